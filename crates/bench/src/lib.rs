@@ -1,0 +1,1 @@
+//! Experiments: workloads, runner, result format.

@@ -1,0 +1,1 @@
+//! Deterministic generators: Star Schema Benchmark, TPC-H, taxi trips.

@@ -1,0 +1,1 @@
+//! Pelton tables in DataFusion: table provider, skipping, statistics, join order, EXPLAIN.

@@ -1,0 +1,1 @@
+//! Runs tests/slt against the engine under several configurations.

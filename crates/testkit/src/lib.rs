@@ -1,0 +1,1 @@
+//! Random data and naive reference operators for tests; never a normal dependency.
