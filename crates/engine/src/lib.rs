@@ -1,1 +1,1 @@
-//! Pelton tables in DataFusion: table provider, skipping, statistics, join order, EXPLAIN.
+//! Pelton tables in DataFusion.

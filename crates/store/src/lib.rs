@@ -1,1 +1,1 @@
-//! Tables on disk: manifest, row groups, loader, sampler, readers.
+//! Tables on disk: manifest, row groups, sampler, writer and readers.

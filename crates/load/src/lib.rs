@@ -1,0 +1,1 @@
+//! Brings files into tables: sources, schema agreement, clustering, sideways metadata.

@@ -1,0 +1,1 @@
+//! Cost-based join order for DataFusion plans.

@@ -1,0 +1,1 @@
+//! Zone maps: what is known of a column chunk without reading it.
