@@ -1,0 +1,11 @@
+select
+    "VendorID",
+    date_trunc('month', tpep_pickup_datetime) as month,
+    count(*) as trips,
+    avg(trip_distance) as distance,
+    sum(total_amount) as total
+from trips
+where trip_distance >= 8.0
+  and trip_distance < 12.0
+group by "VendorID", date_trunc('month', tpep_pickup_datetime)
+order by "VendorID", month;
