@@ -1,0 +1,177 @@
+//! Which encodings are worth trying on a column: one pass over the values, no encoding.
+//!
+//! The bounds below drop what cannot win; what remains is encoded and measured by the caller.
+
+use pelton_error::{ErrorKind, Result};
+
+use crate::alp;
+use crate::bitpack;
+use crate::dictionary;
+use crate::encode::{constant_of, encode_chunk, fill_nulls};
+use crate::encoding::{Encoding, Layout, Transform};
+use crate::format::DEFAULT_PAGE_ROWS;
+use crate::lanes::{Lane, Native, Order, as_lanes};
+use crate::types::{Column, Validity, Values};
+
+/// What one pass shows.
+#[derive(Debug, Default)]
+struct Profile {
+    /// Bits of a value as it is; a string's average.
+    plain_bits: u64,
+    /// Bits of an offset from the page's smallest value, if offsets apply.
+    offset_bits: Option<u64>,
+    /// Bits of a difference, bases included, if differences apply.
+    delta_bits: Option<u64>,
+    /// Bits of an ALP value, exceptions included, if it applies.
+    alp_bits: Option<u64>,
+    run_count: u64,
+    /// Distinct values, if few enough for a dictionary.
+    distinct_count: Option<u64>,
+}
+
+/// The encodings without codec that may suit `column`; never empty, best guess in no particular order.
+///
+/// [`Encoding::PLAIN`] is always among them, as what heavy codecs like best, unless the column is constant.
+pub fn candidates(column: &Column) -> Vec<Encoding> {
+    if constant_of(column).is_some() {
+        return vec![Encoding::CONSTANT];
+    }
+    let profile = profile(column);
+    let rows = column.len() as u64;
+    let dictionary_bits = profile.distinct_count.map(|count| {
+        let code_bits = u64::from((count - 1).bit_len());
+        code_bits + (count * profile.plain_bits).div_ceil(rows)
+    });
+    let other_bits =
+        profile.offset_bits.into_iter().chain(profile.alp_bits).fold(profile.plain_bits, u64::min);
+    let has_runs = profile.run_count * 2 <= rows;
+
+    let mut found = vec![Encoding::PLAIN];
+    let mut add = |is_promising: bool, transform, layout| {
+        if is_promising {
+            found.push(Encoding::light(transform, layout));
+        }
+    };
+    let is_below = |bits: Option<u64>, limit: u64| bits.is_some_and(|bits| bits < limit);
+    add(is_below(profile.offset_bits, profile.plain_bits), Transform::None, Layout::BitPacked);
+    add(
+        is_below(profile.delta_bits, profile.offset_bits.unwrap_or(profile.plain_bits)),
+        Transform::None,
+        Layout::Delta,
+    );
+    add(is_below(profile.alp_bits, profile.plain_bits), Transform::Alp, Layout::BitPacked);
+    add(is_below(dictionary_bits, other_bits), Transform::Dictionary, Layout::BitPacked);
+    add(is_below(dictionary_bits, other_bits) && has_runs, Transform::Dictionary, Layout::RunLength);
+    let is_fixed_width = !matches!(column.values, Values::Bytes(_));
+    add(has_runs && is_fixed_width, Transform::None, Layout::RunLength);
+    found
+}
+
+/// The smallest chunk among the candidates without codec, and its encoding.
+///
+/// What a writer falls back to where a chunk cannot hold its table's chosen encoding.
+pub fn best_light(column: &Column, page_rows: u32) -> Result<(Encoding, Vec<u8>)> {
+    let mut best: Option<(Encoding, Vec<u8>)> = None;
+    for encoding in candidates(column) {
+        match encode_chunk(column, encoding, page_rows) {
+            Ok(chunk) if best.as_ref().is_none_or(|(_, smallest)| chunk.len() < smallest.len()) => {
+                best = Some((encoding, chunk));
+            }
+            Ok(_) => {}
+            Err(error) if *error.kind() == ErrorKind::Unsupported => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(best.expect("every column is constant or can be plain"))
+}
+
+fn profile(column: &Column) -> Profile {
+    let validity = column.validity.as_ref();
+    match &column.values {
+        Values::U8(values) => native_profile(values, validity),
+        Values::U16(values) => native_profile(values, validity),
+        Values::U32(values) => native_profile(values, validity),
+        Values::U64(values) => native_profile(values, validity),
+        Values::I8(values) => native_profile(values, validity),
+        Values::I16(values) => native_profile(values, validity),
+        Values::I32(values) => native_profile(values, validity),
+        Values::I64(values) => native_profile(values, validity),
+        Values::F32(values) => {
+            Profile { alp_bits: Some(alp_bits(as_lanes(values))), ..native_profile(values, validity) }
+        }
+        Values::F64(values) => {
+            Profile { alp_bits: Some(alp_bits(as_lanes(values))), ..native_profile(values, validity) }
+        }
+        Values::I128(values) => wide_profile(values, validity),
+        Values::Bytes(values) => {
+            let distinct = dictionary::build(values.iter(), validity, dictionary::hash_bytes, |_| ());
+            Profile {
+                plain_bits: (column.values.raw_bytes() * 8).div_ceil(values.len() as u64),
+                run_count: values.iter().zip(values.iter().skip(1)).filter(|(a, b)| a != b).count() as u64
+                    + 1,
+                distinct_count: distinct.ok().map(|dictionary| dictionary.entries.len() as u64),
+                ..Profile::default()
+            }
+        }
+    }
+}
+
+fn native_profile<T: Native>(values: &[T], validity: Option<&Validity>) -> Profile {
+    let lanes = as_lanes(values);
+    let hash = |lane: T::Lane| dictionary::hash_word(lane.to_u64());
+    let distinct = dictionary::build(lanes.iter().copied(), validity, hash, |_| ());
+    let lanes = fill_nulls(lanes, validity);
+    let is_integer = T::ORDER != Order::Float;
+    Profile {
+        plain_bits: T::Lane::BITS.into(),
+        offset_bits: is_integer.then(|| mean_bits(&lanes, T::ORDER.flip())),
+        delta_bits: is_integer.then(|| delta_bits(&lanes, T::ORDER.flip())),
+        alp_bits: None,
+        run_count: run_count(&lanes),
+        distinct_count: distinct.ok().map(|dictionary| dictionary.entries.len() as u64),
+    }
+}
+
+fn wide_profile(values: &[i128], validity: Option<&Validity>) -> Profile {
+    let hash = |value: i128| dictionary::hash_word(value as u64 ^ (value >> 64) as u64);
+    let distinct = dictionary::build(values.iter().copied(), validity, hash, |_| ());
+    let values = fill_nulls(values, validity);
+    let min = values.iter().min().copied().unwrap_or_default();
+    let max = values.iter().max().copied().unwrap_or_default();
+    let range = u64::try_from(max.wrapping_sub(min) as u128);
+    Profile {
+        plain_bits: i128::BITS.into(),
+        offset_bits: range.ok().map(|range| range.bit_len().into()),
+        run_count: run_count(&values),
+        distinct_count: distinct.ok().map(|dictionary| dictionary.entries.len() as u64),
+        ..Profile::default()
+    }
+}
+
+fn run_count<T: PartialEq>(values: &[T]) -> u64 {
+    values.windows(2).filter(|pair| pair[0] != pair[1]).count() as u64 + 1
+}
+
+/// Mean over pages of the bits of an offset from the page's smallest value.
+fn mean_bits<L: Lane>(values: &[L], flip: L) -> u64 {
+    let pages = values.chunks(DEFAULT_PAGE_ROWS as usize);
+    let page_count = pages.len() as u64;
+    pages.map(|page| u64::from(bitpack::frame(page, flip).1)).sum::<u64>().div_ceil(page_count)
+}
+
+/// As [`mean_bits`] for differences, plus what the bases of their lanes take.
+fn delta_bits<L: Lane>(values: &[L], flip: L) -> u64 {
+    let deltas: Vec<L> = values.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect();
+    if deltas.is_empty() {
+        return 0;
+    }
+    let base_bits = mean_bits(values, flip).next_multiple_of(8);
+    mean_bits(&deltas, L::SIGN) + base_bits / u64::from(L::BITS)
+}
+
+/// Bits of an ALP value, from a sample of the column.
+fn alp_bits<L: alp::FloatLane>(values: &[L]) -> u64 {
+    const SAMPLE: usize = 1024;
+    let sample: Vec<L> = values.iter().copied().step_by(values.len().div_ceil(SAMPLE)).collect();
+    alp::smallest_estimated_bits(&sample).div_ceil(sample.len() as u64)
+}
