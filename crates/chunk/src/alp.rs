@@ -1,8 +1,8 @@
 //! Floats that are decimals in disguise, as integers: 12.37 is 1237 with the exponent 2.
 //!
 //! A page has one exponent `e`; value `v` becomes the integer `d = round(v · 10^e)`, bit-packed, and reads back
-//! as `d / 10^e`. Where that is not `v` bit for bit (NaN, infinities, -0.0, more digits), `v` is kept aside with
-//! its position: an exception.
+//! as `d / 10^e`. Where that is not `v` bit for bit (NaN, infinities, -0.0, more digits), or where `d` is so large
+//! that it would widen every row for itself, `v` is kept aside with its position: an exception.
 //!
 //! ```text
 //! body: integers as in the bit-packed layout │ exception rows (u32 each, rising) │ exception values
@@ -78,23 +78,31 @@ pub(crate) fn body_bytes(bits: u32, params: &PageParams, rows: usize) -> Option<
 pub(crate) fn encode<L: FloatLane>(values: &[L], body: &mut Vec<u8>) -> PageParams {
     let exponent = choose_exponent(values);
     let power = POWERS[exponent as usize];
-    let mut exceptions: Vec<u32> = Vec::new();
-    let mut decimals: Vec<L> = Vec::with_capacity(values.len());
-    let mut filler = values.iter().find_map(|value| value.to_decimal(power)).unwrap_or_default();
-    for (row, value) in values.iter().enumerate() {
-        match value.to_decimal(power) {
-            Some(decimal) => filler = decimal,
-            None => exceptions.push(row as u32),
-        }
-        decimals.push(filler);
-    }
+    let decimals: Vec<Option<L>> = values.iter().map(|value| value.to_decimal(power)).collect();
+    let frame = cheapest_frame(&decimals);
 
-    let params = bitpack::encode(&decimals, L::SIGN, body);
-    exceptions.iter().for_each(|row| body.extend_from_slice(&row.to_le_bytes()));
-    for row in &exceptions {
+    let mut exception_rows: Vec<u32> = Vec::new();
+    let mut filler = frame.base;
+    let packed = decimals.iter().enumerate().map(|(row, decimal)| {
+        match decimal {
+            Some(decimal) if decimal.wrapping_sub(frame.base).bit_len() <= frame.width => filler = *decimal,
+            _ => exception_rows.push(row as u32),
+        }
+        filler
+    });
+    let packed: Vec<L> = packed.collect();
+    bitpack::pack(&packed, frame.base, frame.width, body);
+    exception_rows.iter().for_each(|row| body.extend_from_slice(&row.to_le_bytes()));
+    for row in &exception_rows {
         body.extend_from_slice(&values[*row as usize].to_u64().to_le_bytes()[..size_of::<L>()]);
     }
-    PageParams { count: exceptions.len() as u32, extra: exponent, ..params }
+    PageParams {
+        base: frame.base.to_u64().into(),
+        base_of_bases: 0,
+        count: exception_rows.len() as u32,
+        width: frame.width as u8,
+        extra: exponent,
+    }
 }
 
 /// The exponent with the smallest estimated page, judged by a few evenly spaced values.
@@ -106,18 +114,43 @@ fn choose_exponent<L: FloatLane>(values: &[L]) -> u8 {
         .expect("the range is not empty")
 }
 
-/// Bits that the sample would take with this exponent.
-pub(crate) fn estimated_bits<L: FloatLane>(sample: &[L], exponent: u8) -> u64 {
-    let power = POWERS[exponent as usize];
-    let decimals: Vec<L> = sample.iter().filter_map(|value| value.to_decimal(power)).collect();
-    let width = if decimals.is_empty() { 0 } else { bitpack::frame(&decimals, L::SIGN).1 };
-    let exception_count = (sample.len() - decimals.len()) as u64;
-    u64::from(width) * sample.len() as u64 + exception_count * u64::from(32 + L::BITS)
-}
-
 /// Bits that the sample would take with the exponent that suits it best.
 pub(crate) fn smallest_estimated_bits<L: FloatLane>(sample: &[L]) -> u64 {
     (0..=EXPONENT_MAX).map(|exponent| estimated_bits(sample, exponent)).min().expect("the range is not empty")
+}
+
+fn estimated_bits<L: FloatLane>(sample: &[L], exponent: u8) -> u64 {
+    let power = POWERS[exponent as usize];
+    let decimals: Vec<Option<L>> = sample.iter().map(|value| value.to_decimal(power)).collect();
+    cheapest_frame(&decimals).cost_bits
+}
+
+/// Where the packed integers lie; the others are exceptions.
+struct Frame<L> {
+    base: L,
+    width: u32,
+    /// Of packed integers and exceptions.
+    cost_bits: u64,
+}
+
+/// The frame from the smallest integer up that takes the fewest bits: a few large integers (and those that are
+/// none) cost less as exceptions than as bits of every row.
+fn cheapest_frame<L: FloatLane>(decimals: &[Option<L>]) -> Frame<L> {
+    let smallest = decimals.iter().flatten().map(|decimal| *decimal ^ L::SIGN).min();
+    let base = smallest.unwrap_or(L::SIGN) ^ L::SIGN;
+    let mut width_counts = [0u64; u64::BITS as usize + 1];
+    for decimal in decimals.iter().flatten() {
+        width_counts[decimal.wrapping_sub(base).bit_len() as usize] += 1;
+    }
+
+    let exception_bits = u64::from(32 + L::BITS);
+    let mut exceptions = decimals.len() as u64;
+    let frames = (0..=L::BITS).map(|width| {
+        exceptions -= width_counts[width as usize];
+        let cost_bits = decimals.len() as u64 * u64::from(width) + exceptions * exception_bits;
+        Frame { base, width, cost_bits }
+    });
+    frames.min_by_key(|frame| frame.cost_bits).expect("the range is not empty")
 }
 
 /// Appends the float bits of a page to `values`.

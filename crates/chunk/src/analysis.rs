@@ -13,6 +13,9 @@ use crate::format::DEFAULT_PAGE_ROWS;
 use crate::lanes::{Lane, Native, Order, as_lanes};
 use crate::types::{Column, Validity, Values};
 
+/// Bits of a row number in a page of usual size.
+const ROW_BITS: u64 = DEFAULT_PAGE_ROWS.ilog2() as u64;
+
 /// What one pass shows.
 #[derive(Debug, Default)]
 struct Profile {
@@ -36,34 +39,41 @@ pub fn candidates(column: &Column) -> Vec<Encoding> {
     if constant_of(column).is_some() {
         return vec![Encoding::CONSTANT];
     }
-    let profile = profile(column);
+    let Profile { plain_bits, offset_bits, delta_bits, alp_bits, run_count, distinct_count } =
+        profile(column);
     let rows = column.len() as u64;
-    let dictionary_bits = profile.distinct_count.map(|count| {
-        let code_bits = u64::from((count - 1).bit_len());
-        code_bits + (count * profile.plain_bits).div_ceil(rows)
-    });
-    let other_bits =
-        profile.offset_bits.into_iter().chain(profile.alp_bits).fold(profile.plain_bits, u64::min);
-    let has_runs = profile.run_count * 2 <= rows;
+    let value_bits = offset_bits.into_iter().chain(alp_bits).fold(plain_bits, u64::min);
+    let code_bits = distinct_count.map(|count| u64::from((count - 1).bit_len()));
+    let dictionary_bits = distinct_count.map(|count| (count * plain_bits).div_ceil(rows));
+    // Runs also compress well under a heavy codec, hence the second half of the condition.
+    let are_runs_short_of = |run_bits: u64, limit_bits: u64| {
+        run_count * (run_bits + ROW_BITS) < rows * limit_bits || run_count * 2 <= rows
+    };
 
     let mut found = vec![Encoding::PLAIN];
-    let mut add = |is_promising: bool, transform, layout| {
-        if is_promising {
-            found.push(Encoding::light(transform, layout));
+    let mut add = |transform, layout| found.push(Encoding::light(transform, layout));
+    if offset_bits.is_some_and(|bits| bits < plain_bits) {
+        add(Transform::None, Layout::BitPacked);
+    }
+    if delta_bits.is_some_and(|bits| bits < value_bits) {
+        add(Transform::None, Layout::Delta);
+    }
+    if alp_bits.is_some_and(|bits| bits < plain_bits) {
+        add(Transform::Alp, Layout::BitPacked);
+    }
+    if !matches!(column.values, Values::Bytes(_))
+        && are_runs_short_of(offset_bits.unwrap_or(plain_bits), value_bits)
+    {
+        add(Transform::None, Layout::RunLength);
+    }
+    if let (Some(code_bits), Some(dictionary_bits)) = (code_bits, dictionary_bits) {
+        if code_bits + dictionary_bits < value_bits {
+            add(Transform::Dictionary, Layout::BitPacked);
         }
-    };
-    let is_below = |bits: Option<u64>, limit: u64| bits.is_some_and(|bits| bits < limit);
-    add(is_below(profile.offset_bits, profile.plain_bits), Transform::None, Layout::BitPacked);
-    add(
-        is_below(profile.delta_bits, profile.offset_bits.unwrap_or(profile.plain_bits)),
-        Transform::None,
-        Layout::Delta,
-    );
-    add(is_below(profile.alp_bits, profile.plain_bits), Transform::Alp, Layout::BitPacked);
-    add(is_below(dictionary_bits, other_bits), Transform::Dictionary, Layout::BitPacked);
-    add(is_below(dictionary_bits, other_bits) && has_runs, Transform::Dictionary, Layout::RunLength);
-    let is_fixed_width = !matches!(column.values, Values::Bytes(_));
-    add(has_runs && is_fixed_width, Transform::None, Layout::RunLength);
+        if dictionary_bits < value_bits && are_runs_short_of(code_bits, value_bits) {
+            add(Transform::Dictionary, Layout::RunLength);
+        }
+    }
     found
 }
 

@@ -1,0 +1,6 @@
+//! Tests of the chunk's contract through its public face.
+
+mod columns;
+mod corrupt;
+mod golden;
+mod round_trip;
