@@ -3,9 +3,9 @@
 //! ```text
 //!   (dataset, table, scale, seed)
 //!          │
-//!          ▼             each block has its own random stream: (seed, table, block)
+//!          ▼             each batch has its own random sequence: (seed, table, batch)
 //!   ┌───────┬───────┬───────┬───────┬───────┐
-//!   │block 0│block 1│block 2│  ...  │block n│      32768 rows each, the last one short
+//!   │batch 0│batch 1│batch 2│  ...  │batch n│      32768 rows each, the last one short
 //!   └───────┴───────┴───────┴───────┴───────┘
 //!    └─ part 0 of 2 ─┘└───── part 1 of 2 ───┘
 //! ```
@@ -15,7 +15,7 @@
 //!    many there are, so threads can share a table without talking to each other.
 //! 3. [`star_links`] says which columns refer to which tables, [`queries`] what is asked of them.
 //!
-//! Bound: one block of one table per iterator. TPC-H adds the text pool that all its iterators share
+//! Bound: one batch of one table per iterator. TPC-H adds the text pool that all its iterators share
 //! (300 MiB once per process), from which the specification draws comments.
 //!
 //! | dataset | scale 1 | source |
@@ -26,8 +26,8 @@
 
 #![forbid(unsafe_code)]
 
-mod block;
 mod calendar;
+mod part;
 mod queries;
 mod random;
 mod ssb;
@@ -44,7 +44,7 @@ use pelton_error::{Error, Result};
 
 pub use queries::{Query, queries};
 
-use block::Part;
+use part::Part;
 
 /// The scales at which every table has rows and every key fits its column.
 const SCALE_MIN: f64 = 0.001;

@@ -1,20 +1,20 @@
-//! A small random number generator with one independent stream per (seed, table, block).
+//! A small random number generator with one independent sequence per (seed, table, batch).
 //!
 //! xoshiro256++ (Blackman, Vigna: Scrambled linear pseudorandom number generators, 2021), its state filled
-//! by splitmix64 from a hash of the stream's name. Everything built on it uses only integer and basic
+//! by splitmix64 from a hash of the sequence's name. Everything built on it uses only integer and basic
 //! IEEE arithmetic, no `ln` or `exp` of the platform, so the same seed gives the same rows on every machine.
 
-/// A stream of random numbers.
+/// A sequence of random numbers.
 pub(crate) struct Random {
     state: [u64; 4],
 }
 
 impl Random {
-    /// The stream of one block of one table.
-    pub(crate) fn for_block(seed: u64, table: &str, block: u64) -> Self {
+    /// The sequence of one batch of one table.
+    pub(crate) fn for_batch(seed: u64, table: &str, batch: u64) -> Self {
         let seed = splitmix(seed.wrapping_add(GOLDEN_GAMMA));
         let name = table.bytes().fold(seed, |hash, byte| splitmix(hash ^ u64::from(byte)));
-        let mut next = splitmix(name) ^ block;
+        let mut next = splitmix(name) ^ batch;
         let state = std::array::from_fn(|_| {
             next = next.wrapping_add(GOLDEN_GAMMA);
             splitmix(next)
@@ -135,18 +135,18 @@ mod tests {
     use super::*;
 
     fn draws<T>(mut draw: impl FnMut(&mut Random) -> T) -> Vec<T> {
-        let mut random = Random::for_block(1, "table", 0);
+        let mut random = Random::for_batch(1, "table", 0);
         (0..100_000).map(|_| draw(&mut random)).collect()
     }
 
     #[test]
-    fn streams_differ_by_seed_table_and_block() {
-        let first = |seed, table, block| Random::for_block(seed, table, block).next_u64();
-        let streams = [first(1, "a", 0), first(2, "a", 0), first(1, "b", 0), first(1, "a", 1)];
-        for (index, stream) in streams.iter().enumerate() {
-            assert!(!streams[..index].contains(stream), "stream {index} repeats an earlier one");
+    fn sequences_differ_by_seed_table_and_batch() {
+        let first = |seed, table, batch| Random::for_batch(seed, table, batch).next_u64();
+        let sequences = [first(1, "a", 0), first(2, "a", 0), first(1, "b", 0), first(1, "a", 1)];
+        for (index, sequence) in sequences.iter().enumerate() {
+            assert!(!sequences[..index].contains(sequence), "sequence {index} repeats an earlier one");
         }
-        assert_eq!(first(1, "a", 0), streams[0]);
+        assert_eq!(first(1, "a", 0), sequences[0]);
     }
 
     #[test]

@@ -18,7 +18,7 @@ mod lineorder;
 
 use arrow::array::RecordBatch;
 
-use crate::block::{Blocks, Part};
+use crate::part::{Part, PartBatches};
 use crate::{StarLink, TableSpec, link, scaled};
 use date::Dates;
 use dimensions::{Customers, Parts, Suppliers};
@@ -87,11 +87,11 @@ pub(crate) fn batches(
     let sizes = Sizes::at(scale);
     let rows = row_count(table, &sizes);
     match table {
-        "lineorder" => Box::new(Blocks::new(Lineorders::new(sizes), table, rows, part, seed)),
-        "customer" => Box::new(Blocks::new(Customers::new(), table, rows, part, seed)),
-        "supplier" => Box::new(Blocks::new(Suppliers::new(), table, rows, part, seed)),
-        "part" => Box::new(Blocks::new(Parts::new(), table, rows, part, seed)),
-        "date" => Box::new(Blocks::new(Dates::new(), table, rows, part, seed)),
+        "lineorder" => Box::new(PartBatches::new(Lineorders::new(sizes), table, rows, part, seed)),
+        "customer" => Box::new(PartBatches::new(Customers::new(), table, rows, part, seed)),
+        "supplier" => Box::new(PartBatches::new(Suppliers::new(), table, rows, part, seed)),
+        "part" => Box::new(PartBatches::new(Parts::new(), table, rows, part, seed)),
+        "date" => Box::new(PartBatches::new(Dates::new(), table, rows, part, seed)),
         other => unreachable!("'{other}' is not an SSB table"),
     }
 }

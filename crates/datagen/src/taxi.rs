@@ -7,7 +7,7 @@
 //!
 //! Column names, types and NULLs are those of the Parquet files of the Taxi and Limousine Commission: numbers
 //! that can be missing are doubles, money is dollars in doubles, times are local without a zone. Rows are in
-//! order of `tpep_pickup_datetime`. The 172 million trips of those five years are thinned to the scale, so
+//! order of `tpep_pickup_datetime`. The 282 million trips of those five years are thinned to the scale, so
 //! one scale unit has the months, the collapse of 2020 and the surcharges of all of them.
 //!
 //! What is kept are the marginals and the dependences that a compressor or a zone map sees: skewed zones,
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, TimestampMicrosecondArray, UInt32Array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
-use crate::block::{BlockGenerator, Blocks, Part};
+use crate::part::{Part, PartBatches, TableGenerator};
 use crate::random::Random;
 use crate::words::Words;
 use crate::{TableSpec, scaled};
@@ -43,7 +43,7 @@ pub(crate) fn tables(scale: f64) -> Vec<TableSpec> {
 /// Streams one part of the trips.
 pub(crate) fn batches(scale: f64, part: Part, seed: u64) -> Box<dyn Iterator<Item = RecordBatch> + Send> {
     let row_count = scaled(TRIPS_PER_SCALE, scale);
-    Box::new(Blocks::new(TripTable::new(row_count), NAMES[0], row_count, part, seed))
+    Box::new(PartBatches::new(TripTable::new(row_count), NAMES[0], row_count, part, seed))
 }
 
 fn schema() -> SchemaRef {
@@ -87,8 +87,8 @@ impl TripTable {
     }
 }
 
-impl BlockGenerator for TripTable {
-    fn block(&self, rows: Range<u64>, random: &mut Random) -> RecordBatch {
+impl TableGenerator for TripTable {
+    fn batch(&self, rows: Range<u64>, random: &mut Random) -> RecordBatch {
         let mut hour = self.arrivals.hour_of(rows.start as f64 / self.row_count as f64);
         let trips: Vec<Trip> = rows
             .map(|row| {
@@ -97,49 +97,47 @@ impl BlockGenerator for TripTable {
                 self.trips.draw(pickup, random)
             })
             .collect();
-        self.batch(&trips)
+        to_batch(&self.flags, &trips)
     }
 }
 
-impl TripTable {
-    fn batch(&self, trips: &[Trip]) -> RecordBatch {
-        let int = |value: fn(&Trip) -> i64| -> ArrayRef {
-            Arc::new(Int64Array::from_iter_values(trips.iter().map(value)))
-        };
-        let time = |value: fn(&Trip) -> i64| -> ArrayRef {
-            let micros = trips.iter().map(|trip| value(trip) * MICROSECONDS);
-            Arc::new(TimestampMicrosecondArray::from_iter_values(micros))
-        };
-        let hundredths = |value: fn(&Trip) -> i32| -> ArrayRef {
-            let doubles = trips.iter().map(|trip| f64::from(value(trip)) / 100.0);
-            Arc::new(Float64Array::from_iter_values(doubles))
-        };
-        let optional = |value: fn(&Trip) -> Option<f64>| -> ArrayRef {
-            Arc::new(trips.iter().map(value).collect::<Float64Array>())
-        };
-        let flags: UInt32Array =
-            trips.iter().map(|trip| trip.meter.map(|meter| u32::from(meter.stored))).collect();
-        let columns = vec![
-            int(|trip| trip.vendor),
-            time(|trip| trip.pickup),
-            time(|trip| trip.dropoff),
-            optional(|trip| trip.meter.map(|meter| f64::from(meter.passengers))),
-            hundredths(|trip| trip.distance),
-            optional(|trip| trip.meter.map(|meter| f64::from(meter.rate_code))),
-            self.flags.column(flags),
-            int(|trip| trip.pickup_zone),
-            int(|trip| trip.dropoff_zone),
-            int(|trip| trip.payment),
-            hundredths(|trip| trip.fare),
-            hundredths(|trip| trip.extra),
-            hundredths(|trip| trip.mta_tax),
-            hundredths(|trip| trip.tip),
-            hundredths(|trip| trip.tolls),
-            hundredths(|trip| trip.improvement),
-            hundredths(|trip| trip.total),
-            optional(|trip| trip.congestion.map(|cents| f64::from(cents) / 100.0)),
-            optional(|trip| trip.airport.map(|cents| f64::from(cents) / 100.0)),
-        ];
-        RecordBatch::try_new(schema(), columns).expect("the columns follow the schema")
-    }
+fn to_batch(words: &Words, trips: &[Trip]) -> RecordBatch {
+    let int = |value: fn(&Trip) -> i64| -> ArrayRef {
+        Arc::new(Int64Array::from_iter_values(trips.iter().map(value)))
+    };
+    let time = |value: fn(&Trip) -> i64| -> ArrayRef {
+        let micros = trips.iter().map(|trip| value(trip) * MICROSECONDS);
+        Arc::new(TimestampMicrosecondArray::from_iter_values(micros))
+    };
+    let hundredths = |value: fn(&Trip) -> i32| -> ArrayRef {
+        let doubles = trips.iter().map(|trip| f64::from(value(trip)) / 100.0);
+        Arc::new(Float64Array::from_iter_values(doubles))
+    };
+    let optional = |value: fn(&Trip) -> Option<f64>| -> ArrayRef {
+        Arc::new(trips.iter().map(value).collect::<Float64Array>())
+    };
+    let flags: UInt32Array =
+        trips.iter().map(|trip| trip.meter.map(|meter| u32::from(meter.stored))).collect();
+    let columns = vec![
+        int(|trip| trip.vendor),
+        time(|trip| trip.pickup),
+        time(|trip| trip.dropoff),
+        optional(|trip| trip.meter.map(|meter| f64::from(meter.passengers))),
+        hundredths(|trip| trip.distance),
+        optional(|trip| trip.meter.map(|meter| f64::from(meter.rate_code))),
+        words.column(flags),
+        int(|trip| trip.pickup_zone),
+        int(|trip| trip.dropoff_zone),
+        int(|trip| trip.payment),
+        hundredths(|trip| trip.fare),
+        hundredths(|trip| trip.extra),
+        hundredths(|trip| trip.mta_tax),
+        hundredths(|trip| trip.tip),
+        hundredths(|trip| trip.tolls),
+        hundredths(|trip| trip.improvement),
+        hundredths(|trip| trip.total),
+        optional(|trip| trip.congestion.map(|cents| f64::from(cents) / 100.0)),
+        optional(|trip| trip.airport.map(|cents| f64::from(cents) / 100.0)),
+    ];
+    RecordBatch::try_new(schema(), columns).expect("the columns follow the schema")
 }

@@ -14,7 +14,7 @@ use tpchgen_arrow::{
     RegionArrow, SupplierArrow,
 };
 
-use crate::block::{BLOCK_ROWS, Part};
+use crate::part::{BATCH_ROWS, Part};
 use crate::{StarLink, TableSpec, link};
 
 pub(crate) const NAMES: [&str; 8] =
@@ -63,7 +63,7 @@ fn generator(table: &str, scale: f64, part: Part) -> Box<dyn RecordBatchIterator
         ($rows:ident, $batches:ident) => {
             Box::new(
                 $batches::new($rows::new(scale, part.index as i32 + 1, part.count as i32))
-                    .with_batch_size(BLOCK_ROWS as usize),
+                    .with_batch_size(BATCH_ROWS as usize),
             )
         };
     }

@@ -6,7 +6,7 @@ use common::generate;
 use pelton_datagen::{Dataset, batches, queries, star_links, tables};
 use pelton_error::ErrorKind;
 
-/// Several blocks for the fact tables, one for most others.
+/// Several batches for the fact tables, one for most others.
 const SCALE: f64 = 0.01;
 
 #[test]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, BooleanArray, Int32Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
-use crate::block::BlockGenerator;
 use crate::calendar::Day;
+use crate::part::TableGenerator;
 use crate::random::Random;
 use crate::words::{TextColumn, Words};
 
@@ -100,8 +100,8 @@ impl Dates {
     }
 }
 
-impl BlockGenerator for Dates {
-    fn block(&self, rows: Range<u64>, _random: &mut Random) -> RecordBatch {
+impl TableGenerator for Dates {
+    fn batch(&self, rows: Range<u64>, _random: &mut Random) -> RecordBatch {
         let days: Vec<Day> = rows.map(day).collect();
         let int = |value: fn(&Day) -> i32| -> ArrayRef {
             Arc::new(Int32Array::from_iter_values(days.iter().map(value)))

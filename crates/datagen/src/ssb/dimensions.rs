@@ -14,7 +14,7 @@ use arrow::array::{ArrayRef, Int32Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use tpchgen::distribution::Distributions;
 
-use crate::block::BlockGenerator;
+use crate::part::TableGenerator;
 use crate::random::Random;
 use crate::words::{TextColumn, Words};
 
@@ -150,8 +150,8 @@ impl Customers {
     }
 }
 
-impl BlockGenerator for Customers {
-    fn block(&self, rows: Range<u64>, random: &mut Random) -> RecordBatch {
+impl TableGenerator for Customers {
+    fn batch(&self, rows: Range<u64>, random: &mut Random) -> RecordBatch {
         let mut columns = vec![keys(&rows)];
         columns.extend(self.places.columns(&rows, "Customer", random));
         let segments: Vec<u32> = rows.map(|_| random.below(self.segments.len())).collect();
@@ -170,8 +170,8 @@ impl Suppliers {
     }
 }
 
-impl BlockGenerator for Suppliers {
-    fn block(&self, rows: Range<u64>, random: &mut Random) -> RecordBatch {
+impl TableGenerator for Suppliers {
+    fn batch(&self, rows: Range<u64>, random: &mut Random) -> RecordBatch {
         let mut columns = vec![keys(&rows)];
         columns.extend(self.places.columns(&rows, "Supplier", random));
         RecordBatch::try_new(supplier_schema(), columns).expect("the columns follow the schema")
@@ -218,8 +218,8 @@ impl Parts {
     }
 }
 
-impl BlockGenerator for Parts {
-    fn block(&self, rows: Range<u64>, random: &mut Random) -> RecordBatch {
+impl TableGenerator for Parts {
+    fn batch(&self, rows: Range<u64>, random: &mut Random) -> RecordBatch {
         let row_count = (rows.end - rows.start) as usize;
         let mut name = TextColumn::with_capacity(row_count);
         let mut draw = |bound: u32| -> Vec<u32> { (0..row_count).map(|_| random.below(bound)).collect() };

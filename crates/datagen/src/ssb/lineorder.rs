@@ -1,7 +1,7 @@
 //! The fact table: one row per line of an order.
 //!
 //! Two orders in a row have `k` and `8 - k` lines, `k` uniform in 1 to 7; a last order without a partner
-//! has 4. So order `i` of an even index begins at row `4 * i`, and a block is a range of whole pairs.
+//! has 4. So order `i` of an even index begins at row `4 * i`, and a batch is a range of whole pairs.
 //!
 //! Prices are those of TPC-H: a part's price follows from its key, `lo_extendedprice` is price times
 //! quantity, `lo_revenue` takes the discount off, `lo_supplycost` is 60 % of the price, `lo_ordtotalprice`
@@ -17,14 +17,14 @@ use tpchgen::distribution::Distributions;
 
 use super::Sizes;
 use super::date::date_keys;
-use crate::block::{BLOCK_ROWS, BlockGenerator};
+use crate::part::{BATCH_ROWS, TableGenerator};
 use crate::random::Random;
 use crate::words::Words;
 
 /// Lines per order, on average and over every pair.
 pub(super) const LINES_PER_ORDER: u64 = 4;
 
-const _: () = assert!(BLOCK_ROWS.is_multiple_of(2 * LINES_PER_ORDER), "a block holds whole pairs of orders");
+const _: () = assert!(BATCH_ROWS.is_multiple_of(2 * LINES_PER_ORDER), "a batch holds whole pairs of orders");
 
 /// Orders are placed on the first 2406 days: commit (90 days) and the longest TPC-H receipt (151) still fit.
 const ORDER_DAYS: u32 = 2_557 - 151;
@@ -124,8 +124,8 @@ impl Lineorders {
     }
 }
 
-impl BlockGenerator for Lineorders {
-    fn block(&self, rows: Range<u64>, random: &mut Random) -> RecordBatch {
+impl TableGenerator for Lineorders {
+    fn batch(&self, rows: Range<u64>, random: &mut Random) -> RecordBatch {
         let row_count = (rows.end - rows.start) as usize;
         let mut columns = Columns::with_capacity(row_count);
         let mut partner_lines = 0;
@@ -138,7 +138,7 @@ impl BlockGenerator for Lineorders {
             partner_lines = line_count;
             self.append_order(&mut columns, order, line_count as usize, random);
         }
-        assert_eq!(columns.line_number.len(), row_count, "pairs of orders fill the block");
+        assert_eq!(columns.line_number.len(), row_count, "pairs of orders fill the batch");
         columns.finish(self)
     }
 }
@@ -154,7 +154,7 @@ fn part_price(key: u32) -> i32 {
     (90_000 + key / 10 % 20_001 + key % 1_000 * 100) as i32
 }
 
-/// The columns of one block while it fills; text as indices into its words.
+/// The columns of one batch while it fills; text as indices into its words.
 struct Columns {
     order_key: Vec<i64>,
     line_number: Vec<i32>,
