@@ -1,2 +1,66 @@
-//! Project automation.
-fn main() {}
+//! `cargo xtask`: what people and CI run, in one place.
+//!
+//! ```text
+//!   tidy      what a reviewer should not have to say: import table, unsafe homes, words, links
+//!   test      fmt, tidy, clippy, cargo test, README commands, answers beside DuckDB's; what CI runs
+//!   oracle    the last of these alone
+//!   readme    the one before alone
+//! ```
+//!
+//! Depends on nothing of the workspace, so that it builds in seconds and runs when nothing else compiles.
+
+#![forbid(unsafe_code)]
+
+mod markdown;
+mod oracle;
+mod process;
+mod readme;
+mod rust_text;
+mod steps;
+mod test;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+use workspace::Workspace;
+
+const USAGE: &str = "\
+cargo xtask tidy             check what the compiler does not: import table, unsafe homes, words, links
+cargo xtask test             everything CI runs: fmt, tidy, clippy, tests, README commands, DuckDB comparison
+cargo xtask test --fast      the same without README commands and DuckDB comparison
+cargo xtask readme           run the commands of README.md
+cargo xtask oracle           compare the answers to the benchmark queries with DuckDB's
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let result = match words[..] {
+        ["tidy"] => Workspace::open().and_then(|workspace| tidy::run(&workspace)),
+        ["test"] => Workspace::open().and_then(|workspace| test::run(&workspace, test::Extent::Full)),
+        ["test", "--fast"] => {
+            Workspace::open().and_then(|workspace| test::run(&workspace, test::Extent::Fast))
+        }
+        ["readme"] => Workspace::open().and_then(|workspace| {
+            test::build_command(&workspace)?;
+            readme::run(&workspace)
+        }),
+        ["oracle"] => Workspace::open().and_then(|workspace| {
+            test::build_command(&workspace)?;
+            oracle::run(&workspace)
+        }),
+        [] | ["help" | "--help" | "-h"] => {
+            print!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        _ => Err(format!("unknown task '{}'\n\n{USAGE}", words.join(" "))),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}

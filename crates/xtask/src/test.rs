@@ -1,0 +1,114 @@
+//! `cargo xtask test`: everything CI runs, cheap checks first.
+//!
+//! ```text
+//!   format ─ tidy ─ clippy ─ tests ─ build ─┬─ README commands
+//!                                           └─ answers beside DuckDB's
+//! ```
+//!
+//! All steps run whatever fails before them, except those that need the command where it does not build.
+
+use crate::process::{self, Result};
+use crate::steps::Steps;
+use crate::workspace::Workspace;
+use crate::{oracle, readme, tidy};
+
+/// How much to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// Without the steps that run the command on generated data.
+    Fast,
+    /// All.
+    Full,
+}
+
+/// Runs the steps and prints the summary.
+pub(crate) fn run(workspace: &Workspace, extent: Extent) -> Result<()> {
+    let mut steps = Steps::default();
+    steps.run("format", || cargo(workspace, &["fmt", "--all", "--check"]));
+    steps.run("tidy", || tidy::run(workspace).map(|()| String::new()));
+    steps.run("clippy", || {
+        let what =
+            ["clippy", "--release", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"];
+        cargo(workspace, &what)
+    });
+    steps.run("tests", || cargo_test(workspace));
+    if extent == Extent::Full {
+        let is_built = steps.run("build", || build_command(workspace).map(|()| String::new()));
+        for (name, step) in [("readme", readme::run as fn(&Workspace) -> Result<()>), ("oracle", oracle::run)]
+        {
+            if is_built {
+                steps.run(name, || step(workspace).map(|()| String::new()));
+            } else {
+                steps.give_up(name, "needs the command, which did not build");
+            }
+        }
+    }
+    print!("{}", steps.summary());
+    if steps.failed() == 0 { Ok(()) } else { Err(format!("{} steps failed", steps.failed())) }
+}
+
+/// Builds `target/release/pelton` with the features that the tests were built with, so that nothing below it is
+/// compiled a second time.
+pub(crate) fn build_command(workspace: &Workspace) -> Result<()> {
+    cargo(workspace, &["build", "--release", "--locked", "--workspace", "--bin", "pelton"]).map(drop)
+}
+
+fn cargo(workspace: &Workspace, args: &[&str]) -> Result<String> {
+    process::run(&mut process::cargo(&workspace.root, args)).map(|()| String::new())
+}
+
+/// Runs all tests; the remark says how many there were.
+fn cargo_test(workspace: &Workspace) -> Result<String> {
+    let mut counts = TestCounts::default();
+    let what = ["test", "--release", "--locked", "--workspace", "--no-fail-fast"];
+    let result = process::run_watched(&mut process::cargo(&workspace.root, &what), |line| counts.add(line));
+    let remark = format!("{} tests passed, {} failed", counts.passed, counts.failed);
+    match result {
+        Ok(()) if counts.ignored > 0 => Err(format!("{remark}, {} ignored; none may be", counts.ignored)),
+        Ok(()) => Ok(remark),
+        Err(message) => Err(format!("{remark}; {message}")),
+    }
+}
+
+/// Sums over the result lines of test programs.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct TestCounts {
+    passed: u64,
+    failed: u64,
+    ignored: u64,
+}
+
+impl TestCounts {
+    /// Takes `test result: ok. 12 passed; 0 failed; 1 ignored; …` into account, and no other line.
+    fn add(&mut self, line: &str) {
+        let Some(result) = line.strip_prefix("test result: ") else { return };
+        for part in result.split([';', '.']) {
+            let Some((count, what)) = part.trim().split_once(' ') else { continue };
+            let Ok(count) = count.parse::<u64>() else { continue };
+            match what {
+                "passed" => self.passed += count,
+                "failed" => self.failed += count,
+                "ignored" => self.ignored += count,
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn result_lines_of_test_programs_are_summed() {
+        let mut counts = TestCounts::default();
+        counts.add(
+            "test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.05s",
+        );
+        counts.add("test tests::result ... ok");
+        counts.add(
+            "test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1s",
+        );
+        assert_eq!(counts, TestCounts { passed: 15, failed: 2, ignored: 1 });
+    }
+}
