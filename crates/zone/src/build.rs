@@ -1,4 +1,4 @@
-//! From a column in memory to its zone map: the step that runs over every value loaded.
+//! From a column in memory to its zone map: the step that groups over every value loaded.
 //!
 //! ```text
 //!   column ──▶ valid values ──▶ bounds ──▶ integers of a small range?
@@ -8,7 +8,7 @@
 //!                                                 bin  ──▶ counts
 //! ```
 //!
-//! Equal strings in a row are taken as one. Bounds: 256 KiB of counters, 4 KiB of sketch, the valid values
+//! Repeated strings are mostly taken as one. Bounds: 256 KiB of counters, 4 KiB of sketch, the valid values
 //! once more where there are NULLs, 8 bytes a string.
 
 use std::borrow::Cow;
@@ -19,6 +19,7 @@ use crate::{
     BOUND_BYTES_MAX, Bloom, Histogram, Scalar, Sketch, ZoneMap, ZoneOptions,
     bins::Bins,
     hash::{hash_bytes, hash_float, hash_i64, hash_i128},
+    strings::{StringGroup, string_groups},
 };
 
 /// Values hashed at a time, so that hashes stay in the nearest cache.
@@ -58,7 +59,7 @@ impl ZoneMap {
             Values::I128(values) => builder.integers(&valid_values(values, validity)),
             Values::F32(values) => builder.floats(&valid_values(values, validity)),
             Values::F64(values) => builder.floats(&valid_values(values, validity)),
-            Values::Bytes(values) => builder.strings(values, &string_runs(values, validity)),
+            Values::Bytes(values) => builder.strings(values, &string_groups(values, validity)),
         }
     }
 }
@@ -132,21 +133,23 @@ impl Builder<'_> {
         self.finish(None)
     }
 
-    fn strings(mut self, values: &ByteValues, runs: &[StringRun]) -> (ZoneMap, Sketch) {
-        let Some(first) = runs.first() else { return self.finish(None) };
+    fn strings(mut self, values: &ByteValues, groups: &[StringGroup]) -> (ZoneMap, Sketch) {
+        let Some(first) = groups.first() else { return self.finish(None) };
         let first = values.get(first.row as usize);
-        let (min, max) =
-            runs.iter().map(|run| values.get(run.row as usize)).fold((first, first), |(min, max), value| {
+        let (min, max) = groups.iter().map(|group| values.get(group.row as usize)).fold(
+            (first, first),
+            |(min, max), value| {
                 (if value < min { value } else { min }, if value > max { value } else { max })
-            });
+            },
+        );
         self.zone.bounds_exact = min.len() <= BOUND_BYTES_MAX && max.len() <= BOUND_BYTES_MAX;
         self.zone.min = Some(Scalar::Bytes(min[..min.len().min(BOUND_BYTES_MAX)].to_vec()));
         self.zone.max = cut_above(max).map(Scalar::Bytes);
-        self.distinct.add_all(runs, |run| hash_bytes(values.get(run.row as usize)));
+        self.distinct.add_all(groups, |group| hash_bytes(values.get(group.row as usize)));
         self.zone.histogram = self.bins().map(|bins| {
             let mut counts = vec![0u32; bins.count()];
-            for run in runs {
-                counts[bins.bin_of_bytes(values.get(run.row as usize))] += run.rows;
+            for group in groups {
+                counts[bins.bin_of_bytes(values.get(group.row as usize))] += group.rows;
             }
             Histogram::new(bins, &counts)
         });
@@ -281,29 +284,6 @@ fn valid_values<'a, T: Copy + Default>(values: &'a [T], validity: Option<&Validi
     }
     valid.truncate(len);
     Cow::Owned(valid)
-}
-
-/// Valid rows in a row with the same string.
-#[derive(Clone, Copy)]
-struct StringRun {
-    row: u32,
-    rows: u32,
-}
-
-fn string_runs(values: &ByteValues, validity: Option<&Validity>) -> Vec<StringRun> {
-    let mut runs: Vec<StringRun> = Vec::new();
-    let mut last: Option<&[u8]> = None;
-    for (row, value) in values.iter().enumerate() {
-        if validity.is_some_and(|validity| !validity.is_valid(row)) {
-            continue;
-        }
-        match runs.last_mut() {
-            Some(run) if last == Some(value) => run.rows += 1,
-            _ => runs.push(StringRun { row: row as u32, rows: 1 }),
-        }
-        last = Some(value);
-    }
-    runs
 }
 
 /// An upper bound of at most 64 bytes: a longer string is cut and rounded up in its last byte that can be.

@@ -6,8 +6,9 @@
 //! ```
 //!
 //! [`ZoneMap::test`] says Never only where no reading of the test finds a row. Two readings of floats are
-//! around: IEEE (no order with NaN, -0.0 = 0.0) and total order (-NaN < -0.0 < 0.0 < NaN). Therefore a
-//! one-sided range on a chunk with NaN is never ruled out, and a bound of zero is taken as included.
+//! around: IEEE (no order with NaN, -0.0 = 0.0) and total order (-NaN < -0.0 < 0.0 < NaN), and `NOT x < 5`
+//! arrives as `x >= 5`, which are not the same for NaN. Therefore a range on a chunk with NaN is never ruled
+//! out, and a bound of zero is taken as included.
 //! [`ZoneMap::matches_all`] says yes only where every reading finds every row.
 //! A constant of another domain than the column rules out nothing.
 
@@ -106,7 +107,7 @@ impl ZoneMap {
             let is_absent = !self.has_nan && matches!(self.min, Some(Scalar::Float(_)));
             return self.bounds_kind(enabled).filter(|_| is_absent).map_or(Verdict::May, Verdict::Never);
         }
-        let in_range = self.test_range(Bound::Included(value), Bound::Included(value), enabled);
+        let in_range = self.test_numbers(Bound::Included(value), Bound::Included(value), enabled);
         if in_range != Verdict::May || !self.is_of_domain(value) {
             return in_range;
         }
@@ -126,13 +127,13 @@ impl ZoneMap {
     }
 
     fn test_range(&self, lower: Bound<&Scalar>, upper: Bound<&Scalar>, enabled: SkipKinds) -> Verdict {
+        if self.has_nan { Verdict::May } else { self.test_numbers(lower, upper, enabled) }
+    }
+
+    /// The test of a range on the values that are not NaN.
+    fn test_numbers(&self, lower: Bound<&Scalar>, upper: Bound<&Scalar>, enabled: SkipKinds) -> Verdict {
         let Some(bounds_kind) = self.bounds_kind(enabled) else { return Verdict::May };
-        let constants = [lower, upper].map(constant_of);
-        if !constants.iter().flatten().all(|value| self.is_of_domain(value)) {
-            return Verdict::May;
-        }
-        // NaN is above everything or, with its sign set, below; both constants shut it out.
-        if self.has_nan && !constants.iter().all(Option::is_some) {
+        if !constant_of(lower).into_iter().chain(constant_of(upper)).all(|value| self.is_of_domain(value)) {
             return Verdict::May;
         }
         let (lower, upper) = (widen_zero(lower), widen_zero(upper));
@@ -275,7 +276,8 @@ pub(crate) fn any_of(mut verdicts: impl Iterator<Item = Verdict>) -> Option<Verd
     Some(verdict)
 }
 
-fn constant_of<'a>(bound: Bound<&'a Scalar>) -> Option<&'a Scalar> {
+/// The constant at which a range starts or ends.
+pub(crate) fn constant_of<'a>(bound: Bound<&'a Scalar>) -> Option<&'a Scalar> {
     match bound {
         Bound::Included(value) | Bound::Excluded(value) => Some(value),
         Bound::Unbounded => None,

@@ -28,6 +28,7 @@ mod section;
 mod selectivity;
 mod sketch;
 mod skip;
+mod strings;
 mod zone_map;
 
 pub use bloom::Bloom;

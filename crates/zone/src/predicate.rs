@@ -14,7 +14,8 @@
 use std::{cmp::Ordering, ops::Bound};
 
 use crate::{
-    ColumnTest, CompareOp, Scalar, SkipCounts, SkipKinds, Verdict, ZoneMap, column_test::any_of,
+    ColumnTest, CompareOp, Scalar, SkipCounts, SkipKinds, Verdict, ZoneMap,
+    column_test::{any_of, constant_of},
     selectivity::UNKNOWN_SELECTIVITY,
 };
 
@@ -213,13 +214,18 @@ fn intersect(a: &ColumnTest, b: &ColumnTest) -> Option<ColumnTest> {
     let ((a_lower, a_upper), (b_lower, b_upper)) = (a.as_range()?, b.as_range()?);
     let lower = tighter(a_lower, b_lower, Ordering::Greater)?;
     let upper = tighter(a_upper, b_upper, Ordering::Less)?;
-    Some(ColumnTest::Range { lower: lower.cloned(), upper: upper.cloned() })
+    let is_ordered = match (constant_of(lower), constant_of(upper)) {
+        (Some(low), Some(high)) => low.compare(high).is_some(),
+        _ => true,
+    };
+    is_ordered.then(|| ColumnTest::Range { lower: lower.cloned(), upper: upper.cloned() })
 }
 
 /// The bound that lets fewer values pass: the one on the `inner` side of the other.
 fn tighter<'a>(a: Bound<&'a Scalar>, b: Bound<&'a Scalar>, inner: Ordering) -> Option<Bound<&'a Scalar>> {
-    let (Bound::Included(a_value) | Bound::Excluded(a_value)) = a else { return Some(b) };
-    let (Bound::Included(b_value) | Bound::Excluded(b_value)) = b else { return Some(a) };
+    let (Some(a_value), Some(b_value)) = (constant_of(a), constant_of(b)) else {
+        return Some(if constant_of(a).is_some() { a } else { b });
+    };
     Some(match a_value.compare(b_value)? {
         Ordering::Equal if matches!(a, Bound::Excluded(_)) => a,
         order if order == inner => a,

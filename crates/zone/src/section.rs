@@ -260,6 +260,7 @@ fn read_histogram(
     if bins == 0 {
         return Ok(None);
     }
+    check(logs.iter().any(|log| *log > 0), "a histogram without rows")?;
     let (Some(min), Some(max)) = (min, max) else { return Err(Error::corrupt("a histogram without bounds")) };
     let histogram = Histogram::from_bytes(min, max, logs)
         .ok_or_else(|| Error::corrupt(format!("{bins} histogram bins are more than the bounds make")))?;
