@@ -70,7 +70,7 @@ pub fn candidates(column: &Column) -> Vec<Encoding> {
         if code_bits + dictionary_bits < value_bits {
             add(Transform::Dictionary, Layout::BitPacked);
         }
-        if dictionary_bits < value_bits && are_runs_short_of(code_bits, value_bits) {
+        if dictionary_bits < value_bits && are_runs_short_of(code_bits, code_bits) {
             add(Transform::Dictionary, Layout::RunLength);
         }
     }

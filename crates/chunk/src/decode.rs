@@ -345,7 +345,7 @@ impl ValidityBuilder {
     fn finish(self) -> Option<Validity> {
         let mut bits = self.bits?;
         if let Some(last) = bits.last_mut()
-            && self.rows % 8 != 0
+            && !self.rows.is_multiple_of(8)
         {
             *last &= (1 << (self.rows % 8)) - 1;
         }

@@ -219,10 +219,18 @@ fn encode_strings(
         let entries = dictionary::strings_to_bytes(&dictionary.entries);
         return encode_codes(&dictionary, &entries, encoding.layout, chunk);
     }
-    let is_valid = |row| validity.is_none_or(|validity| validity.is_valid(row));
     chunk.write_pages(|rows, body| {
-        let strings = rows.map(|row| if is_valid(row) { values.get(row) } else { &[] });
-        Ok(plain::encode_strings(strings, body))
+        let length = |row: usize| values.offsets[row + 1] - values.offsets[row];
+        let Some(validity) = validity else {
+            let text = values.offsets[rows.start] as usize..values.offsets[rows.end] as usize;
+            let lengths: Vec<u32> = rows.map(length).collect();
+            return Ok(plain::encode_strings(&lengths, std::iter::once(&values.data[text]), body));
+        };
+        // A NULL row is an empty string.
+        let valid_length = |row| if validity.is_valid(row) { length(row) } else { 0 };
+        let lengths: Vec<u32> = rows.clone().map(valid_length).collect();
+        let texts = rows.filter(|row| validity.is_valid(*row)).map(|row| values.get(row));
+        Ok(plain::encode_strings(&lengths, texts, body))
     })
 }
 

@@ -268,7 +268,7 @@ impl PageEntry {
 
 /// True where `page_rows` may be a chunk's.
 pub(crate) fn is_page_rows(page_rows: u32) -> bool {
-    (1..=PAGE_ROWS_MAX).contains(&page_rows) && page_rows as usize % VECTOR == 0
+    (1..=PAGE_ROWS_MAX).contains(&page_rows) && (page_rows as usize).is_multiple_of(VECTOR)
 }
 
 /// Checks that `stored_bytes` can stand for `bytes`: the same, or fewer and expandable by the codec.

@@ -36,16 +36,16 @@ pub(crate) fn decode_wide(page: &Page<'_>, values: &mut Vec<i128>) {
     values.extend(words.map(|word| i128::from_le_bytes(word.try_into().expect("chunks are exact"))));
 }
 
-/// Appends the body of a page of byte strings.
+/// Appends the body of a page of byte strings of these lengths; `texts` has all their bytes, in any pieces.
 pub(crate) fn encode_strings<'a>(
-    strings: impl Iterator<Item = &'a [u8]> + Clone,
+    lengths: &[u32],
+    texts: impl Iterator<Item = &'a [u8]>,
     body: &mut Vec<u8>,
 ) -> PageParams {
-    let lengths: Vec<u32> = strings.clone().map(|string| string.len() as u32).collect();
-    let params = bitpack::encode(&lengths, 0, body);
-    let bytes_start = body.len();
-    strings.for_each(|string| body.extend_from_slice(string));
-    PageParams { count: (body.len() - bytes_start) as u32, ..params }
+    let params = bitpack::encode(lengths, 0, body);
+    let text_start = body.len();
+    texts.for_each(|text| body.extend_from_slice(text));
+    PageParams { count: (body.len() - text_start) as u32, ..params }
 }
 
 /// Appends a page's byte strings to `strings`.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use pelton_error::{Error, Result};
 
 use crate::encoding::Encoding;
-use crate::format::{CHUNK_ALIGN, HEADER_BYTES, Header, PageEntry, PageNulls, PageParams, SECTION_ALIGN};
+use crate::format::{CHUNK_ALIGN, Header, PageEntry, PageNulls, PageParams, SECTION_ALIGN};
 use crate::lanes::VECTOR;
 use crate::types::{Column, Validity};
 
@@ -133,4 +133,4 @@ fn length(bytes: &[u8], what: &str) -> Result<u32> {
         .map_err(|_| Error::unsupported(format!("a {what} of more than 4 GiB; use fewer rows per row group")))
 }
 
-const _: () = assert!(HEADER_BYTES % CHUNK_ALIGN == 0 && SECTION_ALIGN % CHUNK_ALIGN == 0);
+const _: () = assert!(SECTION_ALIGN.is_multiple_of(CHUNK_ALIGN));

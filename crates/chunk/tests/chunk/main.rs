@@ -2,5 +2,6 @@
 
 mod columns;
 mod corrupt;
+mod from_spec;
 mod golden;
 mod round_trip;
