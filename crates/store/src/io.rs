@@ -1,0 +1,293 @@
+//! Reading data files: one engine a process, asynchronous, with or without the page cache.
+//!
+//! ```text
+//!   read(file, offset, len)
+//!     │ takes a 4 KiB aligned buffer from the pool
+//!     ├─ buffered: what lies in the page cache is copied at once, by the caller; all of it: done
+//!     └─ the rest is queued
+//!          ├─ ring:        one thread feeds io_uring, `depth` reads of at most 1 MiB in flight
+//!          └─ positioned:  up to 8 threads call pread (no io_uring here, or not wanted)
+//!   the future gives the buffer, or the error that names file and offset
+//! ```
+//!
+//! Dropping the future is always safe: the engine owns the buffer until the kernel is done with it. A
+//! read that nobody waits for any more is not started.
+//!
+//! Which mode: [`IoMode::Auto`] reads a table through the page cache where its stored bytes are at most
+//! half of the memory available when it is first read, because queries that come again are then served
+//! from memory; a larger table is read with O_DIRECT, because it would evict everything and still miss.
+//!
+//! Bounds: at most `depth` reads of 1 MiB in the kernel; free buffers at most `pool_bytes`. Buffers in
+//! use are the callers': a scan bounds its read-ahead.
+
+mod buffer;
+mod positioned;
+mod request;
+mod ring;
+mod throttle;
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+
+use futures::channel::oneshot;
+use pelton_error::{Error, Result};
+
+pub use self::buffer::AlignedBytes;
+use self::buffer::BufferPool;
+use self::positioned::PositionedReaders;
+use self::request::Request;
+use self::ring::Ring;
+use self::throttle::Throttle;
+use crate::format::ALIGNMENT;
+use crate::segment::SegmentFile;
+
+/// Whether reads go through the page cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IoMode {
+    /// Past the page cache, with O_DIRECT.
+    Direct,
+    /// Through the page cache.
+    Buffered,
+    /// Buffered for tables that fit, direct for larger ones; decided for each table.
+    Auto,
+}
+
+/// How an [`IoEngine`] reads.
+#[derive(Debug, Clone)]
+pub struct IoOptions {
+    /// Through the page cache or past it.
+    pub mode: IoMode,
+    /// Reads in flight at once.
+    pub depth: u32,
+    /// Use io_uring where the kernel has it.
+    pub ring: bool,
+    /// The most bytes kept in free buffers.
+    pub pool_bytes: usize,
+    /// Read no faster than this; for experiments.
+    pub bytes_per_s_max: Option<u64>,
+    /// Taken as the memory available, in place of asking the kernel; for tests of [`IoMode::Auto`].
+    pub available_bytes: Option<u64>,
+}
+
+impl Default for IoOptions {
+    fn default() -> Self {
+        Self {
+            mode: IoMode::Auto,
+            depth: 32,
+            ring: true,
+            pool_bytes: 128 << 20,
+            bytes_per_s_max: None,
+            available_bytes: None,
+        }
+    }
+}
+
+/// Bytes read since the engine started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct IoCounters {
+    /// Past the page cache.
+    pub direct_bytes: u64,
+    /// Through the page cache, not in it when asked for.
+    pub buffered_bytes: u64,
+    /// Found in the page cache.
+    pub cached_bytes: u64,
+    /// Reads asked for.
+    pub read_count: u64,
+}
+
+/// What the threads share with the engine.
+struct Shared {
+    pool: Arc<BufferPool>,
+    throttle: Option<Throttle>,
+    direct_refusal: OnceLock<String>,
+    direct_bytes: AtomicU64,
+    buffered_bytes: AtomicU64,
+    cached_bytes: AtomicU64,
+    read_count: AtomicU64,
+}
+
+enum Backend {
+    Ring(Ring),
+    Positioned(PositionedReaders),
+}
+
+/// Reads ranges of data files. `Send` and `Sync`; one serves a process.
+pub struct IoEngine {
+    options: IoOptions,
+    shared: Arc<Shared>,
+    backend: Backend,
+    ring_refusal: Option<String>,
+}
+
+impl IoEngine {
+    /// Starts the threads. Where io_uring cannot be set up reads are positioned, and
+    /// [`fallback`](Self::fallback) says so.
+    pub fn start(options: IoOptions) -> Result<Self> {
+        let shared = Arc::new(Shared {
+            pool: BufferPool::new(options.pool_bytes),
+            throttle: options.bytes_per_s_max.map(Throttle::new),
+            direct_refusal: OnceLock::new(),
+            direct_bytes: AtomicU64::new(0),
+            buffered_bytes: AtomicU64::new(0),
+            cached_bytes: AtomicU64::new(0),
+            read_count: AtomicU64::new(0),
+        });
+        let depth = options.depth.clamp(1, 4096);
+        let ring = match options.ring {
+            true => Ring::start(depth, &shared).map_err(|error| {
+                format!(
+                    "io_uring cannot be set up ({error}), reads are positioned: it needs Linux 5.6 or newer and must not be \
+                     forbidden by seccomp or kernel.io_uring_disabled"
+                )
+            }),
+            false => Err("io_uring is switched off, reads are positioned".to_string()),
+        };
+        let (backend, ring_refusal) = match ring {
+            Ok(ring) => (Backend::Ring(ring), None),
+            Err(reason) => (Backend::Positioned(PositionedReaders::start(depth, &shared)?), Some(reason)),
+        };
+        Ok(Self { options, shared, backend, ring_refusal })
+    }
+
+    /// Starts reading `len` bytes from `byte_offset`. The read is under way when this returns; the future
+    /// is only needed for the result.
+    ///
+    /// O_DIRECT is used where the mode says so and `byte_offset` is a multiple of 4 KiB, as all chunks are.
+    pub fn read(&self, file: &Arc<SegmentFile>, byte_offset: u64, len: usize) -> ReadFuture {
+        match self.begin(file, byte_offset, len) {
+            Ok(future) => future,
+            Err(error) => ReadFuture(State::Done(Some(Err(error)))),
+        }
+    }
+
+    fn begin(&self, file: &Arc<SegmentFile>, byte_offset: u64, len: usize) -> Result<ReadFuture> {
+        self.shared.read_count.fetch_add(1, Ordering::Relaxed);
+        if byte_offset.checked_add(len as u64).is_none_or(|end| end > file.bytes()) {
+            return Err(Error::corrupt(format!(
+                "{len} bytes at byte {byte_offset} are beyond the end of {} ({} bytes)",
+                file.path().display(),
+                file.bytes()
+            )));
+        }
+        let buffer = self.shared.pool.take(len)?;
+        let (reply, answer) = oneshot::channel();
+        let direct = byte_offset.is_multiple_of(ALIGNMENT as u64) && self.wants_direct(file);
+        let mut request = Request::new(Arc::clone(file), byte_offset, len, buffer, direct, reply);
+        if !direct && self.shared.throttle.is_none() && request.take_from_page_cache(&self.shared) {
+            return Ok(ReadFuture(State::Done(Some(Ok(request.into_buffer())))));
+        }
+        match &self.backend {
+            Backend::Ring(ring) => ring.submit(request),
+            Backend::Positioned(readers) => readers.submit(request),
+        }
+        Ok(ReadFuture(State::Waiting(answer)))
+    }
+
+    fn wants_direct(&self, file: &SegmentFile) -> bool {
+        let wanted = match self.options.mode {
+            IoMode::Direct => true,
+            IoMode::Buffered => false,
+            IoMode::Auto => {
+                !file.fits_page_cache(|| self.options.available_bytes.unwrap_or_else(memory_available_bytes))
+            }
+        };
+        wanted
+            && match file.direct() {
+                Ok(_) => true,
+                Err(reason) => {
+                    self.shared.refuse_direct(file, reason);
+                    false
+                }
+            }
+    }
+
+    /// How reads are done now, where it is not as asked: why io_uring or O_DIRECT is not used.
+    pub fn fallback(&self) -> Option<String> {
+        let reasons: Vec<&str> =
+            [self.ring_refusal.as_deref(), self.shared.direct_refusal.get().map(String::as_str)]
+                .into_iter()
+                .flatten()
+                .collect();
+        (!reasons.is_empty()).then(|| reasons.join("; "))
+    }
+
+    /// True where reads go through io_uring.
+    pub fn uses_ring(&self) -> bool {
+        matches!(self.backend, Backend::Ring(_))
+    }
+
+    /// Bytes read so far.
+    pub fn counters(&self) -> IoCounters {
+        IoCounters {
+            direct_bytes: self.shared.direct_bytes.load(Ordering::Relaxed),
+            buffered_bytes: self.shared.buffered_bytes.load(Ordering::Relaxed),
+            cached_bytes: self.shared.cached_bytes.load(Ordering::Relaxed),
+            read_count: self.shared.read_count.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Shared {
+    fn refuse_direct(&self, file: &SegmentFile, reason: &str) {
+        self.direct_refusal.get_or_init(|| {
+            format!(
+                "the file system of {} refuses O_DIRECT ({reason}), reads go through the page cache",
+                file.path().display()
+            )
+        });
+    }
+
+    fn count(&self, direct: bool, bytes: usize) {
+        let counter = if direct { &self.direct_bytes } else { &self.buffered_bytes };
+        counter.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    fn throttle(&self, bytes: usize) {
+        if let Some(throttle) = &self.throttle {
+            throttle.wait_blocking(bytes);
+        }
+    }
+}
+
+/// What the kernel says it could give without swapping, page cache included; nothing where it does not say.
+fn memory_available_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|rest| rest.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+/// The bytes of one read, when they have arrived.
+pub struct ReadFuture(State);
+
+enum State {
+    Done(Option<Result<AlignedBytes>>),
+    Waiting(oneshot::Receiver<Result<AlignedBytes>>),
+}
+
+impl ReadFuture {
+    /// Blocks this thread until the bytes are here.
+    pub fn wait_blocking(self) -> Result<AlignedBytes> {
+        futures::executor::block_on(self)
+    }
+}
+
+impl Future for ReadFuture {
+    type Output = Result<AlignedBytes>;
+
+    fn poll(mut self: Pin<&mut Self>, ctx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            State::Done(result) => {
+                Poll::Ready(result.take().expect("a future is not polled after it is ready"))
+            }
+            State::Waiting(answer) => Pin::new(answer).poll(ctx).map(|answer| {
+                answer.unwrap_or_else(|_| Err(Error::cancelled().context("the read engine was shut down")))
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
