@@ -171,15 +171,15 @@ impl ZoneMap {
     fn bins_between(&self, lower: Bound<&Scalar>, upper: Bound<&Scalar>) -> Option<(usize, usize)> {
         let (bins, (min, max)) = (self.histogram.as_ref()?.bins(), self.bounds()?);
         let first = match (lower, constant_of(lower)) {
-            // The range overlaps the bounds, so there is a next integer, and it is not above them.
-            (Bound::Excluded(_), Some(Scalar::Int(value))) if !is_less(&Scalar::Int(*value), min) => {
+            // The range overlaps the bounds, so the next integer lies between them.
+            (Bound::Excluded(_), Some(constant @ Scalar::Int(value))) if !is_less(constant, min) => {
                 bins.bin_of(&Scalar::Int(value + 1))
             }
             (_, Some(value)) if is_less(min, value) => bins.bin_of(value),
             _ => 0,
         };
         let last = match (upper, constant_of(upper)) {
-            (Bound::Excluded(_), Some(Scalar::Int(value))) if !is_less(max, &Scalar::Int(*value)) => {
+            (Bound::Excluded(_), Some(constant @ Scalar::Int(value))) if !is_less(max, constant) => {
                 bins.bin_of(&Scalar::Int(value - 1))
             }
             (_, Some(value)) if is_less(value, max) => bins.bin_of(value),
