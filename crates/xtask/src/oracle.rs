@@ -6,7 +6,8 @@
 //! ```
 //!
 //! 1. A Python environment of its own in `build/oracle-venv`, made once, with what `requirements.txt` pins.
-//! 2. For each data set: generate, load with what a user would declare (star links, clustering), compare.
+//! 2. The comparison's own tests.
+//! 3. For each data set: generate, load with what a user would declare (star links, clustering), compare.
 //!
 //! The clustering of the fact table and the two-level links of TPC-H are on purpose: skipping that drops a
 //! row it should not drop shows here as a wrong answer.
@@ -102,6 +103,8 @@ const ROW_GROUP_ROWS: &str = "16384";
 /// Compares all data sets; `target/release/pelton` is there.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let python = environment(&workspace.root)?;
+    let own_tests = ["-m", "unittest", "discover", "--quiet", "tests/oracle"];
+    process::run(&mut process::command(&workspace.root, &python, &own_tests))?;
     let mut failed = Vec::new();
     for set in &DATA_SETS {
         if let Err(message) = compare(workspace, &python, set) {

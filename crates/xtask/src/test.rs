@@ -47,10 +47,10 @@ pub(crate) fn run(workspace: &Workspace, extent: Extent) -> Result<()> {
     if steps.failed() == 0 { Ok(()) } else { Err(format!("{} steps failed", steps.failed())) }
 }
 
-/// Builds `target/release/pelton` with the features that the tests were built with, so that nothing below it is
-/// compiled a second time.
+/// Builds `target/release/pelton`. With `--all-targets` the libraries below it have the features that the tests
+/// gave them; without, a feature that only tests switch on would have DataFusion compiled a second time.
 pub(crate) fn build_command(workspace: &Workspace) -> Result<()> {
-    cargo(workspace, &["build", "--release", "--locked", "--workspace", "--bin", "pelton"]).map(drop)
+    cargo(workspace, &["build", "--release", "--locked", "--workspace", "--all-targets"]).map(drop)
 }
 
 fn cargo(workspace: &Workspace, args: &[&str]) -> Result<String> {

@@ -75,7 +75,7 @@ pub(super) fn mentions(root: &Path, files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// The paths from the root of the form `docs/name.md` in `line`; within a longer path they are not from the root.
+/// The paths from the root of the form `docs/….md` in `line`; within a longer path they are not from the root.
 fn mentioned(line: &str) -> Vec<&str> {
     let is_part = |char: char| char.is_ascii_alphanumeric() || "/._-".contains(char);
     line.split(|char: char| !is_part(char))

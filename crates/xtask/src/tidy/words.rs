@@ -1,7 +1,7 @@
 //! The words of GLOSSARY.md: one meaning a word, one word a meaning.
 //!
 //! The table "say, not" lists words that have a better one here. They are looked for as whole words, whatever
-//! their case, in code, comments, strings and documents; `_` and `-` count as spaces.
+//! their case, in code, comments, strings and documents; `row_group`, `RowGroup` and `row-group` are two words.
 
 use crate::markdown;
 use crate::tidy::{Finding, GLOSSARY, word_positions};
@@ -38,8 +38,18 @@ pub(super) fn check(files: &[File], glossary: &str) -> Vec<Finding> {
     findings
 }
 
+/// Lower case, words apart: `RowGroup`, `row_group` and `row-group` are `row group`.
 fn normal(text: &str) -> String {
-    text.to_lowercase().replace(['_', '-'], " ")
+    let mut words = String::with_capacity(text.len());
+    let mut is_after_small = false;
+    for char in text.chars() {
+        if char.is_uppercase() && is_after_small {
+            words.push(' ');
+        }
+        is_after_small = char.is_lowercase();
+        if "_-".contains(char) { words.push(' ') } else { words.extend(char.to_lowercase()) }
+    }
+    words
 }
 
 #[cfg(test)]
@@ -60,12 +70,15 @@ mod tests {
 
     #[test]
     fn banned_words_are_found_however_they_are_written() {
-        assert_eq!(found("/// A Gizmo.\nlet row_gadget = 1;\n\"row-gadget\"\nZONEMOP"), [1, 2, 3, 4]);
+        assert_eq!(
+            found("/// A Gizmo.\nlet row_gadget = 1;\n\"row-gadget\"\nZONEMOP\nRowGadget"),
+            [1, 2, 3, 4, 5]
+        );
     }
 
     #[test]
     fn words_that_only_contain_one_are_not() {
-        assert_eq!(found("gizmos, ZoneMap, zone map, arrow gadgets"), [0; 0]);
+        assert_eq!(found("gizmos, ZoneMop, zone mop, arrow gadgets"), [0; 0]);
     }
 
     #[test]

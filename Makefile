@@ -1,0 +1,62 @@
+# Two commands for a fresh machine, and the rest in `cargo xtask`.
+#
+#   make demo    builds Pelton and runs the Star Schema Benchmark with it
+#   make test    everything that CI runs
+
+CARGO ?= cargo
+PYTHON ?= python3
+PELTON = $(or $(CARGO_TARGET_DIR),target)/release/pelton
+DEMO = bench queries ssb --scale 1 --dir build/demo
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test build clean need-cargo need-cc need-python
+
+help:
+	@echo 'make demo    build, generate the Star Schema Benchmark (scale 1), load it, run its 13 queries'
+	@echo 'make test    everything that CI runs: format, tidy, clippy, tests, README, answers beside DuckDB'
+	@echo 'make build   build $(PELTON)'
+	@echo 'make clean   remove build output, demo and test data'
+
+demo: build
+	$(PELTON) $(DEMO)
+
+build: need-cargo need-cc
+	$(CARGO) build --release --locked -p pelton-cli
+
+test: need-cargo need-cc need-python
+	$(CARGO) xtask test
+
+clean: need-cargo
+	$(CARGO) clean
+	rm -rf build
+
+# $(call install,WHAT,DEBIAN PACKAGES,FEDORA PACKAGES): as root it is done, otherwise it is said.
+define install
+{ echo '$(1) is missing.'; \
+  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+    apt-get update -q && apt-get install -q -y --no-install-recommends $(2); \
+  elif [ "$$(id -u)" = 0 ] && command -v dnf >/dev/null; then \
+    dnf install -q -y $(3); \
+  else \
+    echo 'Install it with'; \
+    echo '  sudo apt-get install $(2)    (Debian, Ubuntu)'; \
+    echo '  sudo dnf install $(3)    (Fedora)'; \
+    exit 1; \
+  fi; }
+endef
+
+need-cargo:
+	@command -v $(CARGO) >/dev/null || { \
+	  echo 'Rust is missing. Install it with'; \
+	  echo "  curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh"; \
+	  echo 'and open a new shell. A distribution package will do if it has Rust 1.95 or later.'; \
+	  exit 1; }
+
+# zstd, libdeflate and mimalloc are C; Rust itself links with cc.
+need-cc:
+	@command -v cc >/dev/null || $(call install,A C compiler,gcc libc6-dev,gcc)
+
+# Answers are compared with DuckDB's in a Python environment of its own, build/oracle-venv.
+need-python:
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
+	  || $(call install,Python 3 with its venv module,python3 python3-venv,python3)
