@@ -58,31 +58,31 @@ fn median(mut run: impl FnMut()) -> Duration {
     times[times.len() / 2]
 }
 
+/// A linear congruential generator, of which it gives the high bits.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
 fn columns() -> Vec<(&'static str, Column)> {
-    // A linear congruential generator's high bits.
-    let mut state = 1u64;
-    let mut below = |bound: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % bound
+    let mut random = Random(1);
+    let mut rows = |value: fn(u64, &mut Random) -> u64| -> Vec<u64> {
+        (0..ROWS as u64).map(|row| value(row, &mut random)).collect()
     };
-    let mut rows = |value: &mut dyn FnMut(u64, &mut dyn FnMut(u64) -> u64) -> u64| -> Vec<u64> {
-        (0..ROWS as u64).map(|row| value(row, &mut below)).collect()
-    };
-    let quantity = rows(&mut |_, below| 1 + below(50));
-    let discount = rows(&mut |_, below| below(11));
-    let price = rows(&mut |_, below| 90_000 + below(10_000_000));
-    let date = rows(&mut |row, _| 8036 + row / 60);
-    let mut key = 1;
-    let order_key = rows(&mut |row, below| {
-        if row % 4 == 0 {
-            key += 1 + 24 * (below(8) / 7);
-        }
-        key
-    });
-    let nation = rows(&mut |_, below| below(25));
-    let nation_runs = rows(&mut |row, _| row / 37 % 25);
-    let fare = rows(&mut |_, below| 250 + below(60) * below(60) + below(100));
-    let noise = rows(&mut |_, below| below(1 << 30) << 30 | below(1 << 30));
+    let quantity = rows(|_, random| 1 + random.below(50));
+    let discount = rows(|_, random| random.below(11));
+    let price = rows(|_, random| 90_000 + random.below(10_000_000));
+    let date = rows(|row, _| 8036 + row / 60);
+    let nation = rows(|_, random| random.below(25));
+    let nation_runs = rows(|row, _| row / 37 % 25);
+    let fare = rows(|_, random| 250 + random.below(60) * random.below(60) + random.below(100));
+    let noise = rows(|_, random| random.below(1 << 30) << 30 | random.below(1 << 30));
+    let mut order_key = rows(|row, random| if row % 4 == 0 { 1 + 24 * (random.below(8) / 7) } else { 0 });
+    (1..ROWS).for_each(|row| order_key[row] += order_key[row - 1]);
 
     let i32s = |words: &[u64]| Column::new(Values::I32(words.iter().map(|word| *word as i32).collect()));
     let i64s = |words: &[u64]| Column::new(Values::I64(words.iter().map(|word| *word as i64).collect()));

@@ -134,7 +134,7 @@ fn a_reader_written_from_the_specification_reads_the_same() {
                 let mask = u64::MAX >> (64 - 8 * width_bytes);
                 let actual: Vec<u64> = read(&chunk, width_bytes).iter().map(|word| word & mask).collect();
                 let expected: Vec<u64> = pelton_chunk::match_fixed_width!(&column.values,
-                    values => values.iter().map(|value| *value as u64 & mask).collect(),
+                    values => values.iter().map(|value| int(&value.to_le_bytes(), 0, width_bytes)).collect(),
                     bytes _values => unreachable!("integers only"));
                 assert!(actual == expected, "{ty:?} {shape:?} {encoding}");
             }
