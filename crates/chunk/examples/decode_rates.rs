@@ -97,6 +97,7 @@ fn columns() -> Vec<(&'static str, Column)> {
         ("price decimal i64 24 bits", i64s(&price)),
         ("sorted date i32", i32s(&date)),
         ("order key i64, 4 lines", i64s(&order_key)),
+        ("code i64, 25 of 40 bits", i64s(&nation.iter().map(|word| word << 35).collect::<Vec<_>>())),
         ("nation string, 25 values", strings(&nation)),
         ("nation string, runs of 37", strings(&nation_runs)),
         ("fare f64, 2 decimals", f64s(&fare, 100.0)),
