@@ -1,7 +1,8 @@
 //! The commands that README.md shows, run as a reader would: in order, in an empty directory.
 //!
-//! Code blocks marked `sh` hold them. Lines that begin with `pelton` are run, continued by `\` at the end of a
-//! line; the others (make, git, export) are for the reader's machine and are passed over.
+//! Code blocks marked `sh` hold them. Lines that begin with `pelton` are run, with the lines that continue them: after
+//! a `\` at the end of a line, or within quotes. The others (make, git, export) are for the reader's machine and are
+//! passed over.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -53,17 +54,35 @@ fn joined(lines: &[(usize, String)]) -> Vec<Shown> {
     let mut commands: Vec<Shown> = Vec::new();
     let mut is_continued = false;
     for (number, line) in lines {
-        let (text, continues) = match line.strip_suffix('\\') {
-            Some(text) => (text.trim(), true),
-            None => (line.trim(), false),
-        };
+        let text = line.trim();
         match commands.last_mut().filter(|_| is_continued) {
             Some(command) => command.text = format!("{} {text}", command.text),
             None => commands.push(Shown { line: *number, text: text.to_owned() }),
         }
-        is_continued = continues;
+        let command = &mut commands.last_mut().expect("a command was pushed or continued").text;
+        let unescaped = command.strip_suffix('\\').map(|text| text.trim_end().to_owned());
+        is_continued = unescaped.is_some() || is_in_quotes(command);
+        if let Some(text) = unescaped {
+            *command = text;
+        }
     }
     commands
+}
+
+/// Whether a quote of the shell that opened in `command` is still open at its end.
+fn is_in_quotes(command: &str) -> bool {
+    let mut open = None;
+    let mut chars = command.chars();
+    while let Some(char) = chars.next() {
+        match (open, char) {
+            (None, '#') => return false,
+            (None, '"' | '\'') => open = Some(char),
+            (Some('"') | None, '\\') => drop(chars.next()),
+            (Some(quote), char) if char == quote => open = None,
+            _ => {}
+        }
+    }
+    open.is_some()
 }
 
 /// `$PATH` with the freshly built command in front.
@@ -94,9 +113,11 @@ mod tests {
     fn commands_come_from_sh_blocks_with_their_continuations() {
         let readme = "\
 ```sh
-make demo
+make demo  # what's this
 pelton load --table a \\
     a.csv
+pelton sql \"SELECT 'x'
+            FROM t\"
 pelton sql 'SELECT 1' | head
 ```
 ```text
@@ -104,8 +125,19 @@ pelton sql 'not run'
 ```
 ";
         let commands = shown(readme);
-        assert_eq!(commands.len(), 2);
+        assert_eq!(commands.len(), 3);
         assert_eq!(commands[0], Shown { line: 3, text: "pelton load --table a a.csv".into() });
-        assert_eq!(commands[1].text, "pelton sql 'SELECT 1' | head");
+        assert_eq!(commands[1], Shown { line: 5, text: "pelton sql \"SELECT 'x' FROM t\"".into() });
+        assert_eq!(commands[2].text, "pelton sql 'SELECT 1' | head");
+    }
+
+    #[test]
+    fn quotes_open_and_close_as_in_the_shell() {
+        for text in ["a 'b", "a \"b 'c'", "a \"b \\\" c"] {
+            assert!(is_in_quotes(text), "{text}");
+        }
+        for text in ["a 'b'", "a \"b ' c\"", "a \"b \\\" c\"", "a # it's"] {
+            assert!(!is_in_quotes(text), "{text}");
+        }
     }
 }
