@@ -80,7 +80,7 @@ impl Builder<'_> {
             return self.counted_integers(values, min, range as usize + 1);
         }
         self.distinct.add_all(values, T::hash);
-        let counts = self.bins().map(|bins| {
+        self.zone.histogram = self.bins().map(|bins| {
             let Bins::Int { steps, .. } = bins else { unreachable!("bounds are integers") };
             let mut counts = vec![0u32; bins.count()];
             for value in values {
@@ -88,7 +88,6 @@ impl Builder<'_> {
             }
             Histogram::new(bins, &counts)
         });
-        self.zone.histogram = counts;
         self.finish(None)
     }
 

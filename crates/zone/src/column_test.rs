@@ -277,7 +277,7 @@ pub(crate) fn any_of(mut verdicts: impl Iterator<Item = Verdict>) -> Option<Verd
 }
 
 /// The constant at which a range starts or ends.
-pub(crate) fn constant_of<'a>(bound: Bound<&'a Scalar>) -> Option<&'a Scalar> {
+pub(crate) fn constant_of(bound: Bound<&Scalar>) -> Option<&Scalar> {
     match bound {
         Bound::Included(value) | Bound::Excluded(value) => Some(value),
         Bound::Unbounded => None,
@@ -285,7 +285,7 @@ pub(crate) fn constant_of<'a>(bound: Bound<&'a Scalar>) -> Option<&'a Scalar> {
 }
 
 /// By total order -0.0 is below 0.0 although zone maps hold both as 0.0.
-fn widen_zero<'a>(bound: Bound<&'a Scalar>) -> Bound<&'a Scalar> {
+fn widen_zero(bound: Bound<&Scalar>) -> Bound<&Scalar> {
     match bound {
         Bound::Excluded(value) if value.is_float_zero() => Bound::Included(value),
         other => other,

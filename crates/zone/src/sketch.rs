@@ -8,8 +8,8 @@
 //! A register keeps the highest rank it has met, so that merging is a maximum a register and the order of
 //! values does not matter. Standard error 1.04 / sqrt(4096) = 1.6 %.
 //!
-//! The estimate is Ertl's (New cardinality estimation algorithms for HyperLogLog sketches, 2017, section 2.3),
-//! which needs neither bias tables nor a switch between ranges.
+//! The estimate is the corrected raw estimator of Ertl (New cardinality estimation algorithms for HyperLogLog
+//! sketches, 2017), which needs neither bias tables nor a switch between ranges.
 
 use pelton_error::{Error, Result};
 

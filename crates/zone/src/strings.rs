@@ -19,31 +19,34 @@ pub(crate) struct StringGroup {
 /// All valid rows of a column in groups.
 pub(crate) fn string_groups(values: &ByteValues, validity: Option<&Validity>) -> Vec<StringGroup> {
     let mut groups: Vec<StringGroup> = Vec::new();
-    let mut recent = [u32::MAX; 1 << SLOT_BITS];
+    // A digest of the string and its group; strings in memory are compared only where digests agree.
+    let mut recent = [(0u64, u32::MAX); 1 << SLOT_BITS];
     for (row, value) in values.iter().enumerate() {
         if validity.is_some_and(|validity| !validity.is_valid(row)) {
             continue;
         }
-        let slot = &mut recent[slot_of(value)];
-        match groups.get_mut(*slot as usize) {
-            Some(group) if values.get(group.row as usize) == value => group.rows += 1,
-            _ => {
-                *slot = groups.len() as u32;
-                groups.push(StringGroup { row: row as u32, rows: 1 });
-            }
+        let digest = digest_of(value);
+        let (recent_digest, recent_group) = &mut recent[(digest >> (u64::BITS - SLOT_BITS)) as usize];
+        if *recent_digest == digest
+            && let Some(group) = groups.get_mut(*recent_group as usize)
+            && values.get(group.row as usize) == value
+        {
+            group.rows += 1;
+            continue;
         }
+        (*recent_digest, *recent_group) = (digest, groups.len() as u32);
+        groups.push(StringGroup { row: row as u32, rows: 1 });
     }
     groups
 }
 
-/// A slot from the length and both ends of a string.
+/// Eight bytes made of the length and both ends of a string.
 #[inline]
-fn slot_of(value: &[u8]) -> usize {
+fn digest_of(value: &[u8]) -> u64 {
     let (head, tail) = match (value.first_chunk::<8>(), value.last_chunk::<8>()) {
         (Some(head), Some(tail)) => (u64::from_le_bytes(*head), u64::from_le_bytes(*tail)),
         _ => (value.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)), 0),
     };
-    // Any odd multiplier spreads the bits upwards; this is 2^64 over the golden ratio.
-    let mixed = (head ^ tail.rotate_left(23) ^ value.len() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    (mixed >> (u64::BITS - SLOT_BITS)) as usize
+    // An odd multiplier carries the bits upwards, where slots are taken from; this is 2^64 over the golden ratio.
+    (head ^ tail.rotate_left(23) ^ value.len() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }

@@ -231,6 +231,27 @@ fn values_are_found_whatever_the_width_of_their_column() {
 }
 
 #[test]
+fn every_value_of_a_large_chunk_is_found() {
+    // Many pieces, with filters that hold out, fill up late, and saturate at once.
+    for distinct in [3, 600, 720, 900, 40_000] {
+        let numbers: Vec<i64> = (0..40_000i64).map(|row| (row * 7919 % distinct) * 1_000_003 - 77).collect();
+        let texts: Vec<String> = numbers.iter().map(|number| format!("Supplier#{number:015}")).collect();
+        let columns = [
+            (
+                integers(numbers.iter().copied()),
+                numbers.iter().map(|number| Scalar::Int((*number).into())).collect(),
+            ),
+            (strings(&texts), texts.iter().map(|value| text(value)).collect::<Vec<_>>()),
+        ];
+        for (zone, values) in columns {
+            assert!(values.into_iter().all(|value| zone.test(&compare(Eq, value), SkipKinds::ALL) == May));
+            let error = (f64::from(zone.distinct_count) / distinct as f64 - 1.0).abs();
+            assert!(error < 0.05, "{} of {distinct}", zone.distinct_count);
+        }
+    }
+}
+
+#[test]
 fn ranges_under_an_and_are_intersected_before_pruning() {
     let zones = [integers([0, 1, 254, 255]), integers(0..256)];
     let part = |test| Predicate::Test { column: "x", test };

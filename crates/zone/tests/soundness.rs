@@ -123,7 +123,7 @@ fn check_predicate(columns: &[Column], predicate: &Predicate<usize>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1500))]
+    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_matching_row_is_ruled_out((column, tests) in tested_column(), options in options()) {
@@ -154,12 +154,13 @@ proptest! {
         }
         prop_assert_eq!(zone.min.is_some(), !numbers.is_empty());
         prop_assert!(zone.distinct_count as usize <= values.len());
-        prop_assert!(sketch.estimate().abs_diff(zone.distinct_count.into()) <= 2);
+        // At most 40 values, a few of which may share a register.
+        prop_assert!(sketch.estimate().abs_diff(zone.distinct_count.into()) <= 6);
     }
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_matching_row_group_is_pruned((columns, predicates) in tested_row_group()) {
