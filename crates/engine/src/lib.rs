@@ -1,1 +1,29 @@
-//! Pelton tables in DataFusion.
+//! Pelton tables in DataFusion: catalog, skipping, scans, statistics, EXPLAIN.
+//!
+//! ```text
+//!   PeltonSession ── SessionContext ── WarehouseSchema ── PeltonTable ── PeltonScanExec
+//!                        │ physical rules: join order (pelton-planner), sideways skipping
+//! ```
+//!
+//! This is the lowest crate that knows DataFusion's tables and plans; `pelton-planner` below it knows plans
+//! alone. Bytes, files and zone maps belong to `pelton-store` and `pelton-zone`.
+
+#![forbid(unsafe_code)]
+
+mod catalog;
+mod error;
+mod explain;
+mod predicate;
+mod provider;
+mod prune;
+mod scan;
+mod session;
+mod sideways;
+mod statistics;
+
+pub use error::from_datafusion;
+pub use explain::bytes_text;
+pub use provider::PeltonTable;
+pub use prune::SkippedBy;
+pub use scan::{PeltonScanExec, ScanOptions, ScanReport, Skipped};
+pub use session::{PeltonSession, Query, SessionOptions};

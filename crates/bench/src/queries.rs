@@ -1,0 +1,298 @@
+//! `pelton bench queries`: a data set's queries on Pelton tables, and the same rows as Parquet through plain
+//! DataFusion beside them.
+//!
+//! A time runs from the text of the query to its last row: parsing, planning, reading, computing. Tables are
+//! opened and files are listed anew for every run. Both engines' rows are compared on every query.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use arrow::array::RecordBatch;
+use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
+use pelton_engine::{PeltonSession, ScanReport, SessionOptions, SkippedBy, bytes_text, from_datafusion};
+use pelton_error::{Error, ErrorKind, Result, ResultExt};
+use pelton_load::CancelFlag;
+use serde::Serialize;
+
+use crate::results::{TextTable, median};
+use crate::workload::{Prepared, Workload};
+
+/// How to run.
+#[derive(Debug, Clone)]
+pub struct QueriesOptions {
+    /// Counted runs of each query.
+    pub runs: usize,
+    /// Drop the files from the page cache before every run.
+    pub cold: bool,
+    /// Queries to run, by the beginning of their names; empty for all.
+    pub only: Vec<String>,
+    /// Leave the peer out.
+    pub pelton_only: bool,
+    /// The session that queries run in.
+    pub session: SessionOptions,
+}
+
+/// One query's figures.
+#[derive(Debug, Clone, Serialize)]
+pub struct QueryResult {
+    /// The data set and scale, `ssb-sf1`.
+    pub workload: String,
+    /// The query's name.
+    pub query: String,
+    /// True where files were dropped from the page cache before each run.
+    pub cold: bool,
+    /// Rows of the answer.
+    pub rows: usize,
+    /// Median over the runs.
+    pub pelton_ms: f64,
+    /// Median over the runs of the peer.
+    pub datafusion_ms: Option<f64>,
+    /// Stored bytes of the columns needed, all row groups.
+    pub stored_bytes: u64,
+    /// Uncompressed bytes of the columns needed: what was answered for.
+    pub raw_bytes: u64,
+    /// Bytes read.
+    pub bytes_read: u64,
+    /// Stored bytes skipped, by kind of metadata.
+    pub bytes_skipped: Vec<(&'static str, u64)>,
+    /// Uncompressed bytes answered for per second.
+    pub effective_bytes_per_s: f64,
+    /// True where both engines gave the same rows; `None` where the peer did not run.
+    pub equal: Option<bool>,
+}
+
+/// Runs the queries of `workload`.
+pub fn run(
+    workload: &Workload,
+    prepared: &Prepared,
+    options: &QueriesOptions,
+    cancel: &CancelFlag,
+    say: &dyn Fn(&str),
+) -> Result<Vec<QueryResult>> {
+    let runtime = tokio::runtime::Runtime::new().context(|| "starting the thread pool".into())?;
+    let wanted = |name: &str| options.only.is_empty() || options.only.iter().any(|start| name.starts_with(start));
+    let mut results = Vec::new();
+    for query in pelton_datagen::queries(workload.dataset).iter().filter(|query| wanted(query.name)) {
+        cancel.check()?;
+        let sql = query.sql_for_scale(workload.scale);
+        let ours = measure(options, prepared, || runtime.block_on(run_pelton(prepared, options, &sql)))
+            .context(|| format!("{} on Pelton", query.name))?;
+        let peer = match options.pelton_only {
+            true => None,
+            false => {
+                let measured = measure(options, prepared, || runtime.block_on(run_datafusion(prepared, options, &sql)));
+                Some(measured.context(|| format!("{} on DataFusion", query.name))?)
+            }
+        };
+        let result = combine(workload, query.name, options.cold, ours, peer);
+        say(&format!("{} {:.1} ms", result.query, result.pelton_ms));
+        results.push(result);
+    }
+    Ok(results)
+}
+
+struct Measured<T> {
+    ms: Vec<f64>,
+    last: T,
+}
+
+/// One run to warm up (unless cold), then the counted ones.
+fn measure<T>(options: &QueriesOptions, prepared: &Prepared, mut run: impl FnMut() -> Result<T>) -> Result<Measured<T>> {
+    assert!(options.runs > 0);
+    if !options.cold {
+        run()?;
+    }
+    let (mut ms, mut last) = (Vec::with_capacity(options.runs), None);
+    for _ in 0..options.runs {
+        if options.cold {
+            drop_from_page_cache(prepared)?;
+        }
+        let started = Instant::now();
+        last = Some(run()?);
+        ms.push(started.elapsed().as_secs_f64() * 1e3);
+    }
+    Ok(Measured { ms, last: last.expect("at least one run") })
+}
+
+struct Answer {
+    batches: Vec<RecordBatch>,
+    scans: Vec<ScanReport>,
+}
+
+async fn run_pelton(prepared: &Prepared, options: &QueriesOptions, sql: &str) -> Result<Answer> {
+    let session = PeltonSession::open(Some(prepared.warehouse.clone()), &options.session)?;
+    let query = session.query(sql).await?;
+    let batches = query.collect().await?;
+    Ok(Answer { batches, scans: query.scan_reports()? })
+}
+
+async fn run_datafusion(prepared: &Prepared, options: &QueriesOptions, sql: &str) -> Result<Answer> {
+    let mut config = SessionConfig::new().with_batch_size(options.session.batch_rows);
+    if let Some(threads) = options.session.threads {
+        config = config.with_target_partitions(threads);
+    }
+    let ctx = SessionContext::new_with_config(config);
+    for (table, directory) in &prepared.parquet {
+        ctx.register_parquet(table, directory.display().to_string(), ParquetReadOptions::default())
+            .await
+            .map_err(from_datafusion)?;
+    }
+    let batches = ctx.sql(sql).await.map_err(from_datafusion)?.collect().await.map_err(from_datafusion)?;
+    Ok(Answer { batches, scans: Vec::new() })
+}
+
+fn combine(
+    workload: &Workload,
+    query: &str,
+    cold: bool,
+    ours: Measured<Answer>,
+    peer: Option<Measured<Answer>>,
+) -> QueryResult {
+    let scans = &ours.last.scans;
+    let sum = |figure: fn(&ScanReport) -> u64| scans.iter().map(figure).sum::<u64>();
+    let pelton_ms = median(&ours.ms);
+    let skipped = SkippedBy::ALL.map(|by| {
+        let bytes = scans.iter().filter_map(|scan| scan.skipped.get(&by)).map(|skipped| skipped.stored_bytes).sum();
+        (by.name(), bytes)
+    });
+    QueryResult {
+        workload: format!("{}-sf{}", workload.dataset, workload.scale),
+        query: query.to_owned(),
+        cold,
+        rows: ours.last.batches.iter().map(RecordBatch::num_rows).sum(),
+        pelton_ms,
+        datafusion_ms: peer.as_ref().map(|peer| median(&peer.ms)),
+        stored_bytes: sum(|scan| scan.stored_bytes),
+        raw_bytes: sum(|scan| scan.raw_bytes),
+        bytes_read: sum(|scan| scan.bytes_read),
+        bytes_skipped: skipped.into_iter().filter(|(_, bytes)| *bytes > 0).collect(),
+        effective_bytes_per_s: sum(|scan| scan.raw_bytes) as f64 / (pelton_ms / 1e3),
+        equal: peer.map(|peer| same_rows(&ours.last.batches, &peer.last.batches)),
+    }
+}
+
+/// The figures as a table, with a line of totals.
+pub fn table(results: &[QueryResult]) -> TextTable {
+    let mut table = TextTable::new(&[
+        "query", "rows", "Pelton ms", "raw", "stored", "read", "skipped", "by", "effective", "Parquet ms", "speed-up",
+        "equal",
+    ]);
+    for result in results {
+        table.push(row(result));
+    }
+    let total = |figure: fn(&QueryResult) -> f64| results.iter().map(figure).sum::<f64>();
+    let pelton_ms = total(|result| result.pelton_ms);
+    let peer_ms = results.iter().map(|result| result.datafusion_ms).sum::<Option<f64>>();
+    let raw = total(|result| result.raw_bytes as f64);
+    table.push(vec![
+        "total".into(),
+        results.iter().map(|result| result.rows).sum::<usize>().to_string(),
+        format!("{pelton_ms:.1}"),
+        bytes_text(raw as u64),
+        bytes_text(total(|result| result.stored_bytes as f64) as u64),
+        bytes_text(total(|result| result.bytes_read as f64) as u64),
+        bytes_text(total(|result| result.bytes_skipped.iter().map(|(_, bytes)| *bytes as f64).sum()) as u64),
+        String::new(),
+        format!("{}/s", bytes_text((raw / (pelton_ms / 1e3).max(1e-9)) as u64)),
+        peer_ms.map_or("-".into(), |ms| format!("{ms:.1}")),
+        peer_ms.map_or("-".into(), |ms| format!("{:.2}x", ms / pelton_ms)),
+        String::new(),
+    ]);
+    table
+}
+
+fn row(result: &QueryResult) -> Vec<String> {
+    let skipped: u64 = result.bytes_skipped.iter().map(|(_, bytes)| bytes).sum();
+    let by: Vec<String> = result
+        .bytes_skipped
+        .iter()
+        .map(|(by, bytes)| format!("{by} {:.0}%", 100.0 * *bytes as f64 / result.stored_bytes.max(1) as f64))
+        .collect();
+    vec![
+        result.query.clone(),
+        result.rows.to_string(),
+        format!("{:.1}", result.pelton_ms),
+        bytes_text(result.raw_bytes),
+        bytes_text(result.stored_bytes),
+        bytes_text(result.bytes_read),
+        bytes_text(skipped),
+        by.join(" "),
+        format!("{}/s", bytes_text(result.effective_bytes_per_s as u64)),
+        result.datafusion_ms.map_or("-".into(), |ms| format!("{ms:.1}")),
+        result.datafusion_ms.map_or("-".into(), |ms| format!("{:.2}x", ms / result.pelton_ms)),
+        match result.equal {
+            Some(true) => "yes".into(),
+            Some(false) => "NO".into(),
+            None => "-".into(),
+        },
+    ]
+}
+
+/// True where both hold the same rows; order does not count, floats may differ by 1e-9 relative.
+pub fn same_rows(ours: &[RecordBatch], theirs: &[RecordBatch]) -> bool {
+    let (mut ours, mut theirs) = (text_rows(ours), text_rows(theirs));
+    ours.sort_unstable();
+    theirs.sort_unstable();
+    ours.len() == theirs.len()
+        && ours.iter().zip(&theirs).all(|(our_row, their_row)| {
+            our_row.len() == their_row.len() && our_row.iter().zip(their_row).all(|(a, b)| same_cell(a, b))
+        })
+}
+
+fn text_rows(batches: &[RecordBatch]) -> Vec<Vec<String>> {
+    use arrow::util::display::{ArrayFormatter, FormatOptions};
+    let options = FormatOptions::default().with_null("∅");
+    let mut rows = Vec::new();
+    for batch in batches {
+        let columns: Vec<ArrayFormatter> = batch
+            .columns()
+            .iter()
+            .map(|column| ArrayFormatter::try_new(column.as_ref(), &options).expect("every result type has a text"))
+            .collect();
+        rows.extend((0..batch.num_rows()).map(|row| columns.iter().map(|c| c.value(row).to_string()).collect()));
+    }
+    rows
+}
+
+fn same_cell(a: &str, b: &str) -> bool {
+    if a == b {
+        return true;
+    }
+    let (Ok(a), Ok(b)) = (a.parse::<f64>(), b.parse::<f64>()) else { return false };
+    (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
+}
+
+/// Asks the kernel to forget the data files, as if the machine had just started.
+fn drop_from_page_cache(prepared: &Prepared) -> Result<()> {
+    let mut directories: Vec<PathBuf> = prepared.parquet.iter().map(|(_, directory)| directory.clone()).collect();
+    directories.push(prepared.warehouse.clone());
+    while let Some(directory) = directories.pop() {
+        let listing = || format!("listing '{}'", directory.display());
+        for entry in std::fs::read_dir(&directory).context(listing)? {
+            let path = entry.context(listing)?.path();
+            if path.is_dir() {
+                directories.push(path);
+                continue;
+            }
+            let file = std::fs::File::open(&path).context(|| format!("opening '{}'", path.display()))?;
+            rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).map_err(|error| {
+                Error::new(ErrorKind::Io, format!("dropping '{}' from the page cache", path.display()))
+                    .with_source(std::io::Error::from(error))
+            })?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_compare_exactly_but_for_float_noise() {
+        assert!(same_cell("1.0000000001", "1.0000000002"));
+        assert!(!same_cell("1.001", "1.002"));
+        assert!(!same_cell("ASIA", "EUROPE"));
+        assert!(!same_cell("∅", "0"));
+    }
+}

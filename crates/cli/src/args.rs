@@ -1,0 +1,370 @@
+//! The command line. Help texts are the reference: what a flag does, its unit and its default.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+
+/// Analytical SQL on compressed tables that are skipped before they are read.
+#[derive(Debug, Parser)]
+#[command(name = "pelton", version, about, max_term_width = 110, arg_required_else_help = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run SQL over Pelton tables, and over Parquet and CSV files by path.
+    Sql(SqlArgs),
+    /// Load Parquet, CSV, JSON or Arrow files into a table.
+    Load(LoadArgs),
+    /// Write a benchmark data set as files.
+    Generate(GenerateArgs),
+    /// List the tables of a warehouse.
+    Tables(WarehouseArgs),
+    /// Delete a table.
+    Drop(DropArgs),
+    /// Show how each column of a table is stored, and what else was tried.
+    Inspect(InspectArgs),
+    /// Run an experiment and print what it measured.
+    Bench(BenchArgs),
+}
+
+/// Where tables are.
+#[derive(Debug, Clone, ClapArgs)]
+pub(crate) struct WarehouseArgs {
+    /// Directory that holds the tables.
+    #[arg(long, value_name = "DIR", env = "PELTON_WAREHOUSE", default_value = "warehouse")]
+    pub(crate) warehouse: PathBuf,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SqlArgs {
+    #[command(flatten)]
+    pub(crate) warehouse: WarehouseArgs,
+    /// The query. Tables by name, files as 'path/file.parquet'.
+    #[arg(required_unless_present = "file")]
+    pub(crate) query: Option<String>,
+    /// Read the statements from a file (- for standard input) instead; separated by semicolons, run in order.
+    #[arg(long, value_name = "FILE", conflicts_with = "query")]
+    pub(crate) file: Option<PathBuf>,
+    /// How rows are written.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub(crate) format: Format,
+    /// Write rows to a file instead of standard output; the file appears only when it is complete.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Rows that a table shows on a terminal before it is cut; 0 shows all.
+    #[arg(long, default_value_t = 200)]
+    pub(crate) max_rows: usize,
+    /// Print the time and what was read and skipped, to standard error.
+    #[arg(long)]
+    pub(crate) stats: bool,
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
+}
+
+/// How queries run.
+#[derive(Debug, Clone, ClapArgs)]
+pub(crate) struct SessionArgs {
+    /// Threads a query runs in [default: all cores].
+    #[arg(long)]
+    pub(crate) threads: Option<usize>,
+    /// Memory for joins, sorts and aggregates, such as 512MiB or 4GB; beyond it they spill [default: no limit].
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) memory_limit: Option<u64>,
+    /// Rows in a batch between operators.
+    #[arg(long, default_value_t = 8192, hide_short_help = true)]
+    pub(crate) batch_rows: usize,
+    /// How table files are read: through the page cache, past it (O_DIRECT), or whichever suits the table's size.
+    #[arg(long, value_enum, default_value_t = IoModeArg::Auto, hide_short_help = true)]
+    pub(crate) io: IoModeArg,
+    /// Read with plain positioned reads even where io_uring is available.
+    #[arg(long, hide_short_help = true)]
+    pub(crate) no_io_uring: bool,
+    /// Metadata that may skip row groups; a comma-separated choice, `none` or `all`.
+    #[arg(long, value_name = "KINDS", default_value = "all", hide_short_help = true,
+          help = "Metadata that may skip row groups: all, none, or some of nulls,minmax,histogram,bloom,sideways,dynamic")]
+    pub(crate) skip: String,
+    /// Keep the join order that the query was written in.
+    #[arg(long, hide_short_help = true)]
+    pub(crate) no_join_order: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum IoModeArg {
+    Auto,
+    Direct,
+    Buffered,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// A drawn table.
+    Table,
+    /// Comma-separated values with a header line.
+    Csv,
+    /// One JSON object a line.
+    Json,
+    /// A Parquet file (Snappy).
+    Parquet,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct LoadArgs {
+    #[command(flatten)]
+    pub(crate) warehouse: WarehouseArgs,
+    /// Name of the table.
+    #[arg(long)]
+    pub(crate) table: String,
+    /// Files, directories or globs; the format follows from the ending (.parquet .csv .tsv .tbl .json .jsonl .ndjson
+    /// .arrow .feather .ipc, text also .gz and .zst).
+    #[arg(required = true, value_name = "FILES")]
+    pub(crate) files: Vec<String>,
+    /// Add rows to the table if it exists.
+    #[arg(long, conflicts_with = "replace")]
+    pub(crate) append: bool,
+    /// Replace the table if it exists.
+    #[arg(long)]
+    pub(crate) replace: bool,
+    /// Sort rows before storing them, so that more can be skipped: `auto`, `auto:a,b,c` (ascending number of
+    /// distinct values) or `a,b,c` (this order). Attributes of declared dimensions are named `dimension.column`.
+    #[arg(long, value_name = "COLUMNS")]
+    pub(crate) cluster_by: Option<String>,
+    /// Declare a dimension, `fact_column=dimension.key`, so that filters on it skip row groups of this table. Repeatable;
+    /// the dimension must be loaded first.
+    #[arg(long = "star", value_name = "LINK")]
+    pub(crate) star: Vec<String>,
+    /// Format of the files, where the ending does not say.
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<InputFormatArg>,
+    /// Field delimiter of CSV files [default: , or by ending].
+    #[arg(long, value_name = "CHAR")]
+    pub(crate) delimiter: Option<char>,
+    /// CSV files have no header line.
+    #[arg(long)]
+    pub(crate) no_header: bool,
+    /// Text that stands for NULL in CSV files, besides the empty field.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) null: Option<String>,
+    /// What the choice of encodings aims at.
+    #[arg(long, value_enum, default_value_t = ObjectiveArg::Fastest)]
+    pub(crate) objective: ObjectiveArg,
+    /// Storage rate that `--objective fastest` assumes, per second.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1GB")]
+    pub(crate) storage_rate: u64,
+    /// Share of the input that encodings are tried on.
+    #[arg(long, value_name = "RATIO", default_value_t = 0.1)]
+    pub(crate) sample: f64,
+    /// Rows of a row group, the unit of skipping; several, comma-separated, are tried on the sample.
+    #[arg(long, value_name = "ROWS", value_delimiter = ',', default_value = "131072")]
+    pub(crate) row_group_rows: Vec<u32>,
+    /// Rows of a page inside a chunk; a multiple of 1024.
+    #[arg(long, value_name = "ROWS", default_value_t = 16384, hide_short_help = true)]
+    pub(crate) page_rows: u32,
+    /// Store every column under this codec instead of choosing.
+    #[arg(long, value_name = "CODEC", hide_short_help = true)]
+    pub(crate) force_codec: Option<String>,
+    /// Memory for staging, sorting and encoding; beyond it rows spill to disk.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "2GiB")]
+    pub(crate) memory_limit: u64,
+    /// Encoding threads [default: all cores].
+    #[arg(long)]
+    pub(crate) threads: Option<usize>,
+    /// Seed of the random sample.
+    #[arg(long, default_value_t = 42, hide_short_help = true)]
+    pub(crate) seed: u64,
+    /// No progress bar and no summary.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum InputFormatArg {
+    Parquet,
+    Csv,
+    Json,
+    Arrow,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ObjectiveArg {
+    /// The slower of reading and decoding, minimised.
+    Fastest,
+    /// Fewest bytes.
+    Smallest,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DatasetArg {
+    /// Star Schema Benchmark; scale 1 is 6 million lineorders.
+    Ssb,
+    /// TPC-H; scale 1 is 6 million lineitems.
+    Tpch,
+    /// Taxi trips; scale 1 is 10 million trips over five years.
+    Taxi,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct GenerateArgs {
+    #[arg(value_enum)]
+    pub(crate) dataset: DatasetArg,
+    /// Size of the data set.
+    #[arg(long, default_value_t = 1.0)]
+    pub(crate) scale: f64,
+    /// Directory to write to, one folder a table.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// Only these tables, comma-separated.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) tables: Vec<String>,
+    /// Compression of the Parquet files.
+    #[arg(long, value_enum, default_value_t = CompressionArg::Snappy)]
+    pub(crate) compression: CompressionArg,
+    /// The same seed gives the same rows.
+    #[arg(long, default_value_t = 42)]
+    pub(crate) seed: u64,
+    /// Generating threads [default: all cores].
+    #[arg(long)]
+    pub(crate) threads: Option<usize>,
+    /// No progress bar.
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CompressionArg {
+    None,
+    Snappy,
+    Zstd,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct DropArgs {
+    #[command(flatten)]
+    pub(crate) warehouse: WarehouseArgs,
+    /// Name of the table.
+    pub(crate) table: String,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct InspectArgs {
+    #[command(flatten)]
+    pub(crate) warehouse: WarehouseArgs,
+    /// Name of the table.
+    pub(crate) table: String,
+    /// Runners-up to show for each column.
+    #[arg(long, default_value_t = 3)]
+    pub(crate) runners_up: usize,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct BenchArgs {
+    #[command(subcommand)]
+    pub(crate) experiment: Experiment,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Experiment {
+    /// A data set's queries on Pelton tables, and on Parquet through plain DataFusion beside them.
+    Queries(QueriesArgs),
+    /// Bytes of Pelton tables beside Parquet with Snappy and with Zstd.
+    Storage(StorageArgs),
+    /// How good a choice of encodings from a sample is, beside the choice from the whole column.
+    Sampling(SamplingArgs),
+}
+
+#[derive(Debug, Clone, ClapArgs)]
+pub(crate) struct WorkloadArgs {
+    #[arg(value_enum)]
+    pub(crate) dataset: DatasetArg,
+    /// Size of the data set.
+    #[arg(long, default_value_t = 1.0)]
+    pub(crate) scale: f64,
+    /// Where files and tables are made, and found again by the next run.
+    #[arg(long, value_name = "DIR", default_value = "build/bench")]
+    pub(crate) dir: PathBuf,
+    /// Also write the results to this file, one JSON object a line.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct QueriesArgs {
+    #[command(flatten)]
+    pub(crate) workload: WorkloadArgs,
+    /// Counted runs of each query; the median is shown.
+    #[arg(long, default_value_t = 3)]
+    pub(crate) runs: usize,
+    /// Drop the data files from the page cache before every run.
+    #[arg(long)]
+    pub(crate) cold: bool,
+    /// Only queries whose name starts with one of these, comma-separated.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
+    /// Sort order of the fact table, as `pelton load --cluster-by`; `none` keeps the generated order.
+    #[arg(long, value_name = "COLUMNS")]
+    pub(crate) cluster_by: Option<String>,
+    /// Skip the runs on Parquet.
+    #[arg(long)]
+    pub(crate) pelton_only: bool,
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct StorageArgs {
+    #[command(flatten)]
+    pub(crate) workload: WorkloadArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SamplingArgs {
+    #[command(flatten)]
+    pub(crate) workload: WorkloadArgs,
+    /// Seed of the random samples.
+    #[arg(long, default_value_t = 42)]
+    pub(crate) seed: u64,
+}
+
+/// A size such as `64MiB`, `2GB` or `1000`.
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+    let digits = text.trim().find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.trim().len());
+    let (number, unit) = text.trim().split_at(digits);
+    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" => 1_000,
+        "m" | "mb" => 1_000_000,
+        "g" | "gb" => 1_000_000_000,
+        "t" | "tb" => 1_000_000_000_000,
+        "ki" | "kib" => 1 << 10,
+        "mi" | "mib" => 1 << 20,
+        "gi" | "gib" => 1 << 30,
+        "ti" | "tib" => 1 << 40,
+        other => return Err(format!("unknown unit '{other}'; use B, KB, MB, GB, TB, KiB, MiB, GiB or TiB")),
+    };
+    let number: f64 = number.parse().map_err(|_| format!("'{text}' is not a size such as 512MiB or 4GB"))?;
+    let bytes = number * factor as f64;
+    if bytes < 1.0 { Err(format!("'{text}' is not a positive size")) } else { Ok(bytes as u64) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_take_decimal_and_binary_units() {
+        assert_eq!(parse_size("1000"), Ok(1000));
+        assert_eq!(parse_size("2 GB"), Ok(2_000_000_000));
+        assert_eq!(parse_size("1.5KiB"), Ok(1536));
+        assert!(parse_size("4 parsecs").unwrap_err().contains("parsecs"));
+        assert!(parse_size("0").is_err());
+        assert!(parse_size("-1GB").is_err());
+    }
+}

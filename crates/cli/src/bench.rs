@@ -1,0 +1,82 @@
+//! `pelton bench`: experiments, their tables on standard output, their steps on standard error.
+
+use pelton_bench::queries::{self, QueriesOptions};
+use pelton_bench::results::append_json;
+use pelton_bench::workload::Workload;
+use pelton_bench::{sampling, storage};
+use pelton_error::{Error, ErrorKind, Result};
+use pelton_load::{CancelFlag, ClusterBy};
+
+use crate::args::{BenchArgs, Experiment, QueriesArgs, SamplingArgs, StorageArgs, WorkloadArgs};
+use crate::generate::{core_count, dataset};
+use crate::{cancel, load, sql};
+
+const SEED: u64 = 42;
+
+pub(crate) fn run(args: BenchArgs) -> Result<()> {
+    let cancel = cancel::flag_on_ctrl_c()?;
+    match args.experiment {
+        Experiment::Queries(args) => run_queries(&args, &cancel),
+        Experiment::Storage(args) => run_storage(&args, &cancel),
+        Experiment::Sampling(args) => run_sampling(&args, &cancel),
+    }
+}
+
+fn workload(args: &WorkloadArgs, cluster_by: ClusterBy) -> Workload {
+    Workload {
+        dataset: dataset(args.dataset),
+        scale: args.scale,
+        seed: SEED,
+        dir: args.dir.clone(),
+        cluster_by,
+        threads: core_count(),
+    }
+}
+
+fn say(line: &str) {
+    eprintln!("{line}");
+}
+
+fn run_queries(args: &QueriesArgs, cancel: &CancelFlag) -> Result<()> {
+    if args.runs == 0 {
+        return Err(Error::invalid_input("--runs must be at least 1"));
+    }
+    let workload = workload(&args.workload, load::cluster_by(args.cluster_by.as_deref()));
+    let options = QueriesOptions {
+        runs: args.runs,
+        cold: args.cold,
+        only: args.only.clone(),
+        pelton_only: args.pelton_only,
+        session: sql::session_options(&args.session)?,
+    };
+    let prepared = workload.prepare(cancel, &say)?;
+    let results = queries::run(&workload, &prepared, &options, cancel, &say)?;
+    if results.is_empty() {
+        return Err(Error::invalid_input(format!("no query of {} starts with {}", workload.dataset, args.only.join(", "))));
+    }
+    print!("{}", queries::table(&results));
+    if let Some(path) = &args.workload.json {
+        append_json(path, &results)?;
+    }
+    match results.iter().find(|result| result.equal == Some(false)) {
+        Some(wrong) => Err(Error::new(
+            ErrorKind::Corrupt,
+            format!("{} gave other rows than plain DataFusion on the same data", wrong.query),
+        )),
+        None => Ok(()),
+    }
+}
+
+fn run_storage(args: &StorageArgs, cancel: &CancelFlag) -> Result<()> {
+    let workload = workload(&args.workload, ClusterBy::None);
+    let results = storage::run(&workload, cancel, &say)?;
+    print!("{}", storage::table(&results));
+    args.workload.json.as_deref().map_or(Ok(()), |path| append_json(path, &results))
+}
+
+fn run_sampling(args: &SamplingArgs, cancel: &CancelFlag) -> Result<()> {
+    let workload = workload(&args.workload, ClusterBy::None);
+    let results = sampling::run(&workload, args.seed, cancel, &say)?;
+    print!("{}", sampling::table(&results));
+    args.workload.json.as_deref().map_or(Ok(()), |path| append_json(path, &results))
+}

@@ -1,0 +1,144 @@
+//! `pelton load`: files in, a table out, or nothing at all.
+
+use pelton_engine::bytes_text;
+use pelton_error::{Error, Result};
+use pelton_load::{
+    ClusterBy, CsvOptions, InputFormat, LoadOptions, LoadReport, LoadRequest, StarLink,
+};
+use pelton_store::{Objective, SampleOptions, Warehouse, WriteMode};
+
+use crate::args::{InputFormatArg, LoadArgs, ObjectiveArg};
+use crate::cancel;
+use crate::progress::LoadBar;
+
+pub(crate) fn run(args: LoadArgs) -> Result<()> {
+    let request = request(&args)?;
+    let cancel = cancel::flag_on_ctrl_c()?;
+    let warehouse = Warehouse::open_or_create(&args.warehouse.warehouse)?;
+    let bar = LoadBar::new(args.quiet);
+    let result = pelton_load::load(&warehouse, &request, &bar, &cancel);
+    bar.finish();
+    let report = result.map_err(|error| error.context(format!("loading '{}'", args.table)))?;
+    if !args.quiet {
+        print_report(&args.table, &report);
+    }
+    Ok(())
+}
+
+fn request(args: &LoadArgs) -> Result<LoadRequest> {
+    let delimiter = args.delimiter.map(|delimiter| {
+        u8::try_from(delimiter).map_err(|_| Error::invalid_input("--delimiter takes one ASCII character"))
+    });
+    Ok(LoadRequest {
+        table: args.table.clone(),
+        mode: match (args.append, args.replace) {
+            (true, _) => WriteMode::Append,
+            (_, true) => WriteMode::Replace,
+            _ => WriteMode::Create,
+        },
+        inputs: args.files.clone(),
+        format: args.format.map(|format| match format {
+            InputFormatArg::Parquet => InputFormat::Parquet,
+            InputFormatArg::Csv => InputFormat::Csv,
+            InputFormatArg::Json => InputFormat::Json,
+            InputFormatArg::Arrow => InputFormat::Arrow,
+        }),
+        csv: CsvOptions {
+            delimiter: delimiter.transpose()?,
+            header: args.no_header.then_some(false),
+            null: args.null.clone().unwrap_or_default(),
+            ..CsvOptions::default()
+        },
+        cluster_by: cluster_by(args.cluster_by.as_deref()),
+        star: args.star.iter().map(|link| star_link(link)).collect::<Result<_>>()?,
+        options: load_options(args)?,
+    })
+}
+
+fn load_options(args: &LoadArgs) -> Result<LoadOptions> {
+    let defaults = LoadOptions::default();
+    Ok(LoadOptions {
+        choose: SampleOptions {
+            objective: match args.objective {
+                ObjectiveArg::Fastest => Objective::Fastest { storage_bytes_per_s: args.storage_rate },
+                ObjectiveArg::Smallest => Objective::Smallest,
+            },
+            row_group_rows: args.row_group_rows.clone(),
+            page_rows: args.page_rows,
+            force_codec: args.force_codec.as_deref().map(str::parse).transpose()?,
+            ..defaults.choose
+        },
+        sample_ratio: args.sample,
+        seed: args.seed,
+        memory_limit_bytes: args.memory_limit,
+        thread_count: args.threads.unwrap_or(defaults.thread_count),
+    })
+}
+
+/// `auto`, `auto:a,b` or `a,b`.
+pub(crate) fn cluster_by(text: Option<&str>) -> ClusterBy {
+    let columns = |list: &str| list.split(',').map(|name| name.trim().to_owned()).collect::<Vec<_>>();
+    match text {
+        None | Some("none") => ClusterBy::None,
+        Some("auto") => ClusterBy::Auto(Vec::new()),
+        Some(text) => match text.strip_prefix("auto:") {
+            Some(list) => ClusterBy::Auto(columns(list)),
+            None => ClusterBy::Columns(columns(text)),
+        },
+    }
+}
+
+/// `fact_column=dimension.key`.
+fn star_link(text: &str) -> Result<StarLink> {
+    let parts = text.split_once('=').and_then(|(fact, rest)| Some((fact, rest.split_once('.')?)));
+    match parts {
+        Some((fact_column, (dimension_table, dimension_key))) => Ok(StarLink {
+            fact_column: fact_column.trim().to_owned(),
+            dimension_table: dimension_table.trim().to_owned(),
+            dimension_key: dimension_key.trim().to_owned(),
+        }),
+        None => Err(Error::invalid_input(format!(
+            "--star '{text}' should read fact_column=dimension.key, such as lo_custkey=customer.c_custkey"
+        ))),
+    }
+}
+
+fn print_report(table: &str, report: &LoadReport) {
+    for warning in &report.warnings {
+        eprintln!("warning: {warning}");
+    }
+    eprintln!(
+        "{table}: {} rows in {} row groups; {} raw, {} stored ({:.2}x), {} of skipping metadata; {:.2} s, {}/s raw",
+        report.row_count,
+        report.row_group_count,
+        bytes_text(report.raw_bytes),
+        bytes_text(report.stored_bytes),
+        report.raw_bytes as f64 / report.stored_bytes.max(1) as f64,
+        bytes_text(report.metadata_bytes),
+        report.duration().as_secs_f64(),
+        bytes_text((report.raw_bytes as f64 / report.duration().as_secs_f64().max(1e-9)) as u64),
+    );
+    if report.spilled_bytes > 0 {
+        eprintln!("spilled {} to stay within the memory limit", bytes_text(report.spilled_bytes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cluster_by_is_read_in_its_three_forms() {
+        assert_eq!(cluster_by(None), ClusterBy::None);
+        assert_eq!(cluster_by(Some("auto")), ClusterBy::Auto(vec![]));
+        assert_eq!(cluster_by(Some("auto:a, b")), ClusterBy::Auto(vec!["a".into(), "b".into()]));
+        assert_eq!(cluster_by(Some("a,d.b")), ClusterBy::Columns(vec!["a".into(), "d.b".into()]));
+    }
+
+    #[test]
+    fn star_links_are_read_or_explained() {
+        let link = star_link("lo_custkey=customer.c_custkey").unwrap();
+        assert_eq!((link.dimension_table.as_str(), link.dimension_key.as_str()), ("customer", "c_custkey"));
+        assert!(star_link("lo_custkey").unwrap_err().to_string().contains("fact_column=dimension.key"));
+    }
+}

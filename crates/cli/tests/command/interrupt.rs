@@ -1,0 +1,107 @@
+//! Ctrl-C: status 130 within two seconds, and nothing is left behind.
+
+use std::time::{Duration, Instant};
+
+use crate::harness::{Place, csv, interrupt, outcome, wait_until};
+
+/// From the signal to the end of the process.
+const PROMPT: Duration = Duration::from_secs(2);
+
+/// Starts a command, sends Ctrl-C once `ready`, and holds it to status and time.
+fn interrupted(place: &Place, args: &[&str], ready: impl Fn() -> bool) {
+    let mut child = place.pelton().args(args).spawn().unwrap();
+    assert!(wait_until(&mut child, ready), "{args:?} ended too early: {}", outcome(child).stderr);
+    let sent = Instant::now();
+    interrupt(&child);
+    let run = outcome(child);
+    let waited = sent.elapsed();
+    assert_eq!(run.status, Some(130), "{args:?}: {}", run.stderr);
+    assert!(waited < PROMPT, "{args:?}: {waited:?}");
+    assert!(run.stderr.contains("cancelled"), "{}", run.stderr);
+    assert!(!run.stderr.contains("panic"), "{}", run.stderr);
+    assert_eq!(place.temporary_files(), [""; 0], "{args:?}");
+}
+
+fn after(duration: Duration) -> impl Fn() -> bool {
+    let start = Instant::now();
+    move || start.elapsed() > duration
+}
+
+/// A place with table `t` and an input that takes long to load when named often.
+fn place() -> (Place, String) {
+    let place = Place::new();
+    let input = place.file("rows.csv", &csv(0, 20_000));
+    place.ok(&["load", "--quiet", "--table", "t", &input]);
+    (place, input)
+}
+
+#[test]
+fn a_long_join_stops() {
+    let (place, _) = place();
+    let query = "SELECT count(*) FROM t AS a JOIN t AS b ON a.k * b.k % 1000003 < b.g JOIN t AS c ON a.k + c.k % 7 < b.k";
+    interrupted(&place, &["sql", query], after(Duration::from_millis(700)));
+}
+
+#[test]
+fn a_sort_that_spills_stops_and_removes_its_files() {
+    let (place, _) = place();
+    let query = "SELECT v * 7919 % 100000007 AS w, v FROM generate_series(1, 400000000) AS g(v) ORDER BY w";
+    let args = ["sql", "--memory-limit", "100MB", "--format", "csv", "--output", "sorted.csv", query];
+    interrupted(&place, &args, || place.temporary_files().len() > 2);
+    assert!(!place.path("sorted.csv").exists());
+    assert!(!place.path("sorted.csv.part").exists());
+}
+
+#[test]
+fn writing_rows_stops() {
+    let (place, _) = place();
+    let query = "SELECT v, v * 3 AS w FROM generate_series(1, 4000000000) AS g(v)";
+    let part = place.path("rows.out.part");
+    let is_writing = || std::fs::metadata(&part).is_ok_and(|file| file.len() > 0);
+    interrupted(&place, &["sql", "--format", "csv", "--output", "rows.out", query], is_writing);
+    assert!(!place.path("rows.out").exists() && !part.exists());
+}
+
+#[test]
+fn a_load_stops_in_every_phase_and_the_table_stays() {
+    let (place, input) = place();
+    let files = vec![input.as_str(); 400];
+    let before = (place.warehouse_files(), place.rows("SELECT count(*), sum(k) FROM t"));
+    let is_spilling = || place.warehouse_files().iter().any(|name| name.starts_with(".scratch"));
+    let is_writing = || place.warehouse_files().iter().filter(|name| name.starts_with("t/data-")).count() > 1;
+    let cases: [(&[&str], &dyn Fn() -> bool); 4] = [
+        (&["load", "--table", "t", "--replace"], &after(Duration::from_millis(60))),
+        (&["load", "--table", "t", "--append", "--memory-limit", "32MiB"], &is_spilling),
+        (&["load", "--table", "t", "--replace", "--memory-limit", "32MiB", "--cluster-by", "g"], &after(Duration::from_millis(900))),
+        (&["load", "--table", "t", "--replace", "--row-group-rows", "8192"], &is_writing),
+    ];
+    for (args, ready) in cases {
+        let args: Vec<&str> = args.iter().chain(&files).copied().collect();
+        interrupted(&place, &args, ready);
+        assert_eq!(place.warehouse_files(), before.0, "{:?}", &args[..6]);
+        assert_eq!(place.rows("SELECT count(*), sum(k) FROM t"), before.1);
+    }
+    let fresh: Vec<&str> = ["load", "--table", "fresh"].iter().chain(&files).copied().collect();
+    interrupted(&place, &fresh, after(Duration::from_millis(300)));
+    assert_eq!(place.warehouse_files(), before.0);
+}
+
+#[test]
+fn a_second_loader_is_told_who_holds_the_table() {
+    let (place, input) = place();
+    let files = vec![input.as_str(); 400];
+    let mut child = place.pelton().args(["load", "--table", "t", "--append"]).args(&files).spawn().unwrap();
+    let holder = child.id().to_string();
+    let lock = place.path("warehouse/t/lock");
+    assert!(wait_until(&mut child, || std::fs::read_to_string(&lock).is_ok_and(|text| text == holder)));
+    let message = place.fails(&["load", "--table", "t", "--append", &input]);
+    assert!(message.contains(&format!("table 't' is being written by process {holder}")), "{message}");
+    assert!(place.fails(&["drop", "t"]).contains(&holder));
+    // Readers are not in the way, nor are other tables.
+    assert_eq!(place.rows("SELECT count(*) FROM t"), ["20000"]);
+    place.ok(&["load", "--quiet", "--table", "u", &input]);
+    interrupt(&child);
+    assert_eq!(outcome(child).status, Some(130));
+    place.ok(&["load", "--quiet", "--table", "t", "--append", &input]);
+    assert_eq!(place.rows("SELECT count(*) FROM t"), ["40000"]);
+}

@@ -1,0 +1,9 @@
+//! The `pelton` command as a user meets it: what it prints, with what exit status, and what it leaves behind
+//! when it is interrupted, killed, or out of room.
+
+mod bounds;
+mod harness;
+mod interrupt;
+mod kill;
+mod load;
+mod sql;

@@ -1,0 +1,38 @@
+//! Queries that run out of memory fail by themselves: the session serves the next one.
+
+use pelton_engine::SessionOptions;
+use pelton_error::ErrorKind;
+use pelton_store::WriteMode;
+use pelton_testkit::random_rows;
+
+use crate::harness::{Place, answer, options};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_without_memory_fails_and_the_next_is_unaffected() {
+    let place = Place::new();
+    place.load("t", &random_rows(1, 20_000), WriteMode::Create, 4096);
+    let session = place.session(&SessionOptions { memory_limit_bytes: Some(200_000), ..options() });
+    for _ in 0..3 {
+        let greedy = "SELECT count(*) FROM t AS a JOIN t AS b ON a.id = b.id AND a.text <> b.word";
+        let error = answer(&session, greedy).await.unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::OutOfMemory { .. }), "{error:?}");
+        assert!(error.to_string().contains("--memory-limit"), "{error}");
+        let modest = answer(&session, "SELECT count(*) AS n, sum(id) AS s FROM t WHERE id >= 10").await.unwrap();
+        assert!(modest.contains("| 19990 | 199989955 |"), "{modest}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn results_do_not_depend_on_the_memory_limit() {
+    let place = Place::new();
+    place.load("t", &random_rows(1, 20_000), WriteMode::Create, 4096);
+    let roomy = place.session(&options());
+    let tight = place.session(&SessionOptions { memory_limit_bytes: Some(6 << 20), batch_rows: 512, ..options() });
+    for sql in [
+        "SELECT id, text FROM t ORDER BY text NULLS LAST, id",
+        "SELECT big, count(*) AS n FROM t GROUP BY big ORDER BY n DESC, big NULLS LAST LIMIT 50",
+        "SELECT id, sum(id) OVER (PARTITION BY word ORDER BY id) AS s FROM t ORDER BY id LIMIT 50",
+    ] {
+        assert_eq!(answer(&tight, sql).await.unwrap(), answer(&roomy, sql).await.unwrap(), "{sql}");
+    }
+}

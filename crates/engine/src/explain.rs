@@ -1,0 +1,150 @@
+//! EXPLAIN and EXPLAIN ANALYZE: the plan with estimated and actual rows, then what each table's scan
+//! skipped and by which metadata, what it read, and the effective bandwidth that came of it.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use datafusion::arrow::array::{RecordBatch, StringArray};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use pelton_error::Result;
+
+use crate::error::from_datafusion;
+use crate::scan::{PeltonScanExec, ScanReport};
+
+/// What running the query gave.
+pub(crate) struct Ran {
+    pub(crate) rows: usize,
+    pub(crate) elapsed: Duration,
+}
+
+/// Two text columns, as DataFusion's own EXPLAIN.
+pub(crate) fn schema() -> SchemaRef {
+    let text = |name: &str| Field::new(name, DataType::Utf8, false);
+    Arc::new(Schema::new(vec![text("plan_type"), text("plan")]))
+}
+
+/// The explanation as rows.
+pub(crate) fn stream(plan: &Arc<dyn ExecutionPlan>, ran: Option<Ran>) -> Result<SendableRecordBatchStream> {
+    let tree = pelton_planner::annotate(plan, ran.is_some());
+    let reports = scan_reports(plan)?;
+    let (kinds, texts) = match &ran {
+        None => (vec!["physical plan", "skipping"], vec![tree, skipping_text(&reports, None)]),
+        Some(ran) => {
+            (vec!["physical plan with metrics", "skipping"], vec![tree, skipping_text(&reports, Some(ran))])
+        }
+    };
+    let columns: Vec<Arc<dyn datafusion::arrow::array::Array>> =
+        vec![Arc::new(StringArray::from(kinds)), Arc::new(StringArray::from(texts))];
+    let batch = RecordBatch::try_new(schema(), columns).expect("two text columns of two rows");
+    Ok(Box::pin(RecordBatchStreamAdapter::new(schema(), futures::stream::iter([Ok(batch)]))))
+}
+
+/// The scans of Pelton tables in `plan`, left to right.
+pub(crate) fn scan_reports(plan: &Arc<dyn ExecutionPlan>) -> Result<Vec<ScanReport>> {
+    let mut reports = Vec::new();
+    collect_reports(plan, &mut reports)?;
+    Ok(reports)
+}
+
+fn collect_reports(plan: &Arc<dyn ExecutionPlan>, reports: &mut Vec<ScanReport>) -> Result<()> {
+    if let Some(scan) = plan.downcast_ref::<PeltonScanExec>() {
+        reports.push(scan.report().map_err(from_datafusion)?);
+    }
+    plan.children().into_iter().try_for_each(|child| collect_reports(child, reports))
+}
+
+fn skipping_text(reports: &[ScanReport], ran: Option<&Ran>) -> String {
+    let mut text = String::new();
+    for report in reports {
+        describe(report, ran.is_some(), &mut text);
+    }
+    if let Some(ran) = ran {
+        let raw_bytes: u64 = reports.iter().map(|report| report.raw_bytes).sum();
+        let bandwidth = raw_bytes as f64 / ran.elapsed.as_secs_f64().max(1e-9);
+        let seconds = ran.elapsed.as_secs_f64();
+        writeln!(
+            text,
+            "{} rows in {seconds:.3} s; {} uncompressed answered for: {}/s effective",
+            ran.rows,
+            bytes_text(raw_bytes),
+            bytes_text(bandwidth as u64),
+        )
+        .expect("writing to a string");
+    } else if reports.is_empty() {
+        text.push_str("no Pelton table is read\n");
+    }
+    text
+}
+
+fn describe(report: &ScanReport, ran: bool, text: &mut String) {
+    let mut line = |arguments: std::fmt::Arguments| writeln!(text, "{arguments}").expect("writing to a string");
+    line(format_args!(
+        "{}: {} row groups, {} stored for {} uncompressed in the columns needed",
+        report.table,
+        report.row_groups_total,
+        bytes_text(report.stored_bytes),
+        bytes_text(report.raw_bytes),
+    ));
+    for (by, skipped) in &report.skipped {
+        line(format_args!(
+            "  skipped by {}: {} row groups, {}",
+            by.name(),
+            skipped.row_groups,
+            bytes_text(skipped.stored_bytes)
+        ));
+    }
+    if ran {
+        line(format_args!(
+            "  read: {} row groups, {}; rows out {}, dropped by filters {}",
+            report.row_groups_read,
+            bytes_text(report.bytes_read),
+            report.output_rows,
+            report.rows_filtered,
+        ));
+        line(format_args!(
+            "  thread time: waiting for reads {}, decoding {}, filtering {}",
+            milliseconds(report.read_wait_ns),
+            milliseconds(report.decode_ns),
+            milliseconds(report.filter_ns),
+        ));
+        line(format_args!("  io: {}", report.io));
+    }
+    for note in &report.notes {
+        line(format_args!("  note: {note}"));
+    }
+}
+
+fn milliseconds(ns: u64) -> String {
+    format!("{:.1} ms", ns as f64 / 1e6)
+}
+
+/// Bytes in the largest decimal unit that leaves a digit before the point.
+pub fn bytes_text(bytes: u64) -> String {
+    let units = ["kB", "MB", "GB", "TB", "PB"];
+    if bytes < 1000 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1000.0;
+    let mut unit = 0;
+    while value >= 999.95 && unit + 1 < units.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", units[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bytes_text;
+
+    #[test]
+    fn bytes_are_shown_in_a_readable_unit() {
+        assert_eq!(bytes_text(999), "999 B");
+        assert_eq!(bytes_text(1_500), "1.5 kB");
+        assert_eq!(bytes_text(999_960_000), "1.0 GB");
+    }
+}

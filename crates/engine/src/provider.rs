@@ -1,0 +1,103 @@
+//! A Pelton table as DataFusion sees it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::{DFSchema, Statistics};
+use datafusion::error::Result;
+use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use pelton_store::{IoEngine, Table};
+
+use crate::error::to_datafusion;
+use crate::scan::{PeltonScanExec, ScanOptions};
+use crate::statistics;
+
+/// One snapshot of a table. All filters are evaluated inside the scan, exactly.
+pub struct PeltonTable {
+    table: Arc<Table>,
+    io: Arc<IoEngine>,
+    options: ScanOptions,
+    schema: SchemaRef,
+}
+
+impl PeltonTable {
+    /// Serves `table` through `io`.
+    pub fn new(table: Arc<Table>, io: Arc<IoEngine>, options: ScanOptions) -> Self {
+        Self { schema: table.arrow_schema(), table, io, options }
+    }
+
+    fn plan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<PeltonScanExec> {
+        let schema = DFSchema::try_from(Arc::clone(&self.schema))?;
+        let conjuncts = filters
+            .iter()
+            .flat_map(split_conjunction)
+            .map(|expr| state.create_physical_expr(expr.clone(), &schema))
+            .collect::<Result<Vec<_>>>()?;
+        PeltonScanExec::try_new(
+            Arc::clone(&self.table),
+            Arc::clone(&self.io),
+            self.options,
+            projection.map(Vec::as_slice),
+            conjuncts,
+            limit,
+            state.config().target_partitions(),
+        )
+    }
+}
+
+impl fmt::Debug for PeltonTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PeltonTable({})", self.table.name())
+    }
+}
+
+#[async_trait]
+impl TableProvider for PeltonTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        Ok(vec![TableProviderFilterPushDown::Exact; filters.len()])
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        Some(statistics::of_table(&self.table))
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(self.plan(state, projection, filters, limit)?))
+    }
+}
+
+/// Opens the newest snapshot of `name` for DataFusion.
+pub(crate) fn open(
+    warehouse: &pelton_store::Warehouse,
+    name: &str,
+    io: &Arc<IoEngine>,
+    options: ScanOptions,
+) -> Result<Arc<dyn TableProvider>> {
+    let table = warehouse.table(name).map_err(to_datafusion)?;
+    Ok(Arc::new(PeltonTable::new(table, Arc::clone(io), options)))
+}

@@ -1,0 +1,151 @@
+//! Which row groups a scan must read: static predicates, dimension predicates through sideways
+//! metadata, and the figures that say what was skipped and why (GOLAP sections 4.1 and 4.3).
+//!
+//! ```text
+//! predicate over own columns ────▶ zone maps of the columns ──────────┐
+//! predicate over a dimension ────▶ sideways zone maps of attributes ──┴▶ row groups to read
+//! ```
+//!
+//! Nothing here touches data: zone maps are read once per column and cached by the table snapshot.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pelton_error::Result;
+use pelton_store::Table;
+use pelton_zone::{Predicate, SkipKind, SkipKinds, Verdict, ZoneMap};
+
+/// What kept a row group from being read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SkippedBy {
+    /// All values NULL where a value was asked for.
+    Nulls,
+    /// Outside the chunk's minimum and maximum.
+    MinMax,
+    /// In an empty bin of the chunk's histogram.
+    Histogram,
+    /// Not in the chunk's Bloom filter.
+    Bloom,
+    /// By metadata of a dimension's attributes.
+    Sideways,
+    /// By a filter that a join or a top-k derived while the query ran.
+    Dynamic,
+}
+
+impl SkippedBy {
+    /// In the order in which they are shown.
+    pub const ALL: [Self; 6] =
+        [Self::Nulls, Self::MinMax, Self::Histogram, Self::Bloom, Self::Sideways, Self::Dynamic];
+
+    /// The word used in EXPLAIN.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nulls => "nulls",
+            Self::MinMax => "minmax",
+            Self::Histogram => "histogram",
+            Self::Bloom => "bloom",
+            Self::Sideways => "sideways",
+            Self::Dynamic => "dynamic",
+        }
+    }
+}
+
+impl From<SkipKind> for SkippedBy {
+    fn from(kind: SkipKind) -> Self {
+        match kind {
+            SkipKind::Nulls => Self::Nulls,
+            SkipKind::MinMax => Self::MinMax,
+            SkipKind::Histogram => Self::Histogram,
+            SkipKind::Bloom => Self::Bloom,
+        }
+    }
+}
+
+/// Row groups to read, in table order, and what the others were skipped by.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Pruned {
+    pub(crate) kept: Vec<u32>,
+    /// Skipped row groups with the metadata that decided.
+    pub(crate) skipped: Vec<(u32, SkippedBy)>,
+}
+
+impl Pruned {
+    /// All row groups of `table`, none skipped.
+    pub(crate) fn all(table: &Table) -> Self {
+        Self { kept: (0..table.row_group_count() as u32).collect(), skipped: Vec::new() }
+    }
+
+    /// Keeps the row groups for which `decide` finds no reason to skip.
+    pub(crate) fn retain(&mut self, mut decide: impl FnMut(usize) -> Option<SkippedBy>) {
+        let skipped = &mut self.skipped;
+        self.kept.retain(|&row_group| match decide(row_group as usize) {
+            Some(by) => {
+                skipped.push((row_group, by));
+                false
+            }
+            None => true,
+        });
+    }
+}
+
+/// The zone maps of the columns a predicate tests, read once.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ZoneLookup(BTreeMap<usize, Arc<Vec<ZoneMap>>>);
+
+impl ZoneLookup {
+    /// Of the table's own columns named in `predicate`.
+    pub(crate) fn own(table: &Table, predicate: &Predicate<usize>) -> Result<Self> {
+        Self::load(predicate, |column| table.zone_maps(column))
+    }
+
+    /// Of the sideways columns named in `predicate`.
+    pub(crate) fn sideways(table: &Table, predicate: &Predicate<usize>) -> Result<Self> {
+        Self::load(predicate, |column| table.sideways_zone_maps(column))
+    }
+
+    fn load(
+        predicate: &Predicate<usize>,
+        mut zones: impl FnMut(usize) -> Result<Arc<Vec<ZoneMap>>>,
+    ) -> Result<Self> {
+        let mut lookup = BTreeMap::new();
+        let mut columns = Vec::new();
+        columns_of(predicate, &mut columns);
+        for column in columns {
+            if let std::collections::btree_map::Entry::Vacant(entry) = lookup.entry(column) {
+                entry.insert(zones(column)?);
+            }
+        }
+        Ok(Self(lookup))
+    }
+
+    /// The zone map of `column` in `row_group`, where it was loaded.
+    pub(crate) fn get(&self, column: usize, row_group: usize) -> Option<&ZoneMap> {
+        self.0.get(&column).map(|zones| &zones[row_group])
+    }
+
+    /// What rules out that `row_group` holds a row for which `predicate` is true; `None`: it must be read.
+    pub(crate) fn ruled_out(&self, predicate: &Predicate<usize>, row_group: usize, kinds: SkipKinds) -> Option<SkipKind> {
+        match predicate.evaluate(kinds, &|column: &usize| self.get(*column, row_group)) {
+            Verdict::May => None,
+            Verdict::Never(kind) => Some(kind),
+        }
+    }
+
+    /// Whether every row of `row_group` surely satisfies `predicate`.
+    pub(crate) fn matches_all(&self, predicate: &Predicate<usize>, row_group: usize) -> bool {
+        predicate.matches_all(&|column: &usize| self.get(*column, row_group))
+    }
+}
+
+/// The columns that `predicate` tests, with repetitions.
+pub(crate) fn columns_of<C: Copy>(predicate: &Predicate<C>, columns: &mut Vec<C>) {
+    match predicate {
+        Predicate::And(parts) | Predicate::Or(parts) => {
+            for part in parts {
+                columns_of(part, columns);
+            }
+        }
+        Predicate::Test { column, .. } => columns.push(*column),
+        Predicate::Unknown => {}
+    }
+}

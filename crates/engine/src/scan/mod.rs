@@ -1,0 +1,23 @@
+//! The scan of a Pelton table: skip, read ahead, verify, decode, filter.
+//!
+//! ```text
+//!   zone maps ──▶ row groups to read ──▶ dealt round robin to the partitions
+//!                                              │
+//!      per partition:  reads in flight ──▶ verify ──▶ decode filter columns ──▶ filter
+//!                      (io engine)                                                │ selected rows
+//!                                          decode the other columns' pages ◀──────┘
+//!                                                      │
+//!                                                 record batches
+//! ```
+//!
+//! Traffic: the stored bytes of the needed columns of the kept row groups, once.
+
+mod exec;
+mod filter;
+mod metrics;
+mod selection;
+mod stream;
+
+pub use exec::{PeltonScanExec, ScanOptions};
+pub use metrics::{ScanReport, Skipped};
+pub(crate) use exec::SidewaysFilter;

@@ -1,0 +1,172 @@
+//! Which rows of a row group are still wanted, as filters narrow them down.
+//!
+//! A selection is a bit per row. Columns not yet decoded are decoded only for the pages that hold a
+//! selected row, so a selective filter saves the decoding of what it drops.
+
+use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, BooleanBufferBuilder};
+use datafusion::arrow::buffer::BooleanBuffer;
+use datafusion::arrow::compute::{FilterBuilder, FilterPredicate};
+use datafusion::error::Result;
+
+/// The wanted rows of one row group.
+#[derive(Debug, Clone)]
+pub(super) struct Selection {
+    /// `None`: all rows.
+    mask: Option<BooleanBuffer>,
+    row_count: usize,
+    selected_count: usize,
+}
+
+impl Selection {
+    /// Every row of a row group of `row_count` rows.
+    pub(super) fn all(row_count: usize) -> Self {
+        Self { mask: None, row_count, selected_count: row_count }
+    }
+
+    fn from_mask(mask: BooleanBuffer) -> Self {
+        let (row_count, selected_count) = (mask.len(), mask.count_set_bits());
+        let mask = (selected_count < row_count).then_some(mask);
+        Self { mask, row_count, selected_count }
+    }
+
+    /// Rows still wanted.
+    pub(super) fn selected_count(&self) -> usize {
+        self.selected_count
+    }
+
+    /// True where no row is wanted.
+    pub(super) fn is_empty(&self) -> bool {
+        self.selected_count == 0
+    }
+
+    /// True where every row is wanted.
+    pub(super) fn is_all(&self) -> bool {
+        self.mask.is_none()
+    }
+
+    /// Keeps those selected rows for which `passed`, one bit a selected row, is set.
+    pub(super) fn refine(&self, passed: BooleanBuffer) -> Self {
+        assert_eq!(passed.len(), self.selected_count);
+        let Some(mask) = &self.mask else { return Self::from_mask(passed) };
+        let mut refined = BooleanBufferBuilder::new(self.row_count);
+        refined.append_n(self.row_count, false);
+        for (position, row) in mask.set_indices().enumerate() {
+            if passed.value(position) {
+                refined.set_bit(row, true);
+            }
+        }
+        Self::from_mask(refined.finish())
+    }
+
+    /// Keeps the first `row_limit` of the selected rows.
+    pub(super) fn truncate(&self, row_limit: usize) -> Self {
+        if self.selected_count <= row_limit {
+            return self.clone();
+        }
+        let mut passed = BooleanBufferBuilder::new(self.selected_count);
+        passed.append_n(row_limit, true);
+        passed.append_n(self.selected_count - row_limit, false);
+        self.refine(passed.finish())
+    }
+
+    /// For each page of `page_rows` rows: does it hold a selected row?
+    pub(super) fn pages(&self, page_rows: usize) -> Vec<bool> {
+        let page_count = self.row_count.div_ceil(page_rows);
+        match &self.mask {
+            None => vec![true; page_count],
+            Some(mask) => (0..page_count)
+                .map(|page| {
+                    let first = page * page_rows;
+                    let len = page_rows.min(self.row_count - first);
+                    mask.slice(first, len).count_set_bits() > 0
+                })
+                .collect(),
+        }
+    }
+
+    /// The filter to apply to a column of which only `pages` were decoded.
+    pub(super) fn filter_for(&self, pages: &[bool], page_rows: usize) -> Option<RowFilter> {
+        let mask = self.mask.as_ref()?;
+        let mut kept = BooleanBufferBuilder::new(self.row_count);
+        for (page, _) in pages.iter().enumerate().filter(|(_, decoded)| **decoded) {
+            let first = page * page_rows;
+            kept.append_buffer(&mask.slice(first, page_rows.min(self.row_count - first)));
+        }
+        Some(RowFilter::new(kept.finish()))
+    }
+}
+
+/// A prepared filter over decoded rows, applied to several columns.
+pub(super) struct RowFilter {
+    predicate: FilterPredicate,
+    kept_all: bool,
+}
+
+impl RowFilter {
+    /// Keeps the rows whose bit is set.
+    pub(super) fn new(mask: BooleanBuffer) -> Self {
+        let kept_all = mask.count_set_bits() == mask.len();
+        let predicate = FilterBuilder::new(&BooleanArray::new(mask, None)).optimize().build();
+        Self { predicate, kept_all }
+    }
+
+    /// The rows of `column` that pass.
+    pub(super) fn apply(&self, column: &ArrayRef) -> Result<ArrayRef> {
+        if self.kept_all { Ok(ArrayRef::clone(column)) } else { Ok(self.predicate.filter(column.as_ref())?) }
+    }
+}
+
+/// A filter's result as bits: NULL counts as false.
+pub(super) fn passed_bits(result: &BooleanArray) -> BooleanBuffer {
+    match result.nulls() {
+        Some(nulls) if nulls.null_count() > 0 => result.values() & nulls.inner(),
+        _ => result.values().clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    use datafusion::arrow::array::{AsArray, Int32Array};
+    use datafusion::arrow::datatypes::Int32Type;
+
+    fn bits(values: &[bool]) -> BooleanBuffer {
+        values.iter().copied().collect()
+    }
+
+    #[test]
+    fn refining_twice_keeps_rows_that_pass_both() {
+        let first = Selection::all(6).refine(bits(&[true, false, true, true, false, true]));
+        assert_eq!(first.selected_count(), 4);
+        let second = first.refine(bits(&[false, true, false, true])); // rows 2 and 5
+        assert_eq!(second.pages(2), [false, true, true]);
+        let column: ArrayRef = Arc::new(Int32Array::from(vec![0, 1, 2, 3, 4, 5]));
+        let kept = second.filter_for(&[true], 6).unwrap().apply(&column).unwrap();
+        assert_eq!(kept.as_primitive::<Int32Type>().values(), &[2, 5]);
+    }
+
+    #[test]
+    fn filter_for_decoded_pages_skips_the_others() {
+        let selection = Selection::all(5).refine(bits(&[false, false, false, false, true]));
+        let pages = selection.pages(2);
+        assert_eq!(pages, [false, false, true]);
+        let last_page: ArrayRef = Arc::new(Int32Array::from(vec![4]));
+        let kept = selection.filter_for(&pages, 2).unwrap().apply(&last_page).unwrap();
+        assert_eq!(kept.as_primitive::<Int32Type>().values(), &[4]);
+    }
+
+    #[test]
+    fn null_results_do_not_pass() {
+        let result = BooleanArray::from(vec![Some(true), None, Some(false)]);
+        assert_eq!(passed_bits(&result), bits(&[true, false, false]));
+    }
+
+    #[test]
+    fn truncate_keeps_the_first_selected_rows() {
+        let selection = Selection::all(4).refine(bits(&[false, true, true, true])).truncate(2);
+        assert_eq!(selection.pages(1), [false, true, true, false]);
+        assert_eq!(Selection::all(3).truncate(5).selected_count(), 3);
+    }
+}

@@ -1,0 +1,280 @@
+//! One partition of a scan as a stream of record batches.
+//!
+//! Reads are enqueued `read_ahead` row groups before they are needed. For each row group, in order:
+//!
+//! 1. dynamic filters, as far as they are known by now, are tested on its zone maps;
+//! 2. filter columns are verified, decoded and filtered, most selective conjunct first;
+//! 3. the other columns are decoded, only the pages that hold a selected row;
+//! 4. selected rows leave as batches of the session's batch size.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::compute::BatchCoalescer;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::error::Result;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::coop::cooperative;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use pelton_store::{ChunkRead, IoEngine, Table, column_to_arrow, read_chunk};
+
+use super::exec::{PeltonScanExec, ScanOptions};
+use super::filter::ScanFilter;
+use super::metrics::StreamMetrics;
+use super::selection::{RowFilter, Selection};
+use crate::error::to_datafusion;
+use crate::predicate::zone_predicate;
+use crate::prune::ZoneLookup;
+
+/// Opens partition `partition` of `scan`.
+pub(super) fn open(scan: &PeltonScanExec, partition: usize, batch_rows: usize) -> Result<SendableRecordBatchStream> {
+    let partition_count = scan.properties().partitioning.partition_count();
+    let schema = scan.schema();
+    let required = scan.ordered_conjuncts()?;
+    let filters = required
+        .iter()
+        .map(|expr| ScanFilter::required(expr, &scan.table))
+        .chain(scan.dynamic.iter().map(|expr| ScanFilter::optional(expr, &scan.table)))
+        .collect::<Result<Vec<_>>>()?;
+    let mut read_columns = scan.read_columns();
+    read_columns.extend(filters.iter().flat_map(|filter| filter.columns.iter().copied()));
+    read_columns.sort_unstable();
+    read_columns.dedup();
+
+    let dealt = scan.pruned.kept.iter().copied().skip(partition).step_by(partition_count);
+    let stream = ScanStream {
+        table: Arc::clone(&scan.table),
+        io: Arc::clone(&scan.io),
+        options: scan.options,
+        projection: scan.projection.clone(),
+        schema: Arc::clone(&schema),
+        read_columns,
+        filters,
+        dynamic: scan.dynamic.clone(),
+        waiting: dealt.collect(),
+        in_flight: VecDeque::new(),
+        ready: VecDeque::new(),
+        coalescer: BatchCoalescer::new(Arc::clone(&schema), batch_rows)
+            .with_biggest_coalesce_batch_size(Some(batch_rows / 2)),
+        batch_rows,
+        rows_left: scan.limit.unwrap_or(usize::MAX),
+        metrics: StreamMetrics::new(&scan.metrics, partition),
+    };
+    let batches = futures::stream::try_unfold(stream, |mut stream| async move {
+        Ok(stream.next_batch().await?.map(|batch| (batch, stream)))
+    });
+    Ok(Box::pin(cooperative(RecordBatchStreamAdapter::new(schema, Box::pin(batches)))))
+}
+
+/// A row group whose chunks are being read.
+struct InFlight {
+    row_group: usize,
+    reads: BTreeMap<usize, ChunkRead>,
+}
+
+struct ScanStream {
+    table: Arc<Table>,
+    io: Arc<IoEngine>,
+    options: ScanOptions,
+    projection: Vec<usize>,
+    schema: SchemaRef,
+    read_columns: Vec<usize>,
+    filters: Vec<ScanFilter>,
+    dynamic: Vec<Arc<dyn PhysicalExpr>>,
+    waiting: VecDeque<u32>,
+    in_flight: VecDeque<InFlight>,
+    ready: VecDeque<RecordBatch>,
+    coalescer: BatchCoalescer,
+    batch_rows: usize,
+    rows_left: usize,
+    metrics: StreamMetrics,
+}
+
+impl ScanStream {
+    async fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            if let Some(batch) = self.ready.pop_front() {
+                self.metrics.baseline.record_output(batch.num_rows());
+                return Ok(Some(batch));
+            }
+            if self.rows_left == 0 {
+                self.in_flight.clear();
+                self.waiting.clear();
+            }
+            self.read_ahead()?;
+            match self.in_flight.pop_front() {
+                Some(row_group) => self.scan_row_group(row_group).await?,
+                None if self.coalescer.is_empty() => return Ok(None),
+                None => {
+                    self.coalescer.finish_buffered_batch()?;
+                    self.take_coalesced();
+                }
+            }
+        }
+    }
+
+    /// Keeps the reads of the current row group and `read_ahead` further ones in flight.
+    fn read_ahead(&mut self) -> Result<()> {
+        while self.in_flight.len() <= self.options.read_ahead {
+            let Some(row_group) = self.waiting.pop_front() else { break };
+            let row_group = row_group as usize;
+            if self.is_skipped_dynamically(row_group)? {
+                continue;
+            }
+            let mut reads = BTreeMap::new();
+            for &column in &self.read_columns {
+                reads.insert(column, read_chunk(&self.io, &self.table, row_group, column).map_err(to_datafusion)?);
+            }
+            self.metrics.row_groups_read.add(1);
+            self.in_flight.push_back(InFlight { row_group, reads });
+        }
+        Ok(())
+    }
+
+    /// Tests what the dynamic filters say by now on the zone maps of `row_group`.
+    fn is_skipped_dynamically(&self, row_group: usize) -> Result<bool> {
+        for filter in &self.dynamic {
+            let predicate = zone_predicate(filter, self.table.schema()).intersect_ranges();
+            let zones = ZoneLookup::own(&self.table, &predicate).map_err(to_datafusion)?;
+            if zones.ruled_out(&predicate, row_group, self.options.skip).is_some() {
+                self.metrics.row_groups_skipped_dynamic.add(1);
+                for &column in &self.read_columns {
+                    let chunk = self.table.chunk(row_group, column).map_err(to_datafusion)?;
+                    self.metrics.bytes_skipped_dynamic.add(chunk.stored_bytes as usize);
+                }
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn scan_row_group(&mut self, in_flight: InFlight) -> Result<()> {
+        let row_count = self.table.row_group(in_flight.row_group).row_count as usize;
+        let mut row_group = RowGroup {
+            index: in_flight.row_group,
+            reads: in_flight.reads,
+            decoded: BTreeMap::new(),
+            selection: Selection::all(row_count),
+        };
+        for index in 0..self.filters.len() {
+            let (filter, later) = self.filters[index..].split_first_mut().expect("index is in range");
+            let is_idle = row_group.selection.is_empty() || !filter.is_worthwhile();
+            if is_idle || filter.holds_throughout(row_group.index) {
+                continue;
+            }
+            let projection = &self.projection;
+            let still_needed =
+                |column| projection.contains(&column) || later.iter().any(|filter| filter.columns.contains(&column));
+            row_group.apply(filter, still_needed, &self.table, &self.metrics).await?;
+        }
+        self.metrics.rows_filtered.add(row_count - row_group.selection.selected_count());
+        row_group.selection = row_group.selection.truncate(self.rows_left);
+        if row_group.selection.is_empty() {
+            return Ok(());
+        }
+        let row_count = row_group.selection.selected_count();
+        self.rows_left -= row_count;
+        let mut arrays = Vec::with_capacity(self.projection.len());
+        for &column in &self.projection {
+            arrays.push(row_group.selected_rows(column, &self.table, &self.metrics).await?);
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(row_count));
+        self.emit(RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)?)
+    }
+
+    /// Cuts large results into batches without copying; collects small ones.
+    fn emit(&mut self, rows: RecordBatch) -> Result<()> {
+        if self.schema.fields().is_empty() {
+            self.ready.push_back(rows);
+            return Ok(());
+        }
+        for first in (0..rows.num_rows()).step_by(self.batch_rows) {
+            let batch = rows.slice(first, self.batch_rows.min(rows.num_rows() - first));
+            self.coalescer.push_batch(batch)?;
+        }
+        self.take_coalesced();
+        Ok(())
+    }
+
+    fn take_coalesced(&mut self) {
+        while let Some(batch) = self.coalescer.next_completed_batch() {
+            self.ready.push_back(batch);
+        }
+    }
+}
+
+/// A row group being scanned.
+struct RowGroup {
+    index: usize,
+    /// Chunks whose bytes are on their way or here.
+    reads: BTreeMap<usize, ChunkRead>,
+    /// The selected rows of the columns decoded so far.
+    decoded: BTreeMap<usize, ArrayRef>,
+    selection: Selection,
+}
+
+impl RowGroup {
+    /// Narrows the selection by `filter`; of the decoded columns, those that `still_needed` names are kept.
+    async fn apply(
+        &mut self,
+        filter: &mut ScanFilter,
+        still_needed: impl Fn(usize) -> bool,
+        table: &Table,
+        metrics: &StreamMetrics,
+    ) -> Result<()> {
+        let mut arrays = Vec::with_capacity(filter.columns.len());
+        for &column in &filter.columns {
+            arrays.push(self.selected_rows(column, table, metrics).await?);
+        }
+        let timer = metrics.time_filter.timer();
+        let passed = filter.evaluate(arrays, self.selection.selected_count())?;
+        self.decoded.retain(|column, _| still_needed(*column));
+        let row_filter = RowFilter::new(passed.clone());
+        for array in self.decoded.values_mut() {
+            *array = row_filter.apply(array)?;
+        }
+        self.selection = self.selection.refine(passed);
+        timer.done();
+        Ok(())
+    }
+
+    /// The selected rows of a column, decoded on first use.
+    async fn selected_rows(&mut self, column: usize, table: &Table, metrics: &StreamMetrics) -> Result<ArrayRef> {
+        if !self.decoded.contains_key(&column) {
+            let read = self.reads.remove(&column).expect("every needed column is read, and decoded once");
+            let timer = metrics.time_read_wait.timer();
+            let bytes = read.await.map_err(to_datafusion)?;
+            timer.done();
+            metrics.bytes_read.add(bytes.len());
+            let timer = metrics.time_decode.timer();
+            let array = self.decode(column, &bytes, table)?;
+            timer.done();
+            self.decoded.insert(column, array);
+        }
+        Ok(Arc::clone(&self.decoded[&column]))
+    }
+
+    /// Decodes the pages that hold a selected row and drops the rows that are not.
+    fn decode(&self, column: usize, bytes: &[u8], table: &Table) -> Result<ArrayRef> {
+        let logical = &table.schema().columns[column].logical;
+        let decode_pages = || {
+            let view = table.chunk_view(self.index, column, bytes)?;
+            if self.selection.is_all() {
+                return Ok((column_to_arrow(view.decode()?, logical)?, None));
+            }
+            let page_rows = view.page_rows() as usize;
+            let pages = self.selection.pages(page_rows);
+            let filter = self.selection.filter_for(&pages, page_rows);
+            Ok((column_to_arrow(view.decode_pages(&pages)?, logical)?, filter))
+        };
+        let (array, filter) = decode_pages()
+            .map_err(|error: pelton_error::Error| to_datafusion(table.of_chunk(self.index, column, error)))?;
+        match filter {
+            Some(filter) => filter.apply(&array),
+            None => Ok(array),
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! A session: DataFusion set up for one warehouse, with Pelton's rules, memory limit and I/O engine.
+//!
+//! ```text
+//! SQL text ─▶ statements ─▶ logical plan ─▶ physical plan ─▶ rows
+//!                              │ DataFusion's rules, the cost-based join order before join selection,
+//!                              └ sideways skipping last
+//! ```
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider};
+use datafusion::error::DataFusionError;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::{SendableRecordBatchStream, SessionState};
+use datafusion::common::format::ExplainFormat;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::sql::parser::{DFParserBuilder, Statement};
+use pelton_error::{Error, Result};
+use pelton_store::{IoEngine, IoOptions, Warehouse};
+
+use crate::catalog::WarehouseSchema;
+use crate::error::from_datafusion;
+use crate::explain;
+use crate::scan::{ScanOptions, ScanReport};
+use crate::sideways::SidewaysRule;
+
+/// What a session may be told; the defaults suit one query at a time on a whole machine.
+#[derive(Debug, Clone)]
+pub struct SessionOptions {
+    /// Partitions a query runs in; `None`: one a core.
+    pub threads: Option<usize>,
+    /// Rows of a batch between operators.
+    pub batch_rows: usize,
+    /// Bytes that joins, sorts and aggregates may hold before they spill or fail; `None`: no limit.
+    pub memory_limit_bytes: Option<u64>,
+    /// How table bytes are read.
+    pub io: IoOptions,
+    /// What scans may skip by.
+    pub scan: ScanOptions,
+    /// Whether joins are reordered by cost.
+    pub reorder_joins: bool,
+}
+
+impl Default for SessionOptions {
+    fn default() -> Self {
+        Self {
+            threads: None,
+            batch_rows: 8192,
+            memory_limit_bytes: None,
+            io: IoOptions::default(),
+            scan: ScanOptions::default(),
+            reorder_joins: true,
+        }
+    }
+}
+
+/// Runs SQL over one warehouse, over files by path, and over views and tables of its own.
+pub struct PeltonSession {
+    ctx: SessionContext,
+    warehouse: Option<Arc<Warehouse>>,
+}
+
+impl PeltonSession {
+    /// Opens a session over the warehouse in `directory`; without one, over files alone.
+    pub fn open(directory: Option<PathBuf>, options: &SessionOptions) -> Result<Self> {
+        let warehouse = directory.map(Warehouse::open).transpose()?.map(Arc::new);
+        let io = Arc::new(IoEngine::start(options.io.clone())?);
+        let schema = WarehouseSchema::new(warehouse.clone(), io, options.scan);
+        let catalog = MemoryCatalogProvider::new();
+        catalog.register_schema("public", Arc::new(schema)).map_err(from_datafusion)?;
+        let state = session_state(options).map_err(from_datafusion)?;
+        let ctx = SessionContext::new_with_state(state);
+        ctx.register_catalog("pelton", Arc::new(catalog));
+        Ok(Self { ctx: ctx.enable_url_table(), warehouse })
+    }
+
+    /// DataFusion's context, for all that this type does not offer.
+    pub fn context(&self) -> &SessionContext {
+        &self.ctx
+    }
+
+    /// Splits `sql` into statements; an error names the place.
+    pub fn parse(&self, sql: &str) -> Result<Vec<Statement>> {
+        let statements = DFParserBuilder::new(sql).build().and_then(|mut parser| parser.parse_statements());
+        Ok(statements.map_err(from_datafusion)?.into())
+    }
+
+    /// Plans one statement. Definitions (`CREATE VIEW …`) take effect here.
+    pub async fn plan(&self, statement: Statement) -> Result<Query> {
+        let plan = self.ctx.state().statement_to_plan(statement).await.map_err(|error| self.explained(error))?;
+        match &plan {
+            LogicalPlan::Analyze(analyze) => {
+                let inner = self.physical(analyze.input.as_ref().clone()).await?;
+                Ok(Query { plan: inner, mode: Mode::Analyze, ctx: self.ctx.clone() })
+            }
+            LogicalPlan::Explain(explain) if explain.explain_format == ExplainFormat::Indent && !explain.verbose => {
+                let inner = self.physical(explain.plan.as_ref().clone()).await?;
+                Ok(Query { plan: inner, mode: Mode::Explain, ctx: self.ctx.clone() })
+            }
+            _ => Ok(Query { plan: self.physical(plan).await?, mode: Mode::Rows, ctx: self.ctx.clone() }),
+        }
+    }
+
+    /// Plans the only statement of `sql`.
+    pub async fn query(&self, sql: &str) -> Result<Query> {
+        let mut statements = self.parse(sql)?;
+        match statements.len() {
+            1 => self.plan(statements.remove(0)).await,
+            0 => Err(Error::invalid_input("the query is empty")),
+            count => Err(Error::invalid_input(format!("one query expected, {count} found"))),
+        }
+    }
+
+    async fn physical(&self, plan: LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
+        let frame = self.ctx.execute_logical_plan(plan).await.map_err(|error| self.explained(error))?;
+        frame.create_physical_plan().await.map_err(|error| self.explained(error))
+    }
+
+    /// Adds to an error of planning what the user can do about it.
+    fn explained(&self, error: DataFusionError) -> Error {
+        let error = from_datafusion(error);
+        let text = error.to_string();
+        if !(text.contains("table '") && text.contains("not found")) {
+            return error;
+        }
+        let tables = self.warehouse.as_ref().and_then(|warehouse| warehouse.tables().ok()).unwrap_or_default();
+        let there_is = match (&self.warehouse, tables.is_empty()) {
+            (None, _) => "no warehouse is open: name one with --warehouse, or a file as 'path/file.parquet'".to_owned(),
+            (Some(_), true) => "the warehouse has no tables yet: `pelton load` makes one".to_owned(),
+            (Some(_), false) => format!("tables in this warehouse: {}", tables.join(", ")),
+        };
+        Error::invalid_input(format!("{text}; {there_is}"))
+    }
+}
+
+fn session_state(options: &SessionOptions) -> datafusion::error::Result<SessionState> {
+    let mut config = SessionConfig::new()
+        .with_batch_size(options.batch_rows)
+        .with_information_schema(true)
+        .with_default_catalog_and_schema("pelton", "public")
+        .with_create_default_catalog_and_schema(false);
+    if let Some(threads) = options.threads {
+        config = config.with_target_partitions(threads);
+    }
+    let mut runtime = RuntimeEnvBuilder::new();
+    if let Some(limit) = options.memory_limit_bytes {
+        let pool = FairSpillPool::new(usize::try_from(limit).unwrap_or(usize::MAX));
+        let consumers_named = std::num::NonZeroUsize::MIN.saturating_add(2);
+        runtime = runtime.with_memory_pool(Arc::new(TrackConsumersPool::new(pool, consumers_named)));
+    }
+    let mut rules = PhysicalOptimizer::new().rules;
+    if options.reorder_joins {
+        rules = pelton_planner::install(rules);
+    }
+    rules.push(Arc::new(SidewaysRule));
+    Ok(SessionStateBuilder::new()
+        .with_config(config)
+        .with_runtime_env(Arc::new(runtime.build()?))
+        .with_default_features()
+        .with_physical_optimizer_rules(rules)
+        .build())
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Rows,
+    Explain,
+    Analyze,
+}
+
+/// A planned statement. It can be run, and afterwards asked what it read.
+pub struct Query {
+    plan: Arc<dyn ExecutionPlan>,
+    mode: Mode,
+    ctx: SessionContext,
+}
+
+impl Query {
+    /// The columns of the result.
+    pub fn schema(&self) -> SchemaRef {
+        match self.mode {
+            Mode::Rows => self.plan.schema(),
+            Mode::Explain | Mode::Analyze => explain::schema(),
+        }
+    }
+
+    /// True for EXPLAIN and EXPLAIN ANALYZE, whose rows are text to read.
+    pub fn is_explanation(&self) -> bool {
+        self.mode != Mode::Rows
+    }
+
+    /// The physical plan.
+    pub fn physical_plan(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.plan
+    }
+
+    /// Runs the query; dropping the stream cancels it.
+    pub async fn stream(&self) -> Result<SendableRecordBatchStream> {
+        let task = self.ctx.task_ctx();
+        match self.mode {
+            Mode::Rows => execute_stream(Arc::clone(&self.plan), task).map_err(from_datafusion),
+            Mode::Explain => explain::stream(&self.plan, None),
+            Mode::Analyze => {
+                let start = std::time::Instant::now();
+                let batches = collect(Arc::clone(&self.plan), task).await.map_err(from_datafusion)?;
+                let rows = batches.iter().map(RecordBatch::num_rows).sum();
+                explain::stream(&self.plan, Some(explain::Ran { rows, elapsed: start.elapsed() }))
+            }
+        }
+    }
+
+    /// Runs the query to its end.
+    pub async fn collect(&self) -> Result<Vec<RecordBatch>> {
+        datafusion::physical_plan::common::collect(self.stream().await?).await.map_err(from_datafusion)
+    }
+
+    /// What each scan skipped, read and answered for; meaningful once the query has run.
+    pub fn scan_reports(&self) -> Result<Vec<ScanReport>> {
+        explain::scan_reports(&self.plan)
+    }
+}
