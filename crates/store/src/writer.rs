@@ -383,7 +383,7 @@ fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
 
 /// Explains a failed write: a full disk by path, bytes and remedy.
 fn write_error(path: &Path, bytes: u64, error: std::io::Error) -> Error {
-    let full = [Errno::NOSPC, Errno::DQUOT, Errno::FBIG];
+    let full = [Errno::NOSPC, Errno::DQUOT];
     if !Errno::from_io_error(&error).is_some_and(|errno| full.contains(&errno)) {
         return Error::io(format!("writing {}", path.display()), error);
     }

@@ -168,7 +168,7 @@ fn validity_from(nulls: &NullBuffer) -> Option<Validity> {
     }
     let len = nulls.len();
     let mut bits = nulls.inner().sliced().as_slice()[..len.div_ceil(8)].to_vec();
-    if len % 8 != 0 {
+    if !len.is_multiple_of(8) {
         *bits.last_mut().expect("a NULL has a row") &= (1 << (len % 8)) - 1;
     }
     Some(Validity { bits, len })

@@ -12,7 +12,7 @@
 //!                   0  4  kind          1 chunk directory, 2 zone maps of a column, 3 sketch of a column,
 //!                                       4 zone maps of a sideways column
 //!                   4  4  index         of the column or sideways column; 0 for the directory
-//!                   8  8  byte offset   a multiple of 8
+//!                   8  8  byte offset   a multiple of 64
 //!                  16  8  bytes
 //!                  24  8  checksum of the section
 //!                 sections, zeros between them
@@ -36,7 +36,8 @@ const MAGIC: &[u8; 8] = b"PELTMETA";
 const HEADER_BYTES: usize = 40;
 const CHECKSUM_AT: usize = 32;
 const ENTRY_BYTES: usize = 32;
-const SECTION_ALIGN: usize = 8;
+/// A cache line, and a multiple of the 32 bytes that Bloom filter blocks want.
+const SECTION_ALIGN: usize = 64;
 
 /// What a section holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,118 @@
+//! Tables written by earlier versions of the format still read.
+//!
+//! `tests/golden/v<version>/warehouse` holds a table of every type, with a column for each encoding and codec, in two
+//! segments with sideways metadata. To add one for a new format version, write it with
+//! `PELTON_GOLDEN_DIR=crates/store/tests/golden/v<version>/warehouse cargo test --release -p pelton-store golden`
+//! before anything else changes, and commit it.
+
+use std::path::Path;
+
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use pelton_store::{
+    ColumnChoice, LogicalType, SidewaysColumn, SidewaysLink, TableId, TablePlan, TableWriter, Warehouse,
+    WriteMode, WriteOptions, encode_row_group,
+};
+use pelton_zone::{ZoneMap, ZoneOptions};
+
+use crate::fixture::*;
+
+/// Column of the fixture and what it is stored as; changing this changes what new golden tables hold, not what
+/// the committed ones must give.
+const STORED: [(&str, &str); 21] = [
+    ("id", "delta"),
+    ("bool", "bitpack"),
+    ("int8", "plain"),
+    ("int16", "plain/lz4"),
+    ("int32", "rle"),
+    ("int64", "delta/zstd"),
+    ("uint8", "bitpack/snappy"),
+    ("uint16", "bitpack/deflate"),
+    ("uint32", "bitpack"),
+    ("uint64", "delta"),
+    ("float32", "alp+bitpack"),
+    ("float64", "dict+bitpack"),
+    ("narrow", "bitpack/zstd"),
+    ("wide", "plain/deflate"),
+    ("date", "rle/lz4"),
+    ("local", "delta/deflate"),
+    ("zoned", "plain/snappy"),
+    ("mode", "dict+bitpack"),
+    ("comment", "plain/zstd"),
+    ("binary", "dict+rle/zstd"),
+    ("null", "constant"),
+];
+
+const COMMITS: [(u64, u64); 2] = [(0, 1100), (1100, 70)];
+
+fn sideways() -> SidewaysColumn {
+    SidewaysColumn {
+        path: vec![SidewaysLink {
+            fact_column: "int32".into(),
+            dimension_table: "customer".into(),
+            dimension_key: "key".into(),
+        }],
+        column: "c_region".into(),
+        dimension_ids: vec![TableId(0x1234_5678_9abc_def0)],
+        logical: LogicalType::Utf8,
+    }
+}
+
+fn write_golden(dir: &Path) {
+    let warehouse = Warehouse::open_or_create(dir).unwrap();
+    for (first, rows) in COMMITS {
+        let rows = batch(first, rows);
+        let choices =
+            STORED.iter().map(|(name, encoding)| ColumnChoice::fixed(*name, encoding.parse().unwrap()));
+        let plan = TablePlan { row_group_rows: 1000, page_rows: 1024, ..TablePlan::new(choices.collect()) };
+        let options = WriteOptions { sideways: vec![sideways()] };
+        let mut writer =
+            TableWriter::begin(&warehouse, "golden", schema_of(&rows), WriteMode::Append, options).unwrap();
+        writer.set_plan(&plan).unwrap();
+        for start in (0..rows.num_rows()).step_by(1000) {
+            let columns =
+                columns_of(&rows.slice(start, (rows.num_rows() - start).min(1000)), writer.schema());
+            let zone_map = ZoneMap::build(&columns[17], &ZoneOptions::default()).0;
+            let row_group = encode_row_group(&columns, &plan).unwrap().with_sideways(vec![zone_map]);
+            writer.append(row_group).unwrap();
+        }
+        writer.commit().unwrap();
+    }
+    std::fs::remove_file(dir.join("golden/lock")).unwrap();
+}
+
+/// The rows of the golden table of version 1. Frozen: `batch` may gain columns for later versions only.
+fn expected_v1() -> RecordBatch {
+    let parts = COMMITS.map(|(first, rows)| batch(first, rows));
+    concat_batches(&parts[0].schema(), &parts).unwrap()
+}
+
+#[test]
+fn golden_tables_of_version_1_still_read() {
+    if let Ok(dir) = std::env::var("PELTON_GOLDEN_DIR") {
+        write_golden(Path::new(&dir));
+    }
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1/warehouse");
+    let table = Warehouse::open(dir).unwrap().table("golden").unwrap();
+    let expected = expected_v1();
+    assert_eq!(read(&engine(), &table).unwrap(), expected);
+    assert_eq!((table.generation(), table.segment_count(), table.row_group_count()), (2, 2, 3));
+    assert_eq!(table.sideways(), [sideways()]);
+    assert_eq!(table.sideways_zone_maps(0).unwrap().len(), 3);
+    for column in 0..expected.num_columns() {
+        assert_eq!(table.column_summary(column).null_count, expected.column(column).null_count() as u64);
+        let nulls: u64 = table.zone_maps(column).unwrap().iter().map(|zone| u64::from(zone.null_count)).sum();
+        assert_eq!(nulls, table.column_summary(column).null_count);
+    }
+}
+
+#[test]
+fn a_table_written_now_has_the_encodings_of_the_golden_one() {
+    let place = place();
+    write_golden(place.dir.path());
+    let table = place.warehouse.table("golden").unwrap();
+    assert_eq!(read(&engine(), &table).unwrap(), expected_v1());
+    for (column, (name, encoding)) in STORED.iter().enumerate() {
+        assert_eq!(table.chunk(0, column).unwrap().encoding.to_string(), *encoding, "{name}");
+    }
+}

@@ -1,0 +1,9 @@
+//! Tables through their files: what is written is read, whatever happens in between.
+
+mod crash;
+mod damage;
+mod fixture;
+mod full_disk;
+mod golden;
+mod life;
+mod round_trip;
