@@ -1,0 +1,99 @@
+//! The bytes a load may hold in memory, counted.
+//!
+//! One [`Budget`] per load. Whoever keeps batches holds a [`Held`] for them and lets it go with them:
+//! readers that run ahead of the table's order, the stage, sort runs, the row groups being encoded. The
+//! shares below keep the sum under the limit; the largest sum seen is reported, so a test can hold the
+//! load to its word.
+//!
+//! ```text
+//!  phase        read ahead   staged rows   run buffer or merge   row groups being encoded
+//!  staging         1/8           1/4               -                       -
+//!  sorting         1/8          (1/4)             1/2                      -
+//!  writing         1/8           1/4              1/8                     1/2     (staged or merged)
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow::array::{Array, RecordBatch};
+
+/// Counts bytes held against a limit.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    limit_bytes: u64,
+    held_bytes: AtomicU64,
+    held_bytes_max: AtomicU64,
+}
+
+impl Budget {
+    pub(crate) fn new(limit_bytes: u64) -> Arc<Self> {
+        Arc::new(Self { limit_bytes, held_bytes: AtomicU64::new(0), held_bytes_max: AtomicU64::new(0) })
+    }
+
+    /// Bytes that readers may hold ahead of the row the table waits for.
+    pub(crate) fn read_ahead_bytes(&self) -> u64 {
+        self.limit_bytes / 8
+    }
+
+    /// Staged bytes beyond which rows go to the scratch file.
+    pub(crate) fn stage_bytes(&self) -> u64 {
+        self.limit_bytes / 4
+    }
+
+    /// Bytes of rows and keys sorted at once.
+    pub(crate) fn run_bytes(&self) -> u64 {
+        self.limit_bytes / 2
+    }
+
+    /// Bytes of batches that the runs being merged may hold.
+    pub(crate) fn merge_bytes(&self) -> u64 {
+        self.limit_bytes / 8
+    }
+
+    /// Bytes of row groups between assembly and the table.
+    pub(crate) fn encode_bytes(&self) -> u64 {
+        self.limit_bytes / 2
+    }
+
+    /// The largest sum held so far.
+    pub(crate) fn held_bytes_max(&self) -> u64 {
+        self.held_bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// Counts `bytes` as held until the guard goes.
+    pub(crate) fn hold(self: &Arc<Self>, bytes: u64) -> Held {
+        let mut held = Held { budget: Arc::clone(self), bytes: 0 };
+        held.grow(bytes);
+        held
+    }
+}
+
+/// Bytes counted as held; dropping gives them back.
+#[derive(Debug)]
+pub(crate) struct Held {
+    budget: Arc<Budget>,
+    bytes: u64,
+}
+
+impl Held {
+    pub(crate) fn grow(&mut self, bytes: u64) {
+        self.bytes += bytes;
+        let now = self.budget.held_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.budget.held_bytes_max.fetch_max(now, Ordering::Relaxed);
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.budget.held_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// The bytes the rows of `batch` take, without what its buffers hold beyond them.
+pub(crate) fn batch_bytes(batch: &RecordBatch) -> u64 {
+    batch.columns().iter().map(|column| column.to_data().get_slice_memory_size().unwrap_or(0) as u64).sum()
+}

@@ -1,0 +1,405 @@
+//! The process of a load, from its request to the commit.
+//!
+//! ```text
+//!  1. hold the inputs to one schema                              source
+//!  2. load the declared dimensions                               dimension, sideways
+//!  3. take the table's lock; nothing is read before              store
+//!  4. stage what can be read only once                           stage
+//!  5. sample                                                     sample
+//!  6. sort, where asked for, and sample the sorted rows          cluster, sort, merge
+//!  7. choose encodings from the sample                           store
+//!  8. encode row groups on all threads, append them in order     write
+//!  9. commit
+//! ```
+//!
+//! Until step 9 the table is what it was: an error, a cancellation or a kill leaves nothing but files that
+//! the next writer removes.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use pelton_error::{Error, Result};
+use pelton_store::{
+    DEFAULT_ROW_GROUP_ROWS, SampleOptions, Table, TablePlan, TableSchema, TableWriter, Warehouse, WriteMode,
+    WriteOptions, choose,
+};
+use pelton_zone::{ZoneMap, ZoneOptions};
+
+use crate::budget::{Budget, batch_bytes};
+use crate::cluster::Cluster;
+use crate::dimension::own_links;
+use crate::progress::{CancelFlag, Meter, Phase, Progress};
+use crate::reader::OrderedReader;
+use crate::report::{Clock, LoadReport};
+use crate::request::{ClusterBy, LoadOptions, LoadRequest, StarLink};
+use crate::row_groups::column_of;
+use crate::sample::{SampleSize, Sampled, sample_runs, sample_sources, sample_stage};
+use crate::scratch::Scratch;
+use crate::sideways::Sideways;
+use crate::sort::{SortContext, SortKeys, sort};
+use crate::source::{Sources, conform, staging_schema};
+use crate::stage::Stage;
+use crate::write::{Encoding, Written, write_rows};
+
+type Batches<'a> = Box<dyn Iterator<Item = Result<RecordBatch>> + 'a>;
+
+/// Loads the files that `request` names.
+///
+/// # Errors
+///
+/// `InvalidInput` names file, line and column of what does not fit; `Corrupt` the file that cannot be read;
+/// `Cancelled` once `cancel` is set. The table is then what it was.
+pub fn load(
+    warehouse: &Warehouse,
+    request: &LoadRequest,
+    progress: &dyn Progress,
+    cancel: &CancelFlag,
+) -> Result<LoadReport> {
+    let previous = appended_to(warehouse, request)?;
+    let expected = previous.as_deref().map(Table::schema);
+    let input_bytes = Arc::default();
+    let sources =
+        Sources::open(&request.inputs, request.format, &request.csv, expected, Arc::clone(&input_bytes))?;
+    let meter = Meter::new(progress, input_bytes, Some(sources.total_bytes()));
+    let mut log = Log::new(meter, sources.warnings.clone());
+    let load = Load::new(warehouse, request, cancel, sources.schema.clone())?;
+    load.run(Input::Sources(Arc::new(sources)), previous.as_deref(), &mut log)
+}
+
+/// Loads `batches` of `schema`, as generators make them; `request.inputs` is not looked at.
+///
+/// # Errors
+///
+/// As [`load`], and the errors of `batches` themselves.
+pub fn load_batches(
+    warehouse: &Warehouse,
+    request: &LoadRequest,
+    schema: &SchemaRef,
+    batches: Box<dyn Iterator<Item = Result<RecordBatch>> + Send>,
+    progress: &dyn Progress,
+    cancel: &CancelFlag,
+) -> Result<LoadReport> {
+    let previous = appended_to(warehouse, request)?;
+    let load = Load::new(warehouse, request, cancel, TableSchema::from_arrow(schema)?)?;
+    let columns: Vec<usize> = (0..load.schema.columns.len()).collect();
+    let staging = Arc::clone(&load.staging);
+    let conformed = batches.map(move |batch| conform(&batch?, &columns, &staging));
+    let mut log = Log::new(Meter::new(progress, Arc::default(), None), Vec::new());
+    load.run(Input::Batches(Box::new(conformed)), previous.as_deref(), &mut log)
+}
+
+fn appended_to(warehouse: &Warehouse, request: &LoadRequest) -> Result<Option<Arc<Table>>> {
+    match request.mode {
+        WriteMode::Append if warehouse.has_table(&request.table) => warehouse.table(&request.table).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// Where rows come from.
+enum Input {
+    /// Files.
+    Sources(Arc<Sources>),
+    /// Batches that can be taken once.
+    Batches(Batches<'static>),
+    /// Rows taken in before.
+    Stage(Stage),
+}
+
+/// What the load tells its caller.
+struct Log<'p> {
+    meter: Meter<'p>,
+    clock: Clock,
+    warnings: Vec<String>,
+}
+
+impl<'p> Log<'p> {
+    fn new(meter: Meter<'p>, warnings: Vec<String>) -> Self {
+        Self { meter, clock: Clock::start(Phase::Sampling), warnings }
+    }
+
+    fn enter(&mut self, phase: Phase, row_count_total: Option<u64>) {
+        self.clock.enter(phase);
+        self.meter.enter(phase, row_count_total);
+    }
+
+    fn count(&mut self, batch: &RecordBatch) {
+        self.meter.add(batch.num_rows() as u64, batch_bytes(batch));
+    }
+}
+
+/// What stays the same during a load.
+struct Load<'a> {
+    warehouse: &'a Warehouse,
+    request: &'a LoadRequest,
+    cancel: &'a CancelFlag,
+    schema: TableSchema,
+    staging: SchemaRef,
+    budget: Arc<Budget>,
+    scratch: Scratch,
+}
+
+impl<'a> Load<'a> {
+    fn new(
+        warehouse: &'a Warehouse,
+        request: &'a LoadRequest,
+        cancel: &'a CancelFlag,
+        schema: TableSchema,
+    ) -> Result<Self> {
+        let options = &request.options;
+        if options.thread_count == 0 {
+            return Err(Error::invalid_input("a load needs at least one thread"));
+        }
+        let staging = staging_schema(&schema);
+        let (budget, scratch) = (Budget::new(options.memory_limit_bytes), Scratch::new(warehouse.dir())?);
+        Ok(Self { warehouse, request, cancel, schema, staging, budget, scratch })
+    }
+
+    /// Steps 2 to 9.
+    fn run(&self, input: Input, previous: Option<&Table>, log: &mut Log<'_>) -> Result<LoadReport> {
+        let links = links(self.request, previous);
+        let sideways = Sideways::load(self.warehouse, &self.schema, &links, &self.budget, self.cancel)?;
+        log.warnings.extend(sideways.warnings.iter().cloned());
+        log.warnings.extend(previous.and_then(|table| lost_metadata(table, &sideways)));
+        let mut writer = self.begin(&sideways)?;
+        let options = self.sample_options(writer.appended_to());
+        let size = self.sample_size(&options);
+
+        let input = self.stage_where_needed(input, log)?;
+        log.enter(Phase::Sampling, None);
+        let sampled = self.sample(&input, &size)?;
+        let cluster = self.resolve_cluster(&input, &sampled, &size, &sideways)?;
+        let mut write = Write { load: self, options: &options, sideways: &sideways, writer: &mut writer };
+        let (plan, written) = match &cluster {
+            None => {
+                let plan = write.choose(sampled)?;
+                let row_count = self.known_row_count(&input);
+                let batches = self.batches(input)?;
+                let written = write.rows(batches, &plan, row_count, log)?;
+                (plan, written)
+            }
+            Some(cluster) => {
+                drop(sampled);
+                write.sorted(input, cluster, &size, log)?
+            }
+        };
+        self.cancel.check()?;
+        let metadata_before = writer.appended_to().map_or(0, |table| metadata_bytes(table));
+        let table = writer.commit()?;
+        Ok(LoadReport {
+            row_count: written.row_count,
+            row_group_count: written.row_group_count,
+            row_group_rows: table.row_group_rows(),
+            raw_bytes: written.raw_bytes,
+            stored_bytes: written.stored_bytes,
+            metadata_bytes: metadata_bytes(&table).saturating_sub(metadata_before) + written.sideways_bytes,
+            spilled_bytes: self.scratch.spilled_bytes(),
+            held_bytes_max: self.budget.held_bytes_max(),
+            phases: log.clock.stop(),
+            cluster_by: cluster.map_or(Vec::new(), |cluster| cluster.names()),
+            choices: plan.map_or(Vec::new(), |plan| plan.columns),
+            warnings: std::mem::take(&mut log.warnings),
+        })
+    }
+
+    fn begin(&self, sideways: &Sideways) -> Result<TableWriter> {
+        let options = WriteOptions { sideways: sideways.columns.clone(), ..WriteOptions::default() };
+        let LoadRequest { table, mode, .. } = self.request;
+        TableWriter::begin(self.warehouse, table, self.schema.clone(), *mode, options)
+    }
+
+    /// The options asked for, with the sizes of the table that is appended to.
+    fn sample_options(&self, appended_to: Option<&Arc<Table>>) -> SampleOptions {
+        let mut options = self.request.options.choose.clone();
+        if let Some(table) = appended_to {
+            options.row_group_rows = vec![table.row_group_rows()];
+            options.page_rows = table.page_rows();
+        }
+        options
+    }
+
+    fn sample_size(&self, options: &SampleOptions) -> SampleSize {
+        let LoadOptions { sample_ratio: ratio, seed, .. } = self.request.options;
+        let row_group_rows = options.row_group_rows.iter().copied().max().unwrap_or(DEFAULT_ROW_GROUP_ROWS);
+        SampleSize { ratio, seed, row_group_rows }
+    }
+
+    /// Takes in what can be read only once.
+    fn stage_where_needed(&self, input: Input, log: &mut Log<'_>) -> Result<Input> {
+        if matches!(&input, Input::Sources(sources) if sources.is_random_access()) {
+            return Ok(input);
+        }
+        log.enter(Phase::Staging, None);
+        let batches = self.batches(input)?;
+        let stage =
+            Stage::collect(batches, &self.staging, &self.scratch, &self.budget, self.cancel, |batch| {
+                log.count(batch);
+            })?;
+        Ok(Input::Stage(stage))
+    }
+
+    fn sample(&self, input: &Input, size: &SampleSize) -> Result<Sampled> {
+        match input {
+            Input::Sources(sources) => sample_sources(sources, size, &self.budget, self.cancel),
+            Input::Stage(stage) => sample_stage(stage, size, &self.budget),
+            Input::Batches(_) => unreachable!("batches that can be taken once are staged before"),
+        }
+    }
+
+    fn known_row_count(&self, input: &Input) -> Option<u64> {
+        match input {
+            Input::Sources(sources) => sources.row_count(),
+            Input::Stage(stage) => Some(stage.row_count()),
+            Input::Batches(_) => None,
+        }
+    }
+
+    /// All rows of `input`, in order.
+    fn batches(&self, input: Input) -> Result<Batches<'static>> {
+        let thread_count = self.request.options.thread_count;
+        Ok(match input {
+            Input::Sources(sources) => {
+                Box::new(OrderedReader::start(&sources, thread_count, &self.budget, self.cancel))
+            }
+            Input::Stage(stage) => Box::new(stage.into_batches()?),
+            Input::Batches(batches) => batches,
+        })
+    }
+
+    /// By what to sort; distinct values of the table's own columns are counted in the sample.
+    fn resolve_cluster<'s>(
+        &'s self,
+        input: &Input,
+        sampled: &Sampled,
+        size: &SampleSize,
+        sideways: &'s Sideways,
+    ) -> Result<Option<Cluster<'s>>> {
+        if self.request.cluster_by == ClusterBy::None || sampled.row_count() == 0 {
+            return Ok(None);
+        }
+        let row_count = self.known_row_count(input).unwrap_or_else(|| match input {
+            Input::Sources(sources) => sampled.extrapolated_row_count(sources.total_bytes()),
+            Input::Stage(_) | Input::Batches(_) => sampled.row_count(),
+        });
+        let batches: Vec<RecordBatch> = sampled.row_groups.iter().flatten().cloned().collect();
+        let distinct_count = |column: usize| {
+            let values = column_of(&batches, column, &self.schema)?;
+            Ok(u64::from(ZoneMap::build(&values, &ZoneOptions::default()).0.distinct_count))
+        };
+        let row_group_count = row_count.div_ceil(u64::from(size.row_group_rows));
+        let cluster_by = &self.request.cluster_by;
+        Cluster::resolve(cluster_by, &self.schema, &self.staging, sideways, row_group_count, distinct_count)
+    }
+}
+
+/// The writing half of a load.
+struct Write<'a, 'w> {
+    load: &'a Load<'a>,
+    options: &'a SampleOptions,
+    sideways: &'a Sideways,
+    writer: &'w mut TableWriter,
+}
+
+impl Write<'_, '_> {
+    /// Chooses encodings; `None` where there are no rows.
+    fn choose(&mut self, sampled: Sampled) -> Result<Option<TablePlan>> {
+        if sampled.row_count() == 0 {
+            return Ok(None);
+        }
+        let plan = choose(&sampled.into_sample(&self.load.schema)?, self.options)?;
+        self.writer.set_plan(&plan)?;
+        Ok(Some(plan))
+    }
+
+    /// Encodes and appends `batches`.
+    fn rows(
+        &mut self,
+        batches: impl Iterator<Item = Result<RecordBatch>>,
+        plan: &Option<TablePlan>,
+        row_count: Option<u64>,
+        log: &mut Log<'_>,
+    ) -> Result<Written> {
+        let Some(plan) = plan else { return no_rows(batches) };
+        log.enter(Phase::Writing, row_count);
+        let encoding = Encoding {
+            schema: &self.load.schema,
+            plan,
+            sideways: self.sideways,
+            budget: &self.load.budget,
+            cancel: self.load.cancel,
+            thread_count: self.load.request.options.thread_count,
+        };
+        write_rows(batches, &encoding, self.writer, &mut log.meter)
+    }
+
+    /// Sorts, samples the sorted rows, chooses encodings from them and writes.
+    fn sorted(
+        &mut self,
+        input: Input,
+        cluster: &Cluster<'_>,
+        size: &SampleSize,
+        log: &mut Log<'_>,
+    ) -> Result<(Option<TablePlan>, Written)> {
+        let load = self.load;
+        let row_count = load.known_row_count(&input);
+        let context = SortContext {
+            keys: SortKeys::new(cluster)?,
+            schema: Arc::clone(&load.staging),
+            scratch: &load.scratch,
+            budget: &load.budget,
+            cancel: load.cancel,
+        };
+        log.enter(Phase::Sorting, row_count);
+        let runs = sort(&context, load.batches(input)?, |batch| log.count(batch))?;
+        log.enter(Phase::Sampling, None);
+        let plan = self.choose(sample_runs(&runs, size, &context)?)?;
+        log.enter(Phase::Sorting, None);
+        let batches = runs.into_batches(&context)?;
+        let written = self.rows(batches, &plan, row_count, log)?;
+        Ok((plan, written))
+    }
+}
+
+/// A sample is empty only where there are no rows at all; this holds the input to it.
+fn no_rows(mut batches: impl Iterator<Item = Result<RecordBatch>>) -> Result<Written> {
+    match batches.find(|batch| batch.as_ref().map_or(true, |batch| batch.num_rows() > 0)) {
+        None => Ok(Written::default()),
+        Some(Err(error)) => Err(error),
+        Some(Ok(_)) => unreachable!("an input with rows has a sample with rows"),
+    }
+}
+
+/// The links asked for; an append without any takes those of the table.
+fn links(request: &LoadRequest, previous: Option<&Table>) -> Vec<StarLink> {
+    let mut links = request.star.clone();
+    if let (true, Some(table)) = (links.is_empty(), previous) {
+        links.extend(own_links(table).into_iter().map(|link| StarLink {
+            fact_column: link.fact_column,
+            dimension_table: link.dimension_table,
+            dimension_key: link.dimension_key,
+        }));
+    }
+    links
+}
+
+/// Metadata survives an append only where old and new rows have it for the same state of the dimension.
+fn lost_metadata(table: &Table, sideways: &Sideways) -> Option<String> {
+    let lost = table.sideways().iter().filter(|column| !sideways.columns.contains(column));
+    let mut dimensions: Vec<&str> =
+        lost.map(|column| column.path.last().expect("a path has a link").dimension_table.as_str()).collect();
+    dimensions.sort_unstable();
+    dimensions.dedup();
+    (!dimensions.is_empty()).then(|| {
+        format!(
+            "the rows already in '{}' were written for another state of {} (or the link was not declared again), so \
+             metadata on attributes of it no longer skips row groups; replace the table to have it again",
+            table.name(),
+            dimensions.join(", ")
+        )
+    })
+}
+
+/// Bytes of zone maps and sketches of the table's own columns.
+fn metadata_bytes(table: &Table) -> u64 {
+    (0..table.schema().columns.len()).map(|column| table.column_summary(column).metadata_bytes).sum()
+}

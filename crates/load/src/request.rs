@@ -1,0 +1,132 @@
+//! What to load and how.
+
+use pelton_store::{Objective, SampleOptions, WriteMode};
+
+/// The format of an input file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum InputFormat {
+    /// Apache Parquet.
+    Parquet,
+    /// Text with delimiters; also `.tsv` and dbgen's `.tbl`.
+    Csv,
+    /// One JSON object a line.
+    Json,
+    /// Arrow IPC, file or stream.
+    Arrow,
+}
+
+/// How CSV files are written.
+///
+/// An empty field is NULL, quoted or not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CsvOptions {
+    /// `None`: tab for `.tsv`, `|` for `.tbl`, else a comma.
+    pub delimiter: Option<u8>,
+    /// Whether the first record names the columns; `None`: yes, except in `.tbl`.
+    pub header: Option<bool>,
+    /// Encloses fields that hold delimiters or newlines.
+    pub quote: u8,
+    /// Stands for NULL beside the empty field; empty for none.
+    pub null: String,
+    /// Rows from which column types are inferred (also of JSON).
+    pub infer_row_count: usize,
+}
+
+impl Default for CsvOptions {
+    fn default() -> Self {
+        Self { delimiter: None, header: None, quote: b'"', null: String::new(), infer_row_count: 1000 }
+    }
+}
+
+/// The order in which rows are stored.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum ClusterBy {
+    /// As they come.
+    #[default]
+    None,
+    /// Sorted by the candidates that filters are likely to name, fewest distinct values first, until more
+    /// columns would no longer help. Candidates are columns and attributes of declared dimensions; none
+    /// given: all of them with 2 to 1000 distinct values.
+    Auto(Vec<String>),
+    /// Sorted by all of these, fewest distinct values first.
+    Columns(Vec<String>),
+}
+
+/// Declares that `fact_column` refers to `dimension_key` of `dimension_table`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct StarLink {
+    /// A column of the table being loaded.
+    pub fact_column: String,
+    /// A table of the same warehouse.
+    pub dimension_table: String,
+    /// The column of the dimension that is referred to.
+    pub dimension_key: String,
+}
+
+/// Sizes and limits of a load.
+#[derive(Debug, Clone)]
+pub struct LoadOptions {
+    /// Among which encodings and sizes the sample chooses, and what for. Appending keeps the table's sizes.
+    pub choose: SampleOptions,
+    /// Share of the row groups to sample; at least 2 and at most 8 row groups are.
+    pub sample_ratio: f64,
+    /// Decides which row groups are sampled.
+    pub seed: u64,
+    /// Bytes of rows held in memory at once; what does not fit is spilled.
+    pub memory_limit_bytes: u64,
+    /// Threads that parse, and as many that encode.
+    pub thread_count: usize,
+}
+
+/// Scans at the speed of a plain local disk: what decodes slower than that is not chosen for the few bytes
+/// it saves.
+const DEFAULT_OBJECTIVE: Objective = Objective::Fastest { storage_bytes_per_s: 1_000_000_000 };
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        Self {
+            choose: SampleOptions { objective: DEFAULT_OBJECTIVE, ..SampleOptions::default() },
+            sample_ratio: 0.1,
+            seed: 0,
+            memory_limit_bytes: 2 << 30,
+            thread_count: std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+}
+
+/// One load.
+#[derive(Debug, Clone)]
+pub struct LoadRequest {
+    /// The table to make, replace or add to.
+    pub table: String,
+    /// Which of these.
+    pub mode: WriteMode,
+    /// Files, globs and directories; in this order.
+    pub inputs: Vec<String>,
+    /// `None`: by the names of the files.
+    pub format: Option<InputFormat>,
+    /// For CSV.
+    pub csv: CsvOptions,
+    /// The order of the rows.
+    pub cluster_by: ClusterBy,
+    /// Dimensions whose attributes get metadata on this table's row groups.
+    pub star: Vec<StarLink>,
+    /// Sizes and limits.
+    pub options: LoadOptions,
+}
+
+impl LoadRequest {
+    /// A load of `inputs` into `table` with everything else at its default.
+    pub fn new(table: impl Into<String>, mode: WriteMode, inputs: Vec<String>) -> Self {
+        Self {
+            table: table.into(),
+            mode,
+            inputs,
+            format: None,
+            csv: CsvOptions::default(),
+            cluster_by: ClusterBy::None,
+            star: Vec::new(),
+            options: LoadOptions::default(),
+        }
+    }
+}
