@@ -21,6 +21,7 @@ mod convert;
 
 mod format;
 
+mod disk;
 mod lock;
 mod segment;
 mod sideways;

@@ -3,19 +3,21 @@
 //! ```text
 //!   for each row group size, for each column:
 //!     1. encode the sample with every light encoding that can apply
-//!     2. put every codec on the two smallest of them, and on plain
+//!     2. put the strongest codec on the two smallest of them and on plain; put the other codecs on the
+//!        smallest light encoding and on the one that is smallest under the strongest codec
+//!        (a codec that saves less than 1 % is not considered)
 //!     3. decode each to Arrow, again and again within 50 ms a column: the best time counts
-//!     4. cost = stored bytes                                     (smallest)
-//!             = max(stored bytes / storage rate, decoding / cores)  (fastest)
-//!        the lowest wins; within 3 % of it, the smallest
+//!     4. smallest: the fewest bytes win; of those within 1 %, the fastest to decode
+//!        fastest:  the lowest max(stored bytes / storage rate, decoding / cores) wins; of those within 3 %,
+//!                  the fewest bytes
 //!   the row group size with the lowest sum over the columns wins
 //! ```
 //!
 //! Fastest takes reading as overlapped with decoding, and decoding as spread over all cores. Conversion to
 //! Arrow is timed too, since a scan pays for it and it differs: dictionaries are checked once an entry.
 //!
-//! Bound: `rows_max` rows are looked at, each column encoded at most 17 ways for each row group size; the
-//! encoded forms of as many columns as there are cores are held at once.
+//! Bound: `rows_max` rows are looked at, each column encoded in at most 7 light ways and 9 with a codec for
+//! each row group size; the encoded forms of as many columns as there are cores are held at once.
 //! After Boeschen, Ziegler and Binnig: GOLAP, A GPU-in-Data-Path Architecture for High-Speed OLAP, 2024:
 //! the choice of codec and chunk size from a sample.
 
@@ -36,10 +38,14 @@ use crate::schema::{ColumnSchema, TableSchema};
 
 /// Light encodings that codecs are put on, besides plain.
 const LIGHT_UNDER_CODECS: usize = 2;
+/// The codec put on the most light encodings is the first of these that is wanted.
+const STRONGEST_FIRST: [Codec; 4] = [Codec::Zstd, Codec::Deflate, Codec::Lz4, Codec::Snappy];
 /// Time spent on timing one column, once every encoding was decoded at least once.
 const TIMING_BUDGET: Duration = Duration::from_millis(50);
-/// Costs this close are ties, which the fewest bytes win.
-const TIE: f64 = 1.03;
+/// Times this close are ties, which the fewest bytes win.
+const TIE_OF_TIME: f64 = 1.03;
+/// Sizes this close are ties, which the fastest to decode wins.
+const TIE_OF_BYTES: f64 = 1.01;
 
 /// Rows taken from a table before it is written.
 #[derive(Debug, Clone)]
@@ -157,7 +163,7 @@ fn best_row_group_size(tried: &[(u32, Vec<ColumnChoice>)]) -> usize {
         .collect();
     let lowest = totals.iter().map(|(cost, _)| *cost).fold(f64::INFINITY, f64::min);
     (0..totals.len())
-        .filter(|&index| totals[index].0 <= lowest * TIE)
+        .filter(|&index| totals[index].0 <= lowest * TIE_OF_TIME)
         .min_by_key(|&index| totals[index].1)
         .expect("there is a size, and one has the lowest cost")
 }
@@ -180,6 +186,14 @@ impl Encoded {
     fn stored_bytes(&self) -> u64 {
         self.chunks.iter().map(|(_, chunk)| chunk.len() as u64).sum()
     }
+}
+
+/// The two smallest and plain, of light encodings that are sorted by size.
+fn promising(light: &[Encoded]) -> impl Iterator<Item = Encoding> {
+    let ranked = light.iter().enumerate();
+    ranked
+        .filter(|(rank, encoded)| *rank < LIGHT_UNDER_CODECS || encoded.encoding == Encoding::PLAIN)
+        .map(|(_, encoded)| encoded.encoding)
 }
 
 impl Trial<'_> {
@@ -226,21 +240,40 @@ impl Trial<'_> {
             .map(|encoding| self.encode_as(pieces, encoding))
             .collect::<Result<Vec<_>>>()?;
         light.sort_by_key(Encoded::stored_bytes);
-        let under_codecs: Vec<Encoding> = light
-            .iter()
-            .enumerate()
-            .filter(|(rank, encoded)| *rank < LIGHT_UNDER_CODECS || encoded.encoding == Encoding::PLAIN)
-            .map(|(_, encoded)| encoded.encoding)
-            .collect();
         let codecs =
             self.options.force_codec.map_or_else(|| self.options.codecs.clone(), |codec| vec![codec]);
-        let mut all = if codecs.contains(&Codec::None) { light } else { Vec::new() };
-        for codec in codecs.into_iter().filter(|codec| *codec != Codec::None) {
-            for encoding in &under_codecs {
-                all.push(self.encode_as(pieces, encoding.with_codec(codec))?);
+        let mut all = Vec::new();
+        if let Some(&strongest) = STRONGEST_FIRST.iter().find(|codec| codecs.contains(codec)) {
+            let tried = self.encode_under(pieces, promising(&light), strongest)?;
+            let smallest =
+                tried.iter().min_by_key(|encoded| encoded.stored_bytes()).expect("a light encoding is");
+            let mut under = vec![light[0].encoding, smallest.encoding.with_codec(Codec::None)];
+            under.dedup();
+            all.extend(tried);
+            for &codec in codecs.iter().filter(|codec| ![Codec::None, strongest].contains(codec)) {
+                all.extend(self.encode_under(pieces, under.iter().copied(), codec)?);
             }
         }
+        if codecs.contains(&Codec::None) {
+            let saves = |encoded: &Encoded| {
+                let of_same =
+                    |other: &&Encoded| other.encoding.with_codec(encoded.encoding.codec) == encoded.encoding;
+                let without = light.iter().find(of_same).map_or(0, Encoded::stored_bytes);
+                encoded.stored_bytes() as f64 * TIE_OF_BYTES <= without as f64
+            };
+            all.retain(saves);
+            all.extend(light);
+        }
         Ok(all)
+    }
+
+    fn encode_under(
+        &self,
+        pieces: &[Column],
+        light: impl Iterator<Item = Encoding>,
+        codec: Codec,
+    ) -> Result<Vec<Encoded>> {
+        light.map(|encoding| self.encode_as(pieces, encoding.with_codec(codec))).collect()
     }
 
     fn light_encodings(&self, pieces: &[Column]) -> Vec<Encoding> {
@@ -298,7 +331,7 @@ impl Trial<'_> {
                 cost: self.cost(encoded.stored_bytes(), seconds),
             });
         }
-        rank(&mut candidates);
+        rank(&mut candidates, self.options.objective);
         let is_forced = self.options.force_encoding.is_some_and(|forced| {
             let chosen = candidates[0].encoding;
             (forced.transform, forced.layout) == (chosen.transform, chosen.layout)
@@ -324,14 +357,17 @@ impl Trial<'_> {
     }
 }
 
-/// Best first: by cost, but of those within 3 % of the lowest the fewest bytes lead.
-fn rank(candidates: &mut [Candidate]) {
+/// Best first: by cost, but where several are as good as the lowest the tie decides who leads.
+fn rank(candidates: &mut [Candidate], objective: Objective) {
     candidates.sort_by(|a, b| a.cost.total_cmp(&b.cost).then(a.stored_bytes.cmp(&b.stored_bytes)));
+    let tie = if objective == Objective::Smallest { TIE_OF_BYTES } else { TIE_OF_TIME };
     let lowest = candidates[0].cost;
-    let tied = candidates.iter().take_while(|candidate| candidate.cost <= lowest * TIE).count();
-    let winner =
-        (0..tied).min_by_key(|&index| candidates[index].stored_bytes).expect("the lowest ties with itself");
-    candidates[..=winner].rotate_right(1);
+    let tied = candidates.iter().take_while(|candidate| candidate.cost <= lowest * tie).count();
+    let winner = (0..tied).min_by_key(|&index| match objective {
+        Objective::Smallest => u64::MAX - candidates[index].decode_bytes_per_s,
+        Objective::Fastest { .. } => candidates[index].stored_bytes,
+    });
+    candidates[..=winner.expect("the lowest ties with itself")].rotate_right(1);
 }
 
 /// The shortest time in which all chunks were decoded to Arrow on this core.

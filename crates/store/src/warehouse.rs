@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use pelton_error::{Error, Result, ResultExt};
 
+use crate::disk::{remove_segments_except, sync_directory};
 use crate::format::manifest::Manifest;
 use crate::format::{LOCK, MANIFEST};
 use crate::lock::TableLock;
 use crate::table::Table;
-use crate::writer::{remove_segments_except, sync_directory};
 
 /// The most bytes of a table's name; file systems take 255.
 const NAME_BYTES_MAX: usize = 200;

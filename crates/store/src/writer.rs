@@ -16,18 +16,16 @@
 
 mod segment_writer;
 
-use std::fs::File;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use pelton_error::{Error, ErrorKind, Result, ResultExt, Tier};
-use rustix::io::Errno;
+use pelton_error::{Error, ErrorKind, Result, ResultExt};
 
 use self::segment_writer::{FinishedSegment, SegmentWriter};
+use crate::disk::{random_u64, remove_segments_except, sync_directory, write_synced};
 use crate::encode::EncodedRowGroup;
 use crate::format::manifest::{Manifest, SegmentEntry};
-use crate::format::{MANIFEST, MANIFEST_TEMPORARY, SegmentId};
+use crate::format::{LOCK, MANIFEST, MANIFEST_TEMPORARY};
 use crate::lock::TableLock;
 use crate::plan::{ColumnChoice, TablePlan};
 use crate::schema::TableSchema;
@@ -334,7 +332,7 @@ impl Drop for TableWriter {
         }
         let _ = std::fs::remove_file(self.dir.join(MANIFEST_TEMPORARY));
         if self.lock.is_some() && !self.dir.join(MANIFEST).exists() {
-            let _ = std::fs::remove_file(self.dir.join(crate::format::LOCK));
+            let _ = std::fs::remove_file(self.dir.join(LOCK));
             let _ = std::fs::remove_dir(&self.dir);
         }
     }
@@ -349,64 +347,4 @@ fn compacted(choices: &[ColumnChoice]) -> Vec<ColumnChoice> {
         choice.candidates.truncate(CANDIDATES_KEPT);
     }
     choices
-}
-
-/// Removes segment files, and a half-written manifest, that `keep` does not name. Other files are not ours.
-pub(crate) fn remove_segments_except(dir: &Path, keep: &[SegmentEntry]) -> Result<()> {
-    let listing = || format!("listing {}", dir.display());
-    let kept: Vec<PathBuf> =
-        keep.iter().flat_map(|segment| [segment.id.data_path(dir), segment.id.meta_path(dir)]).collect();
-    for entry in std::fs::read_dir(dir).context(listing)? {
-        let path = entry.context(listing)?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let is_segment = (name.starts_with("data-") || name.starts_with("meta-")) && name.ends_with(".pel");
-        if (is_segment && !kept.contains(&path)) || name == MANIFEST_TEMPORARY {
-            std::fs::remove_file(&path).context(|| format!("removing {}", path.display()))?;
-        }
-    }
-    Ok(())
-}
-
-/// Makes renames and new names in `dir` durable.
-pub(crate) fn sync_directory(dir: &Path) -> Result<()> {
-    let synced = File::open(dir).and_then(|dir| dir.sync_all());
-    synced.context(|| format!("syncing the directory {}", dir.display()))
-}
-
-fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
-    let written = File::create(path).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()
-    });
-    written.map_err(|error| write_error(path, bytes.len() as u64, error))
-}
-
-/// Explains a failed write: a full disk by path, bytes and remedy.
-fn write_error(path: &Path, bytes: u64, error: std::io::Error) -> Error {
-    let full = [Errno::NOSPC, Errno::DQUOT];
-    if !Errno::from_io_error(&error).is_some_and(|errno| full.contains(&errno)) {
-        return Error::io(format!("writing {}", path.display()), error);
-    }
-    let available_bytes =
-        rustix::fs::statvfs(path.parent().unwrap_or(path)).map_or(0, |disk| disk.f_bavail * disk.f_frsize);
-    let kind = ErrorKind::OutOfMemory { tier: Tier::Disk, requested_bytes: bytes, available_bytes };
-    let message = format!(
-        "the disk is full: writing {} needs {bytes} more bytes and {available_bytes} are free; free some space or use a \
-         warehouse on another disk",
-        path.display()
-    );
-    Error::new(kind, message).with_source(error)
-}
-
-/// 64 bits from the kernel.
-fn random_u64() -> Result<u64> {
-    let mut bytes = [0; 8];
-    let read =
-        File::open("/dev/urandom").and_then(|mut file| std::io::Read::read_exact(&mut file, &mut bytes));
-    read.context(|| "reading /dev/urandom for an id".into())?;
-    Ok(u64::from_le_bytes(bytes))
-}
-
-fn random_segment_id() -> Result<SegmentId> {
-    random_u64().map(SegmentId)
 }

@@ -64,7 +64,7 @@ fn smallest_takes_the_fewest_bytes_of_all_tried() {
             choice
                 .candidates
                 .iter()
-                .all(|other| chosen.stored_bytes as f64 <= other.stored_bytes as f64 * TIE)
+                .all(|other| chosen.stored_bytes as f64 <= other.stored_bytes as f64 * TIE_OF_BYTES)
         );
         assert!(choice.candidates.iter().all(|candidate| candidate.decode_bytes_per_s > 0));
         assert!(choice.ratio(chosen) > 1.5, "{choice:?}");

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use pelton_error::{Result, ResultExt};
 use pelton_zone::{Sketch, ZoneMap, write_zone_maps};
 
-use super::{random_segment_id, write_error, write_synced};
+use crate::disk::{random_u64, write_error, write_synced};
 use crate::encode::EncodedRowGroup;
 use crate::format::data_header::header_page;
 use crate::format::directory::{ChunkLocation, write_directory};
@@ -43,7 +43,7 @@ pub(super) struct FinishedSegment {
 
 impl SegmentWriter {
     pub(super) fn create(dir: &Path, schema: &TableSchema, sideways_count: usize) -> Result<Self> {
-        let id = random_segment_id()?;
+        let id = SegmentId(random_u64()?);
         let path = id.data_path(dir);
         let file = File::create_new(&path).context(|| format!("creating {}", path.display()))?;
         let columns = schema.columns.len();

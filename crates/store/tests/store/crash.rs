@@ -10,7 +10,6 @@ use pelton_store::{Warehouse, WriteMode};
 
 use crate::fixture::*;
 
-const KILLS: u64 = 10;
 const COMMIT_ROWS: u64 = 2500;
 const CHILD_DIR: &str = "PELTON_CRASH_TEST_WAREHOUSE";
 
@@ -50,7 +49,8 @@ fn a_table_is_whole_after_every_kill() {
     let place = place();
     let engine = engine();
     let mut generation = 0;
-    for kill in 0..KILLS {
+    let kills = tries("PELTON_KILLS", 10);
+    for kill in 0..kills {
         kill_a_writer_after(place.dir.path(), Duration::from_millis(20 + kill * 37 % 90));
         if !place.warehouse.has_table("t") {
             assert_eq!(generation, 0);
@@ -65,7 +65,7 @@ fn a_table_is_whole_after_every_kill() {
         assert!(ids.iter().copied().eq(0..table.row_count()));
         assert_eq!(found, batch(0, table.row_count()).project(&[0, 12, 18]).unwrap());
     }
-    assert!(generation > KILLS, "the writers made {generation} commits only");
+    assert!(generation > kills, "the writers made {generation} commits only");
 
     // The next writer cleans up: a manifest, a lock, two files a segment.
     let table = save(&place.warehouse, "t", WriteMode::Replace, &rows(0)).unwrap();

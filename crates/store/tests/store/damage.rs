@@ -9,9 +9,6 @@ use pelton_store::{Table, TableWriter, WriteMode, WriteOptions};
 
 use crate::fixture::*;
 
-/// Flips tried over all files of the table.
-const FLIPS: u64 = 1000;
-
 fn file(place: &Place, prefix: &str) -> PathBuf {
     let entries = std::fs::read_dir(place.dir.path().join("t")).unwrap().map(|entry| entry.unwrap().path());
     let mut found = entries.filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with(prefix));
@@ -34,8 +31,8 @@ fn single_bit_flips_are_detected_or_harmless() {
     let table = write(&place.warehouse, "t", WriteMode::Create, &rows, &plan).unwrap().commit().unwrap();
     let expected = read_everything(&place).unwrap();
     let paths = ["data-", "meta-", "manifest"].map(|prefix| file(&place, prefix));
-    let mut detected = 0;
-    for flip in 0..FLIPS {
+    let (flips, mut detected) = (tries("PELTON_FLIPS", 1000), 0);
+    for flip in 0..flips {
         let path = &paths[flip as usize % 3];
         let random = (flip + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let bit = match flip % 3 {
@@ -54,7 +51,7 @@ fn single_bit_flips_are_detected_or_harmless() {
         unflip();
     }
     // What is left is padding, and the case of hexadecimal digits.
-    assert!(detected > FLIPS * 95 / 100, "only {detected} of {FLIPS} flips were detected");
+    assert!(detected > flips * 95 / 100, "only {detected} of {flips} flips were detected");
 }
 
 /// A bit of the data file that is not padding.

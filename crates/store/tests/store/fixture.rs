@@ -19,6 +19,11 @@ use pelton_store::{
 pub(crate) const ROW_GROUP_ROWS: u32 = 1000;
 pub(crate) const PAGE_ROWS: u32 = 1024;
 
+/// How often a test of chance tries: `default`, or what the environment variable `name` says for a long run.
+pub(crate) fn tries(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
 /// A warehouse that is gone when dropped.
 pub(crate) struct Place {
     pub(crate) dir: tempfile::TempDir,

@@ -3,6 +3,7 @@
 mod crash;
 mod damage;
 mod fixture;
+mod forged;
 mod full_disk;
 mod golden;
 mod life;
