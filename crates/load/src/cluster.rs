@@ -78,9 +78,9 @@ impl<'a> Cluster<'a> {
             ClusterBy::Auto(names) if !names.is_empty() => named(names)?,
             ClusterBy::Auto(_) => known.into_iter().map(estimated).collect::<Result<_>>()?,
         };
-        keys.sort_by(|a, b| (a.distinct_count, &a.name).cmp(&(b.distinct_count, &b.name)));
-        keys.dedup();
         if let ClusterBy::Auto(names) = cluster_by {
+            keys.sort_by(|a, b| (a.distinct_count, &a.name).cmp(&(b.distinct_count, &b.name)));
+            keys.dedup();
             let distinct_max = if names.is_empty() { DISTINCT_MAX } else { u64::MAX };
             keys.retain(|key| (2..=distinct_max).contains(&key.distinct_count));
             keys.truncate(useful_count(&keys, row_group_count));

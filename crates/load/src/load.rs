@@ -167,21 +167,11 @@ impl<'a> Load<'a> {
 
         let input = self.stage_where_needed(input, log)?;
         log.enter(Phase::Sampling, None);
-        let sampled = self.sample(&input, &size)?;
-        let cluster = self.resolve_cluster(&input, &sampled, &size, &sideways)?;
+        let cluster = self.resolve_cluster(&input, &size, &sideways)?;
         let mut write = Write { load: self, options: &options, sideways: &sideways, writer: &mut writer };
         let (plan, written) = match &cluster {
-            None => {
-                let plan = write.choose(sampled)?;
-                let row_count = self.known_row_count(&input);
-                let batches = self.batches(input)?;
-                let written = write.rows(batches, &plan, row_count, log)?;
-                (plan, written)
-            }
-            Some(cluster) => {
-                drop(sampled);
-                write.sorted(input, cluster, &size, log)?
-            }
+            None => write.as_it_comes(input, &size, log)?,
+            Some(cluster) => write.sorted(input, cluster, &size, log)?,
         };
         self.cancel.check()?;
         let metadata_before = writer.appended_to().map_or(0, |table| metadata_bytes(table));
@@ -221,7 +211,7 @@ impl<'a> Load<'a> {
     fn sample_size(&self, options: &SampleOptions) -> SampleSize {
         let LoadOptions { sample_ratio: ratio, seed, .. } = self.request.options;
         let row_group_rows = options.row_group_rows.iter().copied().max().unwrap_or(DEFAULT_ROW_GROUP_ROWS);
-        SampleSize { ratio, seed, row_group_rows }
+        SampleSize::row_groups(row_group_rows, ratio, seed)
     }
 
     /// Takes in what can be read only once.
@@ -266,27 +256,32 @@ impl<'a> Load<'a> {
         })
     }
 
-    /// By what to sort; distinct values of the table's own columns are counted in the sample.
+    /// By what to sort; distinct values of the table's own columns are counted in a sample.
     fn resolve_cluster<'s>(
         &'s self,
         input: &Input,
-        sampled: &Sampled,
         size: &SampleSize,
         sideways: &'s Sideways,
     ) -> Result<Option<Cluster<'s>>> {
-        if self.request.cluster_by == ClusterBy::None || sampled.row_count() == 0 {
+        if self.request.cluster_by == ClusterBy::None {
             return Ok(None);
         }
-        let row_count = self.known_row_count(input).unwrap_or_else(|| match input {
-            Input::Sources(sources) => sampled.extrapolated_row_count(sources.total_bytes()),
-            Input::Stage(_) | Input::Batches(_) => sampled.row_count(),
-        });
-        let batches: Vec<RecordBatch> = sampled.row_groups.iter().flatten().cloned().collect();
+        let sampled = self.sample(input, &SampleSize::spread(size.seed))?;
+        if sampled.row_count() == 0 {
+            return Ok(None);
+        }
+        let row_count = match input {
+            Input::Sources(sources) => {
+                sources.row_count().unwrap_or_else(|| sampled.extrapolated_row_count(sources.total_bytes()))
+            }
+            Input::Stage(_) | Input::Batches(_) => self.known_row_count(input).unwrap_or(0),
+        };
+        let batches: Vec<RecordBatch> = sampled.runs.iter().flatten().cloned().collect();
         let distinct_count = |column: usize| {
             let values = column_of(&batches, column, &self.schema)?;
             Ok(u64::from(ZoneMap::build(&values, &ZoneOptions::default()).0.distinct_count))
         };
-        let row_group_count = row_count.div_ceil(u64::from(size.row_group_rows));
+        let row_group_count = row_count.div_ceil(size.run_rows);
         let cluster_by = &self.request.cluster_by;
         Cluster::resolve(cluster_by, &self.schema, &self.staging, sideways, row_group_count, distinct_count)
     }
@@ -309,6 +304,20 @@ impl Write<'_, '_> {
         let plan = choose(&sampled.into_sample(&self.load.schema)?, self.options)?;
         self.writer.set_plan(&plan)?;
         Ok(Some(plan))
+    }
+
+    /// Samples, chooses encodings and writes.
+    fn as_it_comes(
+        &mut self,
+        input: Input,
+        size: &SampleSize,
+        log: &mut Log<'_>,
+    ) -> Result<(Option<TablePlan>, Written)> {
+        let load = self.load;
+        let plan = self.choose(load.sample(&input, size)?)?;
+        let row_count = load.known_row_count(&input);
+        let written = self.rows(load.batches(input)?, &plan, row_count, log)?;
+        Ok((plan, written))
     }
 
     /// Encodes and appends `batches`.

@@ -48,7 +48,7 @@ pub enum ClusterBy {
     /// columns would no longer help. Candidates are columns and attributes of declared dimensions; none
     /// given: all of them with 2 to 1000 distinct values.
     Auto(Vec<String>),
-    /// Sorted by all of these, fewest distinct values first.
+    /// Sorted by these, the first being the most significant.
     Columns(Vec<String>),
 }
 

@@ -1,7 +1,7 @@
 //! Rows at random positions, from which encodings are chosen and distinct values are counted.
 //!
-//! A sample is some whole row groups: 10 % of them by default, at least `ROW_GROUPS_MIN` and at most
-//! `ROW_GROUPS_MAX`, and all rows of a small input. Where from:
+//! For encodings, a sample is some whole row groups: 10 % of them by default, at least 2 and at most 8, and all
+//! rows of a small input. Where from:
 //!
 //! ```text
 //!  files that can be read anywhere    parts at random, their first rows
@@ -27,60 +27,72 @@ use crate::sort::{SortContext, SortedRuns, sort};
 use crate::source::{Part, Sources};
 use crate::stage::Stage;
 
-/// Row groups always sampled.
-const ROW_GROUPS_MIN: u64 = 2;
-/// Row groups never exceeded.
-const ROW_GROUPS_MAX: u64 = 8;
-
-/// How much to sample.
+/// Which rows to sample: runs of neighbouring rows at random positions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SampleSize {
+    /// Rows of a run.
+    pub(crate) run_rows: u64,
+    /// Share of the input, within the bounds below.
     pub(crate) ratio: f64,
+    run_count_min: u64,
+    run_count_max: u64,
     pub(crate) seed: u64,
-    pub(crate) row_group_rows: u32,
 }
 
 impl SampleSize {
-    /// Row groups to sample of `total`.
-    fn row_group_count(&self, total: u64) -> u64 {
-        let wanted = (total as f64 * self.ratio).ceil() as u64;
-        wanted.clamp(ROW_GROUPS_MIN, ROW_GROUPS_MAX).min(total)
+    /// Whole row groups, from which encodings are chosen.
+    pub(crate) fn row_groups(row_group_rows: u32, ratio: f64, seed: u64) -> Self {
+        Self { run_rows: row_group_rows.into(), ratio, run_count_min: 2, run_count_max: 8, seed }
     }
 
-    /// The rows of the row groups to sample of `row_count` rows.
+    /// Short runs from all over the input, in which distinct values are counted: a column that follows the
+    /// order of the input (a date, say) has few of them in any one place.
+    pub(crate) fn spread(seed: u64) -> Self {
+        Self { run_rows: 2048, ratio: 0.0, run_count_min: 64, run_count_max: 64, seed }
+    }
+
+    /// Runs to sample of `total`.
+    fn run_count(&self, total: u64) -> u64 {
+        let wanted = (total as f64 * self.ratio).ceil() as u64;
+        wanted.clamp(self.run_count_min, self.run_count_max).min(total)
+    }
+
+    /// The rows to sample of `row_count`, in order.
     fn ranges(&self, row_count: u64) -> Vec<Range<u64>> {
-        let rows = u64::from(self.row_group_rows);
-        let total = row_count.div_ceil(rows);
-        let mut chosen = Shuffle::new(self.seed).choose(total, self.row_group_count(total));
+        let total = row_count.div_ceil(self.run_rows);
+        let mut chosen = Shuffle::new(self.seed).choose(total, self.run_count(total));
         chosen.sort_unstable();
-        chosen.into_iter().map(|index| index * rows..((index + 1) * rows).min(row_count)).collect()
+        chosen
+            .into_iter()
+            .map(|index| index * self.run_rows..((index + 1) * self.run_rows).min(row_count))
+            .collect()
     }
 }
 
-/// Sampled rows: one entry a row group, each in pieces.
+/// Sampled rows: one entry a run, each in pieces.
 pub(crate) struct Sampled {
-    pub(crate) row_groups: Vec<Vec<RecordBatch>>,
+    pub(crate) runs: Vec<Vec<RecordBatch>>,
     held: Held,
     bytes_max: u64,
 }
 
 impl Sampled {
     fn new(budget: &Arc<Budget>) -> Self {
-        Self { row_groups: Vec::new(), held: budget.hold(0), bytes_max: budget.stage_bytes() }
+        Self { runs: Vec::new(), held: budget.hold(0), bytes_max: budget.stage_bytes() }
     }
 
     /// Adds rows; false once the sample is as large as it may be.
     fn add(&mut self, rows: Vec<RecordBatch>) -> bool {
         self.held.grow(rows.iter().map(batch_bytes).sum());
         if rows.iter().any(|batch| batch.num_rows() > 0) {
-            self.row_groups.push(rows);
+            self.runs.push(rows);
         }
         self.held.bytes() < self.bytes_max
     }
 
     /// Rows in all.
     pub(crate) fn row_count(&self) -> u64 {
-        self.row_groups.iter().flatten().map(|batch| batch.num_rows() as u64).sum()
+        self.runs.iter().flatten().map(|batch| batch.num_rows() as u64).sum()
     }
 
     /// What the store chooses from.
@@ -88,7 +100,7 @@ impl Sampled {
         let columns = |rows: &Vec<RecordBatch>| {
             (0..schema.columns.len()).map(|position| column_of(rows, position, schema)).collect()
         };
-        let runs = self.row_groups.iter().map(columns).collect::<Result<_>>()?;
+        let runs = self.runs.iter().map(columns).collect::<Result<_>>()?;
         Ok(Sample { schema: schema.clone(), runs })
     }
 
@@ -107,14 +119,13 @@ pub(crate) fn sample_sources(
     cancel: &CancelFlag,
 ) -> Result<Sampled> {
     let parts: Vec<Part> = sources.parts().collect::<Result<_>>()?;
-    let rows = u64::from(size.row_group_rows);
     let wanted = match sources.row_count() {
-        Some(row_count) => size.row_group_count(row_count.div_ceil(rows)),
-        None => ROW_GROUPS_MAX,
+        Some(row_count) => size.run_count(row_count.div_ceil(size.run_rows)),
+        None => size.run_count_max,
     };
     let mut sampled = Sampled::new(budget);
-    let rows_per_part = rows * wanted.div_ceil(parts.len().max(1) as u64);
-    let mut missing = wanted * rows;
+    let rows_per_part = size.run_rows * wanted.div_ceil(parts.len().max(1) as u64);
+    let mut missing = wanted * size.run_rows;
     for index in Shuffle::new(size.seed).choose(parts.len() as u64, parts.len() as u64) {
         cancel.check()?;
         let taken = first_rows(sources, &parts[index as usize], rows_per_part.min(missing))?;
@@ -245,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_tenth_of_the_row_groups_is_sampled_within_bounds() {
-        let size = SampleSize { ratio: 0.1, seed: 0, row_group_rows: 100 };
+        let size = SampleSize::row_groups(100, 0.1, 0);
         for (row_count, expected) in [(0, 0), (50, 1), (150, 2), (1000, 2), (5000, 5), (1_000_000, 8)] {
             assert_eq!(size.ranges(row_count).len(), expected, "{row_count} rows");
         }

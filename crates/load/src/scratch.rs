@@ -233,9 +233,19 @@ impl Iterator for SpillReader {
 fn write_error(path: &Path, error: ArrowError) -> Error {
     let doing = format!("writing scratch file {}", path.display());
     match error {
+        ArrowError::IoError(_, source) if is_full(&source) => Error::io(
+            format!(
+                "the disk is full: {doing}; free some space, raise the memory limit or use a warehouse elsewhere"
+            ),
+            source,
+        ),
         ArrowError::IoError(_, source) => Error::io(doing, source),
         other => Error::new(pelton_error::ErrorKind::Io, doing).with_source(other),
     }
+}
+
+fn is_full(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
 }
 
 fn read_error(path: &Path, error: ArrowError) -> Error {

@@ -101,13 +101,15 @@ impl CsvFile {
         let Some(first) = head_fields(listed, &dialect)? else { return Ok(None) };
         let trails = trails(&dialect, &first, None);
         let reader = open_text(listed, Arc::new(AtomicU64::new(0)))?;
-        // Ragged rows are for the parser to report, with their line.
+        // Ragged rows, and text that is not UTF-8, are for the parser to report with their line.
         let format = dialect.format(dialect.header).with_truncated_rows(true);
-        let (inferred, _) = format.infer_schema(reader, Some(dialect.infer_row_count)).map_err(|error| {
-            Error::corrupt(format!("{}: reading the head", listed.path.display())).with_source(error)
-        })?;
-        let column_count = inferred.fields().len() - usize::from(trails);
-        let columns = inferred.fields()[..column_count].iter().map(|field| inferred_field(field)).collect();
+        let inferred = format.infer_schema(reader, Some(dialect.infer_row_count));
+        let fields: Fields = match &inferred {
+            Ok((schema, _)) => schema.fields().clone(),
+            Err(_) => first.iter().map(|name| Field::new(name, DataType::Utf8, true)).collect(),
+        };
+        let column_count = fields.len() - usize::from(trails);
+        let columns = fields[..column_count].iter().map(|field| inferred_field(field)).collect();
         Ok(Some(Self::new(dialect, columns, trails)))
     }
 

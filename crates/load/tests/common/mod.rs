@@ -1,5 +1,5 @@
 //! What the tests of loading share: a warehouse in a temporary folder, small loads, reading tables back.
-#![allow(dead_code)] // each test file uses some of it
+#![allow(dead_code, unreachable_pub)] // each test file uses some of it
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
