@@ -23,7 +23,7 @@ pub(crate) fn of_scan(scan: &PeltonScanExec, divisor: usize) -> Result<Statistic
     let table_rows = table.row_count();
     let predicate = scan.zone_predicate();
     let rows = estimated_rows(table, &predicate)?;
-    let exact = !scan.is_filtered() && divisor == 1 && scan.fetch_rows().is_none();
+    let exact = scan.reads_every_row() && divisor == 1;
     let rows = rows.min(scan.fetch_rows().map_or(f64::MAX, |limit| limit as f64));
     let share = (rows / divisor as f64).round() as usize;
     let precision = |value: usize| if exact { Precision::Exact(value) } else { Precision::Inexact(value) };

@@ -60,9 +60,5 @@ pub(crate) fn write_error(path: &Path, bytes: u64, error: std::io::Error) -> Err
 
 /// 64 bits from the kernel.
 pub(crate) fn random_u64() -> Result<u64> {
-    let mut bytes = [0; 8];
-    let read =
-        File::open("/dev/urandom").and_then(|mut file| std::io::Read::read_exact(&mut file, &mut bytes));
-    read.context(|| "reading /dev/urandom for an id".into())?;
-    Ok(u64::from_le_bytes(bytes))
+    getrandom::u64().map_err(|error| Error::new(ErrorKind::Io, "drawing a random id").with_source(error))
 }

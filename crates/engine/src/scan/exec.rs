@@ -170,6 +170,11 @@ impl PeltonScanExec {
         self.limit
     }
 
+    /// True where nothing can keep a row of the table from the output.
+    pub(crate) fn reads_every_row(&self) -> bool {
+        self.conjuncts.is_empty() && self.dynamic.is_empty() && self.sideways.is_empty() && self.limit.is_none()
+    }
+
     /// True where the query itself restricts this table.
     pub(crate) fn is_filtered(&self) -> bool {
         !self.conjuncts.is_empty()

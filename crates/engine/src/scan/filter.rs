@@ -77,6 +77,11 @@ impl ScanFilter {
         Self { optional: false, ..self }
     }
 
+    /// True for comparisons with constants, which cost less than moving the values that do not pass.
+    pub(super) fn is_cheap(&self) -> bool {
+        self.proof.as_ref().is_some_and(|(predicate, _)| is_known(predicate))
+    }
+
     /// True where zone maps prove that every row of `row_group` passes.
     pub(super) fn holds_throughout(&self, row_group: usize) -> bool {
         self.proof.as_ref().is_some_and(|(predicate, zones)| zones.matches_all(predicate, row_group))
@@ -106,5 +111,14 @@ impl ScanFilter {
         self.rows_in += row_count as u64;
         self.rows_out += passed.count_set_bits() as u64;
         Ok(passed)
+    }
+}
+
+/// False where some part is more than a comparison with constants.
+fn is_known(predicate: &Predicate<usize>) -> bool {
+    match predicate {
+        Predicate::And(parts) | Predicate::Or(parts) => parts.iter().all(is_known),
+        Predicate::Test { .. } => true,
+        Predicate::Unknown => false,
     }
 }

@@ -58,6 +58,20 @@ impl Selection {
         Self::from_mask(refined.finish())
     }
 
+    /// Keeps those selected rows for which `passed`, one bit a row of the row group, is set.
+    pub(super) fn and(&self, passed: BooleanBuffer) -> Self {
+        assert_eq!(passed.len(), self.row_count);
+        Self::from_mask(match &self.mask {
+            Some(mask) => mask & &passed,
+            None => passed,
+        })
+    }
+
+    /// The filter to apply to a column of which all rows were decoded.
+    pub(super) fn filter(&self) -> Option<RowFilter> {
+        self.mask.clone().map(RowFilter::new)
+    }
+
     /// Keeps the first `row_limit` of the selected rows.
     pub(super) fn truncate(&self, row_limit: usize) -> Self {
         if self.selected_count <= row_limit {
@@ -155,6 +169,13 @@ mod tests {
         let last_page: ArrayRef = Arc::new(Int32Array::from(vec![4]));
         let kept = selection.filter_for(&pages, 2).unwrap().apply(&last_page).unwrap();
         assert_eq!(kept.as_primitive::<Int32Type>().values(), &[4]);
+    }
+
+    #[test]
+    fn bits_of_all_rows_combine_with_what_is_selected() {
+        let selection = Selection::all(4).and(bits(&[true, true, false, true])).and(bits(&[false, true, true, true]));
+        assert_eq!(selection.selected_count(), 2);
+        assert_eq!(selection.pages(1), [false, true, false, true]);
     }
 
     #[test]

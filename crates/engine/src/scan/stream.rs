@@ -3,14 +3,15 @@
 //! Reads are enqueued `read_ahead` row groups before they are needed. For each row group, in order:
 //!
 //! 1. dynamic filters, as far as they are known by now, are tested on its zone maps;
-//! 2. filter columns are verified, decoded and filtered, most selective conjunct first;
+//! 2. filter columns are verified, decoded and filtered, most selective conjunct first: over all rows while
+//!    many pass, over the rows selected so far once few do;
 //! 3. the other columns are decoded, only the pages that hold a selected row;
 //! 4. selected rows leave as batches of the session's batch size.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::compute::BatchCoalescer;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::Result;
@@ -155,8 +156,10 @@ impl ScanStream {
         let row_count = self.table.row_group(in_flight.row_group).row_count as usize;
         let mut row_group = RowGroup {
             index: in_flight.row_group,
+            row_count,
             reads: in_flight.reads,
             decoded: BTreeMap::new(),
+            is_narrow: false,
             selection: Selection::all(row_count),
         };
         for index in 0..self.filters.len() {
@@ -171,15 +174,15 @@ impl ScanStream {
             row_group.apply(filter, still_needed, &self.table, &self.metrics).await?;
         }
         self.metrics.rows_filtered.add(row_count - row_group.selection.selected_count());
-        row_group.selection = row_group.selection.truncate(self.rows_left);
         if row_group.selection.is_empty() {
             return Ok(());
         }
+        row_group.truncate(self.rows_left)?;
         let row_count = row_group.selection.selected_count();
         self.rows_left -= row_count;
         let mut arrays = Vec::with_capacity(self.projection.len());
         for &column in &self.projection {
-            arrays.push(row_group.selected_rows(column, &self.table, &self.metrics).await?);
+            arrays.push(row_group.rows_of(column, &self.table, &self.metrics).await?);
         }
         let options = RecordBatchOptions::new().with_row_count(Some(row_count));
         self.emit(RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)?)
@@ -206,13 +209,19 @@ impl ScanStream {
     }
 }
 
+/// Below this share of selected rows, columns are narrowed to them; above it, filters run over all rows and
+/// combine bit by bit, which costs less than moving most of the values.
+const NARROW_BELOW: f64 = 1.0 / 8.0;
+
 /// A row group being scanned.
 struct RowGroup {
     index: usize,
+    row_count: usize,
     /// Chunks whose bytes are on their way or here.
     reads: BTreeMap<usize, ChunkRead>,
-    /// The selected rows of the columns decoded so far.
+    /// The columns decoded so far: all their rows until `is_narrow`, then the selected rows.
     decoded: BTreeMap<usize, ArrayRef>,
+    is_narrow: bool,
     selection: Selection,
 }
 
@@ -225,24 +234,60 @@ impl RowGroup {
         table: &Table,
         metrics: &StreamMetrics,
     ) -> Result<()> {
+        if !filter.is_cheap() {
+            self.narrow()?;
+        }
         let mut arrays = Vec::with_capacity(filter.columns.len());
         for &column in &filter.columns {
-            arrays.push(self.selected_rows(column, table, metrics).await?);
+            arrays.push(self.rows_of(column, table, metrics).await?);
         }
         let timer = metrics.time_filter.timer();
-        let passed = filter.evaluate(arrays, self.selection.selected_count())?;
         self.decoded.retain(|column, _| still_needed(*column));
-        let row_filter = RowFilter::new(passed.clone());
-        for array in self.decoded.values_mut() {
-            *array = row_filter.apply(array)?;
+        if self.is_narrow {
+            let passed = filter.evaluate(arrays, self.selection.selected_count())?;
+            let row_filter = RowFilter::new(passed.clone());
+            for array in self.decoded.values_mut() {
+                *array = row_filter.apply(array)?;
+            }
+            self.selection = self.selection.refine(passed);
+        } else {
+            self.selection = self.selection.and(filter.evaluate(arrays, self.row_count)?);
+            if (self.selection.selected_count() as f64) < NARROW_BELOW * self.row_count as f64 {
+                self.narrow()?;
+            }
         }
-        self.selection = self.selection.refine(passed);
         timer.done();
         Ok(())
     }
 
-    /// The selected rows of a column, decoded on first use.
-    async fn selected_rows(&mut self, column: usize, table: &Table, metrics: &StreamMetrics) -> Result<ArrayRef> {
+    /// Keeps at most the first `row_limit` selected rows, and of the columns the selected rows alone.
+    fn truncate(&mut self, row_limit: usize) -> Result<()> {
+        self.narrow()?;
+        if row_limit < self.selection.selected_count() {
+            for array in self.decoded.values_mut() {
+                *array = array.slice(0, row_limit);
+            }
+            self.selection = self.selection.truncate(row_limit);
+        }
+        Ok(())
+    }
+
+    /// From here on, columns hold the selected rows alone.
+    fn narrow(&mut self) -> Result<()> {
+        if self.is_narrow {
+            return Ok(());
+        }
+        self.is_narrow = true;
+        if let Some(row_filter) = self.selection.filter() {
+            for array in self.decoded.values_mut() {
+                *array = row_filter.apply(array)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows of a column that filters look at now, decoded on first use.
+    async fn rows_of(&mut self, column: usize, table: &Table, metrics: &StreamMetrics) -> Result<ArrayRef> {
         if !self.decoded.contains_key(&column) {
             let read = self.reads.remove(&column).expect("every needed column is read, and decoded once");
             let timer = metrics.time_read_wait.timer();
@@ -257,12 +302,12 @@ impl RowGroup {
         Ok(Arc::clone(&self.decoded[&column]))
     }
 
-    /// Decodes the pages that hold a selected row and drops the rows that are not.
+    /// Decodes the column; once narrow, only the pages that hold a selected row, and drops the other rows.
     fn decode(&self, column: usize, bytes: &[u8], table: &Table) -> Result<ArrayRef> {
         let logical = &table.schema().columns[column].logical;
         let decode_pages = || {
             let view = table.chunk_view(self.index, column, bytes)?;
-            if self.selection.is_all() {
+            if !self.is_narrow || self.selection.is_all() {
                 return Ok((column_to_arrow(view.decode()?, logical)?, None));
             }
             let page_rows = view.page_rows() as usize;

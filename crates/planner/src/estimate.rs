@@ -1,0 +1,341 @@
+//! Walks a plan bottom-up and estimates the rows out of every node.
+//!
+//! The leaves' statistics are DataFusion's; everything above is estimated here, by the same formulas
+//! that choose the join order, so that EXPLAIN shows the numbers the choice was made with.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use datafusion::common::{JoinSide, JoinType};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateOutputMode};
+use datafusion::physical_plan::execution_plan::CardinalityEffect;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::utils::JoinFilter;
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
+use datafusion::physical_plan::limit::GlobalLimitExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
+
+use crate::cardinality::{group_count, join_selectivity, semi_join_fraction};
+use crate::profile::{ColumnProfile, Profile, Source};
+use crate::selectivity::{column_of, filter, selectivity};
+
+/// Estimated rows out of `plan`; `None` when a table below has no row count.
+pub fn estimated_rows(plan: &Arc<dyn ExecutionPlan>) -> Option<f64> {
+    Estimator::default().profile(plan).rows
+}
+
+/// One walk over a plan; keeps what it found for each node.
+#[derive(Default)]
+pub(crate) struct Estimator {
+    source_count: usize,
+    class_count: usize,
+    rows: HashMap<usize, Option<f64>>,
+}
+
+/// What the three joins with keys or a filter have in common.
+struct JoinInputs<'a> {
+    left: &'a Arc<dyn ExecutionPlan>,
+    right: &'a Arc<dyn ExecutionPlan>,
+    on: &'a [(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)],
+    filter: Option<&'a JoinFilter>,
+    join_type: JoinType,
+    projection: Option<&'a [usize]>,
+}
+
+impl Estimator {
+    /// Estimates `plan` and, on the way, every node below.
+    pub(crate) fn profile(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Profile {
+        let mut profile = self.node(plan).limit(plan.fetch());
+        // Not every leaf has statistics for as many columns as its schema.
+        let source = self.new_source(profile.rows);
+        let column_count = plan.schema().fields().len();
+        profile.columns.resize(column_count, ColumnProfile::unknown(source));
+        self.rows.insert(address(plan), profile.rows);
+        profile
+    }
+
+    /// Estimated rows of a node that an earlier `profile` visited.
+    pub(crate) fn rows(&self, plan: &Arc<dyn ExecutionPlan>) -> Option<f64> {
+        self.rows.get(&address(plan)).copied().flatten()
+    }
+
+    fn node(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Profile {
+        if let Some(join) = join_inputs(plan) {
+            return self.join(&join);
+        }
+        if let Some(node) = plan.downcast_ref::<FilterExec>() {
+            let input = self.profile(node.input());
+            return filter(&input, node.predicate()).project(node.projection().as_deref());
+        }
+        if let Some(node) = plan.downcast_ref::<ProjectionExec>() {
+            return self.projection(node);
+        }
+        if let Some(node) = plan.downcast_ref::<AggregateExec>() {
+            return self.aggregate(node);
+        }
+        if plan.is::<UnionExec>() || plan.is::<InterleaveExec>() {
+            return self.union(plan);
+        }
+        if let Some(node) = plan.downcast_ref::<GlobalLimitExec>() {
+            let mut input = self.profile(node.input());
+            input.rows = input.rows.map(|rows| (rows - node.skip() as f64).max(0.0));
+            return input;
+        }
+        if plan.children().is_empty() {
+            return self.leaf(plan);
+        }
+        self.pass_through(plan)
+    }
+
+    /// The node's own statistics, as DataFusion has them.
+    fn leaf(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Profile {
+        let source_id = self.new_source_id();
+        match StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new()) {
+            Ok(statistics) => Profile::from_statistics(&statistics, source_id),
+            // An estimate is never worth failing a query for.
+            Err(_) => Profile::unknown(None, plan.schema().fields().len(), source_id),
+        }
+    }
+
+    /// Exchanges, sorts, windows, subquery scopes: the rows are those of the first child, columns may
+    /// be appended. Nodes that say nothing of the kind have their own statistics.
+    fn pass_through(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Profile {
+        let profiles: Vec<_> = plan.children().into_iter().map(|child| self.profile(child)).collect();
+        let input_schema = plan.children()[0].schema();
+        let is_exchange = profiles.len() == 1 && plan.schema() == input_schema;
+        let keeps_rows =
+            matches!(plan.cardinality_effect(), CardinalityEffect::Equal | CardinalityEffect::LowerEqual);
+        let keeps_columns = plan.schema().fields().starts_with(input_schema.fields());
+        match profiles.into_iter().next() {
+            Some(first) if is_exchange || (keeps_rows && keeps_columns) => first,
+            _ => self.leaf(plan),
+        }
+    }
+
+    fn projection(&mut self, node: &ProjectionExec) -> Profile {
+        let input = self.profile(node.input());
+        let source = self.new_source(input.rows);
+        let columns = node
+            .expr()
+            .iter()
+            .map(|projected| match column_of(&projected.expr) {
+                Some(index) => input.columns[index].clone(),
+                None => ColumnProfile::unknown(source),
+            })
+            .collect();
+        Profile { rows: input.rows, columns }
+    }
+
+    fn aggregate(&mut self, node: &AggregateExec) -> Profile {
+        let input = self.profile(node.input());
+        let keys: Vec<_> = node
+            .group_expr()
+            .expr()
+            .iter()
+            .map(|(expr, _)| column_of(expr).map(|index| input.columns[index].clone()))
+            .collect();
+        let group_by = node.group_expr();
+        let rows = match input.rows {
+            _ if group_by.is_true_no_grouping() => Some(1.0),
+            None => None,
+            Some(rows) => {
+                let sets = group_by.groups().len().max(1) as f64;
+                Some((group_count(&keys, rows) * sets).min(rows * sets))
+            }
+        };
+        let source = self.new_source(rows);
+        let is_complete = node.mode().output_mode() == AggregateOutputMode::Final;
+        let mut columns: Vec<_> = keys
+            .into_iter()
+            .map(|key| match key {
+                // The groups are a relation of their own, with the key unique in it.
+                Some(column) if is_complete => ColumnProfile { source, ..column },
+                Some(column) => column,
+                None => ColumnProfile::unknown(source),
+            })
+            .collect();
+        columns.resize(node.schema().fields().len(), ColumnProfile::unknown(source));
+        Profile { rows, columns }
+    }
+
+    fn union(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Profile {
+        let mut rows = Some(0.0);
+        for child in plan.children() {
+            let child_rows = self.profile(child).rows;
+            rows = rows.zip(child_rows).map(|(sum, child_rows)| sum + child_rows);
+        }
+        let column_count = plan.schema().fields().len();
+        Profile::unknown(rows, column_count, self.new_source_id())
+    }
+
+    fn join(&mut self, join: &JoinInputs<'_>) -> Profile {
+        let left = self.profile(join.left);
+        let right = self.profile(join.right);
+        let keys = self.keys(join, &left, &right);
+        let filter_selectivity =
+            join.filter.map_or(1.0, |filter| join_filter_selectivity(filter, &left, &right));
+        let rows = left.rows.zip(right.rows).map(|(left_rows, right_rows)| {
+            joined_rows(join.join_type, left_rows, right_rows, &keys, filter_selectivity)
+        });
+        let columns = self.joined_columns(join, left, right);
+        Profile { rows, columns }.project(join.projection)
+    }
+
+    /// The key columns as (left, right); a computed key is a column nothing is known of.
+    fn keys(
+        &mut self,
+        join: &JoinInputs<'_>,
+        left: &Profile,
+        right: &Profile,
+    ) -> Vec<(ColumnProfile, ColumnProfile)> {
+        let mut side = |expr: &Arc<dyn PhysicalExpr>, input: &Profile| match column_of(expr) {
+            Some(index) => input.columns[index].clone(),
+            None => ColumnProfile::unknown(self.new_source(input.rows)),
+        };
+        join.on.iter().map(|(left_key, right_key)| (side(left_key, left), side(right_key, right))).collect()
+    }
+
+    fn joined_columns(&mut self, join: &JoinInputs<'_>, left: Profile, right: Profile) -> Vec<ColumnProfile> {
+        let left_count = left.columns.len();
+        match join.join_type {
+            JoinType::LeftSemi | JoinType::LeftAnti => left.columns,
+            JoinType::RightSemi | JoinType::RightAnti => right.columns,
+            JoinType::LeftMark | JoinType::RightMark => {
+                let outer = if join.join_type == JoinType::LeftMark { left } else { right };
+                let mark = ColumnProfile::unknown(self.new_source(outer.rows));
+                outer.columns.into_iter().chain([mark]).collect()
+            }
+            JoinType::Inner => {
+                let mut columns = [left.columns, right.columns].concat();
+                for (left_key, right_key) in join.on {
+                    if let (Some(l), Some(r)) = (column_of(left_key), column_of(right_key)) {
+                        self.equate(&mut columns, l, left_count + r);
+                    }
+                }
+                columns
+            }
+            JoinType::Left | JoinType::Right | JoinType::Full => [left.columns, right.columns].concat(),
+        }
+    }
+
+    /// After an inner join on `one = other`, all columns of both classes hold the same values.
+    fn equate(&mut self, columns: &mut [ColumnProfile], one: usize, other: usize) {
+        let common = columns[one].intersect(&columns[other]);
+        self.class_count += 1;
+        let classes = [columns[one].class, columns[other].class];
+        for (index, column) in columns.iter_mut().enumerate() {
+            let is_member = column.class.is_some() && classes.contains(&column.class);
+            if is_member || index == one || index == other {
+                let source = column.source;
+                *column = ColumnProfile { source, class: Some(self.class_count), ..common.clone() };
+            }
+        }
+    }
+
+    fn new_source_id(&mut self) -> usize {
+        self.source_count += 1;
+        self.source_count
+    }
+
+    fn new_source(&mut self, rows: Option<f64>) -> Source {
+        Source { id: self.new_source_id(), rows: rows.unwrap_or(0.0) }
+    }
+}
+
+/// The identity of a node within one walk, during which the plan is borrowed.
+fn address(plan: &Arc<dyn ExecutionPlan>) -> usize {
+    Arc::as_ptr(plan).cast::<()>() as usize
+}
+
+fn join_inputs(plan: &Arc<dyn ExecutionPlan>) -> Option<JoinInputs<'_>> {
+    if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
+        return Some(JoinInputs {
+            left: join.left(),
+            right: join.right(),
+            on: join.on(),
+            filter: join.filter(),
+            join_type: *join.join_type(),
+            projection: join.projection.as_deref(),
+        });
+    }
+    if let Some(join) = plan.downcast_ref::<SortMergeJoinExec>() {
+        return Some(JoinInputs {
+            left: join.left(),
+            right: join.right(),
+            on: join.on(),
+            filter: join.filter().as_ref(),
+            join_type: join.join_type(),
+            projection: None,
+        });
+    }
+    if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
+        return Some(JoinInputs {
+            left: join.left(),
+            right: join.right(),
+            on: &[],
+            filter: join.filter(),
+            join_type: *join.join_type(),
+            projection: join.projection().as_deref(),
+        });
+    }
+    plan.downcast_ref::<CrossJoinExec>().map(|join| JoinInputs {
+        left: join.left(),
+        right: join.right(),
+        on: &[],
+        filter: None,
+        join_type: JoinType::Inner,
+        projection: None,
+    })
+}
+
+/// Selectivity of a filter over the columns of both inputs.
+fn join_filter_selectivity(filter: &JoinFilter, left: &Profile, right: &Profile) -> f64 {
+    let columns: Vec<_> = filter
+        .column_indices()
+        .iter()
+        .map(|column| match column.side {
+            JoinSide::Left => left.columns[column.index].clone(),
+            JoinSide::Right => right.columns[column.index].clone(),
+            // The mark of a mark join: nothing is known of it.
+            JoinSide::None => ColumnProfile::unknown(Source { id: 0, rows: 0.0 }),
+        })
+        .collect();
+    selectivity(filter.expression(), &columns)
+}
+
+fn joined_rows(
+    join_type: JoinType,
+    left_rows: f64,
+    right_rows: f64,
+    keys: &[(ColumnProfile, ColumnProfile)],
+    filter_selectivity: f64,
+) -> f64 {
+    let inner = left_rows * right_rows * join_selectivity(keys) * filter_selectivity;
+    let left_fraction = || semi_join_fraction(keys, right_rows, filter_selectivity);
+    let right_fraction = || {
+        let swapped: Vec<_> = keys.iter().map(|(left, right)| (right.clone(), left.clone())).collect();
+        semi_join_fraction(&swapped, left_rows, filter_selectivity)
+    };
+    match join_type {
+        JoinType::Inner => inner,
+        JoinType::Left => inner.max(left_rows),
+        JoinType::Right => inner.max(right_rows),
+        JoinType::Full => inner.max(left_rows).max(right_rows),
+        JoinType::LeftSemi => left_rows * left_fraction(),
+        JoinType::RightSemi => right_rows * right_fraction(),
+        JoinType::LeftAnti => left_rows * (1.0 - left_fraction()),
+        JoinType::RightAnti => right_rows * (1.0 - right_fraction()),
+        JoinType::LeftMark => left_rows,
+        JoinType::RightMark => right_rows,
+    }
+}
+
+/// Whether an expression is nothing but a column.
+pub(crate) fn plain_column(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
+    expr.downcast_ref::<Column>().map(Column::index)
+}
