@@ -15,7 +15,7 @@ use crate::format::LOCK;
 /// The right to write a table; given back when dropped.
 #[derive(Debug)]
 pub(crate) struct TableLock {
-    _file: File,
+    file: File,
 }
 
 /// A lock file can vanish (its table was dropped) between opening and locking; then it is made anew.
@@ -33,7 +33,7 @@ impl TableLock {
                 _ => {}
             }
             if let Some(file) = Self::try_acquire(&path, name)? {
-                return Ok(Self { _file: file });
+                return Ok(Self { file });
             }
         }
         Err(Error::invalid_input(format!(
@@ -64,6 +64,13 @@ impl TableLock {
         file.set_len(0).context(writing)?;
         write!(file, "{}", std::process::id()).context(writing)?;
         Ok(Some(file))
+    }
+}
+
+impl Drop for TableLock {
+    /// Closing the file would do, were there not child processes that hold a copy of it until they exec.
+    fn drop(&mut self) {
+        let _ = flock(&self.file, FlockOperation::Unlock);
     }
 }
 

@@ -198,6 +198,12 @@ impl Table {
         &self.manifest.sideways
     }
 
+    /// The columns (or attributes of dimensions) by which the rows of each write are sorted, most significant
+    /// first; empty where they are as they came, or where writes differ.
+    pub fn cluster_by(&self) -> &[String] {
+        &self.manifest.cluster_by
+    }
+
     /// Where column `column` of row group `row_group` lies. Reads the segment's chunk directory on first use.
     pub fn chunk(&self, row_group: usize, column: usize) -> Result<&ChunkLocation> {
         assert!(column < self.schema().columns.len());

@@ -67,6 +67,7 @@ pub struct TableWriter {
     /// The table as it is, where there is one.
     previous: Option<Arc<Table>>,
     plan: Option<TablePlan>,
+    cluster_by: Vec<String>,
     summaries: Vec<SummaryBuilder>,
     current: Option<SegmentWriter>,
     finished: Vec<FinishedSegment>,
@@ -99,6 +100,7 @@ impl TableWriter {
             options,
             previous: None,
             plan: None,
+            cluster_by: Vec::new(),
             summaries: Vec::new(),
             current: None,
             finished: Vec::new(),
@@ -189,6 +191,11 @@ impl TableWriter {
         }
         self.plan = Some(plan.clone());
         Ok(())
+    }
+
+    /// Records by what the rows that are appended are sorted, most significant first.
+    pub fn set_cluster_by(&mut self, columns: Vec<String>) {
+        self.cluster_by = columns;
     }
 
     /// Writes the next row group. All but the last have the plan's number of rows.
@@ -287,7 +294,17 @@ impl TableWriter {
             summaries: std::mem::take(&mut self.summaries).into_iter().map(SummaryBuilder::finish).collect(),
             choices,
             sideways,
+            cluster_by: self.merge_cluster_by(appended_to.as_ref()),
         })
+    }
+
+    /// An order survives an append where old and new rows have it.
+    fn merge_cluster_by(&self, old: Option<&Manifest>) -> Vec<String> {
+        match old {
+            Some(old) if self.finished.is_empty() || old.cluster_by == self.cluster_by => old.cluster_by.clone(),
+            Some(old) if !old.segments.is_empty() => Vec::new(),
+            _ => self.cluster_by.clone(),
+        }
     }
 
     /// A sideways column survives an append where old and new segments have it, for the same dimensions.

@@ -40,6 +40,8 @@ pub(crate) struct Manifest {
     /// One a column, or none at all (a table without rows).
     pub(crate) choices: Vec<ColumnChoice>,
     pub(crate) sideways: Vec<SidewaysColumn>,
+    /// The columns by which the rows of each write are sorted, most significant first.
+    pub(crate) cluster_by: Vec<String>,
 }
 
 /// What the manifest says of a segment.

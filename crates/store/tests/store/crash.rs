@@ -1,8 +1,7 @@
 //! Writers killed at random moments: the table is the state of a commit after every one.
 
-use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::UInt64Type;
@@ -32,13 +31,24 @@ fn child_that_is_killed() {
     }
 }
 
-fn kill_a_writer_after(dir: &Path, delay: Duration) {
+fn generation(place: &Place) -> u64 {
+    place.warehouse.table("t").map_or(0, |table| table.generation())
+}
+
+/// Starts a writer, lets it commit `commits` times and run for `delay` more, and kills it.
+fn kill_a_writer_after(place: &Place, commits: u64, delay: Duration) {
+    let wanted = generation(place) + commits;
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "crash::child_that_is_killed"])
-        .env(CHILD_DIR, dir)
+        .env(CHILD_DIR, place.dir.path())
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while generation(place) < wanted {
+        assert!(Instant::now() < deadline, "the writer makes no commit");
+        std::thread::sleep(Duration::from_millis(1));
+    }
     std::thread::sleep(delay);
     child.kill().unwrap();
     child.wait().unwrap();
@@ -48,27 +58,26 @@ fn kill_a_writer_after(dir: &Path, delay: Duration) {
 fn a_table_is_whole_after_every_kill() {
     let place = place();
     let engine = engine();
-    let mut generation = 0;
+    let mut last_generation = 0;
     let kills = tries("PELTON_KILLS", 10);
     for kill in 0..kills {
-        kill_a_writer_after(place.dir.path(), Duration::from_millis(20 + kill * 37 % 90));
-        if !place.warehouse.has_table("t") {
-            assert_eq!(generation, 0);
+        // The first is killed while it makes the table.
+        kill_a_writer_after(&place, kill.min(1), Duration::from_millis(kill * 37 % 90));
+        if kill == 0 && !place.warehouse.has_table("t") {
             continue;
         }
         let table = place.warehouse.table("t").unwrap();
-        assert!(table.generation() >= generation);
-        generation = table.generation();
+        assert!(table.generation() > last_generation);
+        last_generation = table.generation();
         assert!(table.row_count() > 0 && table.row_count().is_multiple_of(COMMIT_ROWS));
         let found = read(&engine, &table).unwrap();
         let ids = found.column(0).as_primitive::<UInt64Type>().values();
         assert!(ids.iter().copied().eq(0..table.row_count()));
         assert_eq!(found, batch(0, table.row_count()).project(&[0, 12, 18]).unwrap());
     }
-    assert!(generation > kills, "the writers made {generation} commits only");
 
     // The next writer cleans up: a manifest, a lock, two files a segment.
     let table = save(&place.warehouse, "t", WriteMode::Replace, &rows(0)).unwrap();
-    assert_eq!(table.generation(), generation + 1);
+    assert_eq!(table.generation(), last_generation + 1);
     assert_eq!(std::fs::read_dir(place.dir.path().join("t")).unwrap().count(), 4);
 }

@@ -20,6 +20,8 @@ pub(super) struct ManifestRecord {
     columns: Vec<ColumnRecord>,
     segments: Vec<SegmentRecord>,
     sideways: Vec<SidewaysRecord>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    cluster_by: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -169,6 +171,7 @@ impl From<&Manifest> for ManifestRecord {
                 .collect(),
             segments: manifest.segments.iter().map(SegmentRecord::from).collect(),
             sideways: manifest.sideways.iter().map(SidewaysRecord::from).collect(),
+            cluster_by: manifest.cluster_by.clone(),
         }
     }
 }
@@ -201,6 +204,7 @@ impl TryFrom<ManifestRecord> for Manifest {
             summaries,
             choices,
             sideways: record.sideways.into_iter().map(SidewaysColumn::try_from).collect::<Result<_>>()?,
+            cluster_by: record.cluster_by,
         })
     }
 }

@@ -59,6 +59,7 @@ fn manifest() -> Manifest {
             dimension_ids: vec![TableId(5)],
             logical: LogicalType::Date,
         }],
+        cluster_by: vec!["b.d.c".into()],
     }
 }
 
