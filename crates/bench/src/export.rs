@@ -85,7 +85,8 @@ impl Export {
         rows_written: &AtomicU64,
         cancel: &CancelFlag,
     ) -> Result<u64> {
-        let batches = pelton_datagen::batches(self.dataset, table.name, self.scale, part, part_count, self.seed)?;
+        let batches =
+            pelton_datagen::batches(self.dataset, table.name, self.scale, part, part_count, self.seed)?;
         let counted = batches.map(|batch| {
             cancel.check()?;
             rows_written.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);

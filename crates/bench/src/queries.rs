@@ -70,7 +70,8 @@ pub fn run(
     say: &dyn Fn(&str),
 ) -> Result<Vec<QueryResult>> {
     let runtime = tokio::runtime::Runtime::new().context(|| "starting the thread pool".into())?;
-    let wanted = |name: &str| options.only.is_empty() || options.only.iter().any(|start| name.starts_with(start));
+    let wanted =
+        |name: &str| options.only.is_empty() || options.only.iter().any(|start| name.starts_with(start));
     let mut results = Vec::new();
     for query in pelton_datagen::queries(workload.dataset).iter().filter(|query| wanted(query.name)) {
         cancel.check()?;
@@ -80,7 +81,8 @@ pub fn run(
         let peer = match options.pelton_only {
             true => None,
             false => {
-                let measured = measure(options, prepared, || runtime.block_on(run_datafusion(prepared, options, &sql)));
+                let measured =
+                    measure(options, prepared, || runtime.block_on(run_datafusion(prepared, options, &sql)));
                 Some(measured.context(|| format!("{} on DataFusion", query.name))?)
             }
         };
@@ -97,7 +99,11 @@ struct Measured<T> {
 }
 
 /// One run to warm up (unless cold), then the counted ones.
-fn measure<T>(options: &QueriesOptions, prepared: &Prepared, mut run: impl FnMut() -> Result<T>) -> Result<Measured<T>> {
+fn measure<T>(
+    options: &QueriesOptions,
+    prepared: &Prepared,
+    mut run: impl FnMut() -> Result<T>,
+) -> Result<Measured<T>> {
     assert!(options.runs > 0);
     if !options.cold {
         run()?;
@@ -152,7 +158,8 @@ fn combine(
     let sum = |figure: fn(&ScanReport) -> u64| scans.iter().map(figure).sum::<u64>();
     let pelton_ms = median(&ours.ms);
     let skipped = SkippedBy::ALL.map(|by| {
-        let bytes = scans.iter().filter_map(|scan| scan.skipped.get(&by)).map(|skipped| skipped.stored_bytes).sum();
+        let bytes =
+            scans.iter().filter_map(|scan| scan.skipped.get(&by)).map(|skipped| skipped.stored_bytes).sum();
         (by.name(), bytes)
     });
     QueryResult {
@@ -174,7 +181,17 @@ fn combine(
 /// The figures as a table, with a line of totals.
 pub fn table(results: &[QueryResult]) -> TextTable {
     let mut table = TextTable::new(&[
-        "query", "rows", "Pelton ms", "raw", "stored", "read", "skipped", "by", "effective", "Parquet ms", "speed-up",
+        "query",
+        "rows",
+        "Pelton ms",
+        "raw",
+        "stored",
+        "read",
+        "skipped",
+        "by",
+        "effective",
+        "Parquet ms",
+        "speed-up",
         "equal",
     ]);
     for result in results {
@@ -247,9 +264,13 @@ fn text_rows(batches: &[RecordBatch]) -> Vec<Vec<String>> {
         let columns: Vec<ArrayFormatter> = batch
             .columns()
             .iter()
-            .map(|column| ArrayFormatter::try_new(column.as_ref(), &options).expect("every result type has a text"))
+            .map(|column| {
+                ArrayFormatter::try_new(column.as_ref(), &options).expect("every result type has a text")
+            })
             .collect();
-        rows.extend((0..batch.num_rows()).map(|row| columns.iter().map(|c| c.value(row).to_string()).collect()));
+        rows.extend(
+            (0..batch.num_rows()).map(|row| columns.iter().map(|c| c.value(row).to_string()).collect()),
+        );
     }
     rows
 }
@@ -264,7 +285,8 @@ fn same_cell(a: &str, b: &str) -> bool {
 
 /// Asks the kernel to forget the data files, as if the machine had just started.
 fn drop_from_page_cache(prepared: &Prepared) -> Result<()> {
-    let mut directories: Vec<PathBuf> = prepared.parquet.iter().map(|(_, directory)| directory.clone()).collect();
+    let mut directories: Vec<PathBuf> =
+        prepared.parquet.iter().map(|(_, directory)| directory.clone()).collect();
     directories.push(prepared.warehouse.clone());
     while let Some(directory) = directories.pop() {
         let listing = || format!("listing '{}'", directory.display());

@@ -37,7 +37,11 @@ impl std::fmt::Display for TextTable {
                 let gap = if column == 0 { "" } else { "  " };
                 let numeric = cell.starts_with(|c: char| c.is_ascii_digit() || c == '-') || index == 0;
                 let width = widths[column];
-                if column > 0 && numeric { write!(f, "{gap}{cell:>width$}")? } else { write!(f, "{gap}{cell:<width$}")? }
+                if column > 0 && numeric {
+                    write!(f, "{gap}{cell:>width$}")?
+                } else {
+                    write!(f, "{gap}{cell:<width$}")?
+                }
             }
             writeln!(f)?;
             if index == 0 {

@@ -17,9 +17,7 @@ use pelton_chunk::Column;
 use pelton_datagen::Dataset;
 use pelton_error::{Error, ErrorKind, Result};
 use pelton_load::CancelFlag;
-use pelton_store::{
-    ColumnChoice, Objective, Sample, SampleOptions, TableSchema, choose, column_from_arrow,
-};
+use pelton_store::{ColumnChoice, Objective, Sample, SampleOptions, TableSchema, choose, column_from_arrow};
 use serde::Serialize;
 
 use crate::results::TextTable;
@@ -57,7 +55,12 @@ pub struct SamplingResult {
 }
 
 /// Runs both objectives at 1, 5 and 10 %.
-pub fn run(workload: &Workload, seed: u64, cancel: &CancelFlag, say: &dyn Fn(&str)) -> Result<Vec<SamplingResult>> {
+pub fn run(
+    workload: &Workload,
+    seed: u64,
+    cancel: &CancelFlag,
+    say: &dyn Fn(&str),
+) -> Result<Vec<SamplingResult>> {
     let whole = chunks(workload, cancel)?;
     say(&format!("{} chunks of {CHUNK_ROWS} rows, {} columns", whole.runs.len(), whole.schema.columns.len()));
     let mut results = Vec::new();
@@ -137,7 +140,8 @@ fn compare(reference: &[ColumnChoice], sampled: &[ColumnChoice]) -> SamplingResu
     for (whole, chosen) in reference.iter().zip(sampled) {
         let best = whole.candidates.iter().map(|candidate| candidate.cost).fold(f64::MAX, f64::min);
         // An encoding that was not tried on the whole column cannot hold it: the writer would fall back.
-        let cost = whole.candidates.iter().find(|candidate| candidate.encoding == chosen.encoding).map(|c| c.cost);
+        let cost =
+            whole.candidates.iter().find(|candidate| candidate.encoding == chosen.encoding).map(|c| c.cost);
         same_choice += usize::from(whole.encoding == chosen.encoding);
         deviations.push((cost.unwrap_or(best) / best.max(f64::MIN_POSITIVE), whole.column.clone()));
     }
@@ -148,7 +152,8 @@ fn compare(reference: &[ColumnChoice], sampled: &[ColumnChoice]) -> SamplingResu
         sample_ratio: 0.0,
         columns: deviations.len(),
         same_choice,
-        deviation_mean: deviations.iter().map(|(deviation, _)| deviation).sum::<f64>() / deviations.len() as f64,
+        deviation_mean: deviations.iter().map(|(deviation, _)| deviation).sum::<f64>()
+            / deviations.len() as f64,
         deviation_max: worst.0,
         worst_column: worst.1.clone(),
         paper_mean: None,
@@ -170,8 +175,16 @@ fn paper(dataset: Dataset, objective: &str, position: usize) -> Option<(f64, f64
 
 /// The deviations as a table.
 pub fn table(results: &[SamplingResult]) -> TextTable {
-    let mut table =
-        TextTable::new(&["objective", "sample", "same choice", "mean", "max", "paper mean", "paper max", "worst column"]);
+    let mut table = TextTable::new(&[
+        "objective",
+        "sample",
+        "same choice",
+        "mean",
+        "max",
+        "paper mean",
+        "paper max",
+        "worst column",
+    ]);
     for result in results {
         let paper = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.2}"));
         table.push(vec![

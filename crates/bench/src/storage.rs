@@ -73,7 +73,15 @@ pub fn run(workload: &Workload, cancel: &CancelFlag, say: &dyn Fn(&str)) -> Resu
 /// The bytes as a table, with a line of totals.
 pub fn table(results: &[StorageResult]) -> TextTable {
     let mut table = TextTable::new(&[
-        "table", "rows", "raw", "Pelton", "metadata", "Parquet Snappy", "Parquet Zstd", "of Snappy", "of Zstd",
+        "table",
+        "rows",
+        "raw",
+        "Pelton",
+        "metadata",
+        "Parquet Snappy",
+        "Parquet Zstd",
+        "of Snappy",
+        "of Zstd",
     ]);
     let row = |name: &str, rows: u64, bytes: [u64; 5]| {
         let [raw, pelton, metadata, snappy, zstd] = bytes;

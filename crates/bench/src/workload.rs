@@ -94,7 +94,8 @@ impl Workload {
     }
 
     fn export(&self, table: &TableSpec, out: &Path, cancel: &CancelFlag, say: &dyn Fn(&str)) -> Result<()> {
-        let marker = Marker::new(&out.join(table.name), format!("seed {} rows {}", self.seed, table.row_count));
+        let marker =
+            Marker::new(&out.join(table.name), format!("seed {} rows {}", self.seed, table.row_count));
         if marker.stands() {
             return Ok(());
         }
@@ -108,7 +109,10 @@ impl Workload {
         };
         let written = export.write_table(table, out, &AtomicU64::new(0), cancel)?;
         let (megabytes, seconds) = (written.bytes as f64 / 1e6, started.elapsed().as_secs_f64());
-        say(&format!("generated {}: {} rows, {megabytes:.1} MB of Parquet in {seconds:.1} s", table.name, written.rows));
+        say(&format!(
+            "generated {}: {} rows, {megabytes:.1} MB of Parquet in {seconds:.1} s",
+            table.name, written.rows
+        ));
         marker.set()
     }
 
@@ -127,8 +131,12 @@ impl Workload {
             if existing.iter().any(|name| name == table.name) {
                 continue;
             }
-            let report =
-                pelton_load::load(&warehouse, &self.load_request(table, tables, parquet), &NoProgress, cancel)?;
+            let report = pelton_load::load(
+                &warehouse,
+                &self.load_request(table, tables, parquet),
+                &NoProgress,
+                cancel,
+            )?;
             say(&describe_load(table.name, &report));
             loads.push(report);
         }
@@ -147,7 +155,11 @@ impl Workload {
             cluster_by: if is_fact { self.cluster_by.clone() } else { ClusterBy::None },
             star: star.collect(),
             options: LoadOptions { thread_count: self.threads, ..LoadOptions::default() },
-            ..LoadRequest::new(table.name, WriteMode::Create, vec![parquet.join(table.name).display().to_string()])
+            ..LoadRequest::new(
+                table.name,
+                WriteMode::Create,
+                vec![parquet.join(table.name).display().to_string()],
+            )
         }
     }
 

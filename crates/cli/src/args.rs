@@ -83,8 +83,13 @@ pub(crate) struct SessionArgs {
     #[arg(long, hide_short_help = true)]
     pub(crate) no_io_uring: bool,
     /// Metadata that may skip row groups; a comma-separated choice, `none` or `all`.
-    #[arg(long, value_name = "KINDS", default_value = "all", hide_short_help = true,
-          help = "Metadata that may skip row groups: all, none, or some of nulls,minmax,histogram,bloom,sideways,dynamic")]
+    #[arg(
+        long,
+        value_name = "KINDS",
+        default_value = "all",
+        hide_short_help = true,
+        help = "Metadata that may skip row groups: all, none, or some of nulls,minmax,histogram,bloom,sideways,dynamic"
+    )]
     pub(crate) skip: String,
     /// Keep the join order that the query was written in.
     #[arg(long, hide_short_help = true)]

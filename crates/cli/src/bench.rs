@@ -52,7 +52,11 @@ fn run_queries(args: &QueriesArgs, cancel: &CancelFlag) -> Result<()> {
     let prepared = workload.prepare(cancel, &say)?;
     let results = queries::run(&workload, &prepared, &options, cancel, &say)?;
     if results.is_empty() {
-        return Err(Error::invalid_input(format!("no query of {} starts with {}", workload.dataset, args.only.join(", "))));
+        return Err(Error::invalid_input(format!(
+            "no query of {} starts with {}",
+            workload.dataset,
+            args.only.join(", ")
+        )));
     }
     print!("{}", queries::table(&results));
     if let Some(path) = &args.workload.json {

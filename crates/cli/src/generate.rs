@@ -41,7 +41,12 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
         bar.finish_and_clear();
         if !args.quiet {
             let seconds = started.elapsed().as_secs_f64();
-            eprintln!("{}: {} rows, {} in {seconds:.2} s", written.table, written.rows, bytes_text(written.bytes));
+            eprintln!(
+                "{}: {} rows, {} in {seconds:.2} s",
+                written.table,
+                written.rows,
+                bytes_text(written.bytes)
+            );
         }
     }
     Ok(())
@@ -52,10 +57,14 @@ fn wanted_tables(args: &GenerateArgs, dataset: Dataset) -> Result<Vec<TableSpec>
     for name in &args.tables {
         if !tables.iter().any(|table| table.name == name) {
             let names: Vec<&str> = tables.iter().map(|table| table.name).collect();
-            return Err(Error::invalid_input(format!("{dataset} has no table '{name}'; it has {}", names.join(", "))));
+            return Err(Error::invalid_input(format!(
+                "{dataset} has no table '{name}'; it has {}",
+                names.join(", ")
+            )));
         }
     }
-    let is_wanted = |table: &TableSpec| args.tables.is_empty() || args.tables.iter().any(|name| name == table.name);
+    let is_wanted =
+        |table: &TableSpec| args.tables.is_empty() || args.tables.iter().any(|name| name == table.name);
     Ok(tables.into_iter().filter(is_wanted).collect())
 }
 

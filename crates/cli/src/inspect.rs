@@ -35,7 +35,8 @@ fn columns_table(table: &Table) -> TextTable {
     ]);
     for (column, schema) in table.schema().columns.iter().enumerate() {
         let summary = table.column_summary(column);
-        let bound = |scalar: &Option<Scalar>| scalar.as_ref().map_or("-".into(), |s| bound_text(s, &schema.logical));
+        let bound =
+            |scalar: &Option<Scalar>| scalar.as_ref().map_or("-".into(), |s| bound_text(s, &schema.logical));
         text.push(vec![
             schema.name.clone(),
             schema.logical.to_string(),
@@ -55,7 +56,9 @@ fn columns_table(table: &Table) -> TextTable {
 
 fn bound_text(scalar: &Scalar, logical: &LogicalType) -> String {
     match (scalar, logical) {
-        (Scalar::Int(value), LogicalType::Decimal { scale, .. }) if *scale > 0 => decimal_text(*value, *scale as u32),
+        (Scalar::Int(value), LogicalType::Decimal { scale, .. }) if *scale > 0 => {
+            decimal_text(*value, *scale as u32)
+        }
         (Scalar::Int(days), LogicalType::Date) => date_text(*days),
         (Scalar::Int(value), _) => value.to_string(),
         (Scalar::Float(value), _) => value.to_string(),
@@ -87,15 +90,20 @@ fn date_text(days: i128) -> String {
 }
 
 fn print_choices(table: &Table, runners_up: usize) {
-    let compared: Vec<&ColumnChoice> = table.choices().iter().filter(|choice| choice.candidates.len() > 1).collect();
+    let compared: Vec<&ColumnChoice> =
+        table.choices().iter().filter(|choice| choice.candidates.len() > 1).collect();
     if compared.is_empty() || runners_up == 0 {
         return;
     }
     let mut text = TextTable::new(&["column", "tried", "ratio", "decode GB/s", "chosen"]);
     for choice in compared {
-        let chosen = choice.candidates.iter().filter(|candidate| candidate.encoding == choice.encoding).take(1);
-        let others =
-            choice.candidates.iter().filter(|candidate| candidate.encoding != choice.encoding).take(runners_up);
+        let chosen =
+            choice.candidates.iter().filter(|candidate| candidate.encoding == choice.encoding).take(1);
+        let others = choice
+            .candidates
+            .iter()
+            .filter(|candidate| candidate.encoding != choice.encoding)
+            .take(runners_up);
         for candidate in chosen.chain(others) {
             text.push(candidate_row(choice, candidate));
         }

@@ -2,9 +2,7 @@
 
 use pelton_engine::bytes_text;
 use pelton_error::{Error, Result};
-use pelton_load::{
-    ClusterBy, CsvOptions, InputFormat, LoadOptions, LoadReport, LoadRequest, StarLink,
-};
+use pelton_load::{ClusterBy, CsvOptions, InputFormat, LoadOptions, LoadReport, LoadRequest, StarLink};
 use pelton_store::{Objective, SampleOptions, Warehouse, WriteMode};
 
 use crate::args::{InputFormatArg, LoadArgs, ObjectiveArg};

@@ -28,7 +28,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     if let Some(feature) = missing_cpu_feature() {
-        eprintln!("pelton: this build needs a CPU with {feature}; build from source on this machine without .cargo/config.toml");
+        eprintln!(
+            "pelton: this build needs a CPU with {feature}; build from source on this machine without .cargo/config.toml"
+        );
         return ExitCode::FAILURE;
     }
     match run(Args::parse()) {

@@ -40,7 +40,12 @@ enum Target {
 
 impl RowWriter {
     /// Opens `path`, or standard output.
-    pub(crate) fn open(format: Format, schema: &SchemaRef, path: Option<&Path>, max_rows: usize) -> Result<Self> {
+    pub(crate) fn open(
+        format: Format,
+        schema: &SchemaRef,
+        path: Option<&Path>,
+        max_rows: usize,
+    ) -> Result<Self> {
         let to_terminal = path.is_none() && std::io::stdout().is_terminal();
         if to_terminal && format == Format::Parquet {
             return Err(Error::invalid_input(
@@ -68,7 +73,9 @@ impl RowWriter {
             Format::Parquet => {
                 let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
                 let writer = ArrowWriter::try_new(out, schema.clone(), Some(properties));
-                Sink::Parquet(Box::new(writer.map_err(|error| write_error("opening the Parquet output", error))?))
+                Sink::Parquet(Box::new(
+                    writer.map_err(|error| write_error("opening the Parquet output", error))?,
+                ))
             }
         };
         Ok(Self { sink, target })
@@ -86,7 +93,9 @@ impl RowWriter {
             }
             Sink::Csv(writer) => writer.write(&batch).map_err(|error| write_error("writing CSV", error)),
             Sink::Json(writer) => writer.write(&batch).map_err(|error| write_error("writing JSON", error)),
-            Sink::Parquet(writer) => writer.write(&batch).map_err(|error| write_error("writing Parquet", error)),
+            Sink::Parquet(writer) => {
+                writer.write(&batch).map_err(|error| write_error("writing Parquet", error))
+            }
         }
     }
 
@@ -148,7 +157,9 @@ fn quoted(field: &str) -> String {
 fn drop_csv(writer: &mut arrow::csv::Writer<Out>) -> std::io::Result<()> {
     let taken = std::mem::replace(
         writer,
-        arrow::csv::WriterBuilder::new().with_header(false).build(BufWriter::new(Box::new(std::io::sink()) as _)),
+        arrow::csv::WriterBuilder::new()
+            .with_header(false)
+            .build(BufWriter::new(Box::new(std::io::sink()) as _)),
     );
     taken.into_inner().flush()
 }

@@ -20,7 +20,8 @@ pub(crate) fn run(args: SqlArgs) -> Result<()> {
         (None, Some(file)) => read_statements(file)?,
         (None, None) => unreachable!("the command line requires one of them"),
     };
-    let session = PeltonSession::open(existing_warehouse(&args.warehouse)?, &session_options(&args.session)?)?;
+    let session =
+        PeltonSession::open(existing_warehouse(&args.warehouse)?, &session_options(&args.session)?)?;
     let flag = cancel::flag_on_ctrl_c()?;
     let runtime = tokio_runtime(args.session.threads)?;
     let result = runtime.block_on(async {
@@ -76,7 +77,8 @@ fn scan_options(kinds: &str) -> Result<ScanOptions> {
     match kinds {
         "all" => return Ok(ScanOptions::default()),
         "none" => {
-            let off = ScanOptions { skip: SkipKinds::NONE, sideways: false, dynamic: false, ..Default::default() };
+            let off =
+                ScanOptions { skip: SkipKinds::NONE, sideways: false, dynamic: false, ..Default::default() };
             return Ok(off);
         }
         _ => {}

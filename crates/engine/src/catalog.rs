@@ -58,7 +58,11 @@ impl SchemaProvider for WarehouseSchema {
         }
     }
 
-    fn register_table(&self, name: String, table: Arc<dyn TableProvider>) -> Result<Option<Arc<dyn TableProvider>>> {
+    fn register_table(
+        &self,
+        name: String,
+        table: Arc<dyn TableProvider>,
+    ) -> Result<Option<Arc<dyn TableProvider>>> {
         self.session_tables.register_table(name, table)
     }
 

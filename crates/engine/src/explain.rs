@@ -81,7 +81,8 @@ fn skipping_text(reports: &[ScanReport], ran: Option<&Ran>) -> String {
 }
 
 fn describe(report: &ScanReport, ran: bool, text: &mut String) {
-    let mut line = |arguments: std::fmt::Arguments| writeln!(text, "{arguments}").expect("writing to a string");
+    let mut line =
+        |arguments: std::fmt::Arguments| writeln!(text, "{arguments}").expect("writing to a string");
     line(format_args!(
         "{}: {} row groups, {} stored for {} uncompressed in the columns needed",
         report.table,

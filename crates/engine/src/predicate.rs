@@ -206,7 +206,9 @@ fn as_literal(expr: &Arc<dyn PhysicalExpr>) -> Option<&ScalarValue> {
 
 fn text_of(value: &ScalarValue) -> Option<&str> {
     match value {
-        ScalarValue::Utf8(text) | ScalarValue::LargeUtf8(text) | ScalarValue::Utf8View(text) => text.as_deref(),
+        ScalarValue::Utf8(text) | ScalarValue::LargeUtf8(text) | ScalarValue::Utf8View(text) => {
+            text.as_deref()
+        }
         _ => None,
     }
 }
@@ -241,7 +243,9 @@ pub(crate) fn zone_scalar(value: &ScalarValue, logical: &LogicalType) -> Option<
     match (logical, value) {
         (Bool, ScalarValue::Boolean(Some(v))) => int(i128::from(*v)),
         (Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 | UInt64, value) => int(integer_of(value)?),
-        (Decimal { scale, .. }, ScalarValue::Decimal128(Some(v), _, literal_scale)) if scale == literal_scale => {
+        (Decimal { scale, .. }, ScalarValue::Decimal128(Some(v), _, literal_scale))
+            if scale == literal_scale =>
+        {
             int(*v)
         }
         (Float32, ScalarValue::Float32(Some(v))) => Some(Scalar::Float(f64::from(*v))),
@@ -251,7 +255,9 @@ pub(crate) fn zone_scalar(value: &ScalarValue, logical: &LogicalType) -> Option<
         (Utf8, value) => Some(Scalar::Bytes(text_of(value)?.as_bytes().to_vec())),
         (
             Binary,
-            ScalarValue::Binary(Some(v)) | ScalarValue::LargeBinary(Some(v)) | ScalarValue::BinaryView(Some(v)),
+            ScalarValue::Binary(Some(v))
+            | ScalarValue::LargeBinary(Some(v))
+            | ScalarValue::BinaryView(Some(v)),
         ) => Some(Scalar::Bytes(v.clone())),
         _ => None,
     }

@@ -124,7 +124,12 @@ impl ZoneLookup {
     }
 
     /// What rules out that `row_group` holds a row for which `predicate` is true; `None`: it must be read.
-    pub(crate) fn ruled_out(&self, predicate: &Predicate<usize>, row_group: usize, kinds: SkipKinds) -> Option<SkipKind> {
+    pub(crate) fn ruled_out(
+        &self,
+        predicate: &Predicate<usize>,
+        row_group: usize,
+        kinds: SkipKinds,
+    ) -> Option<SkipKind> {
         match predicate.evaluate(kinds, &|column: &usize| self.get(*column, row_group)) {
             Verdict::May => None,
             Verdict::Never(kind) => Some(kind),

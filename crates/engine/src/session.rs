@@ -12,12 +12,12 @@ use std::sync::Arc;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider};
+use datafusion::common::format::ExplainFormat;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{SendableRecordBatchStream, SessionState};
-use datafusion::common::format::ExplainFormat;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
@@ -95,13 +95,16 @@ impl PeltonSession {
 
     /// Plans one statement. Definitions (`CREATE VIEW …`) take effect here.
     pub async fn plan(&self, statement: Statement) -> Result<Query> {
-        let plan = self.ctx.state().statement_to_plan(statement).await.map_err(|error| self.explained(error))?;
+        let plan =
+            self.ctx.state().statement_to_plan(statement).await.map_err(|error| self.explained(error))?;
         match &plan {
             LogicalPlan::Analyze(analyze) => {
                 let inner = self.physical(analyze.input.as_ref().clone()).await?;
                 Ok(Query { plan: inner, mode: Mode::Analyze, ctx: self.ctx.clone() })
             }
-            LogicalPlan::Explain(explain) if explain.explain_format == ExplainFormat::Indent && !explain.verbose => {
+            LogicalPlan::Explain(explain)
+                if explain.explain_format == ExplainFormat::Indent && !explain.verbose =>
+            {
                 let inner = self.physical(explain.plan.as_ref().clone()).await?;
                 Ok(Query { plan: inner, mode: Mode::Explain, ctx: self.ctx.clone() })
             }
@@ -131,9 +134,12 @@ impl PeltonSession {
         if !(text.contains("table '") && text.contains("not found")) {
             return error;
         }
-        let tables = self.warehouse.as_ref().and_then(|warehouse| warehouse.tables().ok()).unwrap_or_default();
+        let tables =
+            self.warehouse.as_ref().and_then(|warehouse| warehouse.tables().ok()).unwrap_or_default();
         let there_is = match (&self.warehouse, tables.is_empty()) {
-            (None, _) => "no warehouse is open: name one with --warehouse, or a file as 'path/file.parquet'".to_owned(),
+            (None, _) => {
+                "no warehouse is open: name one with --warehouse, or a file as 'path/file.parquet'".to_owned()
+            }
             (Some(_), true) => "the warehouse has no tables yet: `pelton load` makes one".to_owned(),
             (Some(_), false) => format!("tables in this warehouse: {}", tables.join(", ")),
         };

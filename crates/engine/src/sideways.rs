@@ -44,7 +44,11 @@ use crate::scan::{PeltonScanExec, SidewaysFilter};
 pub(crate) struct SidewaysRule;
 
 impl PhysicalOptimizerRule for SidewaysRule {
-    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         let mut found = Findings::default();
         found.visit(&plan);
         if !found.scans.iter().any(|scan| scan.has_sideways_metadata()) {
@@ -136,7 +140,8 @@ impl Findings {
     fn visit_scan(&mut self, scan: &PeltonScanExec) -> Output {
         let scan_id = self.scans.len();
         self.scans.push(scan.clone());
-        let origins = scan.projection().iter().map(|&column| Some(Origin { scan: scan_id, column })).collect();
+        let origins =
+            scan.projection().iter().map(|&column| Some(Origin { scan: scan_id, column })).collect();
         let droppable = if scan.fetch_rows().is_none() { BTreeSet::from([scan_id]) } else { BTreeSet::new() };
         Output { origins, droppable }
     }
@@ -146,7 +151,8 @@ impl Findings {
         let right = self.visit(join.right());
         let (drops_left, drops_right) = drops_unmatched(join.join_type());
         for (left_key, right_key) in join.on() {
-            let (left_key, right_key) = (origin_of(left_key, &left.origins), origin_of(right_key, &right.origins));
+            let (left_key, right_key) =
+                (origin_of(left_key, &left.origins), origin_of(right_key, &right.origins));
             let (Some(left_key), Some(right_key)) = (left_key, right_key) else { continue };
             if drops_left && left.droppable.contains(&left_key.scan) {
                 self.links.push(Link { from: left_key, to: right_key });
@@ -168,10 +174,16 @@ impl Findings {
         // A preserved side's row appears once without the other side, and dropping a row of the other side
         // may turn a match into a NULL-extended row: only sides that cannot are passed on.
         let mut droppable = BTreeSet::new();
-        if matches!(join.join_type(), JoinType::Inner | JoinType::LeftSemi | JoinType::Left | JoinType::LeftAnti) {
+        if matches!(
+            join.join_type(),
+            JoinType::Inner | JoinType::LeftSemi | JoinType::Left | JoinType::LeftAnti
+        ) {
             droppable.extend(left.droppable);
         }
-        if matches!(join.join_type(), JoinType::Inner | JoinType::RightSemi | JoinType::Right | JoinType::RightAnti) {
+        if matches!(
+            join.join_type(),
+            JoinType::Inner | JoinType::RightSemi | JoinType::Right | JoinType::RightAnti
+        ) {
             droppable.extend(right.droppable);
         }
         if join.null_equality() == datafusion::common::NullEquality::NullEqualsNull {
@@ -219,9 +231,11 @@ impl Findings {
     fn sideways_position(&self, fact: usize, dimension: usize, column: usize) -> Option<usize> {
         let table = self.scans[dimension].table();
         let name = &table.schema().columns[column].name;
-        self.scans[fact].table().sideways().iter().position(|sideways| {
-            &sideways.column == name && self.path_leads_to(fact, sideways, dimension)
-        })
+        self.scans[fact]
+            .table()
+            .sideways()
+            .iter()
+            .position(|sideways| &sideways.column == name && self.path_leads_to(fact, sideways, dimension))
     }
 
     /// True where the query's joins follow the declared path from `fact` and end at `dimension`.
@@ -287,7 +301,9 @@ fn map_columns(
         Predicate::And(parts) => {
             Predicate::And(parts.into_iter().map(|part| map_columns(part, counterpart)).collect())
         }
-        Predicate::Or(parts) => Predicate::Or(parts.into_iter().map(|part| map_columns(part, counterpart)).collect()),
+        Predicate::Or(parts) => {
+            Predicate::Or(parts.into_iter().map(|part| map_columns(part, counterpart)).collect())
+        }
         Predicate::Test { column, test } => match counterpart(column) {
             Some(column) => Predicate::Test { column, test },
             None => Predicate::Unknown,

@@ -37,7 +37,11 @@ pub(crate) fn of_scan(scan: &PeltonScanExec, divisor: usize) -> Result<Statistic
         raw_bytes += (width * share as f64) as usize;
         column_statistics.push(column_statistics_of(summary, logical, table_rows, share, exact));
     }
-    Ok(Statistics { num_rows: precision(share), total_byte_size: Precision::Inexact(raw_bytes), column_statistics })
+    Ok(Statistics {
+        num_rows: precision(share),
+        total_byte_size: Precision::Inexact(raw_bytes),
+        column_statistics,
+    })
 }
 
 /// Statistics of a whole table.
@@ -49,7 +53,8 @@ pub(crate) fn of_table(table: &Table) -> Statistics {
             column_statistics_of(table.column_summary(column), &schema.logical, rows, rows as usize, true)
         })
         .collect();
-    let raw_bytes = (0..table.schema().columns.len()).map(|column| table.column_summary(column).raw_bytes).sum::<u64>();
+    let raw_bytes =
+        (0..table.schema().columns.len()).map(|column| table.column_summary(column).raw_bytes).sum::<u64>();
     Statistics {
         num_rows: Precision::Exact(rows as usize),
         total_byte_size: Precision::Inexact(raw_bytes as usize),
@@ -78,11 +83,13 @@ fn column_statistics_of(
     rows: usize,
     exact: bool,
 ) -> ColumnStatistics {
-    let bound = |scalar: &Option<Scalar>| match scalar.as_ref().and_then(|scalar| datafusion_scalar(scalar, logical)) {
-        Some(value) if exact && summary.bounds_exact => Precision::Exact(value),
-        Some(value) => Precision::Inexact(value),
-        None => Precision::Absent,
-    };
+    let bound =
+        |scalar: &Option<Scalar>| match scalar.as_ref().and_then(|scalar| datafusion_scalar(scalar, logical))
+        {
+            Some(value) if exact && summary.bounds_exact => Precision::Exact(value),
+            Some(value) => Precision::Inexact(value),
+            None => Precision::Absent,
+        };
     let null_count = if exact {
         Precision::Exact(summary.null_count as usize)
     } else {
@@ -124,7 +131,9 @@ fn datafusion_scalar(scalar: &Scalar, logical: &LogicalType) -> Option<ScalarVal
                 TimeUnit::Nanosecond => ScalarValue::TimestampNanosecond(value, zone),
             }
         }
-        (LogicalType::Utf8, Scalar::Bytes(v)) => ScalarValue::Utf8View(Some(String::from_utf8(v.clone()).ok()?)),
+        (LogicalType::Utf8, Scalar::Bytes(v)) => {
+            ScalarValue::Utf8View(Some(String::from_utf8(v.clone()).ok()?))
+        }
         // Float bounds leave NaN out, which MIN and MAX do not; the planner must not answer from them.
         _ => return None,
     })

@@ -9,7 +9,8 @@ use pelton_testkit::{Random, random_predicate, random_rows};
 use pelton_zone::SkipKinds;
 
 fn unskipped() -> SessionOptions {
-    let scan = ScanOptions { skip: SkipKinds::NONE, sideways: false, dynamic: false, ..ScanOptions::default() };
+    let scan =
+        ScanOptions { skip: SkipKinds::NONE, sideways: false, dynamic: false, ..ScanOptions::default() };
     SessionOptions { scan, ..SessionOptions::default() }
 }
 
@@ -18,7 +19,8 @@ async fn random_predicates_select_the_same_rows_as_the_oracle() {
     let tables = Tables::new();
     tables.add("t", random_rows(7, 3000), 97, vec![]);
     let skipping = tables.session(&SessionOptions::default());
-    let tiny_batches = tables.session(&SessionOptions { batch_rows: 7, threads: Some(1), ..Default::default() });
+    let tiny_batches =
+        tables.session(&SessionOptions { batch_rows: 7, threads: Some(1), ..Default::default() });
     let reading_all = tables.session(&unskipped());
     let mut random = Random::new(11);
     let mut skipped = 0;
@@ -37,7 +39,8 @@ async fn random_predicates_select_the_same_rows_as_the_oracle() {
 
 /// Drawn tables of no rows differ in their header; rows do not.
 fn sorted(drawn: &str) -> Vec<&str> {
-    let mut rows: Vec<&str> = drawn.lines().filter(|line| line.starts_with('|')).skip(1).map(str::trim).collect();
+    let mut rows: Vec<&str> =
+        drawn.lines().filter(|line| line.starts_with('|')).skip(1).map(str::trim).collect();
     rows.sort_unstable();
     rows
 }
@@ -55,7 +58,8 @@ async fn unfiltered_counts_and_bounds_come_from_metadata() {
 
 fn star() -> Tables {
     let tables = Tables::new();
-    let dimension = integers(&[("d_key", (0..100).collect()), ("d_group", (0..100).map(|key| key / 10).collect())]);
+    let dimension =
+        integers(&[("d_key", (0..100).collect()), ("d_group", (0..100).map(|key| key / 10).collect())]);
     tables.add("dim", dimension, 1000, vec![]);
     // Rows arrive ordered by the dimension's group, so that each row group refers to one or two groups.
     let keys: Vec<i64> = (0..5000).map(|row| (row / 500) * 10 + (row * 7) % 10).collect();
@@ -116,7 +120,8 @@ async fn joins_that_keep_unmatched_fact_rows_skip_nothing_sideways() {
 #[tokio::test]
 async fn a_changed_dimension_makes_sideways_metadata_stale() {
     let tables = star();
-    let moved = integers(&[("d_key", (0..100).collect()), ("d_group", (0..100).map(|key| 9 - key / 10).collect())]);
+    let moved =
+        integers(&[("d_key", (0..100).collect()), ("d_group", (0..100).map(|key| 9 - key / 10).collect())]);
     tables.add("dim", moved, 1000, vec![]);
     let sql = "SELECT sum(f_value) FROM fact, dim WHERE f_dim = d_key AND d_group = 3";
     assert_eq!(skipped_by(&tables, &sideways_only(), sql, SkippedBy::Sideways).await, 0);

@@ -29,10 +29,16 @@ fn leaf(random: &mut Random) -> String {
         4 => {
             let column = random.pick(&["single", "double"]).to_string();
             let op = comparison(random);
-            let value = random.pick(&["0.0", "12.5", "-299.99", "1e300", "CAST('NaN' AS DOUBLE)"]).to_string();
+            let value =
+                random.pick(&["0.0", "12.5", "-299.99", "1e300", "CAST('NaN' AS DOUBLE)"]).to_string();
             format!("{column} {op} {value}")
         }
-        5 => format!("price {} {}.{:02}", comparison(random), random.below(2000) as i64 - 1000, random.below(100)),
+        5 => format!(
+            "price {} {}.{:02}",
+            comparison(random),
+            random.below(2000) as i64 - 1000,
+            random.below(100)
+        ),
         6 => format!("huge {} {}", comparison(random), random.below(1_000_000)),
         7 => format!("day {} DATE '{}-06-15'", comparison(random), 1930 + random.below(140)),
         8 => {
@@ -40,9 +46,16 @@ fn leaf(random: &mut Random) -> String {
             format!("{column} {} TIMESTAMP '{}-01-01T00:00:00'", comparison(random), 1900 + random.below(180))
         }
         9 => text_test(random),
-        10 => if random.one_in(2) { "flag".into() } else { "NOT flag".into() },
+        10 => {
+            if random.one_in(2) {
+                "flag".into()
+            } else {
+                "NOT flag".into()
+            }
+        }
         _ => {
-            let column = random.pick(&["int", "word", "double", "price", "flag", "bytes", "huge"]).to_string();
+            let column =
+                random.pick(&["int", "word", "double", "price", "flag", "bytes", "huge"]).to_string();
             format!("{column} IS {}NULL", if random.one_in(2) { "" } else { "NOT " })
         }
     }
@@ -70,5 +83,6 @@ fn text_test(random: &mut Random) -> String {
 }
 
 fn comparison(random: &mut Random) -> &'static str {
-    random.pick(&["=", "<>", "<", "<=", ">", ">="])
+    const OPERATORS: [&str; 6] = ["=", "<>", "<", "<=", ">", ">="];
+    OPERATORS[random.below(6) as usize]
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use arrow::array::{
     ArrayRef, BinaryArray, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array, Int8Array,
-    Int16Array, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray, UInt8Array, UInt16Array,
-    UInt32Array, UInt64Array,
+    Int16Array, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray, UInt8Array,
+    UInt16Array, UInt32Array, UInt64Array,
 };
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
@@ -42,7 +42,8 @@ pub fn schema() -> SchemaRef {
 /// `row_count` rows; `id` ascends from 0 and is never NULL.
 pub fn random_rows(seed: u64, row_count: usize) -> RecordBatch {
     let mut random = Random::new(seed);
-    let columns = schema().fields().iter().map(|field| column(field.name(), row_count, &mut random)).collect();
+    let columns =
+        schema().fields().iter().map(|field| column(field.name(), row_count, &mut random)).collect();
     RecordBatch::try_new(schema(), columns).expect("columns follow the schema")
 }
 
@@ -72,7 +73,11 @@ fn texts(row_count: usize, words: &[&str], random: &mut Random) -> Vec<Option<St
     let mut text = || match random.below(12) {
         0 => None,
         1 => Some(format!("{}{}", random.pick(words), random.below(100_000))),
-        2 => Some(format!("{}{}", "a long common beginning of more than twelve bytes ".repeat(2), random.below(50))),
+        2 => Some(format!(
+            "{}{}",
+            "a long common beginning of more than twelve bytes ".repeat(2),
+            random.below(50)
+        )),
         _ => Some((*random.pick(words)).to_owned()),
     };
     (0..row_count).map(|_| text()).collect()
@@ -115,10 +120,13 @@ fn column(name: &str, row_count: usize, random: &mut Random) -> ArrayRef {
         }
         "huge" => {
             let widest = 10i128.pow(38) - 1;
-            let values = numbers.into_iter().map(|v| v.map(|v| (i128::from(v) * 1_000_000_007_000_003) % widest));
+            let values =
+                numbers.into_iter().map(|v| v.map(|v| (i128::from(v) * 1_000_000_007_000_003) % widest));
             Arc::new(Decimal128Array::from_iter(values).with_precision_and_scale(38, 4).expect("38 digits"))
         }
-        "day" => Arc::new(Date32Array::from_iter(numbers.into_iter().map(|v| v.map(|v| (v % 40_000) as i32)))),
+        "day" => {
+            Arc::new(Date32Array::from_iter(numbers.into_iter().map(|v| v.map(|v| (v % 40_000) as i32))))
+        }
         "at" => {
             let instants = numbers.into_iter().map(|v| v.map(|v| v % 4_000_000_000_000_000));
             Arc::new(TimestampMicrosecondArray::from_iter(instants))

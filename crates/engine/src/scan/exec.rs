@@ -10,9 +10,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
-use datafusion::physical_expr::{
-    EquivalenceProperties, Partitioning, PhysicalExpr, split_conjunction,
-};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr, split_conjunction};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
 use datafusion::physical_plan::filter_pushdown::{
     ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
@@ -172,7 +170,10 @@ impl PeltonScanExec {
 
     /// True where nothing can keep a row of the table from the output.
     pub(crate) fn reads_every_row(&self) -> bool {
-        self.conjuncts.is_empty() && self.dynamic.is_empty() && self.sideways.is_empty() && self.limit.is_none()
+        self.conjuncts.is_empty()
+            && self.dynamic.is_empty()
+            && self.sideways.is_empty()
+            && self.limit.is_none()
     }
 
     /// True where the query itself restricts this table.
@@ -190,7 +191,11 @@ impl PeltonScanExec {
         Self { sideways, notes, metrics: ExecutionPlanMetricsSet::new(), ..self.clone() }.prune()
     }
 
-    fn with_filters(&self, conjuncts: Vec<Arc<dyn PhysicalExpr>>, dynamic: Vec<Arc<dyn PhysicalExpr>>) -> Result<Self> {
+    fn with_filters(
+        &self,
+        conjuncts: Vec<Arc<dyn PhysicalExpr>>,
+        dynamic: Vec<Arc<dyn PhysicalExpr>>,
+    ) -> Result<Self> {
         Self { conjuncts, dynamic, metrics: ExecutionPlanMetricsSet::new(), ..self.clone() }.prune()
     }
 
@@ -200,7 +205,8 @@ impl PeltonScanExec {
         if self.options.skip != SkipKinds::NONE {
             let own = self.zone_predicate();
             let zones = ZoneLookup::own(&self.table, &own).map_err(to_datafusion)?;
-            pruned.retain(|row_group| zones.ruled_out(&own, row_group, self.options.skip).map(SkippedBy::from));
+            pruned
+                .retain(|row_group| zones.ruled_out(&own, row_group, self.options.skip).map(SkippedBy::from));
             for filter in &self.sideways {
                 let zones = ZoneLookup::sideways(&self.table, &filter.predicate).map_err(to_datafusion)?;
                 pruned.retain(|row_group| {
@@ -243,8 +249,14 @@ impl PeltonScanExec {
 
     /// What this scan skipped, read and answered for; after execution with what it measured.
     pub fn report(&self) -> Result<ScanReport> {
-        let planned = PlannedBytes::of(&self.table, &self.read_columns(), &self.pruned).map_err(to_datafusion)?;
-        Ok(planned.report(self.table.name(), io_description(&self.io), &self.notes, &self.metrics.clone_inner()))
+        let planned =
+            PlannedBytes::of(&self.table, &self.read_columns(), &self.pruned).map_err(to_datafusion)?;
+        Ok(planned.report(
+            self.table.name(),
+            io_description(&self.io),
+            &self.notes,
+            &self.metrics.clone_inner(),
+        ))
     }
 
     /// An output-schema expression in terms of table columns.
@@ -252,7 +264,9 @@ impl PeltonScanExec {
         let rewritten = Arc::clone(expr).transform_up(|node| match node.downcast_ref::<Column>() {
             Some(column) => {
                 let table_column = self.projection[column.index()];
-                Ok(Transformed::yes(Arc::new(Column::new(column.name(), table_column)) as Arc<dyn PhysicalExpr>))
+                Ok(Transformed::yes(
+                    Arc::new(Column::new(column.name(), table_column)) as Arc<dyn PhysicalExpr>
+                ))
             }
             None => Ok(Transformed::no(node)),
         })?;
@@ -351,7 +365,10 @@ impl ExecutionPlan for PeltonScanExec {
         Ok(TreeNodeRecursion::Continue)
     }
 
-    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         assert!(children.is_empty(), "a scan is a leaf");
         Ok(self)
     }
@@ -373,7 +390,11 @@ impl ExecutionPlan for PeltonScanExec {
         Some(self.metrics.clone_inner())
     }
 
-    fn statistics_from_inputs(&self, _inputs: &[Arc<Statistics>], args: &StatisticsArgs) -> Result<Arc<Statistics>> {
+    fn statistics_from_inputs(
+        &self,
+        _inputs: &[Arc<Statistics>],
+        args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
         let partition_count = self.properties.partitioning.partition_count();
         let divisor = if args.partition().is_some() { partition_count } else { 1 };
         statistics::of_scan(self, divisor).map(Arc::new).map_err(to_datafusion)

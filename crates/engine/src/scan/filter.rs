@@ -103,7 +103,11 @@ impl ScanFilter {
             let slice = batch.slice(first, SLICE_ROWS.min(row_count - first));
             let result = self.expr.evaluate(&slice)?.into_array(slice.num_rows())?;
             let result = result.as_boolean_opt().ok_or_else(|| {
-                DataFusionError::Internal(format!("filter {} is {}, not boolean", self.expr, result.data_type()))
+                DataFusionError::Internal(format!(
+                    "filter {} is {}, not boolean",
+                    self.expr,
+                    result.data_type()
+                ))
             })?;
             passed.append_buffer(&passed_bits(result));
         }

@@ -93,10 +93,18 @@ impl PlannedBytes {
         Ok(Self { row_groups_total: table.row_group_count() as u64, stored_bytes, raw_bytes, skipped })
     }
 
-    pub(super) fn report(mut self, table: &str, io: String, notes: &[String], metrics: &MetricsSet) -> ScanReport {
+    pub(super) fn report(
+        mut self,
+        table: &str,
+        io: String,
+        notes: &[String],
+        metrics: &MetricsSet,
+    ) -> ScanReport {
         let sum = |name: &str| metrics.sum_by_name(name).map_or(0, |value| value.as_usize() as u64);
-        let dynamic =
-            Skipped { row_groups: sum("row_groups_skipped_dynamic"), stored_bytes: sum("bytes_skipped_dynamic") };
+        let dynamic = Skipped {
+            row_groups: sum("row_groups_skipped_dynamic"),
+            stored_bytes: sum("bytes_skipped_dynamic"),
+        };
         if dynamic != Skipped::default() {
             self.skipped.insert(SkippedBy::Dynamic, dynamic);
         }

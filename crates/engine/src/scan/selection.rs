@@ -126,7 +126,11 @@ impl RowFilter {
 
     /// The rows of `column` that pass.
     pub(super) fn apply(&self, column: &ArrayRef) -> Result<ArrayRef> {
-        if self.kept_all { Ok(ArrayRef::clone(column)) } else { Ok(self.predicate.filter(column.as_ref())?) }
+        if self.kept_all {
+            Ok(ArrayRef::clone(column))
+        } else {
+            Ok(self.predicate.filter(column.as_ref())?)
+        }
     }
 }
 
@@ -173,7 +177,8 @@ mod tests {
 
     #[test]
     fn bits_of_all_rows_combine_with_what_is_selected() {
-        let selection = Selection::all(4).and(bits(&[true, true, false, true])).and(bits(&[false, true, true, true]));
+        let selection =
+            Selection::all(4).and(bits(&[true, true, false, true])).and(bits(&[false, true, true, true]));
         assert_eq!(selection.selected_count(), 2);
         assert_eq!(selection.pages(1), [false, true, false, true]);
     }

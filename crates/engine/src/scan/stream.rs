@@ -17,8 +17,8 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_plan::coop::cooperative;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::coop::cooperative;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use pelton_store::{ChunkRead, IoEngine, Table, column_to_arrow, read_chunk};
 
@@ -31,7 +31,11 @@ use crate::predicate::zone_predicate;
 use crate::prune::ZoneLookup;
 
 /// Opens partition `partition` of `scan`.
-pub(super) fn open(scan: &PeltonScanExec, partition: usize, batch_rows: usize) -> Result<SendableRecordBatchStream> {
+pub(super) fn open(
+    scan: &PeltonScanExec,
+    partition: usize,
+    batch_rows: usize,
+) -> Result<SendableRecordBatchStream> {
     let partition_count = scan.properties().partitioning.partition_count();
     let schema = scan.schema();
     let required = scan.ordered_conjuncts()?;
@@ -127,7 +131,10 @@ impl ScanStream {
             }
             let mut reads = BTreeMap::new();
             for &column in &self.read_columns {
-                reads.insert(column, read_chunk(&self.io, &self.table, row_group, column).map_err(to_datafusion)?);
+                reads.insert(
+                    column,
+                    read_chunk(&self.io, &self.table, row_group, column).map_err(to_datafusion)?,
+                );
             }
             self.metrics.row_groups_read.add(1);
             self.in_flight.push_back(InFlight { row_group, reads });
@@ -169,8 +176,9 @@ impl ScanStream {
                 continue;
             }
             let projection = &self.projection;
-            let still_needed =
-                |column| projection.contains(&column) || later.iter().any(|filter| filter.columns.contains(&column));
+            let still_needed = |column| {
+                projection.contains(&column) || later.iter().any(|filter| filter.columns.contains(&column))
+            };
             row_group.apply(filter, still_needed, &self.table, &self.metrics).await?;
         }
         self.metrics.rows_filtered.add(row_count - row_group.selection.selected_count());

@@ -10,48 +10,58 @@ use pelton_load::{CancelFlag, LoadOptions, LoadRequest, NoProgress, StarLink, lo
 use pelton_store::{SampleOptions, Warehouse, WriteMode};
 
 /// Tables on disk beside the oracle's in memory.
-pub struct Tables {
+pub(crate) struct Tables {
     directory: tempfile::TempDir,
     oracle: SessionContext,
 }
 
 impl Tables {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { directory: tempfile::tempdir().unwrap(), oracle: SessionContext::new() }
     }
 
     /// Loads `rows` as table `name` in row groups of `row_group_rows`.
-    pub fn add(&self, name: &str, rows: RecordBatch, row_group_rows: u32, star: Vec<StarLink>) {
+    pub(crate) fn add(&self, name: &str, rows: RecordBatch, row_group_rows: u32, star: Vec<StarLink>) {
         let warehouse = Warehouse::open_or_create(self.directory.path()).unwrap();
         let request = LoadRequest {
             star,
             options: LoadOptions {
-                choose: SampleOptions { row_group_rows: vec![row_group_rows], page_rows: 1024, ..Default::default() },
+                choose: SampleOptions {
+                    row_group_rows: vec![row_group_rows],
+                    page_rows: 1024,
+                    ..Default::default()
+                },
                 ..LoadOptions::default()
             },
             ..LoadRequest::new(name, WriteMode::Replace, vec![])
         };
         let batches = vec![Ok(rows.clone())].into_iter();
-        let loaded =
-            load_batches(&warehouse, &request, &rows.schema(), Box::new(batches), &NoProgress, &CancelFlag::new());
+        let loaded = load_batches(
+            &warehouse,
+            &request,
+            &rows.schema(),
+            Box::new(batches),
+            &NoProgress,
+            &CancelFlag::new(),
+        );
         loaded.unwrap();
         let _ = self.oracle.deregister_table(name);
         self.oracle.register_batch(name, rows).unwrap();
     }
 
-    pub fn session(&self, options: &SessionOptions) -> PeltonSession {
+    pub(crate) fn session(&self, options: &SessionOptions) -> PeltonSession {
         PeltonSession::open(Some(self.directory.path().to_owned()), options).unwrap()
     }
 
     /// The oracle's answer, drawn.
-    pub async fn expected(&self, sql: &str) -> String {
+    pub(crate) async fn expected(&self, sql: &str) -> String {
         let batches = self.oracle.sql(sql).await.unwrap().collect().await.unwrap();
         pretty_format_batches(&batches).unwrap().to_string()
     }
 }
 
 /// Runs `sql` to its end; gives the answer, drawn, and the query to ask what it read.
-pub async fn run(session: &PeltonSession, sql: &str) -> (String, Query) {
+pub(crate) async fn run(session: &PeltonSession, sql: &str) -> (String, Query) {
     let query = session.query(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
     let batches = query.collect().await.unwrap_or_else(|error| panic!("{sql}: {error}"));
     let batches: Vec<RecordBatch> = batches.into_iter().filter(|batch| batch.num_rows() > 0).collect();
@@ -59,7 +69,7 @@ pub async fn run(session: &PeltonSession, sql: &str) -> (String, Query) {
 }
 
 /// Columns of 64-bit integers.
-pub fn integers(columns: &[(&str, Vec<i64>)]) -> RecordBatch {
+pub(crate) fn integers(columns: &[(&str, Vec<i64>)]) -> RecordBatch {
     let columns = columns
         .iter()
         .map(|(name, values)| (*name, Arc::new(arrow::array::Int64Array::from(values.clone())) as _, true));
