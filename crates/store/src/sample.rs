@@ -18,7 +18,7 @@
 //!
 //! Bound: `rows_max` rows are looked at, each column encoded in at most 7 light ways and 9 with a codec for
 //! each row group size; the encoded forms of as many columns as there are cores are held at once.
-//! After Boeschen, Ziegler and Binnig: GOLAP, A GPU-in-Data-Path Architecture for High-Speed OLAP, 2024:
+//! After Boeschen, Ziegler and Binnig: GOLAP, A GPU-in-Data-Path Architecture for High-Speed OLAP, 2024, table 1:
 //! the choice of codec and chunk size from a sample.
 
 mod slice;

@@ -301,7 +301,9 @@ impl TableWriter {
     /// An order survives an append where old and new rows have it.
     fn merge_cluster_by(&self, old: Option<&Manifest>) -> Vec<String> {
         match old {
-            Some(old) if self.finished.is_empty() || old.cluster_by == self.cluster_by => old.cluster_by.clone(),
+            Some(old) if self.finished.is_empty() || old.cluster_by == self.cluster_by => {
+                old.cluster_by.clone()
+            }
             Some(old) if !old.segments.is_empty() => Vec::new(),
             _ => self.cluster_by.clone(),
         }
