@@ -6,7 +6,7 @@
 CARGO ?= cargo
 PYTHON ?= python3
 PELTON = $(or $(CARGO_TARGET_DIR),target)/release/pelton
-DEMO = bench queries ssb --scale 1 --dir build/demo
+DEMO = bench queries ssb --scale 1 --dir build/demo --cluster-by d_year,s_region,c_region
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test build clean need-cargo need-cc need-python
