@@ -11,6 +11,9 @@
 //!  sorting         1/8          (1/4)             1/2                      -
 //!  writing         1/8           1/4              1/8                     1/2     (staged or merged)
 //! ```
+//!
+//! Not counted is what is small and fixed: a block of text and the batch being parsed for each reader, the
+//! page that a format library decodes, the table of contents of scratch files.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -174,6 +174,7 @@ impl<'a> Load<'a> {
             Some(cluster) => write.sorted(input, cluster, &size, log)?,
         };
         self.cancel.check()?;
+        writer.set_cluster_by(cluster.as_ref().map_or(Vec::new(), Cluster::names));
         let metadata_before = writer.appended_to().map_or(0, |table| metadata_bytes(table));
         let table = writer.commit()?;
         Ok(LoadReport {
@@ -193,7 +194,7 @@ impl<'a> Load<'a> {
     }
 
     fn begin(&self, sideways: &Sideways) -> Result<TableWriter> {
-        let options = WriteOptions { sideways: sideways.columns.clone(), ..WriteOptions::default() };
+        let options = WriteOptions { sideways: sideways.columns.clone() };
         let LoadRequest { table, mode, .. } = self.request;
         TableWriter::begin(self.warehouse, table, self.schema.clone(), *mode, options)
     }

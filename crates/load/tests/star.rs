@@ -211,11 +211,11 @@ fn wrong_links_are_explained() {
 }
 
 #[test]
-fn rows_are_sorted_by_attributes_with_the_fewest_values_first() {
+fn rows_are_sorted_by_attributes_in_the_order_given() {
     let world = World::new();
     load_dimensions(&world);
     let mut request = sales_request();
-    request.cluster_by = ClusterBy::Columns(vec!["s_id".into(), "customer.c_city".into(), "n_name".into()]);
+    request.cluster_by = ClusterBy::Columns(vec!["n_name".into(), "customer.c_city".into(), "s_id".into()]);
     let report = world.load_batches(&request, sales()).unwrap();
     let way = "s_customer.customer";
     assert_eq!(
@@ -223,6 +223,7 @@ fn rows_are_sorted_by_attributes_with_the_fewest_values_first() {
         [format!("{way}.c_nation.nation.n_name"), format!("{way}.c_city"), "s_id".to_string()]
     );
     let table = world.warehouse.table("t").unwrap();
+    assert_eq!(table.cluster_by(), report.cluster_by);
     let nation = naive_join(&world, &table, 2).concat();
     let city = naive_join(&world, &table, 1).concat();
     // NULL is written `-`, which sorts before letters as NULL does before values.
