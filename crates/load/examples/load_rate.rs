@@ -1,12 +1,13 @@
 //! Measures the load rate: `cargo run --release -p pelton-load --example load_rate [ROWS]`.
 //!
 //! Loads rows like those of an order table from a generator, CSV and Parquet, and sorted, and prints MB of
-//! uncompressed rows a second.
+//! uncompressed rows a second, by the clock and by processor time.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::{ArrayRef, Date32Array, Int32Array, Int64Array, RecordBatch, StringArray};
+use pelton_error::Result;
 use pelton_load::{CancelFlag, ClusterBy, LoadReport, LoadRequest, NoProgress, load, load_batches};
 use pelton_store::{Warehouse, WriteMode};
 
@@ -31,17 +32,25 @@ fn batch(first: i64) -> RecordBatch {
     .expect("columns of one length")
 }
 
-fn report(name: &str, started: Instant, report: &LoadReport) {
-    let seconds = started.elapsed().as_secs_f64();
-    println!(
-        "{name:<10} {:>6.0} MB/s  {:>6.2} s  {:?}",
-        report.raw_bytes as f64 / 1e6 / seconds,
-        seconds,
-        report.phases
-    );
+/// Processor time of all threads so far.
+fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = after_name.split_whitespace().skip(11).take(2).filter_map(|text| text.parse::<f64>().ok());
+    ticks.sum::<f64>() / 100.0
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// Runs a load and prints its rates: by the clock, and by the processor time of all threads.
+fn measure(name: &str, load: impl FnOnce() -> Result<LoadReport>) -> Result<()> {
+    let (started, cpu_before) = (Instant::now(), cpu_seconds());
+    let report = load()?;
+    let (seconds, cpu) = (started.elapsed().as_secs_f64(), cpu_seconds() - cpu_before);
+    let raw = report.raw_bytes as f64 / 1e6;
+    println!("{name:<10} {:>5.0} MB/s, {:>5.0} MB/s a core  {:?}", raw / seconds, raw / cpu, report.phases);
+    Ok(())
+}
+
+fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let row_count: i64 = std::env::args().nth(1).map_or(Ok(2_000_000), |text| text.parse())?;
     let dir = std::env::temp_dir().join(format!("pelton-load-rate-{}", std::process::id()));
     let warehouse = Warehouse::open_or_create(&dir)?;
@@ -66,18 +75,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut generator = request(vec![]);
         generator.cluster_by = cluster_by.clone();
         let rows = Box::new(batches.clone().into_iter().map(Ok));
-        let started = Instant::now();
-        report(
-            "generator",
-            started,
-            &load_batches(&warehouse, &generator, &schema, rows, &progress, &cancel)?,
-        );
+        measure("generator", || load_batches(&warehouse, &generator, &schema, rows, &progress, &cancel))?;
         for path in [&csv, &parquet] {
             let mut files = request(vec![path.display().to_string()]);
             files.cluster_by = cluster_by.clone();
             let name = path.extension().unwrap_or_default().to_string_lossy().into_owned();
-            let started = Instant::now();
-            report(&name, started, &load(&warehouse, &files, &progress, &cancel)?);
+            measure(&name, || load(&warehouse, &files, &progress, &cancel))?;
         }
     }
     std::fs::remove_dir_all(&dir)?;
