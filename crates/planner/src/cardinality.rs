@@ -112,8 +112,9 @@ pub(crate) fn occurring(domain: f64, rows: f64) -> f64 {
     (domain * (1.0 - missed)).min(rows)
 }
 
-/// Groups that `rows` fall into; `None` stands for a computed key about which nothing is known.
-pub(crate) fn group_count(keys: &[Option<ColumnProfile>], rows: f64) -> f64 {
+/// Combinations of values that grouping keys can take in an input of `rows`; `None` stands for a
+/// computed key about which nothing is known.
+pub(crate) fn key_combinations(keys: &[Option<ColumnProfile>], rows: f64) -> f64 {
     let mut combinations = 1.0;
     let mut sources: Vec<(usize, f64, f64)> = Vec::new();
     for key in keys {
@@ -132,7 +133,7 @@ pub(crate) fn group_count(keys: &[Option<ColumnProfile>], rows: f64) -> f64 {
     for (_, product, source_rows) in sources {
         combinations *= f64::min(product, source_rows.max(1.0));
     }
-    occurring(combinations, rows)
+    combinations
 }
 
 #[cfg(test)]

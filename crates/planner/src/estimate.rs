@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::common::{JoinSide, JoinType};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{PhysicalExpr, PhysicalExprRef};
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::aggregates::{AggregateExec, AggregateOutputMode};
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateInputMode, AggregateOutputMode};
 use datafusion::physical_plan::execution_plan::CardinalityEffect;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::utils::JoinFilter;
@@ -20,9 +20,13 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
 
-use crate::cardinality::{group_count, join_selectivity, semi_join_fraction};
+use crate::cardinality::{join_selectivity, key_combinations, occurring, semi_join_fraction};
 use crate::profile::{ColumnProfile, Profile, Source};
 use crate::selectivity::{column_of, filter, selectivity};
+
+/// Least share of rows that an anti join is taken to keep: that every row has a partner is what
+/// containment assumes, not what is known. A guess.
+const ANTI_JOIN_FRACTION_MIN: f64 = 0.05;
 
 /// Estimated rows out of `plan`; `None` when a table below has no row count.
 pub fn estimated_rows(plan: &Arc<dyn ExecutionPlan>) -> Option<f64> {
@@ -41,7 +45,7 @@ pub(crate) struct Estimator {
 struct JoinInputs<'a> {
     left: &'a Arc<dyn ExecutionPlan>,
     right: &'a Arc<dyn ExecutionPlan>,
-    on: &'a [(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)],
+    on: &'a [(PhysicalExprRef, PhysicalExprRef)],
     filter: Option<&'a JoinFilter>,
     join_type: JoinType,
     projection: Option<&'a [usize]>,
@@ -143,9 +147,13 @@ impl Estimator {
         let rows = match input.rows {
             _ if group_by.is_true_no_grouping() => Some(1.0),
             None => None,
+            // The rows of partial aggregates are groups already.
+            Some(rows) if node.mode().input_mode() == AggregateInputMode::Partial => {
+                Some(rows.min(key_combinations(&keys, rows)))
+            }
             Some(rows) => {
-                let sets = group_by.groups().len().max(1) as f64;
-                Some((group_count(&keys, rows) * sets).min(rows * sets))
+                let groups = occurring(key_combinations(&keys, rows), rows);
+                Some(groups * group_by.groups().len().max(1) as f64)
             }
         };
         let source = self.new_source(rows);
@@ -328,8 +336,8 @@ fn joined_rows(
         JoinType::Full => inner.max(left_rows).max(right_rows),
         JoinType::LeftSemi => left_rows * left_fraction(),
         JoinType::RightSemi => right_rows * right_fraction(),
-        JoinType::LeftAnti => left_rows * (1.0 - left_fraction()),
-        JoinType::RightAnti => right_rows * (1.0 - right_fraction()),
+        JoinType::LeftAnti => left_rows * (1.0 - left_fraction()).max(ANTI_JOIN_FRACTION_MIN),
+        JoinType::RightAnti => right_rows * (1.0 - right_fraction()).max(ANTI_JOIN_FRACTION_MIN),
         JoinType::LeftMark => left_rows,
         JoinType::RightMark => right_rows,
     }

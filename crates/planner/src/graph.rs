@@ -12,9 +12,8 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::PhysicalExprRef;
 
 use crate::cardinality::join_selectivity;
 use crate::profile::ColumnProfile;
@@ -51,7 +50,7 @@ pub(crate) struct Class {
 
 /// A predicate over two or more relations other than a plain equality of columns.
 pub(crate) struct Conjunct {
-    pub(crate) expr: Arc<dyn PhysicalExpr>,
+    pub(crate) expr: PhysicalExprRef,
     pub(crate) relations: RelationSet,
     pub(crate) selectivity: f64,
     /// Set if the predicate is an equality whose sides have no relation in common.
@@ -60,9 +59,9 @@ pub(crate) struct Conjunct {
 
 /// The sides of an equality of expressions.
 pub(crate) struct ComputedKey {
-    pub(crate) left: Arc<dyn PhysicalExpr>,
+    pub(crate) left: PhysicalExprRef,
     pub(crate) left_relations: RelationSet,
-    pub(crate) right: Arc<dyn PhysicalExpr>,
+    pub(crate) right: PhysicalExprRef,
     pub(crate) right_relations: RelationSet,
 }
 
@@ -277,7 +276,7 @@ impl Conjunct {
         &self,
         left: RelationSet,
         right: RelationSet,
-    ) -> Option<(&Arc<dyn PhysicalExpr>, &Arc<dyn PhysicalExpr>)> {
+    ) -> Option<(&PhysicalExprRef, &PhysicalExprRef)> {
         let key = self.key.as_ref()?;
         if key.left_relations.is_subset_of(left) && key.right_relations.is_subset_of(right) {
             Some((&key.left, &key.right))

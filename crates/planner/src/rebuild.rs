@@ -33,7 +33,7 @@ pub(crate) fn rebuild(
     schema: &SchemaRef,
 ) -> Result<Option<Plan>> {
     let rebuilder = Rebuilder { region, graph };
-    let required = region.outputs.iter().flat_map(|output| columns_of(output)).collect();
+    let required = region.outputs.iter().flat_map(columns_of).collect();
     let joined = rebuilder.build(tree, &required)?;
     let plan = joined.restore(&region.outputs, schema)?;
     Ok((plan.schema() == *schema).then_some(plan))

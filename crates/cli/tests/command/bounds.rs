@@ -11,11 +11,17 @@ fn a_query_past_its_memory_limit_spills_or_names_the_knob() {
     let place = Place::new();
     let input = place.file("rows.csv", &csv(0, 300_000));
     place.ok(&["load", "--quiet", "--table", "t", &input]);
-    let sorted = "SELECT count(*), sum(n) FROM (SELECT k, row_number() OVER (ORDER BY t, k) AS n FROM t) AS s";
+    let sorted =
+        "SELECT count(*), sum(n) FROM (SELECT k, row_number() OVER (ORDER BY t, k) AS n FROM t) AS s";
     let limited = place.ok(&["sql", "--format", "csv", "--memory-limit", "24MiB", sorted]);
     assert_eq!(limited, place.ok(&["sql", "--format", "csv", sorted]));
     assert_eq!(place.temporary_files(), [""; 0]);
-    let message = place.fails(&["sql", "--memory-limit", "100KB", "SELECT t, count(*), array_agg(k) FROM t GROUP BY t"]);
+    let message = place.fails(&[
+        "sql",
+        "--memory-limit",
+        "100KB",
+        "SELECT t, count(*), array_agg(k) FROM t GROUP BY t",
+    ]);
     assert!(message.contains("--memory-limit"), "{message}");
     assert_eq!(place.temporary_files(), [""; 0]);
 }
@@ -31,7 +37,17 @@ fn a_load_of_five_times_the_memory_limit_stays_within_it() {
     assert!(status.success());
     for sorted in [&[][..], &["--cluster-by", "g"]] {
         let mut command = place.pelton();
-        command.args(["load", "--quiet", "--replace", "--table", "t", "--memory-limit", "32MiB", "--row-group-rows", "32768"]);
+        command.args([
+            "load",
+            "--quiet",
+            "--replace",
+            "--table",
+            "t",
+            "--memory-limit",
+            "32MiB",
+            "--row-group-rows",
+            "32768",
+        ]);
         let (status, peak) = watched(command.args(sorted).args(&files).spawn().unwrap());
         assert!(status.success());
         println!("{sorted:?}: peak {} MiB, limit {} MiB, idle {} MiB", peak / MIB, limit / MIB, idle / MIB);
@@ -61,7 +77,12 @@ fn a_disk_without_room_is_explained_and_nothing_is_left() {
     place.file("rows.csv", &csv(0, 200_000));
     place.ok(&["load", "--quiet", "--table", "t", &place.text_path("small.csv")]);
     let before = place.warehouse_files();
-    for args in ["--replace rows.csv", "--append rows.csv", "--replace --memory-limit 1MiB rows.csv", "--replace --cluster-by g rows.csv"] {
+    for args in [
+        "--replace rows.csv",
+        "--append rows.csv",
+        "--replace --memory-limit 1MiB rows.csv",
+        "--replace --cluster-by g rows.csv",
+    ] {
         let (status, message) = load_with_file_limit(&place, 300, args);
         assert_eq!(status, Some(1), "{args}: {message}");
         assert!(message.contains("disk is full") || message.contains("File too large"), "{args}: {message}");
@@ -105,7 +126,8 @@ fn a_query_from_a_cold_start_answers_at_once() {
     let mut times: Vec<(u128, u64)> = (0..5)
         .map(|_| {
             let start = Instant::now();
-            let mut child = place.pelton().env_remove("PELTON_WAREHOUSE").args(["sql", "SELECT 1"]).spawn().unwrap();
+            let mut child =
+                place.pelton().env_remove("PELTON_WAREHOUSE").args(["sql", "SELECT 1"]).spawn().unwrap();
             let cpu = cpu_ms_at_end(&mut child);
             let elapsed = start.elapsed().as_millis();
             assert_eq!(outcome(child).status, Some(0));

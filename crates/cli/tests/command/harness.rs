@@ -181,7 +181,8 @@ pub(crate) fn csv(first: u64, row_count: u64) -> String {
     text.push_str("k,g,x,t\n");
     for k in first..first + row_count {
         let mixed = k.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
-        writeln!(text, "{k},{},{}.{:02},text number {mixed}", mixed % 100, mixed % 10_000, mixed % 100).unwrap();
+        writeln!(text, "{k},{},{}.{:02},text number {mixed}", mixed % 100, mixed % 10_000, mixed % 100)
+            .unwrap();
     }
     text
 }

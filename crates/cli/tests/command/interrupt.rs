@@ -72,7 +72,10 @@ fn a_load_stops_in_every_phase_and_the_table_stays() {
     let cases: [(&[&str], &dyn Fn() -> bool); 4] = [
         (&["load", "--table", "t", "--replace"], &after(Duration::from_millis(60))),
         (&["load", "--table", "t", "--append", "--memory-limit", "32MiB"], &is_spilling),
-        (&["load", "--table", "t", "--replace", "--memory-limit", "32MiB", "--cluster-by", "g"], &after(Duration::from_millis(900))),
+        (
+            &["load", "--table", "t", "--replace", "--memory-limit", "32MiB", "--cluster-by", "g"],
+            &after(Duration::from_millis(900)),
+        ),
         (&["load", "--table", "t", "--replace", "--row-group-rows", "8192"], &is_writing),
     ];
     for (args, ready) in cases {

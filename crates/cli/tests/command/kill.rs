@@ -27,7 +27,8 @@ const KINDS: [Kind; 4] = [
 
 #[test]
 fn a_killed_load_leaves_the_old_table_or_the_new() {
-    let rounds = std::env::var("PELTON_KILL_ROUNDS").ok().map_or(ROUNDS, |text| text.parse().expect("a number"));
+    let rounds =
+        std::env::var("PELTON_KILL_ROUNDS").ok().map_or(ROUNDS, |text| text.parse().expect("a number"));
     let place = Place::new();
     let mut random = Random::new(2024);
     let base = place.file("base.csv", &csv(0, 30_000));
@@ -45,14 +46,19 @@ fn a_killed_load_leaves_the_old_table_or_the_new() {
         let kind = &KINDS[random.below(KINDS.len() as u64) as usize];
         let next = place.file("next.csv", &csv(1_000_000 + round * 40_000, 20_000 + random.below(20_000)));
         let new = state_after(&place, kind, &next);
-        let mut child =
-            load(kind.args, &next).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(typical.mul_f64(random.below(1200) as f64 / 1000.0) + Duration::from_micros(random.below(2000)));
+        let mut child = load(kind.args, &next).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(
+            typical.mul_f64(random.below(1200) as f64 / 1000.0) + Duration::from_micros(random.below(2000)),
+        );
         finished += u64::from(child.try_wait().unwrap().is_some());
         child.kill().unwrap();
         child.wait().unwrap();
         let now = place.rows(STATE);
-        assert!(now == old || now == new, "round {round}, {:?}: {now:?} is neither {old:?} nor {new:?}", kind.args);
+        assert!(
+            now == old || now == new,
+            "round {round}, {:?}: {now:?} is neither {old:?} nor {new:?}",
+            kind.args
+        );
         kept += u64::from(now == old);
         changed += u64::from(now == new);
         if random.one_in(3) || kind.appends {
@@ -65,7 +71,9 @@ fn a_killed_load_leaves_the_old_table_or_the_new() {
             old = now;
         }
     }
-    println!("{rounds} kills: {kept} tables kept, {changed} changed, {finished} loads had ended by themselves");
+    println!(
+        "{rounds} kills: {kept} tables kept, {changed} changed, {finished} loads had ended by themselves"
+    );
 }
 
 /// The state that a load of `file` would bring, asked of the same command on a copy of the table.

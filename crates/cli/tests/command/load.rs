@@ -36,10 +36,16 @@ fn files_that_disagree_are_named_with_the_column() {
     let first = place.file("first.csv", "a,b\n1,x\n");
     let second = place.file("second.csv", "a,c\n1,x\n");
     let message = refused(&place, &[&first, &second]);
-    assert!(message.contains("second.csv") && message.contains("column 'c'") && message.contains("first.csv"), "{message}");
+    assert!(
+        message.contains("second.csv") && message.contains("column 'c'") && message.contains("first.csv"),
+        "{message}"
+    );
     let types = place.file("types.csv", "a,b\nfive,x\n");
     let message = refused(&place, &[&first, &types]);
-    assert!(message.contains("types.csv") && message.contains("'a'") && message.contains("five"), "{message}");
+    assert!(
+        message.contains("types.csv") && message.contains("'a'") && message.contains("five"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -60,7 +66,14 @@ fn files_that_cannot_be_read_are_named() {
 #[test]
 fn a_truncated_parquet_file_is_named() {
     let place = Place::new();
-    place.ok(&["sql", "--format", "parquet", "--output", "whole.parquet", "SELECT v FROM generate_series(1, 50000) AS g(v)"]);
+    place.ok(&[
+        "sql",
+        "--format",
+        "parquet",
+        "--output",
+        "whole.parquet",
+        "SELECT v FROM generate_series(1, 50000) AS g(v)",
+    ]);
     let bytes = std::fs::read(place.path("whole.parquet")).unwrap();
     std::fs::write(place.path("half.parquet"), &bytes[..bytes.len() / 2]).unwrap();
     assert!(refused(&place, &["half.parquet"]).contains("half.parquet"));
@@ -116,7 +129,18 @@ fn wrong_options_are_explained_before_anything_is_read() {
 fn dialects_of_csv_are_read() {
     let place = Place::new();
     let semicolons = place.file("semi.csv", "1;\"a;b\";NA\n2;c;7\n");
-    place.ok(&["load", "--quiet", "--table", "s", "--delimiter", ";", "--no-header", "--null", "NA", &semicolons]);
+    place.ok(&[
+        "load",
+        "--quiet",
+        "--table",
+        "s",
+        "--delimiter",
+        ";",
+        "--no-header",
+        "--null",
+        "NA",
+        &semicolons,
+    ]);
     assert_eq!(place.rows("SELECT * FROM s ORDER BY 1"), ["1,a;b,", "2,c,7"]);
     let tabs = place.file("tabs.tsv", "a\tb\n1\tx\n");
     place.ok(&["load", "--quiet", "--table", "u", &tabs]);

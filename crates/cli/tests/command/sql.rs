@@ -30,12 +30,16 @@ fn a_table_is_drawn_by_default() {
 
 #[test]
 fn csv_has_a_header_and_quotes() {
-    assert_eq!(place().ok(&["sql", "--format", "csv", ALL]), "id,name,x\n1,one,1.5\n2,\"two, or so\",\n3,,-0.25\n");
+    assert_eq!(
+        place().ok(&["sql", "--format", "csv", ALL]),
+        "id,name,x\n1,one,1.5\n2,\"two, or so\",\n3,,-0.25\n"
+    );
 }
 
 #[test]
 fn json_is_one_object_a_line() {
-    let expected = "{\"id\":1,\"name\":\"one\",\"x\":1.5}\n{\"id\":2,\"name\":\"two, or so\"}\n{\"id\":3,\"x\":-0.25}\n";
+    let expected =
+        "{\"id\":1,\"name\":\"one\",\"x\":1.5}\n{\"id\":2,\"name\":\"two, or so\"}\n{\"id\":3,\"x\":-0.25}\n";
     assert_eq!(place().ok(&["sql", "--format", "json", ALL]), expected);
 }
 
@@ -53,7 +57,8 @@ fn parquet_can_be_queried_again() {
 #[test]
 fn output_goes_to_a_file_that_is_whole_or_absent() {
     let place = place();
-    for (format, name) in [("csv", "a.csv"), ("json", "a.json"), ("parquet", "a.parquet"), ("table", "a.txt")] {
+    for (format, name) in [("csv", "a.csv"), ("json", "a.json"), ("parquet", "a.parquet"), ("table", "a.txt")]
+    {
         let path = place.text_path(name);
         assert_eq!(place.ok(&["sql", "--format", format, "--output", &path, ALL]), "");
         assert!(std::fs::metadata(&path).unwrap().len() > 0, "{name}");
@@ -61,7 +66,8 @@ fn output_goes_to_a_file_that_is_whole_or_absent() {
     let path = place.text_path("b.csv");
     let message = place.fails(&["sql", "--format", "csv", "--output", &path, "SELECT 1 / (id - 3) FROM t"]);
     assert!(message.contains("Divide by zero"), "{message}");
-    let left: Vec<_> = std::fs::read_dir(place.path(".")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let left: Vec<_> =
+        std::fs::read_dir(place.path(".")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(!left.iter().any(|name| name.to_string_lossy().starts_with("b.csv")), "{left:?}");
     let nowhere = place.text_path("no/such/folder/a.csv");
     assert!(place.fails(&["sql", "--output", &nowhere, ALL]).contains("no/such/folder"));
@@ -139,7 +145,10 @@ fn a_reader_that_goes_away_is_no_error() {
 fn unknown_tables_are_answered_with_the_known_ones() {
     let place = place();
     let message = place.fails(&["sql", "SELECT * FROM tt"]);
-    assert!(message.contains("tt' not found") && message.contains("tables in this warehouse: t"), "{message}");
+    assert!(
+        message.contains("tt' not found") && message.contains("tables in this warehouse: t"),
+        "{message}"
+    );
     let message = place.fails(&["drop", "tt"]);
     assert!(message.contains("no table 'tt'") && message.contains("it has t"), "{message}");
     let message = place.fails(&["inspect", "tt"]);
@@ -170,7 +179,8 @@ fn without_a_warehouse_files_can_be_queried() {
     let run = outcome(command.arg(format!("SELECT sum(a) AS s FROM '{path}'")).spawn().unwrap());
     assert_eq!((run.status, run.stdout.as_slice()), (Some(0), b"s\n3\n".as_slice()), "{}", run.stderr);
     let mut command = place.pelton();
-    let run = outcome(command.env_remove("PELTON_WAREHOUSE").args(["sql", "SELECT * FROM t"]).spawn().unwrap());
+    let run =
+        outcome(command.env_remove("PELTON_WAREHOUSE").args(["sql", "SELECT * FROM t"]).spawn().unwrap());
     assert_eq!(run.status, Some(1));
     assert!(run.stderr.contains("no warehouse is open"), "{}", run.stderr);
 }

@@ -72,7 +72,10 @@ async fn a_newer_format_version_asks_for_a_newer_program() {
         let text = error.to_string();
         assert_eq!(error.kind(), &ErrorKind::Unsupported, "{text}");
         assert!(text.contains(path.to_str().unwrap()), "{text}");
-        assert!(text.contains("format version 2") && text.contains("up to version 1; upgrade Pelton"), "{text}");
+        assert!(
+            text.contains("format version 2") && text.contains("up to version 1; upgrade Pelton"),
+            "{text}"
+        );
     }
 }
 

@@ -23,14 +23,14 @@ impl Place {
     /// Loads `rows` as table `name` in row groups of `row_group_rows`.
     pub(crate) fn load(&self, name: &str, rows: &RecordBatch, mode: WriteMode, row_group_rows: u32) {
         let warehouse = Warehouse::open_or_create(self.directory.path()).unwrap();
+        let choose = SampleOptions {
+            row_group_rows: vec![row_group_rows],
+            page_rows: 1024,
+            ..SampleOptions::default()
+        };
         let request = LoadRequest {
-            table: name.to_owned(),
-            mode,
-            options: LoadOptions {
-                sample: SampleOptions { row_group_rows: vec![row_group_rows], page_rows: 1024, ..SampleOptions::default() },
-                ..LoadOptions::default()
-            },
-            ..LoadRequest::default()
+            options: LoadOptions { choose, ..LoadOptions::default() },
+            ..LoadRequest::new(name, mode, Vec::new())
         };
         let batches = Box::new(vec![Ok(rows.clone())].into_iter());
         load_batches(&warehouse, &request, &rows.schema(), batches, &NoProgress, &CancelFlag::new()).unwrap();

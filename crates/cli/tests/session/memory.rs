@@ -17,7 +17,8 @@ async fn a_query_without_memory_fails_and_the_next_is_unaffected() {
         let error = answer(&session, greedy).await.unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::OutOfMemory { .. }), "{error:?}");
         assert!(error.to_string().contains("--memory-limit"), "{error}");
-        let modest = answer(&session, "SELECT count(*) AS n, sum(id) AS s FROM t WHERE id >= 10").await.unwrap();
+        let modest =
+            answer(&session, "SELECT count(*) AS n, sum(id) AS s FROM t WHERE id >= 10").await.unwrap();
         assert!(modest.contains("| 19990 | 199989955 |"), "{modest}");
     }
 }
@@ -27,7 +28,8 @@ async fn results_do_not_depend_on_the_memory_limit() {
     let place = Place::new();
     place.load("t", &random_rows(1, 20_000), WriteMode::Create, 4096);
     let roomy = place.session(&options());
-    let tight = place.session(&SessionOptions { memory_limit_bytes: Some(6 << 20), batch_rows: 512, ..options() });
+    let tight =
+        place.session(&SessionOptions { memory_limit_bytes: Some(6 << 20), batch_rows: 512, ..options() });
     for sql in [
         "SELECT id, text FROM t ORDER BY text NULLS LAST, id",
         "SELECT big, count(*) AS n FROM t GROUP BY big ORDER BY n DESC, big NULLS LAST LIMIT 50",

@@ -1,6 +1,7 @@
 //! The readers of stored bytes on mutated seeds: what `fuzz/` runs under libFuzzer, for as long as
 //! `PELTON_FUZZ_SECONDS` says.
 
+#[allow(unreachable_pub)] // a library of its own in fuzz/
 #[path = "../../../../fuzz/src/readers.rs"]
 mod readers;
 
@@ -17,7 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Mutates seeds and feeds them to `reader` until the time is over.
 fn feed(name: &str, seeds: &[Vec<u8>], reader: impl Fn(&[u8])) {
-    let seconds = std::env::var("PELTON_FUZZ_SECONDS").ok().map_or(SECONDS, |text| text.parse().expect("a number"));
+    let seconds =
+        std::env::var("PELTON_FUZZ_SECONDS").ok().map_or(SECONDS, |text| text.parse().expect("a number"));
     let seed = std::env::var("PELTON_FUZZ_SEED").ok().map_or(1, |text| text.parse().expect("a number"));
     let start = Instant::now();
     let mut random = Random::new(seed);

@@ -25,7 +25,8 @@ async fn an_open_query_keeps_its_snapshot() {
     while let Some(batch) = stream.next().await {
         rows.push(batch.unwrap());
     }
-    let count = |batches: &[arrow::array::RecordBatch]| batches.iter().map(|batch| batch.num_rows()).sum::<usize>();
+    let count =
+        |batches: &[arrow::array::RecordBatch]| batches.iter().map(|batch| batch.num_rows()).sum::<usize>();
     assert_eq!(count(&rows), 5000);
     assert_eq!(count(&planned.collect().await.unwrap()), 5000);
     let ids = |batches: &[arrow::array::RecordBatch]| {
@@ -48,7 +49,10 @@ async fn an_open_query_outlives_its_table() {
     place.load("t", &random_rows(1, 1000), WriteMode::Create, 100);
     let session = place.session(&options());
     let planned = session.query("SELECT id, word FROM t WHERE id >= 0").await.unwrap();
-    pelton_store::Warehouse::open(place.files("t")[0].parent().unwrap().parent().unwrap()).unwrap().drop_table("t").unwrap();
+    pelton_store::Warehouse::open(place.files("t")[0].parent().unwrap().parent().unwrap())
+        .unwrap()
+        .drop_table("t")
+        .unwrap();
     let rows: usize = planned.collect().await.unwrap().iter().map(|batch| batch.num_rows()).sum();
     assert_eq!(rows, 1000);
     assert!(answer(&session, "SELECT * FROM t").await.unwrap_err().to_string().contains("not found"));

@@ -75,9 +75,9 @@ fn occurring_values_are_bounded_by_domain_and_rows() {
 }
 
 #[test]
-fn groups_of_columns_of_one_relation_are_at_most_its_rows() {
+fn combinations_of_columns_of_one_relation_are_at_most_its_rows() {
     let keys = [Some(key(1, 150.0, 150.0)), Some(key(1, 150.0, 140.0))];
-    assert_close(group_count(&keys, 1e6), 150.0);
+    assert_close(key_combinations(&keys, 1e6), 150.0);
     let keys = [Some(key(1, 150.0, 10.0)), Some(key(2, 100.0, 7.0))];
-    assert_close(group_count(&keys, 1e6), 70.0);
+    assert_close(key_combinations(&keys, 1e6), 70.0);
 }

@@ -1,0 +1,81 @@
+//! The configurations: each turns one thing away from the default.
+
+use pelton_engine::{ScanOptions, SessionOptions};
+use pelton_load::LoadOptions;
+use pelton_store::{IoMode, IoOptions, SampleOptions};
+use pelton_zone::SkipKinds;
+
+/// Threads of a query, so that plans are those of a small machine wherever tests run.
+const THREADS: usize = 2;
+
+/// How tables are stored and how queries run.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The label for `onlyif` and `skipif`.
+    pub name: &'static str,
+    /// For every query.
+    pub session: SessionOptions,
+    /// For every load.
+    pub load: LoadOptions,
+}
+
+impl Config {
+    /// What users get, on a machine of two cores.
+    pub fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            session: SessionOptions { threads: Some(THREADS), ..SessionOptions::default() },
+            load: LoadOptions { thread_count: THREADS, ..LoadOptions::default() },
+        }
+    }
+
+    /// Batches of `rows` rows between operators.
+    pub fn batch_rows(mut self, rows: usize) -> Self {
+        self.session.batch_rows = rows;
+        self
+    }
+
+    /// Queries and loads in `count` threads.
+    pub fn threads(mut self, count: usize) -> Self {
+        self.session.threads = Some(count);
+        self.load.thread_count = count;
+        self
+    }
+
+    /// Row groups of `rows` rows with pages of `page_rows`.
+    pub fn row_groups(mut self, rows: u32, page_rows: u32) -> Self {
+        self.load.choose = SampleOptions { row_group_rows: vec![rows], page_rows, ..self.load.choose };
+        self
+    }
+
+    /// Every column under `codec`.
+    pub fn codec(mut self, codec: &str) -> Self {
+        self.load.choose.force_codec = Some(codec.parse().expect("the name of a codec"));
+        self
+    }
+
+    /// Every column that can have it under `encoding`, such as `plain` or `dict+bitpack`.
+    pub fn encoding(mut self, encoding: &str) -> Self {
+        self.load.choose.force_encoding = Some(encoding.parse().expect("the name of an encoding"));
+        self
+    }
+
+    /// No metadata skips anything.
+    pub fn no_skipping(mut self) -> Self {
+        self.session.scan =
+            ScanOptions { skip: SkipKinds::NONE, sideways: false, dynamic: false, ..self.session.scan };
+        self
+    }
+
+    /// Joins in the order in which they are written.
+    pub fn no_join_order(mut self) -> Self {
+        self.session.reorder_joins = false;
+        self
+    }
+
+    /// Table files read this way, with io_uring or without.
+    pub fn io(mut self, mode: IoMode, ring: bool) -> Self {
+        self.session.io = IoOptions { mode, ring, ..self.session.io };
+        self
+    }
+}

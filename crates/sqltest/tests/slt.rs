@@ -1,0 +1,53 @@
+//! The files of `tests/slt` under every configuration: a test each, so that a failure names its configuration.
+
+use std::path::Path;
+
+use pelton_sqltest::{Config, Engine, run_files};
+use pelton_store::IoMode;
+
+fn hold(engine: Engine) {
+    let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/slt");
+    match run_files(&engine, &files, Path::new(env!("CARGO_TARGET_TMPDIR"))) {
+        Ok(count) => assert!(count > 0, "no record was run"),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+macro_rules! configurations {
+    ($($name:ident => $config:expr;)*) => {
+        $(
+            #[test]
+            fn $name() {
+                let change: fn(Config) -> Config = $config;
+                hold(Engine::pelton(change(Config::new(stringify!($name)))));
+            }
+        )*
+    };
+}
+
+configurations! {
+    default => |config| config;
+    tiny_batches => |config| config.batch_rows(7);
+    tiny_row_groups => |config| config.row_groups(7, 1024);
+    small_row_groups => |config| config.row_groups(64, 1024);
+    small_pages => |config| config.row_groups(8192, 1024);
+    codec_none => |config| config.codec("none");
+    codec_lz4 => |config| config.codec("lz4");
+    codec_snappy => |config| config.codec("snappy");
+    codec_zstd => |config| config.codec("zstd");
+    codec_deflate => |config| config.codec("deflate");
+    plain_values => |config| config.encoding("plain");
+    dictionary_values => |config| config.encoding("dict+bitpack");
+    run_length_values => |config| config.encoding("dict+rle").row_groups(100, 1024);
+    no_skipping => |config| config.no_skipping();
+    no_join_order => |config| config.no_join_order();
+    positioned_reads => |config| config.io(IoMode::Buffered, false);
+    direct_io => |config| config.io(IoMode::Direct, true);
+    one_thread => |config| config.threads(1);
+}
+
+/// The expected rows are not Pelton's own opinion.
+#[test]
+fn datafusion() {
+    hold(Engine::DataFusion);
+}
