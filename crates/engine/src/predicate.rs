@@ -5,7 +5,9 @@
 //! ```
 //!
 //! The translation is conservative (Boeschen, Ziegler, Binnig: GOLAP, 2024, section 4): whatever is not
-//! understood becomes `Unknown`, which never skips anything. Negation is pushed to the leaves, where
+//! understood becomes `Unknown`, which never skips anything. What is understood in part, such as the prefix of
+//! a LIKE pattern, is joined to `Unknown` by AND: it may rule rows out, but proves nothing, and its negation
+//! rules nothing out. Negation is pushed to the leaves, where
 //! three-valued logic makes `NOT (a = 5)` and `a <> 5` true for the same rows.
 
 use std::sync::Arc;
@@ -98,39 +100,48 @@ fn compare_predicate(
 }
 
 fn in_list_predicate(list: &InListExpr, schema: &TableSchema) -> Predicate<usize> {
+    let mut has_null = false;
     let test = column_test(list.expr(), schema, |logical| {
         let mut values = Vec::with_capacity(list.list().len());
         for item in list.list() {
             let literal = as_literal(item)?;
             if literal.is_null() {
-                continue; // NULL in the list makes no further row true
+                has_null = true; // no row is true for it, but none is false any more
+                continue;
             }
             values.push(zone_scalar(literal, logical)?);
         }
         Some(ColumnTest::In(values))
     });
+    let test = if has_null { necessary(test) } else { test };
     if list.negated() { test.negate() } else { test }
 }
 
+/// A condition that every row satisfies for which the expression is true, and others may, too.
+fn necessary(condition: Predicate<usize>) -> Predicate<usize> {
+    Predicate::And(vec![condition, Predicate::Unknown])
+}
+
 fn like_predicate(like: &LikeExpr, schema: &TableSchema) -> Predicate<usize> {
-    if like.negated() || like.case_insensitive() {
+    if like.case_insensitive() {
         return Predicate::Unknown;
     }
     let Some(pattern) = as_literal(like.pattern()).and_then(text_of) else { return Predicate::Unknown };
     let prefix: String = pattern.chars().take_while(|c| !matches!(c, '%' | '_' | '\\')).collect();
-    if prefix.is_empty() {
-        return Predicate::Unknown;
-    }
-    column_test(like.expr(), schema, |logical| {
-        matches!(logical, LogicalType::Utf8).then(|| ColumnTest::StartsWith(prefix.into_bytes()))
-    })
+    let test = column_test(like.expr(), schema, |logical| {
+        let starts_with = ColumnTest::StartsWith(prefix.as_bytes().to_vec());
+        (matches!(logical, LogicalType::Utf8) && !prefix.is_empty()).then_some(starts_with)
+    });
+    let is_prefix_alone = pattern.strip_prefix(prefix.as_str()) == Some("%");
+    let test = if is_prefix_alone { test } else { necessary(test) };
+    if like.negated() { test.negate() } else { test }
 }
 
 /// A row takes one branch of a CASE: where no branch can be true, the CASE cannot. Hash joins write
 /// their per-partition bounds so.
 fn case_predicate(case: &CaseExpr, schema: &TableSchema) -> Predicate<usize> {
     let branches = case.when_then_expr().iter().map(|(_, then)| then).chain(case.else_expr());
-    Predicate::Or(branches.map(|branch| zone_predicate(branch, schema)).collect())
+    necessary(Predicate::Or(branches.map(|branch| zone_predicate(branch, schema)).collect()))
 }
 
 fn call_predicate(call: &ScalarFunctionExpr, schema: &TableSchema) -> Predicate<usize> {

@@ -159,6 +159,9 @@ fn session_state(options: &SessionOptions) -> datafusion::error::Result<SessionS
     let mut runtime = RuntimeEnvBuilder::new();
     if let Some(limit) = options.memory_limit_bytes {
         let pool = FairSpillPool::new(usize::try_from(limit).unwrap_or(usize::MAX));
+        // Each sort holds this back for its merge: a fixed 10 MB would leave small limits nothing to sort in.
+        let merge_bytes = config.options().execution.sort_spill_reservation_bytes.min(pool_share(limit));
+        config = config.with_sort_spill_reservation_bytes(merge_bytes);
         let consumers_named = std::num::NonZeroUsize::MIN.saturating_add(2);
         runtime = runtime.with_memory_pool(Arc::new(TrackConsumersPool::new(pool, consumers_named)));
     }
@@ -173,6 +176,11 @@ fn session_state(options: &SessionOptions) -> datafusion::error::Result<SessionS
         .with_default_features()
         .with_physical_optimizer_rules(rules)
         .build())
+}
+
+/// A sixteenth of the memory limit.
+fn pool_share(limit_bytes: u64) -> usize {
+    usize::try_from(limit_bytes / 16).unwrap_or(usize::MAX)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

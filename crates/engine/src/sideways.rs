@@ -19,9 +19,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use datafusion::common::JoinType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{JoinType, NullEquality};
 use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
@@ -149,7 +149,12 @@ impl Findings {
     fn visit_join(&mut self, join: &HashJoinExec) -> Output {
         let left = self.visit(join.left());
         let right = self.visit(join.right());
-        let (drops_left, drops_right) = drops_unmatched(join.join_type());
+        // Where NULL keys match each other, metadata of a dimension's keys says nothing of the rows without one.
+        let nulls_match = join.null_equality() == NullEquality::NullEqualsNull;
+        let (drops_left, drops_right) = match nulls_match {
+            true => (false, false),
+            false => drops_unmatched(join.join_type()),
+        };
         for (left_key, right_key) in join.on() {
             let (left_key, right_key) =
                 (origin_of(left_key, &left.origins), origin_of(right_key, &right.origins));
@@ -185,9 +190,6 @@ impl Findings {
             JoinType::Inner | JoinType::RightSemi | JoinType::Right | JoinType::RightAnti
         ) {
             droppable.extend(right.droppable);
-        }
-        if join.null_equality() == datafusion::common::NullEquality::NullEqualsNull {
-            droppable.clear(); // NULL keys match here, and metadata of a dimension says nothing of them
         }
         Output { origins, droppable }
     }

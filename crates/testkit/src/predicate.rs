@@ -75,7 +75,11 @@ fn text_test(random: &mut Random) -> String {
     let column = random.pick(&["word", "text"]).to_string();
     let value = random.pick(&["ASIA", "", "EUROPE", "a long", "Ägypten", "quickly", "zz", "x"]).to_string();
     match random.below(4) {
-        0 => format!("{column} LIKE '{value}%'"),
+        0 => {
+            let not = if random.one_in(3) { "NOT " } else { "" };
+            let rest = random.pick(&["%", "%", "%a%", "_", "", "\\_%"]).to_string();
+            format!("{column} {not}LIKE '{value}{rest}'")
+        }
         1 => format!("{column} IN ('{value}', 'z')"),
         2 => format!("{column} NOT IN ('{value}', 'AMERICA')"),
         _ => format!("{column} {} '{value}'", comparison(random)),
