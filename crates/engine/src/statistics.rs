@@ -101,7 +101,8 @@ fn column_statistics_of(
         min_value: bound(&summary.min),
         max_value: bound(&summary.max),
         sum_value: Precision::Absent,
-        distinct_count: Precision::Inexact((summary.distinct_count as usize).min(rows.max(1))),
+        // Of the whole table: the join order scales it by what the filters leave.
+        distinct_count: Precision::Inexact(summary.distinct_count as usize),
         byte_size: Precision::Absent,
     }
 }
