@@ -383,7 +383,7 @@ impl ExecutionPlan for PeltonScanExec {
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        stream::open(self, partition, context.session_config().batch_size())
+        stream::open(self, partition, &context)
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

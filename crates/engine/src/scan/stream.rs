@@ -15,7 +15,8 @@ use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions}
 use datafusion::arrow::compute::BatchCoalescer;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::Result;
-use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::memory_pool::MemoryLimit;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coop::cooperative;
@@ -34,8 +35,10 @@ use crate::prune::ZoneLookup;
 pub(super) fn open(
     scan: &PeltonScanExec,
     partition: usize,
-    batch_rows: usize,
+    context: &TaskContext,
 ) -> Result<SendableRecordBatchStream> {
+    let batch_rows = context.session_config().batch_size();
+    let memory_is_limited = matches!(context.memory_pool().memory_limit(), MemoryLimit::Finite(_));
     let partition_count = scan.properties().partitioning.partition_count();
     let schema = scan.schema();
     let required = scan.ordered_conjuncts()?;
@@ -62,8 +65,7 @@ pub(super) fn open(
         waiting: dealt.collect(),
         in_flight: VecDeque::new(),
         ready: VecDeque::new(),
-        coalescer: BatchCoalescer::new(Arc::clone(&schema), batch_rows)
-            .with_biggest_coalesce_batch_size(Some(batch_rows / 2)),
+        coalescer: coalescer(&schema, batch_rows, memory_is_limited),
         batch_rows,
         rows_left: scan.limit.unwrap_or(usize::MAX),
         metrics: StreamMetrics::new(&scan.metrics, partition),
@@ -72,6 +74,13 @@ pub(super) fn open(
         Ok(stream.next_batch().await?.map(|batch| (batch, stream)))
     });
     Ok(Box::pin(cooperative(RecordBatchStreamAdapter::new(schema, Box::pin(batches)))))
+}
+
+/// Collects small batches. Large ones pass as slices of a row group's columns; but where memory is limited they
+/// are copied, because a slice counts as the whole row group in the books of sorts and joins.
+fn coalescer(schema: &SchemaRef, batch_rows: usize, memory_is_limited: bool) -> BatchCoalescer {
+    let copied_below = (!memory_is_limited).then_some(batch_rows / 2);
+    BatchCoalescer::new(Arc::clone(schema), batch_rows).with_biggest_coalesce_batch_size(copied_below)
 }
 
 /// A row group whose chunks are being read.
