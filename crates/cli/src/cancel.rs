@@ -1,6 +1,8 @@
 //! Ctrl-C: the first asks the work to stop and clean up, the second ends the process at once.
 
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
 
 use pelton_error::{Error, Result, ResultExt};
 use pelton_load::CancelFlag;
@@ -8,6 +10,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 /// Exit status of a process that Ctrl-C ended.
 const INTERRUPTED: i32 = 130;
+/// How often the flag is looked at while work goes on.
+const FLAG_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A flag that Ctrl-C (or a termination request) sets.
 pub(crate) fn flag_on_ctrl_c() -> Result<CancelFlag> {
@@ -23,10 +27,15 @@ pub(crate) fn flag_on_ctrl_c() -> Result<CancelFlag> {
     Ok(cancel)
 }
 
-/// Completes when `flag` is set.
-pub(crate) async fn cancelled(flag: CancelFlag) -> Error {
-    while !flag.is_cancelled() {
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+/// The result of work that other threads do, or the cancellation, whichever comes first. This thread wakes by
+/// itself: all others may be deep in a join.
+pub(crate) fn wait_blocking<T>(receiver: &Receiver<Result<T>>, flag: &CancelFlag) -> Result<T> {
+    loop {
+        match receiver.recv_timeout(FLAG_INTERVAL) {
+            Ok(result) => return result,
+            Err(RecvTimeoutError::Timeout) if flag.is_cancelled() => return Err(Error::cancelled()),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => panic!("the work ended without a result"),
+        }
     }
-    Error::cancelled()
 }

@@ -24,12 +24,12 @@ pub(crate) fn run(args: SqlArgs) -> Result<()> {
         PeltonSession::open(existing_warehouse(&args.warehouse)?, &session_options(&args.session)?)?;
     let flag = cancel::flag_on_ctrl_c()?;
     let runtime = tokio_runtime(args.session.threads)?;
-    let result = runtime.block_on(async {
-        tokio::select! {
-            error = cancel::cancelled(flag) => Err(error),
-            result = run_statements(&session, &sql, &args) => result,
-        }
+    let (sender, receiver) = std::sync::mpsc::channel();
+    runtime.spawn(async move {
+        // Nobody listens any more once the query is cancelled.
+        let _ = sender.send(run_statements(&session, &sql, &args).await);
     });
+    let result = cancel::wait_blocking(&receiver, &flag);
     // Readers and spill files go with their owners; a task that is still running must not delay the prompt.
     runtime.shutdown_timeout(Duration::from_secs(1));
     result
@@ -157,8 +157,9 @@ async fn write_rows(query: &Query, args: &SqlArgs) -> Result<usize> {
 async fn print_explanation(query: &Query) -> Result<usize> {
     use arrow::array::AsArray;
     use std::io::Write;
+    let batches = query.collect().await?;
     let mut out = std::io::stdout().lock();
-    for batch in query.collect().await? {
+    for batch in batches {
         for row in 0..batch.num_rows() {
             let text = |column: usize| batch.column(column).as_string::<i32>().value(row).to_owned();
             write!(out, "── {}\n{}\n", text(0), text(1)).context(|| "writing the result".into())?;

@@ -128,6 +128,14 @@ impl<'p> Log<'p> {
     }
 }
 
+/// Refuses sizes that cannot be written before anything is read.
+fn check_sizes(choose: &SampleOptions) -> Result<()> {
+    let page_rows = choose.page_rows;
+    choose.row_group_rows.iter().try_for_each(|&row_group_rows| {
+        TablePlan { row_group_rows, page_rows, ..TablePlan::new(Vec::new()) }.validate()
+    })
+}
+
 /// What stays the same during a load.
 struct Load<'a> {
     warehouse: &'a Warehouse,
@@ -150,6 +158,7 @@ impl<'a> Load<'a> {
         if options.thread_count == 0 {
             return Err(Error::invalid_input("a load needs at least one thread"));
         }
+        check_sizes(&options.choose)?;
         let staging = staging_schema(&schema);
         let (budget, scratch) = (Budget::new(options.memory_limit_bytes), Scratch::new(warehouse.dir())?);
         Ok(Self { warehouse, request, cancel, schema, staging, budget, scratch })

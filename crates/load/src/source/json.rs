@@ -4,7 +4,7 @@
 //! therefore taken as text and parsed strictly. It drops members it does not know: they are errors here.
 //! A scalar in a text column is taken as its text, as schema inference over mixed values promises.
 
-use std::io::BufReader;
+use std::io::{BufRead, BufReader};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -34,10 +34,8 @@ impl JsonFile {
     /// Infers the members from the first rows; `None` where there is no row.
     pub(crate) fn infer(listed: &ListedFile, infer_row_count: usize) -> Result<Option<Self>> {
         let reader = BufReader::new(open_text(listed, Arc::new(AtomicU64::new(0)))?);
-        let (inferred, row_count) = infer_json_schema(reader, Some(infer_row_count)).map_err(|error| {
-            let place = format!("{}, within the first {infer_row_count} lines", listed.path.display());
-            Error::invalid_input(place).with_source(error)
-        })?;
+        let (inferred, row_count) = infer_json_schema(reader, Some(infer_row_count))
+            .map_err(|error| locate_in_head(listed, infer_row_count, error))?;
         if row_count == 0 {
             return Ok(None);
         }
@@ -105,6 +103,23 @@ impl JsonFile {
             Err(_) => Error::invalid_input(place).with_source(found),
         }
     }
+}
+
+/// The error that names the first line of the head that is no object; all of the head where each is one.
+fn locate_in_head(listed: &ListedFile, infer_row_count: usize, found: ArrowError) -> Error {
+    let name = listed.path.display();
+    let text = match open_text(listed, Arc::new(AtomicU64::new(0))) {
+        Ok(text) => text,
+        Err(error) => return error,
+    };
+    for (index, line) in BufReader::new(text).split(b'\n').take(infer_row_count).enumerate() {
+        let Ok(line) = line else { break };
+        if let Err(error) = infer_json_schema(line.as_slice(), None) {
+            return Error::invalid_input(format!("{name}, line {}: not one JSON object", index + 1))
+                .with_source(error);
+        }
+    }
+    Error::invalid_input(format!("{name}, within the first {infer_row_count} lines")).with_source(found)
 }
 
 /// The value of member `name` as text.
