@@ -25,7 +25,7 @@
 //!
 //! Cells: `NULL`, `(empty)` for the empty string, hexadecimal for binary, otherwise as Arrow displays them.
 //! A cell of several lines, as EXPLAIN gives, becomes one row a line. `onlyif` and `skipif` take the name of a
-//! configuration, or of the engine: `pelton`, `datafusion`.
+//! configuration, or of the engine: `pelton`, `datafusion`, which goes as `no_skipping` too.
 
 #![forbid(unsafe_code)]
 

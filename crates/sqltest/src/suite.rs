@@ -91,6 +91,9 @@ async fn run_file(engine: &Engine, file: &Path, scratch: &Path) -> std::result::
         async { connection }
     });
     runner.add_label(engine.name());
+    if matches!(engine, Engine::DataFusion) {
+        runner.add_label("no_skipping");
+    }
     runner.with_column_validator(|actual, expected| expected.is_empty() || actual.len() == expected.len());
     let mut count = 0;
     for record in sqllogictest::parse_file(file).map_err(|error| error.to_string())? {

@@ -155,6 +155,14 @@ pub(crate) fn wait_until(child: &mut Child, condition: impl Fn() -> bool) -> boo
     true
 }
 
+/// True once the process handles Ctrl-C itself.
+pub(crate) fn handles_interrupts(pid: u32) -> bool {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = text.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    caught.is_some_and(|mask| mask & 1 << (Signal::INT.as_raw() - 1) != 0)
+}
+
 /// A line of `/proc/<pid>/status`, in bytes.
 pub(crate) fn status_bytes(pid: u32, name: &str) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;

@@ -1,8 +1,9 @@
 //! Ctrl-C: status 130 within two seconds, and nothing is left behind.
 
+use std::cell::OnceCell;
 use std::time::{Duration, Instant};
 
-use crate::harness::{Place, csv, interrupt, outcome, wait_until};
+use crate::harness::{Place, csv, handles_interrupts, interrupt, outcome, wait_until};
 
 /// From the signal to the end of the process.
 const PROMPT: Duration = Duration::from_secs(2);
@@ -10,7 +11,9 @@ const PROMPT: Duration = Duration::from_secs(2);
 /// Starts a command, sends Ctrl-C once `ready`, and holds it to status and time.
 fn interrupted(place: &Place, args: &[&str], ready: impl Fn() -> bool) {
     let mut child = place.pelton().args(args).spawn().unwrap();
-    assert!(wait_until(&mut child, ready), "{args:?} ended too early: {}", outcome(child).stderr);
+    let pid = child.id();
+    let is_ready = wait_until(&mut child, || handles_interrupts(pid)) && wait_until(&mut child, ready);
+    assert!(is_ready, "{args:?} ended too early: {}", outcome(child).stderr);
     let sent = Instant::now();
     interrupt(&child);
     let run = outcome(child);
@@ -22,9 +25,10 @@ fn interrupted(place: &Place, args: &[&str], ready: impl Fn() -> bool) {
     assert_eq!(place.temporary_files(), [""; 0], "{args:?}");
 }
 
+/// True once this long has passed since it was first asked.
 fn after(duration: Duration) -> impl Fn() -> bool {
-    let start = Instant::now();
-    move || start.elapsed() > duration
+    let start = OnceCell::new();
+    move || start.get_or_init(Instant::now).elapsed() > duration
 }
 
 /// A place with table `t` and an input that takes long to load when named often.

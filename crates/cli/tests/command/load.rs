@@ -66,14 +66,9 @@ fn files_that_cannot_be_read_are_named() {
 #[test]
 fn a_truncated_parquet_file_is_named() {
     let place = Place::new();
-    place.ok(&[
-        "sql",
-        "--format",
-        "parquet",
-        "--output",
-        "whole.parquet",
-        "SELECT v FROM generate_series(1, 50000) AS g(v)",
-    ]);
+    std::fs::create_dir(place.path("warehouse")).unwrap();
+    let query = "SELECT v FROM generate_series(1, 50000) AS g(v)";
+    place.ok(&["sql", "--format", "parquet", "--output", "whole.parquet", query]);
     let bytes = std::fs::read(place.path("whole.parquet")).unwrap();
     std::fs::write(place.path("half.parquet"), &bytes[..bytes.len() / 2]).unwrap();
     assert!(refused(&place, &["half.parquet"]).contains("half.parquet"));

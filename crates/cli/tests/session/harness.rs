@@ -10,6 +10,12 @@ use pelton_load::{CancelFlag, LoadOptions, LoadRequest, NoProgress, load_batches
 use pelton_store::{SampleOptions, Warehouse, WriteMode};
 use tempfile::TempDir;
 
+/// A directory in memory, where there is one: nothing here is about disks, which take long to sync.
+pub(crate) fn scratch() -> &'static Path {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { memory } else { Path::new(env!("CARGO_TARGET_TMPDIR")) }
+}
+
 /// A warehouse that goes at the end.
 pub(crate) struct Place {
     directory: TempDir,
@@ -17,7 +23,7 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn new() -> Self {
-        Self { directory: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap() }
+        Self { directory: tempfile::tempdir_in(scratch()).unwrap() }
     }
 
     /// Loads `rows` as table `name` in row groups of `row_group_rows`.
