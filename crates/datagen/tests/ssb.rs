@@ -187,7 +187,7 @@ const ALL: Filter = Filter { column: "", takes: |_| true, share: 1.0 };
 
 struct Case {
     name: &'static str,
-    /// The filter factor that the paper gives, as its product.
+    /// The selectivity that the paper gives, as its product.
     paper: f64,
     date: fn(&str, i64) -> bool,
     line: fn(i64, i64) -> bool,

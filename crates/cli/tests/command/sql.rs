@@ -190,7 +190,7 @@ fn a_directory_that_may_not_be_read_is_named() {
     use std::os::unix::fs::PermissionsExt;
     let place = place();
     let table = place.path("warehouse/t");
-    std::fs::set_permissions(&table, std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(&table, std::fs::Permissions::from_mode(0o0)).unwrap();
     let is_root = std::fs::read_dir(&table).is_ok();
     if is_root {
         println!("note: permissions do not bind this user; an unreadable directory cannot be tested");

@@ -3,6 +3,7 @@
 
 #[allow(unreachable_pub)] // a library of its own in fuzz/
 #[path = "../../../../fuzz/src/readers.rs"]
+#[expect(clippy::module_inception, reason = "the file is the fuzz targets' own")]
 mod readers;
 
 use std::path::Path;

@@ -1,3 +1,5 @@
+//! Tests of cardinality estimates.
+
 use super::*;
 use crate::profile::{Range, Source};
 

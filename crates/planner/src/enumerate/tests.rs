@@ -1,3 +1,5 @@
+//! Tests of the search for a join order.
+
 use super::*;
 use crate::graph::tests::TestGraph;
 

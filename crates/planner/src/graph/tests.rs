@@ -1,3 +1,5 @@
+//! Tests of the join graph.
+
 use std::sync::Arc;
 
 use datafusion::physical_expr::expressions::lit;

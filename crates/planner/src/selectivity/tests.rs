@@ -1,3 +1,5 @@
+//! Tests of selectivity estimates.
+
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, Schema};

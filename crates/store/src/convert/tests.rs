@@ -1,3 +1,5 @@
+//! Tests of the conversion from and to Arrow.
+
 use std::sync::Arc;
 
 use arrow::array::{

@@ -1,3 +1,5 @@
+//! Tests of the I/O engine.
+
 use std::time::{Duration, Instant};
 
 use pelton_error::ErrorKind;

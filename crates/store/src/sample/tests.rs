@@ -1,3 +1,5 @@
+//! Tests of the choice of encodings.
+
 use pelton_chunk::{ByteValues, Layout, Transform, Validity, Values};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests of schemas.
+
 use super::*;
 
 fn all_types() -> Vec<LogicalType> {

@@ -1,3 +1,5 @@
+//! Tests of the manifest.
+
 use pelton_chunk::{Codec, Encoding};
 use pelton_zone::Scalar;
 
