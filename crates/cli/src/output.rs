@@ -25,7 +25,7 @@ pub(crate) struct RowWriter {
 
 enum Sink {
     Table { batches: Vec<RecordBatch>, schema: SchemaRef, rows_shown_max: usize, rows: usize, out: Out },
-    Csv(arrow::csv::Writer<Out>),
+    Csv(Box<arrow::csv::Writer<Out>>),
     Json(arrow::json::LineDelimitedWriter<Out>),
     Parquet(Box<ArrowWriter<Out>>),
 }
@@ -68,7 +68,7 @@ impl RowWriter {
             Format::Table => {
                 Sink::Table { batches: Vec::new(), schema: schema.clone(), rows_shown_max, rows: 0, out }
             }
-            Format::Csv => Sink::Csv(csv_writer(out, schema)?),
+            Format::Csv => Sink::Csv(Box::new(csv_writer(out, schema)?)),
             Format::Json => Sink::Json(arrow::json::LineDelimitedWriter::new(out)),
             Format::Parquet => {
                 let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
@@ -116,7 +116,7 @@ impl RowWriter {
                 }
                 out.flush().context(flushing)?;
             }
-            Sink::Csv(writer) => drop_csv(writer).context(flushing)?,
+            Sink::Csv(writer) => drop_csv(writer.as_mut()).context(flushing)?,
             Sink::Json(writer) => {
                 writer.finish().map_err(|error| write_error("writing JSON", error))?;
                 writer.get_mut().flush().context(flushing)?;
