@@ -38,23 +38,14 @@ fn a_load_of_five_times_the_memory_limit_stays_within_it() {
     assert!(status.success());
     for sorted in [&[][..], &["--cluster-by", "g"]] {
         let mut command = place.pelton();
-        command.args([
-            "load",
-            "--quiet",
-            "--replace",
-            "--table",
-            "t",
-            "--memory-limit",
-            "32MiB",
-            "--row-group-rows",
-            "32768",
-        ]);
+        command.args(["load", "--quiet", "--replace", "--table", "t", "--threads", "2"]);
+        command.args(["--memory-limit", "32MiB", "--row-group-rows", "32768"]);
         let (status, peak) = watched(command.args(sorted).args(&files).spawn().unwrap());
         assert!(status.success());
         println!("{sorted:?}: peak {} MiB, limit {} MiB, idle {} MiB", peak / MIB, limit / MIB, idle / MIB);
-        // Beside the rows, which the limit bounds: the program itself, encoded chunks and codec buffers of the
-        // row groups under way, and pages that the allocator holds for reuse.
-        assert!(peak < limit + idle + 96 * MIB, "{sorted:?}: {} MiB", peak / MIB);
+        // Beside the rows, which the limit bounds, and the program itself: text being parsed and its blocks, codec
+        // buffers of two threads, and pages that the allocator keeps for reuse. 34 to 50 MiB were measured.
+        assert!(peak < limit + idle + 80 * MIB, "{sorted:?}: {} MiB", peak / MIB);
         let expected = (files.len() * 200_000).to_string();
         assert_eq!(place.rows("SELECT count(*) FROM t"), [expected]);
         let spilled = place.warehouse_files().into_iter().filter(|name| name.starts_with('.')).count();

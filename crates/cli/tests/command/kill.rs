@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use pelton_testkit::Random;
 
-use crate::harness::{Place, csv, outcome};
+use crate::harness::{Place, csv};
 
 /// Rounds where `PELTON_KILL_ROUNDS` does not say.
 const ROUNDS: u64 = 12;
@@ -32,52 +32,45 @@ fn a_killed_load_leaves_the_old_table_or_the_new() {
     let place = Place::new();
     let mut random = Random::new(2024);
     let base = place.file("base.csv", &csv(0, 30_000));
-    let load = |args: &[&str], file: &str| {
-        let mut command = place.pelton();
-        command.args(["load", "--quiet", "--table", "t", "--row-group-rows", "4096"]).args(args).arg(file);
-        command
-    };
-    let start = Instant::now();
-    assert_eq!(outcome(load(&["--replace"], &base).spawn().unwrap()).status, Some(0));
-    let typical = start.elapsed();
+    place.ok(&load("warehouse", &["--replace"], &base));
     let mut old = place.rows(STATE);
     let (mut kept, mut changed, mut finished) = (0, 0, 0);
     for round in 0..rounds {
         let kind = &KINDS[random.below(KINDS.len() as u64) as usize];
         let next = place.file("next.csv", &csv(1_000_000 + round * 40_000, 20_000 + random.below(20_000)));
-        let new = state_after(&place, kind, &next);
-        let mut child = load(kind.args, &next).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(
-            typical.mul_f64(random.below(1200) as f64 / 1000.0) + Duration::from_micros(random.below(2000)),
-        );
+        let (new, duration) = rehearse(&place, kind, &next);
+        let args = load("warehouse", kind.args, &next);
+        let mut child =
+            place.pelton().args(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(duration.mul_f64(random.below(1000) as f64 / 1000.0));
         finished += u64::from(child.try_wait().unwrap().is_some());
         child.kill().unwrap();
         child.wait().unwrap();
         let now = place.rows(STATE);
-        assert!(
-            now == old || now == new,
-            "round {round}, {:?}: {now:?} is neither {old:?} nor {new:?}",
-            kind.args
-        );
+        assert!(now == old || now == new, "round {round}, {args:?}: {now:?} is neither {old:?} nor {new:?}");
         kept += u64::from(now == old);
         changed += u64::from(now == new);
+        old = now;
         if random.one_in(3) || kind.appends {
-            // The next load clears what the killed one left, and starts the next round from a known table.
-            let run = outcome(load(&["--replace"], &base).spawn().unwrap());
-            assert_eq!(run.status, Some(0), "round {round}: {}", run.stderr);
+            // The next load clears what the killed one left.
+            place.ok(&load("warehouse", &["--replace"], &base));
             old = place.rows(STATE);
             assert_nothing_left(&place, round);
-        } else {
-            old = now;
         }
     }
     println!(
-        "{rounds} kills: {kept} tables kept, {changed} changed, {finished} loads had ended by themselves"
+        "{rounds} kills: {kept} tables kept, {changed} changed, {finished} of them after the load had ended"
     );
 }
 
-/// The state that a load of `file` would bring, asked of the same command on a copy of the table.
-fn state_after(place: &Place, kind: &Kind, file: &str) -> Vec<String> {
+/// The arguments of a load of `file` into table `t` of `warehouse`.
+fn load<'a>(warehouse: &'a str, kind: &[&'a str], file: &'a str) -> Vec<&'a str> {
+    let args = ["load", "--quiet", "--warehouse", warehouse, "--table", "t", "--row-group-rows", "4096"];
+    args.iter().chain(kind).copied().chain([file]).collect()
+}
+
+/// Loads `file` into a copy of the table: the state it will bring, and how long it takes.
+fn rehearse(place: &Place, kind: &Kind, file: &str) -> (Vec<String>, Duration) {
     let copy = place.path("copy");
     let _ = std::fs::remove_dir_all(&copy);
     std::fs::create_dir_all(copy.join("t")).unwrap();
@@ -85,13 +78,11 @@ fn state_after(place: &Place, kind: &Kind, file: &str) -> Vec<String> {
         let path = entry.unwrap().path();
         std::fs::copy(&path, copy.join("t").join(path.file_name().unwrap())).unwrap();
     }
-    let copy = copy.display().to_string();
-    let mut args = vec!["load", "--quiet", "--table", "t", "--row-group-rows", "4096", "--warehouse", &copy];
-    args.extend(kind.args);
-    args.push(file);
-    place.ok(&args);
-    let text = place.ok(&["sql", "--format", "csv", "--warehouse", &copy, STATE]);
-    text.lines().skip(1).map(str::to_owned).collect()
+    let start = Instant::now();
+    place.ok(&load("copy", kind.args, file));
+    let duration = start.elapsed();
+    let text = place.ok(&["sql", "--format", "csv", "--warehouse", "copy", STATE]);
+    (text.lines().skip(1).map(str::to_owned).collect(), duration)
 }
 
 /// One segment, its metadata and the manifest; no scratch.

@@ -19,10 +19,12 @@ const FLIPS: u64 = 300;
 /// No query on a few hundred rows takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-const QUERIES: [&str; 4] = [
+const QUERIES: [&str; 5] = [
     "SELECT * FROM t ORDER BY id",
     "SELECT count(*), min(big), max(ubig), min(word), max(day), count(double) FROM t",
     "SELECT id FROM t WHERE int BETWEEN 0 AND 100 OR word = 'ASIA' OR price < -500 ORDER BY id",
+    "SELECT id FROM t WHERE tiny > 0 OR small < 0 OR big = 7 OR utiny IN (1, 2) OR usmall > 9 OR uint < 9 OR ubig <> 1 \
+     OR single > 1e3 OR double < 0.5 OR day > DATE '1999-01-01' OR at_utc IS NULL OR bytes IS NOT NULL ORDER BY id",
     "SELECT id FROM t WHERE flag AND text LIKE 'a long%' AND huge IS NOT NULL AND at < TIMESTAMP '2000-01-01' ORDER BY id",
 ];
 
