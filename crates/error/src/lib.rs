@@ -23,6 +23,10 @@ use std::fmt;
 /// Where bytes can live, fastest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Tier {
+    /// Memory of a device.
+    Device,
+    /// Page-locked host memory, which devices read and write by themselves.
+    Pinned,
     /// Host memory.
     Host,
     /// Local disk.
@@ -32,6 +36,8 @@ pub enum Tier {
 impl fmt::Display for Tier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Tier::Device => "device memory",
+            Tier::Pinned => "pinned host memory",
             Tier::Host => "host memory",
             Tier::Disk => "disk",
         })
@@ -60,6 +66,8 @@ pub enum ErrorKind {
     Corrupt,
     /// The operating system refused. The caller may retry.
     Io,
+    /// The context of a device is lost. The caller fences the device off.
+    DeviceLost,
 }
 
 /// An error with its kind, its contexts and, where there is one, its source.
@@ -96,6 +104,11 @@ impl Error {
     /// Stored bytes fail a check; name the file, the column and the chunk.
     pub fn corrupt(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Corrupt, message)
+    }
+
+    /// A device no longer answers; every later operation on it fails as well.
+    pub fn device_lost(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::DeviceLost, message)
     }
 
     /// The work was cancelled.

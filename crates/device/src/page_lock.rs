@@ -1,0 +1,167 @@
+//! Page locks on host memory that exists already, with memory of what is locked.
+//!
+//! A driver refuses to lock a page twice, so overlapping requests share: a request takes what is locked already and
+//! locks the gaps between. Each such *piece* counts its users; one without users is unlocked, or kept for reuse until
+//! the budget of pinned memory is wanted elsewhere or the memory itself is released.
+//!
+//! ```text
+//!   locked before     ├──── a ────┤        ├── b ──┤
+//!   request        ├───────────────────────────────────┤
+//!   pieces         n1 ├──── a ────┤   n2   ├── b ──┤ n3
+//! ```
+//!
+//! A copy must not span two pieces: the driver knows each as memory of its own.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pelton_error::Result;
+
+use crate::backend::Backend;
+use crate::budget::{Budget, OnFull, Reservation};
+use crate::machine::Machine;
+use crate::memory::Span;
+
+/// Pages of host memory, 4 KiB on x86-64.
+pub const HOST_PAGE_BYTES: u64 = 4096;
+
+/// What is locked, and for whom.
+pub(crate) struct PageLocks {
+    budget: Arc<Budget>,
+    pieces: Mutex<BTreeMap<u64, Piece>>,
+}
+
+struct Piece {
+    bytes: u64,
+    users: usize,
+    is_kept: bool,
+    _reservation: Reservation,
+}
+
+/// Keeps the pages under a span locked.
+pub struct PageLock {
+    machine: Machine,
+    starts: Vec<u64>,
+    pieces: Vec<Span>,
+    keep: bool,
+}
+
+impl PageLock {
+    /// The span, cut where pieces meet; copy each alone.
+    pub fn pieces(&self) -> &[Span] {
+        &self.pieces
+    }
+}
+
+impl Drop for PageLock {
+    fn drop(&mut self) {
+        self.machine.unlock_pages(&self.starts, self.keep);
+    }
+}
+
+impl PageLocks {
+    pub(crate) fn new(budget: Arc<Budget>) -> Self {
+        Self { budget, pieces: Mutex::default() }
+    }
+
+    pub(crate) fn lock(
+        &self,
+        machine: &Machine,
+        backend: &dyn Backend,
+        span: &Span,
+        keep: bool,
+    ) -> Result<PageLock> {
+        let mut guard = PageLock { machine: machine.clone(), starts: Vec::new(), pieces: Vec::new(), keep };
+        if span.is_empty() {
+            return Ok(guard);
+        }
+        let start = span.address() / HOST_PAGE_BYTES * HOST_PAGE_BYTES;
+        let end = (span.address() + span.len() as u64).next_multiple_of(HOST_PAGE_BYTES);
+        let mut pieces = self.pieces();
+        for (gap_start, gap_bytes) in gaps(&pieces, start, end) {
+            let lock = || -> Result<Piece> {
+                let reservation = self.budget.reserve(gap_bytes, OnFull::Refuse)?;
+                backend.page_lock(gap_start, gap_bytes as usize)?;
+                Ok(Piece { bytes: gap_bytes, users: 0, is_kept: false, _reservation: reservation })
+            };
+            let piece = match lock() {
+                Ok(piece) => piece,
+                Err(_) => {
+                    drop_unused(&mut pieces, backend, |address, _| !(start..end).contains(&address));
+                    match lock() {
+                        Ok(piece) => piece,
+                        Err(error) => {
+                            drop_unused(&mut pieces, backend, |_, piece| !piece.is_kept);
+                            return Err(error);
+                        }
+                    }
+                }
+            };
+            pieces.insert(gap_start, piece);
+        }
+        let first = pieces.range(..=start).next_back().map_or(start, |(address, _)| *address);
+        for (address, piece) in pieces.range_mut(first..end) {
+            piece.users += 1;
+            guard.starts.push(*address);
+            let from = (*address).max(span.address()) - span.address();
+            let until = (address + piece.bytes).min(span.address() + span.len() as u64) - span.address();
+            guard.pieces.push(span.slice(from as usize..until as usize));
+        }
+        Ok(guard)
+    }
+
+    pub(crate) fn unlock(&self, backend: &dyn Backend, starts: &[u64], keep: bool) {
+        let mut pieces = self.pieces();
+        for start in starts {
+            let piece = pieces.get_mut(start).expect("a piece outlives its users");
+            piece.users -= 1;
+            piece.is_kept |= keep;
+            if piece.users == 0 && !piece.is_kept {
+                let piece = pieces.remove(start).expect("just seen");
+                backend.page_unlock(*start, piece.bytes as usize);
+            }
+        }
+    }
+
+    /// Unlocks what is kept for reuse only.
+    pub(crate) fn release_idle(&self, backend: &dyn Backend) {
+        drop_unused(&mut self.pieces(), backend, |_, _| true);
+    }
+
+    /// The memory is about to be released.
+    pub(crate) fn forget(&self, backend: &dyn Backend, address: u64, bytes: usize) {
+        let end = address + bytes as u64;
+        drop_unused(&mut self.pieces(), backend, |start, piece| start < end && start + piece.bytes > address);
+    }
+
+    fn pieces(&self) -> MutexGuard<'_, BTreeMap<u64, Piece>> {
+        self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn drop_unused(pieces: &mut BTreeMap<u64, Piece>, backend: &dyn Backend, which: impl Fn(u64, &Piece) -> bool) {
+    pieces.retain(|start, piece| {
+        let goes = piece.users == 0 && which(*start, piece);
+        if goes {
+            backend.page_unlock(*start, piece.bytes as usize);
+        }
+        !goes
+    });
+}
+
+/// Parts of `start..end` that no piece covers: (start, bytes).
+fn gaps(pieces: &BTreeMap<u64, Piece>, start: u64, end: u64) -> Vec<(u64, u64)> {
+    let mut gaps = Vec::new();
+    let mut at = start;
+    let first = pieces.range(..=start).next_back().map_or(start, |(address, _)| *address);
+    for (address, piece) in pieces.range(first..end) {
+        if *address > at {
+            gaps.push((at, address - at));
+        }
+        at = at.max(address + piece.bytes);
+    }
+    if at < end {
+        gaps.push((at, end - at));
+    }
+    gaps
+}
