@@ -2,6 +2,8 @@
 
 #![deny(unsafe_code)]
 
+pub mod discover;
 mod topology;
 
+pub use discover::{GpuSource, Sources, Survey, discover, fingerprint, survey};
 pub use topology::*;

@@ -16,6 +16,7 @@
 use std::fmt;
 
 use pelton_device::{DeviceId, NodeId, Place};
+use pelton_error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 /// Bytes per second in the unit that papers and vendors use: 10^9.
@@ -84,6 +85,7 @@ pub enum LinkKind {
 
 /// A physical connection. Capacities are what transfers reach, bytes per second, not what the signalling rate promises.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Link {
     /// One end.
     pub a: Vertex,
@@ -99,12 +101,47 @@ pub struct Link {
     pub duplex_bytes_per_s: f64,
     /// Time before the first byte arrives.
     pub latency_s: f64,
+    /// What copies of a size reach one after another, latency included; empty where only the latency tells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bandwidth_by_size: Vec<BandwidthAt>,
     /// Measured on this machine, or stated by a vendor, driver or paper.
     pub is_measured: bool,
 }
 
+/// A point of a measured curve: bandwidth by the size of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BandwidthAt {
+    /// Size of one copy.
+    pub bytes: u64,
+    /// What copies of that size reach.
+    pub bytes_per_s: f64,
+}
+
+impl Link {
+    /// The end that is not `vertex`; nothing if `vertex` is no end of it.
+    pub fn other_end(&self, vertex: Vertex) -> Option<Vertex> {
+        if vertex == self.a {
+            Some(self.b)
+        } else {
+            (vertex == self.b).then_some(self.a)
+        }
+    }
+
+    /// Capacity in one direction, bytes per second.
+    pub fn bytes_per_s(&self, is_forward: bool) -> f64 {
+        if is_forward { self.forward_bytes_per_s } else { self.backward_bytes_per_s }
+    }
+
+    /// What messages call it.
+    pub fn label(&self) -> String {
+        format!("link {} - {}", self.a, self.b)
+    }
+}
+
 /// Memory and cores of a host node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct HostNode {
     /// Its number.
     pub id: u32,
@@ -114,10 +151,13 @@ pub struct HostNode {
     pub memory_bytes: u64,
     /// What all cores and all devices together may read and write.
     pub memory_bytes_per_s: f64,
+    /// What they may write if nobody reads; a write takes more of the memory's time than a read.
+    pub memory_write_bytes_per_s: f64,
 }
 
 /// A device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct DeviceVertex {
     /// Its number.
     pub id: u32,
@@ -137,6 +177,7 @@ pub struct DeviceVertex {
 
 /// A switch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Switch {
     /// PCI address of its upstream port, or "NVSwitch".
     pub name: String,
@@ -144,6 +185,7 @@ pub struct Switch {
 
 /// A storage device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Storage {
     /// Its kernel name, such as `nvme0n1`.
     pub name: String,
@@ -157,6 +199,7 @@ pub struct Storage {
 
 /// A network card.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Nic {
     /// Its kernel name, such as `eth0`.
     pub name: String,
@@ -178,6 +221,7 @@ pub enum Origin {
 
 /// A machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Topology {
     /// Its name.
     pub name: String,
@@ -195,4 +239,141 @@ pub struct Topology {
     pub nics: Vec<Nic>,
     /// Links.
     pub links: Vec<Link>,
+}
+
+impl Topology {
+    /// Reads the JSON form (`docs/specs/topology.md`).
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` with line and column if it is not that form, or with the part that makes no sense.
+    pub fn from_json(text: &str) -> Result<Self> {
+        let topology: Topology = serde_json::from_str(text).map_err(|error| {
+            Error::invalid_input("reading a topology from JSON; docs/specs/topology.md describes its fields")
+                .with_source(error)
+        })?;
+        topology.validate()?;
+        Ok(topology)
+    }
+
+    /// The JSON form.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("numbers, texts and lists have a JSON form")
+    }
+
+    /// True if the machine has `vertex`.
+    pub fn contains(&self, vertex: Vertex) -> bool {
+        let (id, count) = match vertex {
+            Vertex::Node(id) => (id, self.nodes.len()),
+            Vertex::Device(id) => (id, self.devices.len()),
+            Vertex::Switch(id) => (id, self.switches.len()),
+            Vertex::Storage(id) => (id, self.storages.len()),
+            Vertex::Nic(id) => (id, self.nics.len()),
+        };
+        (id as usize) < count
+    }
+
+    /// The links that end at `vertex`, by their places in [`links`](Self::links).
+    pub fn links_of(&self, vertex: Vertex) -> impl Iterator<Item = (usize, &Link)> {
+        self.links.iter().enumerate().filter(move |(_, link)| link.other_end(vertex).is_some())
+    }
+
+    /// The link between two vertices, by its place in [`links`](Self::links).
+    pub fn link_between(&self, one: Vertex, other: Vertex) -> Option<usize> {
+        self.links.iter().position(|link| link.other_end(one) == Some(other))
+    }
+
+    /// Checks that it describes a machine: numbers in order, ends that exist, capacities that are positive.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` naming the first node, device or link that makes no sense.
+    pub fn validate(&self) -> Result<()> {
+        if self.nodes.is_empty() {
+            return Err(Error::invalid_input(format!("topology '{}' has no host node; add one", self.name)));
+        }
+        self.validate_nodes()?;
+        self.validate_devices()?;
+        for (index, link) in self.links.iter().enumerate() {
+            self.validate_link(link)?;
+            let is_same = |other: &&Link| other.other_end(link.a) == Some(link.b);
+            if let Some(other) = self.links[..index].iter().find(is_same) {
+                return Err(Error::invalid_input(format!(
+                    "{}: a second link beside {}; add their capacities up in one",
+                    link.label(),
+                    other.label()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn validate_nodes(&self) -> Result<()> {
+        for (index, node) in self.nodes.iter().enumerate() {
+            let name = format!("node{}", node.id);
+            require_in_order(&name, node.id, index)?;
+            require_positive(&name, "memory_bytes_per_s", node.memory_bytes_per_s)?;
+            require_positive(&name, "memory_write_bytes_per_s", node.memory_write_bytes_per_s)?;
+            if node.memory_write_bytes_per_s > node.memory_bytes_per_s {
+                return Err(Error::invalid_input(format!(
+                    "{name}: memory_write_bytes_per_s exceeds memory_bytes_per_s; writes are part of all access"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn validate_devices(&self) -> Result<()> {
+        for (index, device) in self.devices.iter().enumerate() {
+            let name = format!("gpu{}", device.id);
+            require_in_order(&name, device.id, index)?;
+            require_positive(&name, "memory_bytes_per_s", device.memory_bytes_per_s)?;
+            if device.copy_engine_count == 0 {
+                return Err(Error::invalid_input(format!("{name}: no copy engine; a device has at least 1")));
+            }
+            if !self.contains(Vertex::Node(device.node)) {
+                return Err(Error::invalid_input(format!("{name}: is of node{}, which is missing", device.node)));
+            }
+        }
+        Ok(())
+    }
+
+    fn validate_link(&self, link: &Link) -> Result<()> {
+        let label = link.label();
+        for end in [link.a, link.b] {
+            if !self.contains(end) {
+                return Err(Error::invalid_input(format!("{label}: ends at {end}, which is missing")));
+            }
+        }
+        if link.a == link.b {
+            return Err(Error::invalid_input(format!("{label}: both ends are one; a link joins two")));
+        }
+        require_positive(&label, "forward_bytes_per_s", link.forward_bytes_per_s)?;
+        require_positive(&label, "backward_bytes_per_s", link.backward_bytes_per_s)?;
+        require_positive(&label, "duplex_bytes_per_s", link.duplex_bytes_per_s)?;
+        if !(link.latency_s.is_finite() && link.latency_s >= 0.0) {
+            return Err(Error::invalid_input(format!("{label}: latency_s is {}; it is 0 or more", link.latency_s)));
+        }
+        for point in &link.bandwidth_by_size {
+            require_positive(&label, "bytes_per_s of bandwidth_by_size", point.bytes_per_s)?;
+            if point.bytes == 0 {
+                return Err(Error::invalid_input(format!("{label}: bandwidth_by_size of 0 bytes; leave it out")));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn require_in_order(name: &str, id: u32, index: usize) -> Result<()> {
+    if id as usize != index {
+        return Err(Error::invalid_input(format!("{name}: listed at place {index}; list them by number, from 0")));
+    }
+    Ok(())
+}
+
+fn require_positive(name: &str, field: &str, value: f64) -> Result<()> {
+    if !(value.is_finite() && value > 0.0) {
+        return Err(Error::invalid_input(format!("{name}: {field} is {value}; it is more than 0")));
+    }
+    Ok(())
 }

@@ -1,0 +1,26 @@
+//! CUDA devices behind the driver, which is found at run time.
+//!
+//! ```text
+//!   open ──► driver.rs    libcuda, its version, contexts           an error names what is missing and the remedy
+//!              │
+//!            memory.rs    pools, pinned memory kept for reuse, managed
+//!            ranges.rs    address ranges put together from pages: hybrid, interleaved
+//!            stream.rs    device streams, events; host streams beside them, ordered by a word of pinned memory
+//!            module.rs    kernels compiled at run time
+//!            file.rs      storage to device by cuFile
+//! ```
+//!
+//! Without a driver nothing here panics or prints.
+
+mod backend;
+mod driver;
+mod file;
+mod memory;
+mod module;
+mod ranges;
+mod stream;
+
+pub use backend::{CudaOptions, open};
+pub use driver::{DriverStatus, status};
+pub use file::{CuFile, CuFileHandle};
+pub use module::{Function, Grid, Module};

@@ -1,0 +1,138 @@
+//! Host memory in whole pages, from the operating system.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use pelton_error::{Error, ErrorKind, Result, Tier};
+use rustix::mm::{self, Advice, MapFlags, ProtFlags};
+
+use crate::backend::RawMemory;
+use crate::page_lock::HOST_PAGE_BYTES;
+use crate::place::NodeId;
+
+/// From this size on huge pages are asked for: fewer TLB misses, and page-locking is faster.
+const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// Anonymous pages, unmapped on drop.
+#[derive(Debug)]
+pub(crate) struct Mapped {
+    address: *mut c_void,
+    bytes: usize,
+}
+
+// SAFETY: the pages belong to the process, not to the thread that mapped them, and the type offers no access.
+unsafe impl Send for Mapped {}
+
+impl Mapped {
+    /// Maps `bytes`, bound to `node` if one is named.
+    pub(crate) fn new(bytes: usize, node: Option<NodeId>) -> Result<Self> {
+        let length = mapped_length(bytes);
+        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches no memory of ours.
+        let address = unsafe {
+            mm::mmap_anonymous(ptr::null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
+        }
+        .map_err(|errno| {
+            let kind =
+                ErrorKind::OutOfMemory { tier: Tier::Host, requested_bytes: bytes as u64, available_bytes: 0 };
+            Error::new(kind, format!("host memory: mapping {bytes} bytes; free some or raise the limit"))
+                .with_source(std::io::Error::from(errno))
+        })?;
+        let mapped = Self { address, bytes };
+        if length >= HUGE_PAGE_BYTES {
+            // SAFETY: the range is the mapping just made. Refusal only costs speed.
+            let _ = unsafe { mm::madvise(address, length, Advice::LinuxHugepage) };
+        }
+        if let Some(node) = node {
+            bind(address, length, node)?;
+        }
+        Ok(mapped)
+    }
+
+    /// Gives ownership up; [`from_raw`](Self::from_raw) takes it again.
+    pub(crate) fn into_raw(self) -> RawMemory {
+        let raw = RawMemory { address: self.address as u64, bytes: self.bytes, holds_bytes: true };
+        std::mem::forget(self);
+        raw
+    }
+
+    /// Takes ownership of what [`into_raw`](Self::into_raw) gave.
+    ///
+    /// # Safety
+    ///
+    /// `raw` comes from `into_raw` and is given once.
+    pub(crate) unsafe fn from_raw(raw: RawMemory) -> Self {
+        Self { address: raw.address as *mut c_void, bytes: raw.bytes }
+    }
+
+    /// Where it starts.
+    pub(crate) fn address(&self) -> u64 {
+        self.address as u64
+    }
+
+    /// Its bytes rounded up to what is mapped.
+    pub(crate) fn mapped_bytes(&self) -> usize {
+        mapped_length(self.bytes)
+    }
+
+    /// What a mapping of `bytes` takes.
+    pub(crate) fn length_for(bytes: usize) -> usize {
+        mapped_length(bytes)
+    }
+
+    /// True if `bytes` would take as many pages.
+    pub(crate) fn is_length_of(&self, bytes: usize) -> bool {
+        self.mapped_bytes() == mapped_length(bytes)
+    }
+
+    /// The same pages, said to be `bytes`.
+    pub(crate) fn resized(mut self, bytes: usize) -> Self {
+        assert!(self.is_length_of(bytes), "pages are reused, not grown");
+        self.bytes = bytes;
+        self
+    }
+
+    /// Touches every page, so that each has memory behind it, on several cores if there is much.
+    pub(crate) fn populate(&self) {
+        let bytes = self.mapped_bytes();
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let share = bytes.div_ceil(cores.min(16)).next_multiple_of(HUGE_PAGE_BYTES);
+        let start = self.address as usize;
+        std::thread::scope(|scope| {
+            for first in (0..bytes).step_by(share) {
+                scope.spawn(move || {
+                    for offset in (first..bytes.min(first + share)).step_by(HOST_PAGE_BYTES as usize) {
+                        // SAFETY: in bounds of the mapping, which nobody else knows yet.
+                        unsafe { ((start + offset) as *mut u8).write_volatile(0) };
+                    }
+                });
+            }
+        });
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and nothing uses it any more.
+        let outcome = unsafe { mm::munmap(self.address, self.mapped_bytes()) };
+        debug_assert!(outcome.is_ok(), "unmapping what was mapped");
+    }
+}
+
+fn mapped_length(bytes: usize) -> usize {
+    bytes.max(1).next_multiple_of(HOST_PAGE_BYTES as usize)
+}
+
+/// Asks that the pages be taken from `node` (mbind, MPOL_BIND).
+fn bind(address: *mut c_void, bytes: usize, node: NodeId) -> Result<()> {
+    const MPOL_BIND: libc::c_ulong = 2;
+    let mask: [libc::c_ulong; 16] = std::array::from_fn(|word| {
+        if word == node.0 as usize / 64 { 1 << (node.0 % 64) } else { 0 }
+    });
+    let max_node = (mask.len() * 64) as libc::c_ulong;
+    // SAFETY: the range is a mapping of ours; the mask outlives the call and is as long as said.
+    let status = unsafe { libc::syscall(libc::SYS_mbind, address, bytes, MPOL_BIND, mask.as_ptr(), max_node, 0) };
+    if status != 0 {
+        return Err(Error::io(format!("{node}: binding {bytes} bytes to it"), std::io::Error::last_os_error()));
+    }
+    Ok(())
+}

@@ -1,0 +1,181 @@
+//! Logical devices: host memory and threads that stand in for devices.
+//!
+//! Every algorithm runs on them in tests: several devices, each with its own memory cap, streams that run at the same
+//! time, operations that end out of order. Every place is memory of this process, so every device reaches every
+//! other; what a real machine may lack ([`Capabilities`]) can be switched off, to test that it is refused.
+
+mod mapped;
+mod queue;
+
+use std::time::{Duration, Instant};
+
+use pelton_error::{Error, Result};
+
+use crate::backend::{Backend, EventBackend, RawMemory, StreamBackend};
+use crate::machine::Machine;
+use crate::memory::Span;
+use crate::place::{
+    Capabilities, DeviceId, DeviceInfo, DeviceKind, MachineInfo, MemoryKind, NodeId, PageableAccess, Place,
+};
+use crate::work::Work;
+
+pub(crate) use mapped::Mapped;
+pub(crate) use queue::{Queue, QueueEvent};
+
+/// What logical devices there shall be.
+#[derive(Debug, Clone)]
+pub struct HostOptions {
+    /// How many devices.
+    pub device_count: u32,
+    /// Cap on the memory of each, bytes.
+    pub memory_cap_bytes: u64,
+    /// Cap on pinned memory, bytes.
+    pub pinned_cap_bytes: u64,
+    /// What each can do.
+    pub capabilities: Capabilities,
+    /// Whether devices reach each other's memory.
+    pub has_peer_access: bool,
+}
+
+impl Default for HostOptions {
+    fn default() -> Self {
+        Self {
+            device_count: 1,
+            memory_cap_bytes: 1 << 30,
+            pinned_cap_bytes: 1 << 30,
+            capabilities: Capabilities {
+                pageable_access: PageableAccess::Hardware,
+                concurrent_managed: true,
+                host_register: true,
+                host_native_atomics: true,
+                virtual_memory: true,
+                copy_engines: 2,
+            },
+            has_peer_access: true,
+        }
+    }
+}
+
+/// A machine of logical devices.
+pub fn open(options: &HostOptions) -> Machine {
+    let device = |index| DeviceInfo {
+        id: DeviceId(index),
+        name: "logical device".into(),
+        kind: DeviceKind::Logical,
+        memory_bytes: options.memory_cap_bytes,
+        memory_cap_bytes: options.memory_cap_bytes,
+        multiprocessors: 1,
+        l2_bytes: 0,
+        node: NodeId(0),
+        pci_address: None,
+        capabilities: options.capabilities.clone(),
+    };
+    Machine::new(Host {
+        info: MachineInfo {
+            name: "host".into(),
+            is_simulated: false,
+            devices: (0..options.device_count).map(device).collect(),
+            node_count: 1,
+            pinned_cap_bytes: options.pinned_cap_bytes,
+        },
+        has_peer_access: options.has_peer_access,
+        opened: Instant::now(),
+    })
+}
+
+#[derive(Debug)]
+struct Host {
+    info: MachineInfo,
+    has_peer_access: bool,
+    opened: Instant,
+}
+
+impl Backend for Host {
+    fn info(&self) -> &MachineInfo {
+        &self.info
+    }
+
+    fn allocate(&self, kind: &MemoryKind, bytes: usize) -> Result<RawMemory> {
+        let _ = kind;
+        Ok(Mapped::new(bytes, None)?.into_raw())
+    }
+
+    fn release(&self, _kind: &MemoryKind, memory: RawMemory) {
+        // SAFETY: `memory` came from `allocate`, and is released once.
+        drop(unsafe { Mapped::from_raw(memory) });
+    }
+
+    fn page_lock(&self, address: u64, bytes: usize) -> Result<()> {
+        assert_eq!(address % crate::HOST_PAGE_BYTES, 0, "whole pages");
+        assert_eq!(bytes as u64 % crate::HOST_PAGE_BYTES, 0, "whole pages");
+        if !self.info.devices.iter().all(|device| device.capabilities.host_register) {
+            return Err(Error::unsupported("these devices cannot page-lock existing host memory"));
+        }
+        Ok(())
+    }
+
+    fn page_unlock(&self, _address: u64, _bytes: usize) {}
+
+    fn create_stream(&self, place: Place) -> Result<Box<dyn StreamBackend>> {
+        Ok(Box::new(HostStream { queue: Queue::start(&format!("{place}"))? }))
+    }
+
+    fn is_peer(&self, _device: DeviceId, _peer: DeviceId) -> bool {
+        self.has_peer_access
+    }
+
+    fn now(&self) -> Duration {
+        self.opened.elapsed()
+    }
+}
+
+struct HostStream {
+    queue: Queue,
+}
+
+impl StreamBackend for HostStream {
+    fn copy(&self, source: &Span, target: &Span) -> Result<()> {
+        self.queue.push(host_copy(source, target));
+        Ok(())
+    }
+
+    fn prefetch(&self, _span: &Span, _place: Place) -> Result<()> {
+        self.queue.push(Box::new(|| Ok(())));
+        Ok(())
+    }
+
+    fn run(&self, work: Work) -> Result<()> {
+        let form = work
+            .host
+            .ok_or_else(|| Error::unsupported(format!("'{}' has no form for host threads", work.name)))?;
+        self.queue.push(form);
+        Ok(())
+    }
+
+    fn record(&self) -> Result<Box<dyn EventBackend>> {
+        Ok(Box::new(self.queue.record()))
+    }
+
+    fn wait_for(&self, event: &dyn EventBackend) -> Result<()> {
+        let event = event.as_any().downcast_ref::<QueueEvent>().expect("an event of this machine").clone();
+        self.queue.push(Box::new(move || event.wait_blocking()));
+        Ok(())
+    }
+
+    fn is_idle(&self) -> Result<bool> {
+        self.queue.is_idle()
+    }
+}
+
+/// A copy between two spans that the host's cores reach.
+pub(crate) fn host_copy(source: &Span, target: &Span) -> Box<dyn FnOnce() -> Result<()> + Send> {
+    let (from, to, bytes) = (source.address(), target.address(), source.len());
+    Box::new(move || {
+        // SAFETY: both spans are host memory in bounds and alive, since the stream holds leases on them until this is
+        // known to be complete. The host's own access is kept out by the same leases; operations that race on one
+        // range are the caller's to order by events, as on every device, and leave unspecified bytes. `copy` allows
+        // the spans to overlap.
+        unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes) };
+        Ok(())
+    })
+}

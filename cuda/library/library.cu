@@ -1,0 +1,40 @@
+/// What the library says of itself. `PELTON_BUILD_TEXT` comes from the build: compiler and architectures.
+#include <cuda_runtime.h>
+
+#include "pelton/abi/library.h"
+#include "pelton/abi/probe.h"
+#include "pelton/common/fingerprint.h"
+#include "pelton/common/permutation.h"
+
+#ifndef PELTON_BUILD_TEXT
+#error "build with cuda/build.sh, which says what the library is compiled for"
+#endif
+
+int k_abi_version(void) { return K_ABI_VERSION; }
+
+int k_abi_report(k_abi_report_result* result, uint64_t result_bytes) {
+  if (result == nullptr || result_bytes != sizeof(k_abi_report_result)) return cudaErrorInvalidValue;
+  *result = k_abi_report_result{
+      sizeof(k_launch),
+      sizeof(k_fill_random_args),
+      sizeof(k_fill_word_args),
+      sizeof(k_fill_cycle_args),
+      sizeof(k_fingerprint_args),
+      sizeof(k_read_args),
+      sizeof(k_gather_args),
+      sizeof(k_chase_args),
+      sizeof(k_copy_args),
+      K_POLICY_COUNT,
+      pelton::GOLDEN_GAMMA,
+      pelton::mix(1),
+      pelton::random_word(42, 7),
+      pelton::permuted(5, 10, 42),
+      pelton::fingerprint_term(7, 42, 8),
+      pelton::fingerprint_term(7, 42, 3),
+  };
+  return cudaSuccess;
+}
+
+const char* k_build_text(void) { return PELTON_BUILD_TEXT; }
+
+const char* k_error_text(int code) { return cudaGetErrorString(static_cast<cudaError_t>(code)); }
