@@ -35,7 +35,9 @@ template <class POLICY> using Copy1 = Copy<POLICY, uint8_t>;
 
 bool is_word_aligned(const void* address) { return reinterpret_cast<uintptr_t>(address) % WORD_BYTES == 0; }
 
-bool is_power_of_two(uint64_t value) { return value != 0 && (value & (value - 1)) == 0; }
+bool is_slot_count(uint64_t value) {
+  return value != 0 && (value & (value - 1)) == 0 && value <= (uint64_t{1} << 32);
+}
 
 }  // namespace
 }  // namespace pelton
@@ -64,7 +66,7 @@ int k_fill_word(const k_fill_word_args* args, void* stream) {
 
 int k_fill_cycle(const k_fill_cycle_args* args, void* stream) {
   if (args == nullptr || !is_valid(args->launch)) return cudaErrorInvalidValue;
-  if (!is_power_of_two(args->slot_count) || args->slot_count > (uint64_t{1} << 32)) return cudaErrorInvalidValue;
+  if (!is_slot_count(args->slot_count)) return cudaErrorInvalidValue;
   return launch_over<FillCycle>(args->slot_count, args->launch, stream, *args, log2_exact(args->slot_count));
 }
 
@@ -99,6 +101,7 @@ int k_gather(const k_gather_args* args, void* stream) {
 
 int k_chase(const k_chase_args* args, void* stream) {
   if (args == nullptr || !is_valid(args->launch)) return cudaErrorInvalidValue;
+  if (!is_slot_count(args->slot_count)) return cudaErrorInvalidValue;
   return launch_over<Chase>(1, args->launch, stream, *args);
 }
 

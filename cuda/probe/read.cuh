@@ -74,9 +74,10 @@ struct Chase {
 
   __device__ void run() const {
     if (grid_thread() != 0) return;
-    uint64_t slot = args.first_slot;
+    const uint64_t mask = args.slot_count - 1;
+    uint64_t slot = args.first_slot & mask;
     for (uint64_t step = 0; step < args.step_count; ++step) {
-      slot = *reinterpret_cast<const uint32_t*>(args.source + slot * args.stride_bytes);
+      slot = *reinterpret_cast<const uint32_t*>(args.source + slot * args.stride_bytes) & mask;
     }
     atomicAdd(reinterpret_cast<unsigned long long*>(args.accumulator), slot);
   }

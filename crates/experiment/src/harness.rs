@@ -59,7 +59,9 @@ impl Harness {
     /// `InvalidInput` for no repetitions; the first error of `once`.
     pub fn measure(&self, machine: &Machine, mut once: impl FnMut() -> Result<()>) -> Result<Times> {
         if self.repetitions == 0 {
-            return Err(Error::invalid_input("0 repetitions measure nothing; ask for 1 at least, 10 as a rule"));
+            return Err(Error::invalid_input(
+                "0 repetitions measure nothing; ask for 1 at least, 10 as a rule",
+            ));
         }
         let mut timed = || -> Result<Duration> {
             let start = machine.now();

@@ -57,21 +57,25 @@ struct Findings {
 ///
 /// # Errors
 ///
-/// `InvalidInput` for an unknown preset or device, a device named twice, an odd number of devices to pair, or sizes
+/// `InvalidInput` for an unknown preset or device, a machine or device named twice, an odd number of devices to pair, or sizes
 /// of 0; `OutOfMemory` if buffers do not fit; `Corrupt` if bytes that arrived are not those that were sent.
 pub fn run(options: &P2pOptions) -> Result<Report> {
     options.check()?;
-    let mut all = Vec::new();
+    let mut all: Vec<Findings> = Vec::new();
     for subject in &options.subjects {
         let (machine, name) = open(subject, options)?;
+        if all.iter().any(|findings| findings.machine == name) {
+            return Err(Error::invalid_input(format!("machine '{name}' named twice; rows go by that name")));
+        }
         all.push(examine(&machine, name, options)?);
     }
     let mut report = Report {
         experiment: "p2p".to_owned(),
         title: "transfers between host and devices, and between devices".to_owned(),
-        paper: "Maltenberger et al. 2022, Evaluating Multi-GPU Sorting with Modern Interconnects, section 4".to_owned(),
+        paper: "Maltenberger et al. 2022, Evaluating Multi-GPU Sorting with Modern Interconnects, section 4"
+            .to_owned(),
         machines: all.iter().map(|findings| findings.machine.clone()).collect(),
-        scale: options.scale,
+        scale: scale(&all),
         settings: settings(options, &all),
         rows: Vec::new(),
         grids: all.iter().filter_map(grid).collect(),
@@ -96,12 +100,12 @@ fn open(subject: &Subject, options: &P2pOptions) -> Result<(Machine, String)> {
     }
 }
 
-/// Such as "2 x NVIDIA H200".
+/// Such as "2 x NVIDIA H200"; a simulated machine has a name of its own.
 fn name_of(machine: &Machine) -> String {
     let info = machine.info();
     match info.devices.first() {
-        Some(first) => format!("{} x {}", info.devices.len(), first.name),
-        None => info.name.clone(),
+        Some(first) if !info.is_simulated => format!("{} x {}", info.devices.len(), first.name),
+        _ => info.name.clone(),
     }
 }
 
@@ -113,7 +117,7 @@ fn examine(machine: &Machine, name: String, options: &P2pOptions) -> Result<Find
     }
     let cases = cases(&name, device_count, options)?;
     let bytes = options.bytes_on(machine)?;
-    let mut arena = Arena::new(machine, options, bytes)?;
+    let arena = Arena::new(machine, options, bytes)?;
     let mut entries = Vec::with_capacity(cases.len());
     for case in cases {
         let times = arena.time(&case, options).context(|| format!("{name}: {case}"))?;
@@ -123,30 +127,34 @@ fn examine(machine: &Machine, name: String, options: &P2pOptions) -> Result<Find
     if device_count < 2 {
         entries.push(without_peers(machine, &name));
     }
-    Ok(Findings { tag: Tag::of(machine), is_checked: arena.is_checked(), machine: name, device_count, bytes, entries })
+    Ok(Findings {
+        tag: Tag::of(machine),
+        is_checked: arena.is_checked(),
+        machine: name,
+        device_count,
+        bytes,
+        entries,
+    })
 }
 
 fn row(machine: &Machine, name: &str, case: &Case, options: &P2pOptions, bytes: usize, times: &Times) -> Row {
-    let ours = Measured::rate(bytes as f64 / GB_PER_S, times)
-        .map_or_else(|| Outcome::Missing("a clock that sees the time; copy more bytes".to_owned()), Outcome::Done);
+    let ours = Measured::rate(bytes as f64 / GB_PER_S, times).map_or_else(
+        || Outcome::Missing("a clock that sees the time; copy more bytes".to_owned()),
+        Outcome::Done,
+    );
     let paper = paper::quote(name, case);
     Row {
         figure: paper::figure(name, case.kind, case.devices.len() > 1).to_owned(),
         machine: name.to_owned(),
         what: case.to_string(),
         unit: "GB/s",
-        // A table of all pairs is shown by row and column, unless the paper says something of the pair.
-        is_in_grid: case.kind == Kind::Peer && paper.is_none_or(|_| repeats_a_quote(case)),
+        // Of many pairs those from the first device stand for the others, which the grid shows.
+        is_in_grid: case.kind == Kind::Peer && case.devices[0] != 0 && machine.info().devices.len() > 2,
         paper,
         ours,
         tag: Tag::of(machine),
         note: note(machine, case, options),
     }
-}
-
-/// True for pairs beyond those that begin at the first device: what the paper says of them is the same.
-fn repeats_a_quote(case: &Case) -> bool {
-    case.devices[0] != 0
 }
 
 /// What tells this case from what its name promises.
@@ -204,16 +212,30 @@ fn grid(findings: &Findings) -> Option<Grid> {
     })
 }
 
+/// The smallest copy as a share of the paper's: caps may have made it smaller than asked for.
+fn scale(all: &[Findings]) -> f64 {
+    all.iter()
+        .map(|findings| findings.bytes as f64 / options::PAPER_BYTES as f64)
+        .fold(f64::INFINITY, f64::min)
+}
+
 fn settings(options: &P2pOptions, all: &[Findings]) -> Vec<(String, String)> {
     let bytes: Vec<String> = all.iter().map(|findings| findings.bytes.to_string()).collect();
-    let checked: Vec<&str> = all.iter().map(|findings| if findings.is_checked { "yes" } else { "no" }).collect();
+    let checked: Vec<&str> =
+        all.iter().map(|findings| if findings.is_checked { "yes" } else { "no" }).collect();
     let pair = |name: &str, value: String| (name.to_owned(), value);
     vec![
         pair("bytes", format!("{} per copy, by machine", bytes.join(", "))),
-        pair("piece", options.chunk_bytes.map_or("the whole copy".to_owned(), |bytes| format!("{bytes} bytes"))),
+        pair(
+            "piece",
+            options.chunk_bytes.map_or("the whole copy".to_owned(), |bytes| format!("{bytes} bytes")),
+        ),
         pair("repeated", format!("{} times", options.harness.repetitions)),
         pair("host", format!("pinned memory of {}", options.host_node)),
         pair("timed", "copies, from the first enqueued to the last done; no allocation".to_owned()),
-        pair("checked", format!("{}, by machine: targets hold the bytes of their sources", checked.join(", "))),
+        pair(
+            "checked",
+            format!("{}, by machine: targets hold the bytes of their sources", checked.join(", ")),
+        ),
     ]
 }

@@ -4,6 +4,7 @@
 
 pub mod discover;
 mod topology;
+pub mod transfer;
 
 pub use discover::{GpuSource, Sources, Survey, discover, fingerprint, survey};
 pub use topology::*;

@@ -1,3 +1,43 @@
-//! The CUDA primitives of `cuda/`, one safe function each.
+//! The CUDA primitives of `cuda/`, one safe function each, with a form for host threads that gives the same results.
+//!
+//! ```text
+//!   fill_random, read, copy, ... ──► Work ──┬─ cuda: k_<operation> of libpelton_cuda.so, found at run time
+//!                                           ├─ host: the same in Rust, bit for bit
+//!                                           └─ cost: for a simulator
+//! ```
+//!
+//! A function here describes the work; [`Stream::run`](pelton_device::Stream::run) has it done. Nothing is allocated,
+//! waited for or printed. The layout of arguments is written once, in the C headers of `cuda/include/pelton/abi`,
+//! and asserted on both sides; [`Library::open`] refuses a library that was built from others.
+//!
+//! An *accumulator* is a span of device or pinned memory, aligned to 8 bytes, that results are added to, so that many
+//! pieces of work can share one; [`fill_word`] with 0 clears it.
 
 #![deny(unsafe_code)]
+
+mod mix;
+
+#[allow(unsafe_code)]
+mod library;
+#[allow(unsafe_code)]
+mod memory;
+mod search;
+#[allow(unsafe_code)]
+mod sys;
+
+mod copy;
+mod cycle;
+mod fill;
+mod fingerprint;
+mod gather;
+mod read;
+
+pub use copy::copy;
+pub use cycle::{Chase, Cycle, chase, fill_cycle};
+pub use fill::{fill_random, fill_word};
+pub use fingerprint::{Fingerprint, fingerprint, fingerprint_of};
+pub use gather::{Gather, gather};
+pub use library::{Library, Policy};
+pub use mix::random_word;
+pub use read::{read, sum_of_words};
+pub use search::LIBRARY_VARIABLE;

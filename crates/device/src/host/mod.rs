@@ -179,3 +179,28 @@ pub(crate) fn host_copy(source: &Span, target: &Span) -> Box<dyn FnOnce() -> Res
         Ok(())
     })
 }
+
+/// Work of a host stream that fills `target`, as reading from a file does; `fill` gets its bytes.
+///
+/// # Errors
+///
+/// `InvalidInput` if the host cannot write to the memory.
+pub fn fill(
+    name: &'static str,
+    target: &Span,
+    fill: impl FnOnce(&mut [u8]) -> Result<()> + Send + 'static,
+) -> Result<Work> {
+    if !target.kind().is_host_visible() || target.buffer().is_read_only() {
+        return Err(Error::invalid_input(format!("{name}: the host does not write to {}", target.kind())));
+    }
+    let (address, bytes) = (target.address(), target.len());
+    let form = move || {
+        if bytes == 0 {
+            return fill(&mut []);
+        }
+        // SAFETY: the span is host memory in bounds, alive while the stream's lease is held, from which the host is
+        // kept out; operations that race on it are the caller's to order by events.
+        fill(unsafe { std::slice::from_raw_parts_mut(address as *mut u8, bytes) })
+    };
+    Ok(Work::new(name, vec![], vec![target.clone()]).with_host(form))
+}

@@ -65,7 +65,8 @@ impl Arena {
         let slots: Vec<Slot> =
             machine.info().devices.iter().map(|device| slot(device.id)).collect::<Result<_>>()?;
         let holds_bytes = slots.iter().all(|slot| slot.source.holds_bytes());
-        let arena = Self { machine: machine.clone(), slots, bytes, is_checked: options.check_bytes && holds_bytes };
+        let arena =
+            Self { machine: machine.clone(), slots, bytes, is_checked: options.check_bytes && holds_bytes };
         if arena.is_checked {
             arena.fill_sources()?;
         }
@@ -83,7 +84,7 @@ impl Arena {
     }
 
     /// Takes the time of `case`.
-    pub(super) fn time(&mut self, case: &Case, options: &P2pOptions) -> Result<Times> {
+    pub(super) fn time(&self, case: &Case, options: &P2pOptions) -> Result<Times> {
         let copies = self.copies(case);
         if self.is_checked {
             copies.iter().try_for_each(|copy| self.clear(copy))?;
@@ -97,20 +98,25 @@ impl Arena {
         })?;
         if self.is_checked {
             // Looking at a device's memory goes through the host buffers, so these are looked at first.
-            let (to_host, to_device): (Vec<&Copy<'_>>, Vec<_>) = copies.iter().partition(|copy| copy.is_to_host);
+            let (to_host, to_device): (Vec<&Copy<'_>>, Vec<_>) =
+                copies.iter().partition(|copy| copy.is_to_host);
             to_host.into_iter().chain(to_device).try_for_each(|copy| self.compare(copy))?;
         }
         Ok(times)
     }
 
     fn copies(&self, case: &Case) -> Vec<Copy<'_>> {
-        let each = |copy: fn(&Self, u32) -> Copy<'_>| case.devices.iter().map(|device| copy(self, *device)).collect();
+        let each = |copy: fn(&Self, u32) -> Copy<'_>| {
+            case.devices.iter().map(|device| copy(self, *device)).collect()
+        };
         match case.kind {
             Kind::HostToDevice => each(Self::to_device),
             Kind::DeviceToHost => each(Self::to_host),
-            Kind::BothWays => {
-                case.devices.iter().flat_map(|device| [self.to_device(*device), self.to_host(*device)]).collect()
-            }
+            Kind::BothWays => case
+                .devices
+                .iter()
+                .flat_map(|device| [self.to_device(*device), self.to_host(*device)])
+                .collect(),
             Kind::Peer | Kind::PeerPairs => {
                 case.pairs().into_iter().map(|(source, target)| self.to_peer(source, target)).collect()
             }
@@ -119,18 +125,39 @@ impl Arena {
 
     fn to_device(&self, device: u32) -> Copy<'_> {
         let Slot { inbound, source, incoming, .. } = self.slot(device);
-        Copy { stream: inbound, from: source, to: incoming, pattern: device, owner: device, is_to_host: false }
+        Copy {
+            stream: inbound,
+            from: source,
+            to: incoming,
+            pattern: device,
+            owner: device,
+            is_to_host: false,
+        }
     }
 
     fn to_host(&self, device: u32) -> Copy<'_> {
         let Slot { outbound, outgoing, target, .. } = self.slot(device);
-        Copy { stream: outbound, from: outgoing, to: target, pattern: device, owner: device, is_to_host: true }
+        Copy {
+            stream: outbound,
+            from: outgoing,
+            to: target,
+            pattern: device,
+            owner: device,
+            is_to_host: true,
+        }
     }
 
     fn to_peer(&self, source: u32, target: u32) -> Copy<'_> {
         let Slot { outbound, outgoing, .. } = self.slot(source);
         let incoming = &self.slot(target).incoming;
-        Copy { stream: outbound, from: outgoing, to: incoming, pattern: source, owner: target, is_to_host: false }
+        Copy {
+            stream: outbound,
+            from: outgoing,
+            to: incoming,
+            pattern: source,
+            owner: target,
+            is_to_host: false,
+        }
     }
 
     fn slot(&self, device: u32) -> &Slot {
@@ -180,14 +207,15 @@ impl Arena {
 /// The copies cut into pieces of `chunk_bytes`, in turns, so that none of them starts late.
 fn pieces<'a>(copies: &[Copy<'a>], chunk_bytes: u64) -> Vec<(&'a Stream, Span, Span)> {
     let chunk_bytes = usize::try_from(chunk_bytes).unwrap_or(usize::MAX);
-    let cut = |buffer: &Buffer| -> Vec<Span> { buffer.span().chunks(chunk_bytes.min(buffer.len())).collect() };
+    let cut =
+        |buffer: &Buffer| -> Vec<Span> { buffer.span().chunks(chunk_bytes.min(buffer.len())).collect() };
     let cut_copies: Vec<_> = copies.iter().map(|copy| (copy.stream, cut(copy.from), cut(copy.to))).collect();
     let rounds = cut_copies.iter().map(|(_, sources, _)| sources.len()).max().unwrap_or(0);
     (0..rounds)
         .flat_map(|round| {
-            cut_copies
-                .iter()
-                .map(move |(stream, sources, targets)| (*stream, sources[round].clone(), targets[round].clone()))
+            cut_copies.iter().map(move |(stream, sources, targets)| {
+                (*stream, sources[round].clone(), targets[round].clone())
+            })
         })
         .collect()
 }

@@ -66,7 +66,8 @@ impl fmt::Display for Case {
 
 /// All cases for the machine called `name`, in the order of the paper.
 pub(super) fn cases(name: &str, device_count: usize, options: &P2pOptions) -> Result<Vec<Case>> {
-    let count = u32::try_from(device_count).map_err(|_| Error::invalid_input("more devices than can be numbered"))?;
+    let count =
+        u32::try_from(device_count).map_err(|_| Error::invalid_input("more devices than can be numbered"))?;
     let host_sets = match &options.host_sets {
         Some(sets) => sets.clone(),
         None => paper::host_sets(name).unwrap_or_else(|| default_sets(count)),
@@ -79,7 +80,10 @@ pub(super) fn cases(name: &str, device_count: usize, options: &P2pOptions) -> Re
         check_set(set, count)?;
     }
     if let Some(odd) = peer_sets.iter().find(|set| set.len() % 2 == 1) {
-        return Err(Error::invalid_input(format!("{} devices {odd:?} to pair; name an even number", odd.len())));
+        return Err(Error::invalid_input(format!(
+            "{} devices {odd:?} to pair; name an even number",
+            odd.len()
+        )));
     }
     let mut cases = Vec::new();
     let single = (0..count).map(|device| vec![device]);
@@ -116,7 +120,9 @@ fn check_set(set: &[u32], count: u32) -> Result<()> {
         return Err(Error::invalid_input("a set of no devices; name one at least"));
     }
     if let Some(unknown) = set.iter().find(|device| **device >= count) {
-        return Err(Error::invalid_input(format!("no gpu {unknown}; this machine has {count} devices, from 0 on")));
+        return Err(Error::invalid_input(format!(
+            "no gpu {unknown}; this machine has {count} devices, from 0 on"
+        )));
     }
     let repeated = (1..set.len()).find(|index| set[..*index].contains(&set[*index]));
     match repeated {

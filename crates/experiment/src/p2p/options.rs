@@ -6,7 +6,7 @@ use pelton_error::{Error, Result};
 use crate::harness::Harness;
 
 /// Bytes of one copy in the paper.
-const PAPER_BYTES: u64 = 4_000_000_000;
+pub(super) const PAPER_BYTES: u64 = 4_000_000_000;
 
 /// A copy takes at most this part of what a device's buffers may take.
 const DEVICE_SHARE: u64 = 4;
@@ -111,6 +111,7 @@ impl P2pOptions {
                 info.name
             )));
         }
-        usize::try_from(bytes).map_err(|_| Error::invalid_input(format!("{bytes} bytes exceed the address space")))
+        usize::try_from(bytes)
+            .map_err(|_| Error::invalid_input(format!("{bytes} bytes exceed the address space")))
     }
 }

@@ -39,10 +39,14 @@ fn chart(machine: &str, figure: &str, rows: &[&Row]) -> BarChart {
         figure.to_owned()
     };
     let tag = rows.first().map_or("", |row| row.tag.name());
-    let mut series = vec![BarSeries { name: format!("here, {tag}"), bars: rows.iter().map(|row| ours(row)).collect() }];
+    let mut series = vec![BarSeries {
+        name: format!("here, {tag}"),
+        is_reference: false,
+        bars: rows.iter().map(|row| ours(row)).collect(),
+    }];
     if rows.iter().any(|row| row.paper.is_some()) {
         let bars = rows.iter().map(|row| row.paper.as_ref().map(paper)).collect();
-        series.insert(0, BarSeries { name: "paper, text".to_owned(), bars });
+        series.insert(0, BarSeries { name: "paper, text".to_owned(), is_reference: true, bars });
     }
     BarChart {
         title: format!("{machine}, {figure} ({tag})"),

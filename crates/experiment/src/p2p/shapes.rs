@@ -77,7 +77,8 @@ fn remote_bound(findings: &Findings) -> Option<(bool, String)> {
         let local = figure(findings, kind, &[0])?;
         let remote = figure(findings, kind, &[2])?;
         let both = figure(findings, kind, &[2, 3])?;
-        holds &= remote <= X_BUS_NOMINAL && remote < 0.75 * local && both <= (1.0 + FACTOR_TOLERANCE) * remote;
+        holds &=
+            remote <= X_BUS_NOMINAL && remote < 0.75 * local && both <= (1.0 + FACTOR_TOLERANCE) * remote;
         details.push(format!("{name} local {local:.1}, remote {remote:.1}, two remote {both:.1}"));
     }
     Some((holds, format!("{}; X-Bus {X_BUS_NOMINAL} GB/s nominal", details.join("; "))))
@@ -127,7 +128,8 @@ fn shared_switches(findings: &Findings) -> Option<(bool, String)> {
 fn remote_both_ways(findings: &Findings) -> Option<(bool, String)> {
     let one = (figure(findings, BothWays, &[0])?, figure(findings, BothWays, &[4])?);
     let two = (figure(findings, BothWays, &[0, 2])?, figure(findings, BothWays, &[4, 6])?);
-    let detail = format!("one {:.1} local, {:.1} remote; two {:.1} local, {:.1} remote", one.0, one.1, two.0, two.1);
+    let detail =
+        format!("one {:.1} local, {:.1} remote; two {:.1} local, {:.1} remote", one.0, one.1, two.0, two.1);
     Some((one.1 < one.0 && two.1 < two.0, detail))
 }
 
@@ -135,7 +137,11 @@ fn switch_scales(findings: &Findings) -> Option<(bool, String)> {
     let two = figure(findings, PeerPairs, &[0, 1])?;
     let four = figure(findings, PeerPairs, &[0, 1, 2, 3])?;
     let eight = figure(findings, PeerPairs, &[0, 1, 2, 3, 4, 5, 6, 7])?;
-    let detail = format!("two {two:.0}, four {four:.0} ({:.2} x), eight {eight:.0} ({:.2} x)", four / two, eight / four);
+    let detail = format!(
+        "two {two:.0}, four {four:.0} ({:.2} x), eight {eight:.0} ({:.2} x)",
+        four / two,
+        eight / four
+    );
     Some((is_about(four / two, 2.0) && is_about(eight / four, 2.0), detail))
 }
 
@@ -145,7 +151,8 @@ fn distant_pairs(findings: &Findings) -> Option<(bool, String)> {
     let four = figure(findings, PeerPairs, &[0, 1, 2, 3])?;
     let near = figure(findings, Peer, &[0, 1])?;
     let distant = figure(findings, Peer, &[0, 3])?;
-    let detail = format!("four {four:.1}, linked two {two:.1}; one way {distant:.1} distant, {near:.1} linked");
+    let detail =
+        format!("four {four:.1}, linked two {two:.1}; one way {distant:.1} distant, {near:.1} linked");
     Some((four < 0.5 * two && distant < 0.5 * near, detail))
 }
 

@@ -1,7 +1,7 @@
 //! Grouped bars: a group a category, a bar a series, whiskers of one standard error.
 
 use super::axis::{Axis, Scale};
-use super::canvas::{Anchor, Canvas, GRID, INK, LABEL_SIZE, TITLE_SIZE, colour, text_width};
+use super::canvas::{Anchor, Canvas, GRID, INK, LABEL_SIZE, TITLE_SIZE, colours, text_width};
 
 /// Height of the space for bars, pixels.
 const PLOT_HEIGHT: f64 = 260.0;
@@ -9,6 +9,10 @@ const PLOT_HEIGHT: f64 = 260.0;
 const BAR_WIDTH: f64 = 14.0;
 /// Space between groups, pixels.
 const GROUP_GAP: f64 = 14.0;
+/// Space between labels, pixels.
+const LABEL_GAP: f64 = 10.0;
+/// Width of the space for bars at least, pixels.
+const PLOT_WIDTH_MIN: f64 = 420.0;
 /// Slant of labels that would touch each other, degrees.
 const SLANT: f64 = -40.0;
 
@@ -26,6 +30,8 @@ pub struct Bar {
 pub struct BarSeries {
     /// Its name in the legend.
     pub name: String,
+    /// True for what the others are compared against; it is grey.
+    pub is_reference: bool,
     /// A bar for each category, or nothing.
     pub bars: Vec<Option<Bar>>,
 }
@@ -66,34 +72,39 @@ impl BarChart {
         let mut canvas = Canvas::default();
         let mut layout = self.layout();
         canvas.text((layout.left, 24.0), Anchor::Start, TITLE_SIZE, &self.title);
-        let names: Vec<&str> = self.series.iter().map(|series| series.name.as_str()).collect();
-        layout.top += canvas.legend((layout.left, layout.top), layout.width - layout.left, &names) + 12.0;
+        let colours = colours(self.series.iter().map(|series| series.is_reference));
+        let names = self.series.iter().map(|series| series.name.as_str());
+        let entries: Vec<(&str, &str)> = names.zip(colours.iter().copied()).collect();
+        layout.top += canvas.legend((layout.left, layout.top), layout.width - layout.left, &entries) + 12.0;
         let bottom = layout.top + PLOT_HEIGHT;
-        let tops = self.series.iter().flat_map(|series| &series.bars).flatten().map(|bar| bar.value + bar.error);
+        let tops =
+            self.series.iter().flat_map(|series| &series.bars).flatten().map(|bar| bar.value + bar.error);
         let axis = Axis::new(Scale::Linear, tops, (bottom, layout.top));
         self.draw_axes(&mut canvas, &layout, &axis);
-        for (index, series) in self.series.iter().enumerate() {
-            self.draw_series(&mut canvas, &layout, &axis, index, series);
+        for (index, colour) in colours.into_iter().enumerate() {
+            self.draw_series(&mut canvas, &layout, &axis, (index, colour));
         }
         canvas.line((layout.left, bottom), (layout.right(), bottom), INK);
         canvas.finish(layout.width, bottom + layout.label_height + 16.0)
     }
 
     fn layout(&self) -> Layout {
-        let group_width = BAR_WIDTH * self.series.len() as f64;
-        let widest = self.categories.iter().map(|name| text_width(name, LABEL_SIZE)).fold(0.0, f64::max);
-        // Labels may take the gap between groups as long as they keep apart themselves.
-        let upright_slot = (widest + 10.0).max(group_width + GROUP_GAP);
-        let is_slanted = upright_slot > 2.0 * (group_width + GROUP_GAP);
-        let slot = if is_slanted { group_width + GROUP_GAP } else { upright_slot };
-        let left = 70.0;
-        let plot_width = (slot * self.categories.len() as f64).max(300.0);
-        // A slanted label of the first group reaches to the left of it.
+        let count = self.categories.len().max(1) as f64;
+        let widths: Vec<f64> = self.categories.iter().map(|name| text_width(name, LABEL_SIZE)).collect();
+        let widest = widths.iter().copied().fold(0.0, f64::max);
+        let narrowest = BAR_WIDTH * self.series.len() as f64 + GROUP_GAP;
+        let spread = narrowest.max(PLOT_WIDTH_MIN.max(text_width(&self.title, TITLE_SIZE)) / count);
+        // Upright labels may widen the groups somewhat.
+        let is_slanted = widest + LABEL_GAP > spread.max(1.5 * narrowest);
+        let slot = if is_slanted { spread } else { spread.max(widest + LABEL_GAP) };
         let slant = SLANT.abs().to_radians();
+        // How far slanted labels reach to the left of the bars.
+        let reaches =
+            widths.iter().enumerate().map(|(index, width)| width * slant.cos() - slot * (index as f64 + 0.5));
+        let reach = if is_slanted { reaches.fold(0.0, f64::max) } else { 0.0 };
         let label_height = if is_slanted { widest * slant.sin() + 14.0 } else { 18.0 };
-        let left = if is_slanted { f64::max(left, widest * slant.cos() - slot / 2.0 + 12.0) } else { left };
-        let width = (left + plot_width + 20.0).max(left + text_width(&self.title, TITLE_SIZE) + 10.0);
-        Layout { left, top: 36.0, slot, width, is_slanted, label_height }
+        let left = f64::max(70.0, reach + 12.0);
+        Layout { left, top: 36.0, slot, width: left + slot * count + 20.0, is_slanted, label_height }
     }
 
     fn draw_axes(&self, canvas: &mut Canvas, layout: &Layout, axis: &Axis) {
@@ -103,7 +114,7 @@ impl BarChart {
             canvas.text((layout.left - 8.0, y + 4.0), Anchor::End, LABEL_SIZE, &label);
         }
         let (bottom, middle) = (layout.top + PLOT_HEIGHT, layout.top + PLOT_HEIGHT / 2.0);
-        canvas.turned_text((18.0, middle), Anchor::Middle, LABEL_SIZE, -90.0, &self.y_label);
+        canvas.turned_text((layout.left - 52.0, middle), Anchor::Middle, LABEL_SIZE, -90.0, &self.y_label);
         for (index, category) in self.categories.iter().enumerate() {
             let x = layout.centre(index);
             if layout.is_slanted {
@@ -114,14 +125,14 @@ impl BarChart {
         }
     }
 
-    fn draw_series(&self, canvas: &mut Canvas, layout: &Layout, axis: &Axis, index: usize, series: &BarSeries) {
+    fn draw_series(&self, canvas: &mut Canvas, layout: &Layout, axis: &Axis, (index, colour): (usize, &str)) {
         let first = -BAR_WIDTH * self.series.len() as f64 / 2.0;
         let bottom = layout.top + PLOT_HEIGHT;
-        for (category, bar) in series.bars.iter().enumerate() {
+        for (category, bar) in self.series[index].bars.iter().enumerate() {
             let Some(bar) = bar else { continue };
             let Some(y) = axis.at(bar.value) else { continue };
             let x = layout.centre(category) + first + BAR_WIDTH * index as f64;
-            canvas.rect((x + 0.5, y), (BAR_WIDTH - 1.0, bottom - y), colour(index));
+            canvas.rect((x + 0.5, y), (BAR_WIDTH - 1.0, bottom - y), colour);
             let ends = (axis.at(bar.value + bar.error), axis.at((bar.value - bar.error).max(0.0)));
             if let (true, (Some(high), Some(low))) = (bar.error > 0.0, ends) {
                 let x = x + BAR_WIDTH / 2.0;

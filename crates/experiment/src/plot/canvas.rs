@@ -11,16 +11,19 @@ pub(super) const INK: &str = "#22272e";
 /// Colour of the lines behind the data.
 pub(super) const GRID: &str = "#dfe3e8";
 
-/// Colours that remain apart for the colour-blind (Okabe and Ito 2008), the quietest first: it is the paper's.
-const COLOURS: [&str; 8] =
-    ["#9aa5b1", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5b5b5b"];
+/// Colours that remain apart for the colour-blind (Okabe and Ito 2008).
+const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#5b5b5b"];
+/// What is compared against is grey.
+const REFERENCE: &str = "#9aa5b1";
 
 /// An average letter of a sans-serif font is this part of its size wide, estimated on the wide side.
 const LETTER_WIDTH: f64 = 0.58;
 
-/// The colour of a series by its place.
-pub(super) fn colour(series: usize) -> &'static str {
-    COLOURS[series % COLOURS.len()]
+/// A colour for each series, given which of them are references.
+pub(super) fn colours(are_references: impl Iterator<Item = bool>) -> Vec<&'static str> {
+    let mut next = COLOURS.iter().cycle();
+    let mut colour = || next.next().copied().unwrap_or(INK);
+    are_references.map(|is_reference| if is_reference { REFERENCE } else { colour() }).collect()
 }
 
 /// About how wide `text` is, pixels.
@@ -102,15 +105,15 @@ impl Canvas {
         ));
     }
 
-    /// Names beside their colours from `(left, top)` on, in lines no longer than `width`; returns the height used.
-    pub(super) fn legend(&mut self, (left, top): (f64, f64), width: f64, names: &[&str]) -> f64 {
+    /// Names and colours, side by side from `(left, top)` on, in lines no longer than `width`; returns the height used.
+    pub(super) fn legend(&mut self, (left, top): (f64, f64), width: f64, entries: &[(&str, &str)]) -> f64 {
         let (mut x, mut y) = (left, top);
-        for (index, name) in names.iter().enumerate() {
+        for (name, colour) in entries {
             let entry_width = 18.0 + text_width(name, LABEL_SIZE) + 18.0;
             if x > left && x + entry_width > left + width {
                 (x, y) = (left, y + 18.0);
             }
-            self.rect((x, y), (12.0, 12.0), colour(index));
+            self.rect((x, y), (12.0, 12.0), colour);
             self.text((x + 18.0, y + 10.5), Anchor::Start, LABEL_SIZE, name);
             x += entry_width;
         }
@@ -155,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_legend_that_is_too_wide_takes_a_second_line() {
-        let names = ["a series with a name", "another series with a name"];
+        let names = [("a series with a name", INK), ("another series with a name", GRID)];
         assert_eq!(Canvas::default().legend((0.0, 0.0), 1000.0, &names), 18.0);
         assert_eq!(Canvas::default().legend((0.0, 0.0), 200.0, &names), 36.0);
     }

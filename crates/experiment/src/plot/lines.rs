@@ -1,7 +1,7 @@
 //! Lines through points, over linear or logarithmic axes.
 
 use super::axis::{Axis, Scale};
-use super::canvas::{Anchor, Canvas, GRID, INK, LABEL_SIZE, TITLE_SIZE, colour, text_width};
+use super::canvas::{Anchor, Canvas, GRID, INK, LABEL_SIZE, TITLE_SIZE, colours, text_width};
 
 /// Space for the data, pixels.
 const PLOT_WIDTH: f64 = 560.0;
@@ -17,6 +17,8 @@ const X_LABEL_SPACE: f64 = 62.0;
 pub struct LineSeries {
     /// Its name in the legend.
     pub name: String,
+    /// True for what the others are compared against; it is grey.
+    pub is_reference: bool,
     /// Its points, in order; those that a scale cannot show (0 on a logarithmic one) are left out.
     pub points: Vec<(f64, f64)>,
 }
@@ -43,18 +45,20 @@ impl LineChart {
     pub fn to_svg(&self) -> String {
         let mut canvas = Canvas::default();
         canvas.text((LEFT, 24.0), Anchor::Start, TITLE_SIZE, &self.title);
-        let names: Vec<&str> = self.series.iter().map(|series| series.name.as_str()).collect();
-        let top = 48.0 + canvas.legend((LEFT, 36.0), PLOT_WIDTH, &names);
+        let colours = colours(self.series.iter().map(|series| series.is_reference));
+        let names = self.series.iter().map(|series| series.name.as_str());
+        let entries: Vec<(&str, &str)> = names.zip(colours.iter().copied()).collect();
+        let top = 48.0 + canvas.legend((LEFT, 36.0), PLOT_WIDTH, &entries);
         let bottom = top + PLOT_HEIGHT;
         let points = || self.series.iter().flat_map(|series| &series.points);
         let x_axis = Axis::new(self.x_scale, points().map(|point| point.0), (LEFT, LEFT + PLOT_WIDTH));
         let y_axis = Axis::new(self.y_scale, points().map(|point| point.1), (bottom, top));
         self.draw_axes(&mut canvas, &x_axis, &y_axis, (top, bottom));
-        for (index, series) in self.series.iter().enumerate() {
+        for (series, colour) in self.series.iter().zip(colours) {
             let places: Vec<(f64, f64)> =
                 series.points.iter().filter_map(|(x, y)| Some((x_axis.at(*x)?, y_axis.at(*y)?))).collect();
-            canvas.polyline(&places, colour(index));
-            places.iter().for_each(|place| canvas.dot(*place, colour(index)));
+            canvas.polyline(&places, colour);
+            places.iter().for_each(|place| canvas.dot(*place, colour));
         }
         let title_right = LEFT + text_width(&self.title, TITLE_SIZE) + 10.0;
         // Half of the last label stands beyond the axis.

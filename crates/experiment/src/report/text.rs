@@ -22,7 +22,7 @@ pub(super) fn render(report: &Report) -> String {
     // Writing to a string never fails.
     let _ = writeln!(out, "{}: {}", report.experiment, report.title);
     let _ = writeln!(out, "paper     {}", report.paper);
-    let _ = writeln!(out, "scale     {} of the paper's size", report.scale);
+    let _ = writeln!(out, "scale     {} of the paper's size", share(report.scale));
     for (name, value) in &report.settings {
         let _ = writeln!(out, "{name:<9} {value}");
     }
@@ -40,7 +40,8 @@ fn tables(out: &mut String, report: &Report, tag: Tag, machine: &str) {
     let rows: Vec<&Row> = report.rows.iter().filter(|row| row.tag == tag && row.machine == machine).collect();
     let Some(first) = rows.first() else { return };
     let _ = writeln!(out, "\n{}, {machine}, {}", tag.name().to_uppercase(), first.unit);
-    let cells: Vec<[String; 7]> = rows.iter().filter(|row| !row.is_in_grid).map(|row| row_cells(row)).collect();
+    let cells: Vec<[String; 7]> =
+        rows.iter().filter(|row| !row.is_in_grid).map(|row| row_cells(row)).collect();
     table(out, &cells);
     for grid in report.grids.iter().filter(|grid| grid.tag == tag && grid.machine == machine) {
         grid_table(out, grid);
@@ -79,6 +80,13 @@ fn short(value: f64) -> String {
     format!("{}", (value * 100.0).round() / 100.0)
 }
 
+/// Three significant digits, without zeros at the end.
+fn share(value: f64) -> String {
+    let digits = 2.0 - value.abs().log10().floor();
+    let power = 10f64.powf(digits.clamp(0.0, 12.0));
+    format!("{}", (value * power).round() / power)
+}
+
 /// Four significant digits or so.
 fn number(value: f64) -> String {
     let digits = if value.abs() >= 1000.0 { 0 } else { 2 - usize::from(value.abs() >= 100.0) };
@@ -97,7 +105,8 @@ fn table(out: &mut String, rows: &[[String; 7]]) {
     for row in std::iter::once(&header).chain(rows) {
         let mut line = String::new();
         for ((cell, width), is_numeric) in row.iter().zip(&widths).zip(NUMERIC) {
-            let _ = if is_numeric { write!(line, "{cell:>width$}  ") } else { write!(line, "{cell:<width$}  ") };
+            let _ =
+                if is_numeric { write!(line, "{cell:>width$}  ") } else { write!(line, "{cell:<width$}  ") };
         }
         let _ = writeln!(out, "{}", line.trim_end());
     }
@@ -110,7 +119,8 @@ fn grid_table(out: &mut String, grid: &Grid) {
         .iter()
         .map(|row| row.iter().map(|cell| cell.map_or_else(|| "-".to_owned(), number)).collect())
         .collect();
-    let longest = texts.iter().flatten().chain(&grid.labels).map(|text| text.chars().count()).max().unwrap_or(0);
+    let longest =
+        texts.iter().flatten().chain(&grid.labels).map(|text| text.chars().count()).max().unwrap_or(0);
     let line = |first: &str, cells: &[String]| {
         let cells: String = cells.iter().map(|cell| format!("  {cell:>longest$}")).collect();
         format!("{first:<longest$}{cells}\n")
@@ -127,6 +137,7 @@ fn shapes(out: &mut String, report: &Report) {
     }
     let _ = writeln!(out, "\nshapes");
     for shape in &report.shapes {
-        let _ = writeln!(out, "{:<15} {} [{}]: {}", shape.holds.name(), shape.id, shape.machine, shape.detail);
+        let _ =
+            writeln!(out, "{:<15} {} [{}]: {}", shape.holds.name(), shape.id, shape.machine, shape.detail);
     }
 }

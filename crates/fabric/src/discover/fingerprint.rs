@@ -46,7 +46,9 @@ fn description(topology: &Topology, driver_version: Option<&str>) -> String {
 
 /// Fowler, Noll, Vo: 64 bits, variant 1a. Chance collisions are what it must avoid, not malice.
 fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[cfg(test)]

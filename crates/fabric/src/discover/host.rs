@@ -13,9 +13,11 @@ use super::tree::{Tree, kibibytes_of};
 /// Cores beyond this number are garbage: the kernel itself supports 8192.
 const CORE_ID_MAX: u32 = 1 << 16;
 
-/// Nodes and the links between them.
+/// Nodes and the links between them, numbered from 0 without gaps.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Host {
+    /// What the operating system calls each of them.
+    pub(crate) system_ids: Vec<u32>,
     pub(crate) nodes: Vec<HostNode>,
     pub(crate) links: Vec<Link>,
 }
@@ -23,9 +25,10 @@ pub(crate) struct Host {
 /// What a node's directory says.
 struct Found {
     node: HostNode,
+    system_id: u32,
     /// The processor package of its cores, if it has any and they say so.
     package: Option<u32>,
-    /// To all nodes of the machine, by their numbers.
+    /// To all nodes of the machine, by what the operating system calls them.
     distances: BTreeMap<u32, u32>,
 }
 
@@ -37,17 +40,22 @@ pub(crate) fn find(tree: &Tree, device_nodes: &[u32]) -> Host {
         .filter_map(|name| name.strip_prefix("node")?.parse().ok())
         .collect();
     let online = tree.text("sys/devices/system/cpu/online").map(|text| core_ids(&text));
-    let found: Vec<Found> = ids
+    let mut found: Vec<Found> = ids
         .iter()
         .filter(|id| !device_nodes.contains(id))
         .map(|&id| read_node(tree, id, &ids, online.as_ref()))
         .filter(|found| found.node.core_count > 0 || found.node.memory_bytes > 0)
         .collect();
     if found.is_empty() {
-        return Host { nodes: whole_machine(tree, online.as_ref()).into_iter().collect(), links: Vec::new() };
+        let nodes = whole_machine(tree, online.as_ref()).into_iter().collect();
+        return Host { system_ids: vec![0], nodes, links: Vec::new() };
     }
+    for (index, found) in found.iter_mut().enumerate() {
+        found.node.id = index as u32;
+    }
+    let system_ids = found.iter().map(|found| found.system_id).collect();
     let links = links_between(&found);
-    Host { nodes: found.into_iter().map(|found| found.node).collect(), links }
+    Host { system_ids, nodes: found.into_iter().map(|found| found.node).collect(), links }
 }
 
 fn read_node(tree: &Tree, id: u32, ids: &BTreeSet<u32>, online: Option<&BTreeSet<u32>>) -> Found {
@@ -58,13 +66,15 @@ fn read_node(tree: &Tree, id: u32, ids: &BTreeSet<u32>, online: Option<&BTreeSet
     }
     let memory = tree.text(format!("{directory}/meminfo")).unwrap_or_default();
     // Lines read `Node 0 MemTotal:   16345300 kB`.
-    let memory_bytes = memory.lines().find_map(|line| kibibytes_of(&line[line.find("MemTotal")?..], "MemTotal"));
-    let package = cores
-        .first()
-        .and_then(|core| tree.number(format!("sys/devices/system/cpu/cpu{core}/topology/physical_package_id")));
+    let memory_bytes =
+        memory.lines().find_map(|line| kibibytes_of(&line[line.find("MemTotal")?..], "MemTotal"));
+    let package = cores.first().and_then(|core| {
+        tree.number(format!("sys/devices/system/cpu/cpu{core}/topology/physical_package_id"))
+    });
     let distances = tree.text(format!("{directory}/distance")).unwrap_or_default();
     Found {
         node: host_node(id, cores.len(), memory_bytes.unwrap_or(0)),
+        system_id: id,
         package,
         distances: ids.iter().copied().zip(distances.split_whitespace().flat_map(str::parse)).collect(),
     }
@@ -83,7 +93,9 @@ fn whole_machine(tree: &Tree, online: Option<&BTreeSet<u32>>) -> Option<HostNode
 
 fn host_node(id: u32, core_count: usize, memory_bytes: u64) -> HostNode {
     let core_count = core_count as u32;
-    HostNode { id, core_count, memory_bytes, memory_bytes_per_s: capacity::host_memory_bytes_per_s(core_count) }
+    let memory_bytes_per_s = capacity::host_memory_bytes_per_s(core_count);
+    let memory_write_bytes_per_s = memory_bytes_per_s * capacity::HOST_WRITE_SHARE;
+    HostNode { id, core_count, memory_bytes, memory_bytes_per_s, memory_write_bytes_per_s }
 }
 
 /// `0-3,8` to 0, 1, 2, 3, 8; pieces that make no sense are left out.
@@ -112,7 +124,8 @@ fn links_between(found: &[Found]) -> Vec<Link> {
     let firsts: Vec<&Found> = packages.values().map(|nodes| nodes[0]).collect();
     for (index, a) in firsts.iter().enumerate() {
         for b in &firsts[index + 1..] {
-            let is_nearer = |via: &&Found| distance(a, via) < distance(a, b) && distance(via, b) < distance(a, b);
+            let is_nearer =
+                |via: &&Found| distance(a, via) < distance(a, b) && distance(via, b) < distance(a, b);
             if !firsts.iter().any(is_nearer) {
                 links.push(socket_link(a, b, capacity::SOCKET));
             }
@@ -121,12 +134,12 @@ fn links_between(found: &[Found]) -> Vec<Link> {
     links
 }
 
-/// As the firmware states it: 10 within a node; very far if it does not say.
+/// As the firmware states it; very far if it does not say, and from a node to itself.
 fn distance(from: &Found, to: &Found) -> u32 {
-    if from.node.id == to.node.id {
+    if from.system_id == to.system_id {
         return u32::MAX;
     }
-    from.distances.get(&to.node.id).copied().unwrap_or(u32::MAX)
+    from.distances.get(&to.system_id).copied().unwrap_or(u32::MAX)
 }
 
 fn socket_link(a: &Found, b: &Found, capacity: capacity::Capacity) -> Link {
@@ -151,7 +164,7 @@ mod tests {
 
     fn found(id: u32, package: u32, distances: &[u32]) -> Found {
         let distances = distances.iter().enumerate().map(|(to, &distance)| (to as u32, distance)).collect();
-        Found { node: host_node(id, 1, 1), package: Some(package), distances }
+        Found { node: host_node(id, 1, 1), system_id: id, package: Some(package), distances }
     }
 
     fn pairs(nodes: &[Found]) -> Vec<(Vertex, Vertex)> {

@@ -118,8 +118,13 @@ pub fn survey(sources: &Sources) -> Result<Survey> {
         links: host.links,
     };
     let mut notes = std::mem::take(&mut facts.notes);
-    attach_all(&tree, &facts, &mut topology, &mut notes);
-    Ok(Survey { topology, driver_version: facts.driver_version, notes })
+    for (index, system_id) in host.system_ids.iter().enumerate().filter(|(index, id)| *index != **id as usize)
+    {
+        notes.push(format!("node{index} is what the operating system calls node {system_id}"));
+    }
+    let mut nodes = NodeNames { system_ids: host.system_ids, notes };
+    attach_all(&tree, &facts, &mut topology, &mut nodes);
+    Ok(Survey { topology, driver_version: facts.driver_version, notes: nodes.notes })
 }
 
 /// Puts the GPUs into the order of `addresses`.
@@ -149,25 +154,42 @@ fn numbered(facts: GpuFacts, addresses: &[String]) -> GpuFacts {
     }
 }
 
+/// Which node a device is of, and what had to be assumed on the way.
+struct NodeNames {
+    system_ids: Vec<u32>,
+    notes: Vec<String>,
+}
+
+impl NodeNames {
+    /// The first node, with a note, where the firmware of a machine of several does not say.
+    fn node_of(&mut self, endpoint: Option<&pci::Endpoint>, name: &str) -> u32 {
+        let stated = endpoint.and_then(|endpoint| endpoint.node);
+        let index = stated.and_then(|stated| self.system_ids.iter().position(|&id| id == stated));
+        if index.is_none() && self.system_ids.len() > 1 {
+            self.notes.push(format!("{name}: its node is not known; node0 is assumed"));
+        }
+        index.unwrap_or(0) as u32
+    }
+}
+
 /// Hangs GPUs, storage and network cards on the nodes that `topology` holds.
-fn attach_all(tree: &Tree, facts: &GpuFacts, topology: &mut Topology, notes: &mut Vec<String>) {
-    let mut leaves = gpu_leaves(tree, facts, topology, notes);
+fn attach_all(tree: &Tree, facts: &GpuFacts, topology: &mut Topology, names: &mut NodeNames) {
+    let mut leaves = gpu_leaves(tree, facts, topology, names);
     for (index, found) in storage::find(tree).into_iter().enumerate() {
         let vertex = Vertex::Storage(index as u32);
-        let node = node_of(topology, found.endpoint.as_ref(), &found.storage.name, notes);
+        let node = names.node_of(found.endpoint.as_ref(), &found.storage.name);
         topology.storages.push(found.storage);
         let (endpoint, limit_bytes_per_s) = (found.endpoint, found.limit_bytes_per_s);
         leaves.push(Leaf { vertex, node, endpoint, stated_link: None, limit_bytes_per_s });
     }
     for (index, found) in network::find(tree).into_iter().enumerate() {
         let vertex = Vertex::Nic(index as u32);
-        let node = node_of(topology, found.endpoint.as_ref(), &found.nic.name, notes);
+        let node = names.node_of(found.endpoint.as_ref(), &found.nic.name);
         topology.nics.push(found.nic);
         let (endpoint, limit_bytes_per_s) = (found.endpoint, found.limit_bytes_per_s);
         leaves.push(Leaf { vertex, node, endpoint, stated_link: None, limit_bytes_per_s });
     }
-    let nodes: Vec<u32> = topology.devices.iter().map(|device| device.node).collect();
-    let nvlinks = nvlink::bundle(tree, facts, notes);
+    let nvlinks = nvlink::bundle(tree, facts, &mut names.notes);
     // GPUs that NVLink joins to their node do not copy over PCIe.
     let host_linked = nvlinks.with_host_link();
     leaves.retain(|leaf| !matches!(leaf.vertex, Vertex::Device(id) if host_linked.contains(&(id as usize))));
@@ -175,19 +197,22 @@ fn attach_all(tree: &Tree, facts: &GpuFacts, topology: &mut Topology, notes: &mu
     let nv_switch = Vertex::Switch(switches.len() as u32);
     topology.switches = switches;
     topology.switches.extend(nvlinks.switch());
+    let nodes: Vec<u32> = topology.devices.iter().map(|device| device.node).collect();
     topology.links.extend(links);
     topology.links.extend(nvlinks.links(&nodes, nv_switch));
 }
 
 /// Enters the GPUs into `topology`; says where they hang.
-fn gpu_leaves(tree: &Tree, facts: &GpuFacts, topology: &mut Topology, notes: &mut Vec<String>) -> Vec<Leaf> {
+fn gpu_leaves(tree: &Tree, facts: &GpuFacts, topology: &mut Topology, names: &mut NodeNames) -> Vec<Leaf> {
     let mut leaves = Vec::new();
     for (index, gpu) in facts.gpus.iter().enumerate() {
         let id = index as u32;
         let endpoint = gpu.pci_address.as_deref().and_then(|address| pci::at(tree, address));
-        let node = node_of(topology, endpoint.as_ref(), &format!("gpu{id}"), notes);
+        let node = names.node_of(endpoint.as_ref(), &format!("gpu{id}"));
         if gpu.pcie.is_none() && endpoint.as_ref().is_none_or(|endpoint| endpoint.link.is_none()) {
-            notes.push(format!("gpu{id}: its PCIe link is not known; generation 3 with 16 lanes is assumed"));
+            names
+                .notes
+                .push(format!("gpu{id}: its PCIe link is not known; generation 3 with 16 lanes is assumed"));
         }
         topology.devices.push(DeviceVertex {
             id,
@@ -203,22 +228,4 @@ fn gpu_leaves(tree: &Tree, facts: &GpuFacts, topology: &mut Topology, notes: &mu
         leaves.push(Leaf { vertex, node, endpoint, stated_link: gpu.pcie, limit_bytes_per_s: None });
     }
     leaves
-}
-
-/// The node of a device; the first one, with a note, where the firmware of a machine of several does not say.
-fn node_of(
-    topology: &Topology,
-    endpoint: Option<&pci::Endpoint>,
-    name: &str,
-    notes: &mut Vec<String>,
-) -> u32 {
-    let stated = endpoint.and_then(|endpoint| endpoint.node);
-    let is_known = |id: &u32| topology.nodes.iter().any(|node| node.id == *id);
-    stated.filter(is_known).unwrap_or_else(|| {
-        let first = topology.nodes[0].id;
-        if topology.nodes.len() > 1 {
-            notes.push(format!("{name}: its node is not known; node {first} is assumed"));
-        }
-        first
-    })
 }

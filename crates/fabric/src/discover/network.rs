@@ -15,7 +15,8 @@ pub(crate) struct Found {
 
 /// Finds them, by name; RDMA devices without an interface last.
 pub(crate) fn find(tree: &Tree) -> Vec<Found> {
-    let rdma: Vec<Rdma> = tree.names("sys/class/infiniband").into_iter().map(|name| read_rdma(tree, name)).collect();
+    let rdma: Vec<Rdma> =
+        tree.names("sys/class/infiniband").into_iter().map(|name| read_rdma(tree, name)).collect();
     let mut found: Vec<Found> = tree
         .names("sys/class/net")
         .into_iter()

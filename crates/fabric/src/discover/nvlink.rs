@@ -79,9 +79,11 @@ fn end_of(tree: &Tree, facts: &GpuFacts, gpu: usize, address: Option<&str>) -> E
 
 /// Replaces hidden ends by what the driver's peers make of them.
 fn resolve_hidden(bundles: &mut [BTreeMap<End, Bundle>], peers: &[(usize, usize)], notes: &mut Vec<String>) {
-    let hidden: Vec<usize> = (0..bundles.len()).filter(|&gpu| bundles[gpu].contains_key(&End::Hidden)).collect();
+    let hidden: Vec<usize> =
+        (0..bundles.len()).filter(|&gpu| bundles[gpu].contains_key(&End::Hidden)).collect();
     let is_peer = |a: usize, b: usize| peers.contains(&(a, b)) || peers.contains(&(b, a));
-    let peers_of = |gpu: usize| hidden.iter().copied().filter(move |&other| other != gpu && is_peer(gpu, other));
+    let peers_of =
+        |gpu: usize| hidden.iter().copied().filter(move |&other| other != gpu && is_peer(gpu, other));
     let is_complete = hidden.iter().all(|&gpu| peers_of(gpu).count() + 1 == hidden.len());
     for &gpu in &hidden {
         let Some(bundle) = bundles[gpu].remove(&End::Hidden) else { continue };
@@ -116,7 +118,11 @@ impl Bundles {
 
     /// One link for each bundle; `nodes` says which node each GPU belongs to, `switch` which vertex is the NVSwitch.
     pub(crate) fn links(&self, nodes: &[u32], switch: Vertex) -> Vec<Link> {
-        let ends = self.0.iter().enumerate().flat_map(|(gpu, ends)| ends.iter().map(move |(&end, &bundle)| (gpu, end, bundle)));
+        let ends = self
+            .0
+            .iter()
+            .enumerate()
+            .flat_map(|(gpu, ends)| ends.iter().map(move |(&end, &bundle)| (gpu, end, bundle)));
         ends.filter_map(|(gpu, end, bundle)| self.link(gpu, end, bundle, nodes, switch)).collect()
     }
 
@@ -133,6 +139,11 @@ impl Bundles {
             End::Hidden => unreachable!("hidden ends are resolved before"),
         };
         let kind = LinkKind::NvLink { count: bundle.count };
-        Some(capacity::link(Vertex::Device(gpu as u32), other, kind, capacity::of_nvlinks(bundle.bytes_per_s)))
+        Some(capacity::link(
+            Vertex::Device(gpu as u32),
+            other,
+            kind,
+            capacity::of_nvlinks(bundle.bytes_per_s),
+        ))
     }
 }

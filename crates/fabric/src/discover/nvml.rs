@@ -82,7 +82,10 @@ fn ask_nvlinks(device: &Device<'_>) -> Vec<NvLinkFact> {
     (0..NVLINK_COUNT_MAX)
         .map(|number| device.link_wrapper_for(number))
         .filter(|link| link.is_active().unwrap_or(false))
-        .map(|link| NvLinkFact { remote_address: link.remote_pci_info().ok().map(|pci| pci.bus_id), bytes_per_s })
+        .map(|link| NvLinkFact {
+            remote_address: link.remote_pci_info().ok().map(|pci| pci.bus_id),
+            bytes_per_s,
+        })
         .collect()
 }
 

@@ -86,7 +86,9 @@ fn is_address(name: &str) -> bool {
         lengths.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
     };
     let mut parts = name.split(':');
-    let (Some(domain), Some(bus), Some(rest), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
+    let (Some(domain), Some(bus), Some(rest), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
         return false;
     };
     let Some((device, function)) = rest.split_once('.') else { return false };
@@ -108,7 +110,9 @@ mod tests {
         for name in ["0000:19:00.0", "10000:01:00.0", "00000000:1B:00.0"] {
             assert!(is_address(name), "{name}");
         }
-        for name in ["pci0000:16", "nvme0", "0000:19:00", "0000:19:00.0.1", "000:19:00.0", "0000:1g:00.0", "", ":::."] {
+        for name in
+            ["pci0000:16", "nvme0", "0000:19:00", "0000:19:00.0.1", "000:19:00.0", "0000:1g:00.0", "", ":::."]
+        {
             assert!(!is_address(name), "{name}");
         }
     }

@@ -23,7 +23,11 @@ const SECTOR_BYTES: u64 = 512;
 /// Finds them, by name.
 pub(crate) fn find(tree: &Tree) -> Vec<Found> {
     let names = tree.names("sys/block");
-    names.iter().filter(|name| !NOT_STORAGE.iter().any(|prefix| name.starts_with(prefix))).filter_map(|name| read(tree, name)).collect()
+    names
+        .iter()
+        .filter(|name| !NOT_STORAGE.iter().any(|prefix| name.starts_with(prefix)))
+        .filter_map(|name| read(tree, name))
+        .collect()
 }
 
 fn read(tree: &Tree, name: &str) -> Option<Found> {

@@ -72,11 +72,14 @@ typedef struct k_gather_args {
   k_launch launch;
 } k_gather_args;
 
-/* Lets one thread follow a cycle of k_fill_cycle, and adds the number of the slot where it ends. */
+/* Lets one thread follow a cycle of k_fill_cycle, and adds the number of the slot where it ends. Numbers are taken
+ * modulo slot_count, so that other memory is not left either. */
 typedef struct k_chase_args {
   /* Aligned to 4 bytes. */
   const uint8_t *source;
   uint64_t stride_bytes;
+  /* A power of two, at most 2^32. */
+  uint64_t slot_count;
   uint64_t first_slot;
   uint64_t step_count;
   /* One word. Aligned to 8 bytes. */
@@ -98,7 +101,7 @@ static_assert(sizeof(k_fill_cycle_args) == 40 && offsetof(k_fill_cycle_args, see
 static_assert(sizeof(k_fingerprint_args) == 40 && offsetof(k_fingerprint_args, accumulator) == 24, "layout");
 static_assert(sizeof(k_read_args) == 32 && offsetof(k_read_args, accumulator) == 16, "layout");
 static_assert(sizeof(k_gather_args) == 56 && offsetof(k_gather_args, width_bytes) == 40, "layout");
-static_assert(sizeof(k_chase_args) == 48 && offsetof(k_chase_args, accumulator) == 32, "layout");
+static_assert(sizeof(k_chase_args) == 56 && offsetof(k_chase_args, accumulator) == 40, "layout");
 static_assert(sizeof(k_copy_args) == 32 && offsetof(k_copy_args, launch) == 24, "layout");
 
 K_ENTRY int k_fill_random(const k_fill_random_args *args, void *stream);

@@ -1,0 +1,288 @@
+//! Lanes: chunks that follow one another over one route, several hops at once.
+//!
+//! ```text
+//!   host ──► device 1 ──► device 0        hop 0: chunk 2     hop 1: chunk 1     arrived: chunk 0
+//!            slots 0..depth               hop 0 fills slot c % depth when hop 1 has emptied it of chunk c - depth
+//! ```
+//!
+//! A transfer over several lanes at once deals its chunks so that all lanes end together, by the rates it is given. So
+//! a device *borrows* the host link of a neighbour: part of the bytes come over its own link, the rest over the
+//! neighbour's and the peer link. Everything is enqueued when the call returns; nobody waits.
+
+use std::collections::VecDeque;
+
+use pelton_device::{Buffer, DeviceId, Event, Machine, MemoryKind, NodeId, Place, Span, Stream};
+use pelton_error::{Error, Result, ResultExt};
+
+use super::options::TransferOptions;
+
+/// A transfer under way. Dropping it waits for what was enqueued.
+#[derive(Debug)]
+pub struct Transfer {
+    /// They carry the lanes, and must outlive what is enqueued.
+    _streams: Vec<Stream>,
+    ends: Vec<Event>,
+}
+
+impl Transfer {
+    /// Events that are all over when the last byte has arrived.
+    pub fn ends(&self) -> &[Event] {
+        &self.ends
+    }
+
+    /// Waits for the last byte.
+    ///
+    /// # Errors
+    ///
+    /// The first error on any hop.
+    pub fn wait_blocking(&self) -> Result<()> {
+        self.ends.iter().try_for_each(Event::wait_blocking)
+    }
+
+    /// True when the last byte has arrived.
+    ///
+    /// # Errors
+    ///
+    /// The first error on any hop.
+    pub fn is_complete(&self) -> Result<bool> {
+        for end in &self.ends {
+            if !end.is_complete()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Copies `source` to `target` over the direct link between their places, in chunks.
+///
+/// # Errors
+///
+/// As [`relay`].
+pub fn copy(machine: &Machine, source: &Span, target: &Span, options: &TransferOptions) -> Result<Transfer> {
+    relay(machine, &[home(source)?, home(target)?], source, target, options)
+}
+
+/// Copies `source` to `target` along `route`, which begins and ends at their places.
+///
+/// # Errors
+///
+/// `InvalidInput` if the lengths differ or the route does not begin, end and continue where it must; `Unsupported` if
+/// two devices that follow each other have no peer access; `OutOfMemory` if the slots between hops do not fit.
+pub fn relay(
+    machine: &Machine,
+    route: &[Place],
+    source: &Span,
+    target: &Span,
+    options: &TransferOptions,
+) -> Result<Transfer> {
+    options.check()?;
+    check_lengths(source, target)?;
+    check_route(machine, route, source, target)?;
+    let mut lane = Lane::new(machine, route, chunk_bytes(source, options), options)?;
+    for (source, target) in source.chunks(options.chunk_bytes).zip(target.chunks(options.chunk_bytes)) {
+        options.cancel.check()?;
+        lane.enqueue(&source, &target)?;
+    }
+    let end = lane.end()?;
+    Ok(Transfer { _streams: lane.into_streams(), ends: vec![end] })
+}
+
+/// A neighbour whose host link is borrowed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Lender {
+    /// Which device.
+    pub device: DeviceId,
+    /// What its lane carries, relative to the other lanes: bytes per second of the slower of its host link and the
+    /// peer link.
+    pub rate: f64,
+}
+
+/// Copies `source` in host memory to `target` on a device, over the device's own link at `own_rate` and at the same
+/// time over the links of `lenders`.
+///
+/// # Errors
+///
+/// As [`relay`], for every lane; `InvalidInput` for rates that are not positive.
+pub fn borrow(
+    machine: &Machine,
+    source: &Span,
+    target: &Span,
+    own_rate: f64,
+    lenders: &[Lender],
+    options: &TransferOptions,
+) -> Result<Transfer> {
+    options.check()?;
+    check_lengths(source, target)?;
+    let (from, to) = (home(source)?, home(target)?);
+    let mut routes = vec![(vec![from, to], own_rate)];
+    for lender in lenders {
+        routes.push((vec![from, Place::Device(lender.device), to], lender.rate));
+    }
+    let mut lanes = Vec::with_capacity(routes.len());
+    for (route, rate) in &routes {
+        if !(rate.is_finite() && *rate > 0.0) {
+            return Err(Error::invalid_input(format!("a lane of {rate} bytes per second; rates are positive")));
+        }
+        check_route(machine, route, source, target)?;
+        lanes.push(Lane::new(machine, route, chunk_bytes(source, options), options)?);
+    }
+    let rates: Vec<f64> = routes.iter().map(|(_, rate)| *rate).collect();
+    let mut busy_until = vec![0.0; lanes.len()];
+    for (source, target) in source.chunks(options.chunk_bytes).zip(target.chunks(options.chunk_bytes)) {
+        options.cancel.check()?;
+        let lane = deal(&mut busy_until, &rates, source.len());
+        lanes[lane].enqueue(&source, &target)?;
+    }
+    let ends = lanes.iter().map(Lane::end).collect::<Result<Vec<Event>>>()?;
+    Ok(Transfer { _streams: lanes.into_iter().flat_map(Lane::into_streams).collect(), ends })
+}
+
+/// The lane that would have carried `bytes` first; the lowest of equals.
+fn deal(busy_until: &mut [f64], rates: &[f64], bytes: usize) -> usize {
+    let ends = busy_until.iter().zip(rates).map(|(busy, rate)| busy + bytes as f64 / rate);
+    let (lane, end) =
+        ends.enumerate().min_by(|(_, a), (_, b)| a.total_cmp(b)).expect("a transfer has at least its own lane");
+    busy_until[lane] = end;
+    lane
+}
+
+/// One route with its streams and the slots between its hops.
+struct Lane {
+    hops: Vec<Hop>,
+    depth: usize,
+}
+
+struct Hop {
+    stream: Stream,
+    /// Where its chunks land, if that is not the target.
+    slots: Vec<Buffer>,
+    next_slot: usize,
+    /// Events of this hop's last chunks, which empty the slots before it; oldest first.
+    recent: VecDeque<Event>,
+}
+
+impl Lane {
+    fn new(machine: &Machine, route: &[Place], chunk_bytes: usize, options: &TransferOptions) -> Result<Self> {
+        let mut hops = Vec::with_capacity(route.len() - 1);
+        for (index, pair) in route.windows(2).enumerate() {
+            let is_last = index + 2 == route.len();
+            let slot_count = if is_last { 0 } else { options.depth };
+            let kind = memory_at(pair[1]);
+            let slots = (0..slot_count)
+                .map(|_| machine.allocate(kind.clone(), chunk_bytes, options.on_full))
+                .collect::<Result<Vec<Buffer>>>()
+                .context(|| format!("slots at {}", pair[1]))?;
+            let stream = machine.stream(carrier(pair[0], pair[1]))?;
+            hops.push(Hop { stream, slots, next_slot: 0, recent: VecDeque::new() });
+        }
+        Ok(Self { hops, depth: options.depth })
+    }
+
+    fn enqueue(&mut self, source: &Span, target: &Span) -> Result<()> {
+        let mut from = source.clone();
+        let mut arrived: Option<Event> = None;
+        for index in 0..self.hops.len() {
+            let emptied = self.hops.get(index + 1).filter(|next| next.recent.len() == self.depth);
+            let emptied = emptied.and_then(|next| next.recent.front().cloned());
+            let hop = &mut self.hops[index];
+            for event in arrived.iter().chain(&emptied) {
+                hop.stream.wait_for(event)?;
+            }
+            let to = hop.landing(source.len()).unwrap_or_else(|| target.clone());
+            hop.stream.copy(&from, &to)?;
+            let event = hop.stream.record()?;
+            hop.recent.push_back(event.clone());
+            if hop.recent.len() > self.depth {
+                hop.recent.pop_front();
+            }
+            arrived = Some(event);
+            from = to;
+        }
+        Ok(())
+    }
+
+    fn end(&self) -> Result<Event> {
+        self.hops.last().expect("a route has a hop").stream.record()
+    }
+
+    fn into_streams(self) -> Vec<Stream> {
+        self.hops.into_iter().map(|hop| hop.stream).collect()
+    }
+}
+
+impl Hop {
+    fn landing(&mut self, bytes: usize) -> Option<Span> {
+        if self.slots.is_empty() {
+            return None;
+        }
+        let slot = self.next_slot;
+        self.next_slot = (slot + 1) % self.slots.len();
+        Some(self.slots[slot].slice(0..bytes))
+    }
+}
+
+/// Where the copy of a hop is enqueued: at the device that reads from the host, else at the source.
+fn carrier(from: Place, to: Place) -> Place {
+    match (from, to) {
+        (Place::Host(_), Place::Device(_)) => to,
+        _ => from,
+    }
+}
+
+fn memory_at(place: Place) -> MemoryKind {
+    match place {
+        Place::Host(node) => MemoryKind::Pinned(NodeId(node.0)),
+        Place::Device(device) => MemoryKind::Device(device),
+    }
+}
+
+fn home(span: &Span) -> Result<Place> {
+    span.kind().home().ok_or_else(|| {
+        Error::invalid_input(format!("{} lies at several places; name a route for one of them", span.kind()))
+    })
+}
+
+fn chunk_bytes(source: &Span, options: &TransferOptions) -> usize {
+    options.chunk_bytes.min(source.len().max(1))
+}
+
+fn check_lengths(source: &Span, target: &Span) -> Result<()> {
+    if source.len() != target.len() {
+        return Err(Error::invalid_input(format!(
+            "a transfer of {} bytes to a span of {}; cut them to one length",
+            source.len(),
+            target.len()
+        )));
+    }
+    Ok(())
+}
+
+fn check_route(machine: &Machine, route: &[Place], source: &Span, target: &Span) -> Result<()> {
+    if route.len() < 2 {
+        return Err(Error::invalid_input("a route names at least where it begins and where it ends"));
+    }
+    if route.first() != Some(&home(source)?) || route.last() != Some(&home(target)?) {
+        return Err(Error::invalid_input("a route begins where the bytes are and ends where they shall be"));
+    }
+    for pair in route.windows(2) {
+        if let (Place::Device(from), Place::Device(to)) = (pair[0], pair[1])
+            && !machine.is_peer(from, to)
+        {
+            return Err(Error::unsupported(format!("no peer access from {from} to {to}; route through the host")));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_are_dealt_in_proportion_to_the_rates() {
+        let mut busy = vec![0.0; 2];
+        let lanes: Vec<usize> = (0..9).map(|_| deal(&mut busy, &[2.0, 1.0], 10)).collect();
+        assert_eq!(lanes.iter().filter(|lane| **lane == 1).count(), 3);
+    }
+}

@@ -1,0 +1,30 @@
+//! Transfers: bytes from one place to another, by every method that hardware offers.
+//!
+//! ```text
+//!   Delivery   columns in host memory ──► row ranges that kernels of a device may read       method.rs, delivery.rs
+//!   relay      span ──► hop ──► hop ──► span, chunks in flight on every hop at once           lane.rs
+//!   borrow     span ──► own link ─────────────────► span                                      lane.rs
+//!                └────► a neighbour's link ─► peer link ─┘
+//!   Storage    file ──► device memory, by cuFile or through pinned memory                     storage.rs
+//! ```
+//!
+//! All of them cut what they move into chunks and keep some in flight; what a chunk waits for is said by events, so
+//! nothing here blocks but [`Delivery::next_chunk`] on its oldest chunk, and methods that say so. An operator states
+//! how it goes through its input and where; [`choose`] picks the method by what was measured. What the machine cannot
+//! do is an error that names the capability, never a silent substitute.
+//!
+//! Traffic: every byte once over every link of its route; staged copies read and write host memory once more.
+
+mod choose;
+mod delivery;
+mod lane;
+mod method;
+mod options;
+mod storage;
+
+pub use choose::{Choice, MethodRate, MethodRates, choose};
+pub use delivery::{Chunk, Column, Delivery};
+pub use lane::{Lender, Transfer, borrow, copy, relay};
+pub use method::Method;
+pub use options::{CancelToken, TransferOptions};
+pub use storage::{Storage, StorageOptions, StoragePath};

@@ -1,0 +1,149 @@
+//! The C interface of the library, as it is: mirrors `cuda/include/pelton/abi`.
+//!
+//! Addresses are numbers here, of the one address space that host and devices share, as spans give them.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::mem::offset_of;
+
+/// `K_ABI_VERSION`.
+pub(crate) const ABI_VERSION: c_int = 1;
+
+/// An entry that enqueues work on a stream.
+pub(crate) type Operation<A> = unsafe extern "C" fn(args: *const A, stream: *mut c_void) -> c_int;
+/// `k_abi_version`.
+pub(crate) type AbiVersion = unsafe extern "C" fn() -> c_int;
+/// `k_abi_report`.
+pub(crate) type Report = unsafe extern "C" fn(result: *mut AbiReport, result_bytes: u64) -> c_int;
+/// `k_build_text`.
+pub(crate) type BuildText = unsafe extern "C" fn() -> *const c_char;
+/// `k_error_text`.
+pub(crate) type ErrorText = unsafe extern "C" fn(code: c_int) -> *const c_char;
+
+/// `k_launch`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Launch {
+    pub(crate) multiprocessors: u32,
+    pub(crate) policy: u32,
+}
+
+/// `k_fill_random_args`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct FillRandomArgs {
+    pub(crate) target: u64,
+    pub(crate) bytes: u64,
+    pub(crate) seed: u64,
+    pub(crate) launch: Launch,
+}
+
+/// `k_fill_word_args`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct FillWordArgs {
+    pub(crate) target: u64,
+    pub(crate) bytes: u64,
+    pub(crate) word: u64,
+    pub(crate) launch: Launch,
+}
+
+/// `k_fill_cycle_args`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct FillCycleArgs {
+    pub(crate) target: u64,
+    pub(crate) stride_bytes: u64,
+    pub(crate) slot_count: u64,
+    pub(crate) seed: u64,
+    pub(crate) launch: Launch,
+}
+
+/// `k_fingerprint_args`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct FingerprintArgs {
+    pub(crate) source: u64,
+    pub(crate) bytes: u64,
+    pub(crate) first_word: u64,
+    pub(crate) accumulator: u64,
+    pub(crate) launch: Launch,
+}
+
+/// `k_read_args`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct ReadArgs {
+    pub(crate) source: u64,
+    pub(crate) bytes: u64,
+    pub(crate) accumulator: u64,
+    pub(crate) launch: Launch,
+}
+
+/// `k_gather_args`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct GatherArgs {
+    pub(crate) source: u64,
+    pub(crate) mask: u64,
+    pub(crate) count: u64,
+    pub(crate) seed: u64,
+    pub(crate) accumulator: u64,
+    pub(crate) width_bytes: u64,
+    pub(crate) launch: Launch,
+}
+
+/// `k_chase_args`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct ChaseArgs {
+    pub(crate) source: u64,
+    pub(crate) stride_bytes: u64,
+    pub(crate) slot_count: u64,
+    pub(crate) first_slot: u64,
+    pub(crate) step_count: u64,
+    pub(crate) accumulator: u64,
+    pub(crate) launch: Launch,
+}
+
+/// `k_copy_args`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct CopyArgs {
+    pub(crate) source: u64,
+    pub(crate) target: u64,
+    pub(crate) bytes: u64,
+    pub(crate) launch: Launch,
+}
+
+/// `k_abi_report_result`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct AbiReport {
+    pub(crate) launch_bytes: u64,
+    pub(crate) fill_random_bytes: u64,
+    pub(crate) fill_word_bytes: u64,
+    pub(crate) fill_cycle_bytes: u64,
+    pub(crate) fingerprint_bytes: u64,
+    pub(crate) read_bytes: u64,
+    pub(crate) gather_bytes: u64,
+    pub(crate) chase_bytes: u64,
+    pub(crate) copy_bytes: u64,
+    pub(crate) policy_count: u64,
+    pub(crate) golden_gamma: u64,
+    pub(crate) mixed_one: u64,
+    pub(crate) random_word: u64,
+    pub(crate) permuted: u64,
+    pub(crate) whole_term: u64,
+    pub(crate) short_term: u64,
+}
+
+const _: () = assert!(size_of::<Launch>() == 8);
+const _: () = assert!(size_of::<FillRandomArgs>() == 32 && offset_of!(FillRandomArgs, launch) == 24);
+const _: () = assert!(size_of::<FillWordArgs>() == 32 && offset_of!(FillWordArgs, launch) == 24);
+const _: () = assert!(size_of::<FillCycleArgs>() == 40 && offset_of!(FillCycleArgs, seed) == 24);
+const _: () = assert!(size_of::<FingerprintArgs>() == 40 && offset_of!(FingerprintArgs, accumulator) == 24);
+const _: () = assert!(size_of::<ReadArgs>() == 32 && offset_of!(ReadArgs, accumulator) == 16);
+const _: () = assert!(size_of::<GatherArgs>() == 56 && offset_of!(GatherArgs, width_bytes) == 40);
+const _: () = assert!(size_of::<ChaseArgs>() == 56 && offset_of!(ChaseArgs, accumulator) == 40);
+const _: () = assert!(size_of::<CopyArgs>() == 32 && offset_of!(CopyArgs, launch) == 24);
+const _: () = assert!(size_of::<AbiReport>() == 128 && offset_of!(AbiReport, golden_gamma) == 80);
