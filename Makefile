@@ -2,6 +2,8 @@
 #
 #   make demo    builds Pelton and runs the Star Schema Benchmark with it
 #   make test    everything that CI runs
+#
+# For GPUs: make cuda, make bundle.
 
 CARGO ?= cargo
 PYTHON ?= python3
@@ -9,12 +11,14 @@ PELTON = $(or $(CARGO_TARGET_DIR),target)/release/pelton
 DEMO = bench queries ssb --scale 1 --dir build/demo --cluster-by d_year,s_region,c_region
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test build clean need-cargo need-cc need-python
+.PHONY: help demo test build cuda bundle clean need-cargo need-cc need-cxx need-python
 
 help:
 	@echo 'make demo    build, generate the Star Schema Benchmark (scale 1), load it, run its 13 queries'
 	@echo 'make test    everything that CI runs: format, tidy, clippy, tests, README, answers beside DuckDB'
 	@echo 'make build   build $(PELTON)'
+	@echo 'make cuda    build build/cuda/libpelton_cuda.so, with nvcc from PyPI where there is none'
+	@echo 'make bundle  an archive for a GPU machine without Rust: command, CUDA library, tests'
 	@echo 'make clean   remove build output, demo and test data'
 
 demo: build
@@ -23,8 +27,14 @@ demo: build
 build: need-cargo need-cc
 	$(CARGO) build --release --locked -p pelton-cli
 
-test: need-cargo need-cc need-python
+test: need-cargo need-cc need-python need-cxx
 	$(CARGO) xtask test
+
+cuda: need-cargo need-cc need-python need-cxx
+	$(CARGO) xtask cuda
+
+bundle: need-cargo need-cc need-python need-cxx
+	$(CARGO) xtask bundle
 
 clean: need-cargo
 	$(CARGO) clean
@@ -55,6 +65,10 @@ need-cargo:
 # zstd, libdeflate and mimalloc are C; Rust itself links with cc.
 need-cc:
 	@command -v cc >/dev/null || $(call install,A C compiler,gcc libc6-dev,gcc)
+
+# nvcc compiles the host side of the CUDA library with g++.
+need-cxx:
+	@command -v c++ >/dev/null || $(call install,A C++ compiler,g++,gcc-c++)
 
 # Answers are compared with DuckDB's in a Python environment of its own, build/oracle-venv.
 need-python:

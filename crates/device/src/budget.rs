@@ -79,7 +79,11 @@ impl Budget {
     /// `OutOfMemory` with both sizes: at once if it exceeds the cap or `on_full` says so, else when the wait is over.
     pub fn reserve(self: &Arc<Self>, bytes: u64, on_full: OnFull) -> Result<Reservation> {
         if bytes > self.cap_bytes {
-            return Err(self.refusal(bytes, self.cap_bytes, "more than all of it; ask for less or raise the cap"));
+            return Err(self.refusal(
+                bytes,
+                self.cap_bytes,
+                "more than all of it; ask for less or raise the cap",
+            ));
         }
         let mut state = self.lock();
         if state.waiting.is_empty() && state.used_bytes + bytes <= self.cap_bytes {
@@ -105,10 +109,12 @@ impl Budget {
                 state.waiting.retain(|waiting| *waiting != ticket);
                 self.changed.notify_all();
                 let available = self.cap_bytes - state.used_bytes;
-                let advice = format!("waited {:.1} s in vain; give some back or ask for less", patience.as_secs_f64());
+                let advice =
+                    format!("waited {:.1} s in vain; give some back or ask for less", patience.as_secs_f64());
                 return Err(self.refusal(bytes, available, &advice));
             }
-            state = self.changed.wait_timeout(state, deadline - now).unwrap_or_else(PoisonError::into_inner).0;
+            state =
+                self.changed.wait_timeout(state, deadline - now).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -181,7 +187,9 @@ mod tests {
         let held = budget.reserve(80, OnFull::Refuse).unwrap();
         let waiter = {
             let budget = Arc::clone(&budget);
-            std::thread::spawn(move || budget.reserve(90, OnFull::Wait(Duration::from_secs(60))).unwrap().bytes())
+            std::thread::spawn(move || {
+                budget.reserve(90, OnFull::Wait(Duration::from_secs(60))).unwrap().bytes()
+            })
         };
         while budget.lock().waiting.is_empty() {
             std::thread::yield_now();

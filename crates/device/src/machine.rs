@@ -39,7 +39,9 @@ impl Machine {
         let device_budgets = info
             .devices
             .iter()
-            .map(|device| Budget::new(Tier::Device, format!("memory of {}", device.id), device.memory_cap_bytes))
+            .map(|device| {
+                Budget::new(Tier::Device, format!("memory of {}", device.id), device.memory_cap_bytes)
+            })
             .collect();
         let pinned_budget = Budget::new(Tier::Pinned, "pinned host memory", info.pinned_cap_bytes);
         Self {
@@ -65,7 +67,10 @@ impl Machine {
     /// `InvalidInput` if it has no such device.
     pub fn device(&self, device: DeviceId) -> Result<&DeviceInfo> {
         self.info().devices.get(device.0 as usize).ok_or_else(|| {
-            Error::invalid_input(format!("no {device}; this machine has {} devices", self.info().devices.len()))
+            Error::invalid_input(format!(
+                "no {device}; this machine has {} devices",
+                self.info().devices.len()
+            ))
         })
     }
 
@@ -118,8 +123,7 @@ impl Machine {
     /// Memory of somebody else as a buffer to read from, pageable; `owner` is kept until the last use.
     pub fn lend(&self, owner: ForeignMemory) -> Buffer {
         let bytes = (*owner).as_ref();
-        let memory =
-            RawMemory { address: bytes.as_ptr() as u64, bytes: bytes.len(), holds_bytes: true };
+        let memory = RawMemory { address: bytes.as_ptr() as u64, bytes: bytes.len(), holds_bytes: true };
         Buffer::new(self.clone(), MemoryKind::PAGEABLE, memory, Some(owner), Vec::new())
     }
 
@@ -132,7 +136,10 @@ impl Machine {
     /// system, `Unsupported` without the capability.
     pub fn page_lock(&self, span: &Span, keep: bool) -> Result<PageLock> {
         if !matches!(span.kind(), MemoryKind::Pageable(_)) {
-            return Err(Error::invalid_input(format!("page-locking {}; only pageable memory needs it", span.kind())));
+            return Err(Error::invalid_input(format!(
+                "page-locking {}; only pageable memory needs it",
+                span.kind()
+            )));
         }
         self.inner.page_locks.lock(self, &*self.inner.backend, span, keep)
     }
@@ -144,7 +151,8 @@ impl Machine {
     /// `InvalidInput` for a place that the machine lacks.
     pub fn stream(&self, place: Place) -> Result<Stream> {
         self.check_place(place)?;
-        let backend = self.inner.backend.create_stream(place).context(|| format!("{place}: creating a stream"))?;
+        let backend =
+            self.inner.backend.create_stream(place).context(|| format!("{place}: creating a stream"))?;
         let stream = Stream::new(self.clone(), place, backend);
         let mut streams = self.inner.streams.lock().unwrap_or_else(PoisonError::into_inner);
         streams.retain(|stream| stream.strong_count() > 0);
@@ -221,9 +229,10 @@ impl Machine {
         match place {
             Place::Device(device) => self.device(device).map(|_| ()),
             Place::Host(node) if node.0 < self.info().node_count => Ok(()),
-            Place::Host(node) => {
-                Err(Error::invalid_input(format!("no {node}; this machine has {} nodes", self.info().node_count)))
-            }
+            Place::Host(node) => Err(Error::invalid_input(format!(
+                "no {node}; this machine has {} nodes",
+                self.info().node_count
+            ))),
         }
     }
 
@@ -232,8 +241,12 @@ impl Machine {
             MemoryKind::Pageable(node) | MemoryKind::Pinned(node) => self.check_place(Place::Host(*node)),
             MemoryKind::Device(device) => self.device(*device).map(|_| ()),
             MemoryKind::Managed => {
-                if let Some(without) = self.info().devices.iter().find(|d| !d.capabilities.concurrent_managed) {
-                    return Err(Error::unsupported(format!("{} has no concurrent managed access", without.id)));
+                if let Some(without) = self.info().devices.iter().find(|d| !d.capabilities.concurrent_managed)
+                {
+                    return Err(Error::unsupported(format!(
+                        "{} has no concurrent managed access",
+                        without.id
+                    )));
                 }
                 Ok(())
             }
@@ -252,7 +265,9 @@ impl Machine {
         for (index, device) in devices.iter().enumerate() {
             self.check_virtual_memory(*device)?;
             if devices[..index].contains(device) {
-                return Err(Error::invalid_input(format!("{device} named twice; each device holds one share")));
+                return Err(Error::invalid_input(format!(
+                    "{device} named twice; each device holds one share"
+                )));
             }
             for peer in &devices[..index] {
                 if !self.is_peer(*device, *peer) || !self.is_peer(*peer, *device) {
@@ -274,15 +289,17 @@ impl Machine {
 /// Device bytes (whole pages) and host bytes of a hybrid buffer.
 pub(crate) fn hybrid_split(bytes: usize, device_bytes: usize) -> (usize, usize) {
     let whole = bytes.next_multiple_of(VIRTUAL_PAGE_BYTES);
-    let first = if device_bytes >= bytes { whole } else { device_bytes / VIRTUAL_PAGE_BYTES * VIRTUAL_PAGE_BYTES };
+    let first =
+        if device_bytes >= bytes { whole } else { device_bytes / VIRTUAL_PAGE_BYTES * VIRTUAL_PAGE_BYTES };
     (first, whole - first)
 }
 
 /// Bytes that each of `device_count` devices holds of an interleaved buffer.
 pub(crate) fn interleaved_shares(bytes: usize, device_count: usize) -> impl Iterator<Item = usize> {
     let pages = bytes.div_ceil(VIRTUAL_PAGE_BYTES);
-    (0..device_count)
-        .map(move |index| (pages / device_count + usize::from(index < pages % device_count)) * VIRTUAL_PAGE_BYTES)
+    (0..device_count).map(move |index| {
+        (pages / device_count + usize::from(index < pages % device_count)) * VIRTUAL_PAGE_BYTES
+    })
 }
 
 impl fmt::Debug for Machine {

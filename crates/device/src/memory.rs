@@ -103,7 +103,16 @@ impl Buffer {
         reservations: Vec<Reservation>,
     ) -> Self {
         let leases = Mutex::default();
-        Self { inner: Arc::new(BufferInner { machine, kind, memory, foreign, leases, _reservations: reservations }) }
+        Self {
+            inner: Arc::new(BufferInner {
+                machine,
+                kind,
+                memory,
+                foreign,
+                leases,
+                _reservations: reservations,
+            }),
+        }
     }
 
     /// Its length in bytes.
@@ -212,10 +221,16 @@ impl Buffer {
 
     fn check_host_visible(&self) -> Result<()> {
         if !self.holds_bytes() {
-            return Err(Error::invalid_input(format!("{}: simulated sizes have no bytes to look at", self.kind())));
+            return Err(Error::invalid_input(format!(
+                "{}: simulated sizes have no bytes to look at",
+                self.kind()
+            )));
         }
         if !self.kind().is_host_visible() {
-            return Err(Error::invalid_input(format!("{}: copy it to host memory to look at it", self.kind())));
+            return Err(Error::invalid_input(format!(
+                "{}: copy it to host memory to look at it",
+                self.kind()
+            )));
         }
         Ok(())
     }
@@ -284,7 +299,11 @@ impl Span {
     pub fn slice(&self, range: Range<usize>) -> Span {
         assert!(range.start <= range.end, "range {range:?} runs backwards");
         assert!(range.end <= self.bytes, "range {range:?} leaves a span of {} bytes", self.bytes);
-        Span { buffer: self.buffer.clone(), offset: self.offset + range.start, bytes: range.end - range.start }
+        Span {
+            buffer: self.buffer.clone(),
+            offset: self.offset + range.start,
+            bytes: range.end - range.start,
+        }
     }
 
     /// The span cut into pieces of `chunk_bytes`, the last one short.

@@ -139,7 +139,11 @@ impl PageLocks {
     }
 }
 
-fn drop_unused(pieces: &mut BTreeMap<u64, Piece>, backend: &dyn Backend, which: impl Fn(u64, &Piece) -> bool) {
+fn drop_unused(
+    pieces: &mut BTreeMap<u64, Piece>,
+    backend: &dyn Backend,
+    which: impl Fn(u64, &Piece) -> bool,
+) {
     pieces.retain(|start, piece| {
         let goes = piece.users == 0 && which(*start, piece);
         if goes {

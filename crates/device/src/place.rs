@@ -98,7 +98,9 @@ impl fmt::Display for MemoryKind {
             MemoryKind::Device(device) => write!(f, "memory of {device}"),
             MemoryKind::Managed => f.write_str("managed memory"),
             MemoryKind::Hybrid { device, node, .. } => write!(f, "hybrid memory of {device} and {node}"),
-            MemoryKind::Interleaved(devices) => write!(f, "memory interleaved over {} devices", devices.len()),
+            MemoryKind::Interleaved(devices) => {
+                write!(f, "memory interleaved over {} devices", devices.len())
+            }
         }
     }
 }

@@ -108,7 +108,10 @@ impl Stream {
     /// `InvalidInput` if the memory is not managed, `Unsupported` if the machine cannot.
     pub fn prefetch(&self, span: &Span, place: Place) -> Result<()> {
         if span.kind() != &crate::MemoryKind::Managed {
-            return Err(Error::invalid_input(format!("prefetch of {}; only managed memory moves", span.kind())));
+            return Err(Error::invalid_input(format!(
+                "prefetch of {}; only managed memory moves",
+                span.kind()
+            )));
         }
         if span.is_empty() {
             return Ok(());
@@ -125,7 +128,8 @@ impl Stream {
     pub fn run(&self, work: Work) -> Result<()> {
         let name = work.name;
         let (reads, writes) = (work.reads.clone(), work.writes.clone());
-        self.enqueue(&reads, &writes, |backend| backend.run(work)).context(|| format!("{}: {name}", self.place()))
+        self.enqueue(&reads, &writes, |backend| backend.run(work))
+            .context(|| format!("{}: {name}", self.place()))
     }
 
     /// Marks the end of what is enqueued so far.
@@ -151,7 +155,10 @@ impl Stream {
             return Err(Error::invalid_input("waiting for an event of another machine"));
         }
         let _queue = self.shared.lock();
-        self.shared.backend.wait_for(&*event.inner.backend).context(|| format!("{}: wait for event", self.place()))
+        self.shared
+            .backend
+            .wait_for(&*event.inner.backend)
+            .context(|| format!("{}: wait for event", self.place()))
     }
 
     /// Waits until everything enqueued so far is complete.

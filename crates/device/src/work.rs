@@ -38,7 +38,8 @@ pub struct Cost {
 
 impl Cost {
     /// Goes through everything once, in order, and computes nothing worth mentioning.
-    pub const STREAMING: Cost = Cost { access: Access::Sequential, read_bytes: None, compute: Duration::ZERO };
+    pub const STREAMING: Cost =
+        Cost { access: Access::Sequential, read_bytes: None, compute: Duration::ZERO };
 }
 
 /// A CUDA stream as a launch needs it.

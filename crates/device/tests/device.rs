@@ -125,8 +125,8 @@ fn a_failed_host_stream_fails_the_device_stream_that_waited_for_it() {
     for machine in machines() {
         let host = machine.stream(Place::HOST).unwrap();
         let device_stream = machine.stream(Place::Device(DeviceId(0))).unwrap();
-        let failing =
-            Work::new("fail", vec![], vec![]).with_host(|| Err(Error::corrupt("the disk returned another byte")));
+        let failing = Work::new("fail", vec![], vec![])
+            .with_host(|| Err(Error::corrupt("the disk returned another byte")));
         host.run(failing).unwrap();
         device_stream.wait_for(&host.record().unwrap()).unwrap();
         let error = device_stream.wait_blocking().unwrap_err();
@@ -267,7 +267,11 @@ fn pages_kept_locked_are_reused_and_go_with_their_memory() {
         let buffer = take(&machine, MemoryKind::PAGEABLE, 40 * MIB);
         drop(machine.page_lock(&buffer.span(), true).unwrap());
         let pinned = take(&machine, MemoryKind::PINNED, 40 * MIB);
-        assert_eq!(machine.pinned_budget().used_bytes(), 40 << 20, "what is kept makes room for what is asked for");
+        assert_eq!(
+            machine.pinned_budget().used_bytes(),
+            40 << 20,
+            "what is kept makes room for what is asked for"
+        );
         drop(pinned);
     }
 }
@@ -305,7 +309,8 @@ fn what_cannot_be_is_refused_by_name() {
         assert!(refuse(MemoryKind::Interleaved(vec![])).contains("no devices"));
         assert!(machine.stream(Place::Device(nowhere)).is_err());
         let stream = machine.stream(Place::HOST).unwrap();
-        let (short, long) = (take(&machine, MemoryKind::PAGEABLE, 3), take(&machine, MemoryKind::PAGEABLE, 4));
+        let (short, long) =
+            (take(&machine, MemoryKind::PAGEABLE, 3), take(&machine, MemoryKind::PAGEABLE, 4));
         assert!(stream.copy(&short.span(), &long.span()).unwrap_err().to_string().contains("3 bytes"));
         assert!(machine.page_lock(&take(&machine, MemoryKind::PINNED, 8).span(), false).is_err());
         let other = host::open(&HostOptions::default());

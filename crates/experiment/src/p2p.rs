@@ -32,6 +32,10 @@ use case::{Case, Kind, cases};
 pub use options::{P2pOptions, Subject};
 pub use plots::plots;
 
+/// What is reproduced.
+const PAPER: &str =
+    "Maltenberger et al. 2022, Evaluating Multi-GPU Sorting with Modern Interconnects, section 4";
+
 /// Bytes per second in the unit of the report.
 const GB_PER_S: f64 = 1e9;
 
@@ -57,8 +61,9 @@ struct Findings {
 ///
 /// # Errors
 ///
-/// `InvalidInput` for an unknown preset or device, a machine or device named twice, an odd number of devices to pair, or sizes
-/// of 0; `OutOfMemory` if buffers do not fit; `Corrupt` if bytes that arrived are not those that were sent.
+/// `InvalidInput` for an unknown preset or device, a machine or device named twice, an odd number of devices to
+/// pair, or sizes of 0; `Unsupported` for a machine without devices; `OutOfMemory` if buffers do not fit; `Corrupt`
+/// if bytes that arrived are not those that were sent.
 pub fn run(options: &P2pOptions) -> Result<Report> {
     options.check()?;
     let mut all: Vec<Findings> = Vec::new();
@@ -72,8 +77,7 @@ pub fn run(options: &P2pOptions) -> Result<Report> {
     let mut report = Report {
         experiment: "p2p".to_owned(),
         title: "transfers between host and devices, and between devices".to_owned(),
-        paper: "Maltenberger et al. 2022, Evaluating Multi-GPU Sorting with Modern Interconnects, section 4"
-            .to_owned(),
+        paper: PAPER.to_owned(),
         machines: all.iter().map(|findings| findings.machine.clone()).collect(),
         scale: scale(&all),
         settings: settings(options, &all),
@@ -220,22 +224,30 @@ fn scale(all: &[Findings]) -> f64 {
 }
 
 fn settings(options: &P2pOptions, all: &[Findings]) -> Vec<(String, String)> {
-    let bytes: Vec<String> = all.iter().map(|findings| findings.bytes.to_string()).collect();
-    let checked: Vec<&str> =
-        all.iter().map(|findings| if findings.is_checked { "yes" } else { "no" }).collect();
+    let bytes = by_machine(all, |findings| findings.bytes.to_string());
+    let checked = by_machine(all, |findings| {
+        let answer = if findings.is_checked { "yes: targets hold the bytes of their sources" } else { "no" };
+        answer.to_owned()
+    });
+    let piece = options.chunk_bytes.map_or("the whole copy".to_owned(), |bytes| format!("{bytes} bytes"));
+    let timed = "copies, from the first enqueued to the last done; no allocation";
     let pair = |name: &str, value: String| (name.to_owned(), value);
     vec![
-        pair("bytes", format!("{} per copy, by machine", bytes.join(", "))),
-        pair(
-            "piece",
-            options.chunk_bytes.map_or("the whole copy".to_owned(), |bytes| format!("{bytes} bytes")),
-        ),
+        pair("bytes", format!("{bytes} per copy")),
+        pair("piece", piece),
         pair("repeated", format!("{} times", options.harness.repetitions)),
         pair("host", format!("pinned memory of {}", options.host_node)),
-        pair("timed", "copies, from the first enqueued to the last done; no allocation".to_owned()),
-        pair(
-            "checked",
-            format!("{}, by machine: targets hold the bytes of their sources", checked.join(", ")),
-        ),
+        pair("timed", timed.to_owned()),
+        pair("checked", checked),
     ]
+}
+
+/// What is the same on all machines once, else with their names.
+fn by_machine(all: &[Findings], value: impl Fn(&Findings) -> String) -> String {
+    let values: Vec<String> = all.iter().map(&value).collect();
+    if values.windows(2).all(|pair| pair[0] == pair[1]) {
+        return values.into_iter().next().unwrap_or_default();
+    }
+    let named = all.iter().zip(values).map(|(findings, value)| format!("{value} ({})", findings.machine));
+    named.collect::<Vec<_>>().join(", ")
 }

@@ -98,15 +98,32 @@ fn one_device_has_no_peer_and_says_so() {
 fn sizes_follow_scale_and_caps() {
     let bytes = |options: P2pOptions| p2p::run(&options).unwrap().settings[0].1.clone();
     let machine = || logical(2, true);
-    assert_eq!(bytes(P2pOptions { bytes: 8000, ..small(machine()) }), "8000 per copy, by machine");
-    assert_eq!(
-        bytes(P2pOptions { bytes: 8000, scale: 0.25, ..small(machine()) }),
-        "2000 per copy, by machine"
-    );
+    assert_eq!(bytes(P2pOptions { bytes: 8000, ..small(machine()) }), "8000 per copy");
+    assert_eq!(bytes(P2pOptions { bytes: 8000, scale: 0.25, ..small(machine()) }), "2000 per copy");
     let capped = HostOptions { device_count: 2, memory_cap_bytes: 20_000, ..HostOptions::default() };
-    assert_eq!(bytes(P2pOptions { bytes: 8000, ..small(host::open(&capped)) }), "5000 per copy, by machine");
+    assert_eq!(bytes(P2pOptions { bytes: 8000, ..small(host::open(&capped)) }), "5000 per copy");
     let pinned = HostOptions { device_count: 2, pinned_cap_bytes: 16_384, ..HostOptions::default() };
-    assert_eq!(bytes(P2pOptions { bytes: 8000, ..small(host::open(&pinned)) }), "4096 per copy, by machine");
+    assert_eq!(bytes(P2pOptions { bytes: 8000, ..small(host::open(&pinned)) }), "4096 per copy");
+}
+
+#[test]
+fn a_machine_without_devices_is_unsupported() {
+    let error = p2p::run(&small(common::idle_machine(0).0)).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Unsupported, "{error}");
+}
+
+#[test]
+fn what_differs_between_machines_is_said_by_machine() {
+    let both = vec![Subject::Machine(logical(2, true)), Subject::Preset("delta".into())];
+    let harness = Harness { repetitions: 2, warm_up_max: 0 };
+    let options = P2pOptions { bytes: 8 << 20, scale: 0.5, harness, ..P2pOptions::of(both) };
+    let report = p2p::run(&options).unwrap();
+    let text = report.to_text();
+    let answers = "yes: targets hold the bytes of their sources (2 x logical device), no (delta)";
+    assert!(text.contains(answers), "{text}");
+    let measured = text.find("MEASURED, 2 x logical device").unwrap();
+    assert!(measured < text.find("SIMULATED, delta").unwrap());
+    assert_eq!(report.scale, f64::from(4 << 20) / 4e9);
 }
 
 #[test]

@@ -121,11 +121,7 @@ pub struct BandwidthAt {
 impl Link {
     /// The end that is not `vertex`; nothing if `vertex` is no end of it.
     pub fn other_end(&self, vertex: Vertex) -> Option<Vertex> {
-        if vertex == self.a {
-            Some(self.b)
-        } else {
-            (vertex == self.b).then_some(self.a)
-        }
+        if vertex == self.a { Some(self.b) } else { (vertex == self.b).then_some(self.a) }
     }
 
     /// Capacity in one direction, bytes per second.
@@ -332,7 +328,10 @@ impl Topology {
                 return Err(Error::invalid_input(format!("{name}: no copy engine; a device has at least 1")));
             }
             if !self.contains(Vertex::Node(device.node)) {
-                return Err(Error::invalid_input(format!("{name}: is of node{}, which is missing", device.node)));
+                return Err(Error::invalid_input(format!(
+                    "{name}: is of node{}, which is missing",
+                    device.node
+                )));
             }
         }
         Ok(())
@@ -352,12 +351,17 @@ impl Topology {
         require_positive(&label, "backward_bytes_per_s", link.backward_bytes_per_s)?;
         require_positive(&label, "duplex_bytes_per_s", link.duplex_bytes_per_s)?;
         if !(link.latency_s.is_finite() && link.latency_s >= 0.0) {
-            return Err(Error::invalid_input(format!("{label}: latency_s is {}; it is 0 or more", link.latency_s)));
+            return Err(Error::invalid_input(format!(
+                "{label}: latency_s is {}; it is 0 or more",
+                link.latency_s
+            )));
         }
         for point in &link.bandwidth_by_size {
             require_positive(&label, "bytes_per_s of bandwidth_by_size", point.bytes_per_s)?;
             if point.bytes == 0 {
-                return Err(Error::invalid_input(format!("{label}: bandwidth_by_size of 0 bytes; leave it out")));
+                return Err(Error::invalid_input(format!(
+                    "{label}: bandwidth_by_size of 0 bytes; leave it out"
+                )));
             }
         }
         Ok(())
@@ -366,7 +370,9 @@ impl Topology {
 
 fn require_in_order(name: &str, id: u32, index: usize) -> Result<()> {
     if id as usize != index {
-        return Err(Error::invalid_input(format!("{name}: listed at place {index}; list them by number, from 0")));
+        return Err(Error::invalid_input(format!(
+            "{name}: listed at place {index}; list them by number, from 0"
+        )));
     }
     Ok(())
 }

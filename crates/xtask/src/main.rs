@@ -2,15 +2,19 @@
 //!
 //! ```text
 //!   tidy      what a reviewer should not have to say: import table, unsafe homes, words, links
-//!   test      fmt, tidy, clippy, cargo test, README commands, answers beside DuckDB's; what CI runs
+//!   test      fmt, tidy, clippy, CUDA library, cargo test, README commands, answers beside DuckDB's; what CI runs
 //!   oracle    the last of these alone
 //!   readme    the one before alone
+//!   cuda      the CUDA library
+//!   bundle    command, library and tests in one archive, for a GPU machine without Rust
 //! ```
 //!
 //! Depends on nothing of the workspace, so that it builds in seconds and runs when nothing else compiles.
 
 #![forbid(unsafe_code)]
 
+mod bundle;
+mod cuda;
 mod markdown;
 mod oracle;
 mod process;
@@ -27,10 +31,14 @@ use workspace::Workspace;
 
 const USAGE: &str = "\
 cargo xtask tidy             check what the compiler does not: import table, unsafe homes, words, links
-cargo xtask test             everything CI runs: fmt, tidy, clippy, tests, README commands, DuckDB comparison
+cargo xtask test             everything CI runs: fmt, tidy, clippy, CUDA library, tests, README commands, DuckDB comparison
 cargo xtask test --fast      the same without README commands and DuckDB comparison
 cargo xtask readme           run the commands of README.md
 cargo xtask oracle           compare the answers to the benchmark queries with DuckDB's
+cargo xtask cuda             build the CUDA library; --arch sm_90,... and the other options of cuda/build.sh
+cargo xtask bundle           archive for a GPU machine without Rust: command, CUDA library, test programs
+cargo xtask bundle --without-pelton
+                             the same without the command
 ";
 
 fn main() -> ExitCode {
@@ -50,6 +58,11 @@ fn main() -> ExitCode {
             test::build_command(&workspace)?;
             oracle::run(&workspace)
         }),
+        ["cuda", ref args @ ..] => Workspace::open().and_then(|workspace| cuda::run(&workspace, args)),
+        ["bundle"] => Workspace::open().and_then(|workspace| bundle::run(&workspace, true)),
+        ["bundle", "--without-pelton"] => {
+            Workspace::open().and_then(|workspace| bundle::run(&workspace, false))
+        }
         [] | ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
             return ExitCode::SUCCESS;

@@ -1,8 +1,8 @@
 //! `cargo xtask test`: everything CI runs, cheap checks first.
 //!
 //! ```text
-//!   format ─ tidy ─ clippy ─ tests ─ build ─┬─ README commands
-//!                                           └─ answers beside DuckDB's
+//!   format ─ tidy ─ clippy ─ CUDA library ─ tests ─ build ─┬─ README commands
+//!                                                          └─ answers beside DuckDB's
 //! ```
 //!
 //! All steps run whatever fails before them, except those that need the command where it does not build.
@@ -10,7 +10,7 @@
 use crate::process::{self, Result};
 use crate::steps::Steps;
 use crate::workspace::Workspace;
-use crate::{oracle, readme, tidy};
+use crate::{cuda, oracle, readme, tidy};
 
 /// How much to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,8 @@ pub(crate) fn run(workspace: &Workspace, extent: Extent) -> Result<()> {
             ["clippy", "--release", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"];
         cargo(workspace, &what)
     });
-    steps.run("tests", || cargo_test(workspace));
+    let has_cuda = steps.run("cuda", || cuda::check(workspace));
+    steps.run("tests", || cargo_test(workspace, has_cuda));
     if extent == Extent::Full {
         let is_built = steps.run("build", || build_command(workspace).map(|()| String::new()));
         for (name, step) in [("readme", readme::run as fn(&Workspace) -> Result<()>), ("oracle", oracle::run)]
@@ -57,11 +58,15 @@ fn cargo(workspace: &Workspace, args: &[&str]) -> Result<String> {
     process::run(&mut process::cargo(&workspace.root, args)).map(|()| String::new())
 }
 
-/// Runs all tests; the remark says how many there were.
-fn cargo_test(workspace: &Workspace) -> Result<String> {
+/// Runs all tests, with the CUDA library if it was built; the remark says how many there were.
+fn cargo_test(workspace: &Workspace, has_cuda: bool) -> Result<String> {
     let mut counts = TestCounts::default();
     let what = ["test", "--release", "--locked", "--workspace", "--no-fail-fast"];
-    let result = process::run_watched(&mut process::cargo(&workspace.root, &what), |line| counts.add(line));
+    let mut command = process::cargo(&workspace.root, &what);
+    if has_cuda {
+        command.env("PELTON_CUDA_LIBRARY", cuda::library(workspace));
+    }
+    let result = process::run_watched(&mut command, |line| counts.add(line));
     let remark = format!("{} tests passed, {} failed", counts.passed, counts.failed);
     match result {
         Ok(()) if counts.ignored > 0 => Err(format!("{remark}, {} ignored; none may be", counts.ignored)),

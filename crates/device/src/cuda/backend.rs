@@ -49,8 +49,11 @@ pub fn open(options: &CudaOptions) -> Result<Machine> {
         .iter()
         .zip(&devices)
         .map(|(context, info)| {
-            let reach: Vec<Context> =
-                contexts.iter().filter(|peer| peers[peer.id.0 as usize][info.id.0 as usize]).copied().collect();
+            let reach: Vec<Context> = contexts
+                .iter()
+                .filter(|peer| peers[peer.id.0 as usize][info.id.0 as usize])
+                .copied()
+                .collect();
             DevicePool::new(*context, info.memory_cap_bytes, &reach)
         })
         .collect::<Result<Vec<DevicePool>>>()?;

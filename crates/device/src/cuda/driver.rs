@@ -62,7 +62,9 @@ impl Context {
     /// Makes it current on this thread.
     pub(crate) fn bind(&self) -> Result<()> {
         // SAFETY: the context is retained for the life of the process.
-        check(unsafe { sys::cuCtxSetCurrent(self.context) }, || format!("{}: making its context current", self.id))
+        check(unsafe { sys::cuCtxSetCurrent(self.context) }, || {
+            format!("{}: making its context current", self.id)
+        })
     }
 
     /// Lets kernels and copies of this device reach the memory of `peer`, if the hardware can.
@@ -99,7 +101,8 @@ impl Context {
 /// `Unsupported` with what is missing and the remedy, the same each time.
 pub(crate) fn driver() -> Result<&'static Driver> {
     static DRIVER: OnceLock<std::result::Result<Driver, (ErrorKind, String)>> = OnceLock::new();
-    let driver = DRIVER.get_or_init(|| open_driver().map_err(|error| (error.kind().clone(), error.to_string())));
+    let driver =
+        DRIVER.get_or_init(|| open_driver().map_err(|error| (error.kind().clone(), error.to_string())));
     driver.as_ref().map_err(|(kind, message)| Error::new(kind.clone(), message.clone()))
 }
 
@@ -150,7 +153,9 @@ fn retain(ordinal: i32) -> Result<Context> {
     check(unsafe { sys::cuDeviceGet(&raw mut device, ordinal) }, || format!("{id}: opening"))?;
     let mut context = std::ptr::null_mut();
     // SAFETY: the device exists; the context is never released, so that it outlives everything made in it.
-    check(unsafe { sys::cuDevicePrimaryCtxRetain(&raw mut context, device) }, || format!("{id}: making a context"))?;
+    check(unsafe { sys::cuDevicePrimaryCtxRetain(&raw mut context, device) }, || {
+        format!("{id}: making a context")
+    })?;
     Ok(Context { id, device, context })
 }
 

@@ -124,7 +124,8 @@ impl CuFile {
     unsafe fn symbol<T>(&self, name: &[u8]) -> Result<libloading::Symbol<'_, T>> {
         // SAFETY: the caller names the type of the entry.
         unsafe { self.library.get(name) }.map_err(|error| {
-            Error::unsupported(format!("libcufile lacks {}", String::from_utf8_lossy(name))).with_source(error)
+            Error::unsupported(format!("libcufile lacks {}", String::from_utf8_lossy(name)))
+                .with_source(error)
         })
     }
 }
@@ -137,7 +138,10 @@ impl CuFileHandle {
     /// `InvalidInput` unless the target is device memory, `Io` if the file ends early or cannot be read.
     pub fn read_blocking(&self, file_offset: u64, target: &Span) -> Result<()> {
         let MemoryKind::Device(device) = target.kind() else {
-            return Err(Error::invalid_input(format!("cuFile reads into device memory, not {}", target.kind())));
+            return Err(Error::invalid_input(format!(
+                "cuFile reads into device memory, not {}",
+                target.kind()
+            )));
         };
         let _lease = target.buffer().lease(Purpose::OperationWrites)?;
         driver()?.devices[device.0 as usize].bind()?;

@@ -63,7 +63,9 @@ impl DevicePool {
                 format!("{}: setting up its memory pool", context.id)
             })?;
             let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
-            check(sys::cuStreamCreate(&raw mut stream, flags), || format!("{}: creating a stream", context.id))?;
+            check(sys::cuStreamCreate(&raw mut stream, flags), || {
+                format!("{}: creating a stream", context.id)
+            })?;
         }
         let access: Vec<sys::CUmemAccessDesc> = peers.iter().map(|peer| read_write(peer.device)).collect();
         if !access.is_empty() {
@@ -132,7 +134,12 @@ struct PinnedPool {
 }
 
 impl Memory {
-    pub(crate) fn new(contexts: &[Context], pools: Vec<DevicePool>, pinned_cap_bytes: u64, node_count: u32) -> Self {
+    pub(crate) fn new(
+        contexts: &[Context],
+        pools: Vec<DevicePool>,
+        pinned_cap_bytes: u64,
+        node_count: u32,
+    ) -> Self {
         Self {
             contexts: contexts.to_vec(),
             pools,
@@ -193,7 +200,9 @@ impl Memory {
             return Ok(mapped.resized(bytes).into_raw());
         }
         let mapped_bytes = Mapped::length_for(bytes) as u64;
-        while !pinned.idle.is_empty() && pinned.live_bytes + pinned.idle_bytes() + mapped_bytes > pinned.cap_bytes {
+        while !pinned.idle.is_empty()
+            && pinned.live_bytes + pinned.idle_bytes() + mapped_bytes > pinned.cap_bytes
+        {
             let (_, oldest) = pinned.idle.remove(0);
             unregister(&oldest);
         }

@@ -76,13 +76,15 @@ impl Module {
     ///
     /// `InvalidInput` if the module has none of that name.
     pub fn function(&self, name: &str) -> Result<Function> {
-        let symbol = CString::new(name).map_err(|_| Error::invalid_input("a kernel's name with a zero byte"))?;
+        let symbol =
+            CString::new(name).map_err(|_| Error::invalid_input("a kernel's name with a zero byte"))?;
         self.inner.context.bind()?;
         let mut function = std::ptr::null_mut();
         // SAFETY: the module is loaded; name and result outlive the call.
-        check(unsafe { sys::cuModuleGetFunction(&raw mut function, self.inner.module, symbol.as_ptr()) }, || {
-            format!("{}: looking for kernel '{name}'", self.inner.context.id)
-        })?;
+        check(
+            unsafe { sys::cuModuleGetFunction(&raw mut function, self.inner.module, symbol.as_ptr()) },
+            || format!("{}: looking for kernel '{name}'", self.inner.context.id),
+        )?;
         Ok(Function { module: self.clone(), function, name: name.into() })
     }
 }
@@ -107,7 +109,12 @@ impl Function {
     ///
     /// The arguments are as many and of the types that the kernel declares; what they point to on the device is alive
     /// until the kernel has ended, which the spans of the [`Work`](crate::Work) that launches it see to.
-    pub unsafe fn launch(&self, target: LaunchTarget, grid: Grid, arguments: &mut [*mut c_void]) -> Result<()> {
+    pub unsafe fn launch(
+        &self,
+        target: LaunchTarget,
+        grid: Grid,
+        arguments: &mut [*mut c_void],
+    ) -> Result<()> {
         if target.device != self.module.inner.context.id {
             return Err(Error::invalid_input(format!(
                 "kernel '{}' was loaded on {}, not on {}",

@@ -118,7 +118,8 @@ impl StreamBackend for DeviceStream {
     fn copy(&self, source: &Span, target: &Span) -> Result<()> {
         self.context.bind()?;
         // SAFETY: both spans are in bounds and stay alive until the copy is known to be complete.
-        let code = unsafe { sys::cuMemcpyAsync(target.address(), source.address(), source.len(), self.stream) };
+        let code =
+            unsafe { sys::cuMemcpyAsync(target.address(), source.address(), source.len(), self.stream) };
         check(code, || format!("{} bytes", source.len()))
     }
 
@@ -131,7 +132,8 @@ impl StreamBackend for DeviceStream {
             }
         };
         // SAFETY: the span is managed memory in bounds and alive.
-        let code = unsafe { sys::cuMemPrefetchAsync_v2(span.address(), span.len(), location, 0, self.stream) };
+        let code =
+            unsafe { sys::cuMemPrefetchAsync_v2(span.address(), span.len(), location, 0, self.stream) };
         check(code, || format!("{} bytes", span.len()))
     }
 
@@ -167,7 +169,8 @@ impl StreamBackend for DeviceStream {
         let geq = sys::CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_GEQ as u32;
         // SAFETY: the word is pinned memory that lives as long as the machine. The thread counts on after failures as
         // well, so the wait ends.
-        let code = unsafe { sys::cuStreamWaitValue32_v2(self.stream, event.word_address, event.counted, geq) };
+        let code =
+            unsafe { sys::cuStreamWaitValue32_v2(self.stream, event.word_address, event.counted, geq) };
         check(code, || "waiting for an event of the host".into())?;
         let mut upstream = self.upstream.lock().unwrap_or_else(PoisonError::into_inner);
         upstream.retain(|event| !matches!(event.is_complete(), Ok(true)));
@@ -247,8 +250,9 @@ impl EventBackend for DeviceEvent {
         self.inner.context.bind()?;
         let mut milliseconds = 0.0;
         // SAFETY: both events have been recorded and are alive; the result outlives the call.
-        let code =
-            unsafe { sys::cuEventElapsedTime_v2(&raw mut milliseconds, earlier.inner.raw(), self.inner.raw()) };
+        let code = unsafe {
+            sys::cuEventElapsedTime_v2(&raw mut milliseconds, earlier.inner.raw(), self.inner.raw())
+        };
         check(code, || "time between events that are not both complete".into())?;
         Ok(Duration::from_secs_f64(f64::from(milliseconds.max(0.0)) / 1e3))
     }
@@ -344,7 +348,8 @@ impl HostStream {
     pub(crate) fn new(counters: Arc<CounterPool>, place: Place) -> Result<Self> {
         let counter = Arc::new(counters.take()?);
         let counted = Arc::clone(&counter);
-        let queue = Queue::start_with(&format!("{place}"), Some(Box::new(move |done| counted.count_to(done))))?;
+        let queue =
+            Queue::start_with(&format!("{place}"), Some(Box::new(move |done| counted.count_to(done))))?;
         Ok(Self { queue: Some(queue), counter, counters })
     }
 
@@ -366,7 +371,10 @@ impl StreamBackend for HostStream {
     fn copy(&self, source: &Span, target: &Span) -> Result<()> {
         for span in [source, target] {
             if !span.kind().is_host_visible() {
-                return Err(Error::unsupported(format!("host cores do not reach {}; use a device's stream", span.kind())));
+                return Err(Error::unsupported(format!(
+                    "host cores do not reach {}; use a device's stream",
+                    span.kind()
+                )));
             }
         }
         self.queue().push(host_copy(source, target));
@@ -381,7 +389,8 @@ impl StreamBackend for HostStream {
         let form = work
             .host
             .ok_or_else(|| Error::unsupported(format!("'{}' has no form for host threads", work.name)))?;
-        if let Some(span) = work.reads.iter().chain(&work.writes).find(|span| !span.kind().is_host_visible()) {
+        if let Some(span) = work.reads.iter().chain(&work.writes).find(|span| !span.kind().is_host_visible())
+        {
             return Err(Error::unsupported(format!("host cores do not reach {}", span.kind())));
         }
         self.queue().push(form);

@@ -32,8 +32,11 @@ impl Mapped {
             mm::mmap_anonymous(ptr::null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
         }
         .map_err(|errno| {
-            let kind =
-                ErrorKind::OutOfMemory { tier: Tier::Host, requested_bytes: bytes as u64, available_bytes: 0 };
+            let kind = ErrorKind::OutOfMemory {
+                tier: Tier::Host,
+                requested_bytes: bytes as u64,
+                available_bytes: 0,
+            };
             Error::new(kind, format!("host memory: mapping {bytes} bytes; free some or raise the limit"))
                 .with_source(std::io::Error::from(errno))
         })?;
@@ -125,14 +128,17 @@ fn mapped_length(bytes: usize) -> usize {
 /// Asks that the pages be taken from `node` (mbind, MPOL_BIND).
 fn bind(address: *mut c_void, bytes: usize, node: NodeId) -> Result<()> {
     const MPOL_BIND: libc::c_ulong = 2;
-    let mask: [libc::c_ulong; 16] = std::array::from_fn(|word| {
-        if word == node.0 as usize / 64 { 1 << (node.0 % 64) } else { 0 }
-    });
+    let mask: [libc::c_ulong; 16] =
+        std::array::from_fn(|word| if word == node.0 as usize / 64 { 1 << (node.0 % 64) } else { 0 });
     let max_node = (mask.len() * 64) as libc::c_ulong;
     // SAFETY: the range is a mapping of ours; the mask outlives the call and is as long as said.
-    let status = unsafe { libc::syscall(libc::SYS_mbind, address, bytes, MPOL_BIND, mask.as_ptr(), max_node, 0) };
+    let status =
+        unsafe { libc::syscall(libc::SYS_mbind, address, bytes, MPOL_BIND, mask.as_ptr(), max_node, 0) };
     if status != 0 {
-        return Err(Error::io(format!("{node}: binding {bytes} bytes to it"), std::io::Error::last_os_error()));
+        return Err(Error::io(
+            format!("{node}: binding {bytes} bytes to it"),
+            std::io::Error::last_os_error(),
+        ));
     }
     Ok(())
 }

@@ -98,7 +98,11 @@ impl Drop for Queue {
     }
 }
 
-fn carry_out(receiver: &Receiver<Operation>, progress: &Progress, on_progress: Option<&(dyn Fn(u64) + Send)>) {
+fn carry_out(
+    receiver: &Receiver<Operation>,
+    progress: &Progress,
+    on_progress: Option<&(dyn Fn(u64) + Send)>,
+) {
     while let Ok(operation) = receiver.recv() {
         let has_failed = progress.lock().failure.is_some();
         let outcome = if has_failed { Ok(()) } else { run(operation) };
@@ -177,9 +181,9 @@ impl EventBackend for QueueEvent {
     fn elapsed_since(&self, earlier: &dyn EventBackend) -> Result<Duration> {
         let earlier = earlier.as_any().downcast_ref::<QueueEvent>();
         let times = earlier.and_then(|earlier| Some((*earlier.reached.get()?, *self.reached.get()?)));
-        times
-            .map(|(from, until)| until.saturating_duration_since(from))
-            .ok_or_else(|| Error::invalid_input("elapsed time between events that are not both complete and of one place"))
+        times.map(|(from, until)| until.saturating_duration_since(from)).ok_or_else(|| {
+            Error::invalid_input("elapsed time between events that are not both complete and of one place")
+        })
     }
 
     fn as_any(&self) -> &dyn Any {

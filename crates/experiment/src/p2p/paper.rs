@@ -36,9 +36,9 @@ fn ac922(kind: Kind, devices: &[u32]) -> Option<Quoted> {
         (DeviceToHost, [0, 1, 2, 3]) => Quoted::stated(0.19 * AC922_FOUR_IDEAL).derived(),
         (HostToDevice, [2, 3]) => Quoted::stated(0.26 * AC922_FOUR_IDEAL / 2.0).derived(),
         (DeviceToHost, [2, 3]) => Quoted::stated(0.19 * AC922_FOUR_IDEAL / 2.0).derived(),
-        (Peer, [0, 1] | [1, 0] | [2, 3] | [3, 2]) => Quoted::stated(72.0),
-        // "46 % of the direct P2P throughput".
-        (Peer, _) => Quoted::stated(0.46 * 72.0).derived(),
+        (Peer, [0, 1] | [1, 0]) => Quoted::stated(72.0),
+        // "46 % of the direct P2P throughput", to GPUs 2 and 3; of the way back the text says nothing.
+        (Peer, [0, 2 | 3]) => Quoted::stated(0.46 * 72.0).derived(),
         // "Optimal performance": twice one way.
         (PeerPairs, [0, 1] | [2, 3]) => Quoted::stated(2.0 * 72.0).derived(),
         (PeerPairs, [0, 1, 2, 3]) => Quoted::stated(53.0),

@@ -192,3 +192,114 @@ fn deviation(entry: &Entry) -> Option<f64> {
     let (value, paper) = (entry.row.value()?, entry.row.paper?);
     Some((value / paper.high - 1.0).max(1.0 - value / paper.low).max(0.0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::p2p::paper;
+    use crate::report::{Measured, Outcome, Row};
+
+    /// Findings with these figures, GB/s, and the paper's beside them.
+    fn findings(machine: &str, figures: &[(Kind, &[u32], f64)]) -> Findings {
+        let entry = |(kind, devices, mean): &(Kind, &[u32], f64)| {
+            let case = Case::new(*kind, devices);
+            let ours = Measured { mean: *mean, standard_error: 0.0, best: *mean, repetitions: 1 };
+            let row = Row {
+                figure: String::new(),
+                machine: machine.to_owned(),
+                what: case.to_string(),
+                unit: "GB/s",
+                paper: paper::quote(machine, &case),
+                ours: Outcome::Done(ours),
+                tag: Tag::Simulated,
+                note: String::new(),
+                is_in_grid: false,
+            };
+            Entry { case, row }
+        };
+        Findings {
+            machine: machine.to_owned(),
+            tag: Tag::Simulated,
+            device_count: 4,
+            bytes: 1,
+            is_checked: false,
+            entries: figures.iter().map(entry).collect(),
+        }
+    }
+
+    /// What becomes of the shape called `id` of that machine.
+    fn verdict(id: &str, findings: Findings) -> Verdict {
+        let machine = findings.machine.clone();
+        let shapes = evaluate(&[findings]);
+        shapes.iter().find(|shape| shape.id == id && shape.machine == machine).unwrap().holds
+    }
+
+    #[test]
+    fn remote_copies_are_bound_only_if_two_gain_nothing() {
+        let check = |remote: f64, both: f64| {
+            let figures: [(Kind, &[u32], f64); 6] = [
+                (HostToDevice, &[0], 72.0),
+                (DeviceToHost, &[0], 72.0),
+                (HostToDevice, &[2], remote),
+                (DeviceToHost, &[2], 35.0),
+                (HostToDevice, &[2, 3], both),
+                (DeviceToHost, &[2, 3], 28.7),
+            ];
+            verdict("E1: remote bound by X-Bus", findings("ac922", &figures))
+        };
+        assert_eq!(check(41.0, 39.0), Verdict::Pass);
+        assert_eq!(check(41.0, 82.0), Verdict::Fail);
+        assert_eq!(check(65.0, 65.0), Verdict::Fail);
+    }
+
+    #[test]
+    fn scaling_is_linear_only_at_four_times_one() {
+        let check = |four: f64, remote: f64| {
+            let figures: Vec<(Kind, &[u32], f64)> = HOST_KINDS
+                .iter()
+                .flat_map(|kind| {
+                    let cases: [(Kind, &[u32], f64); 3] =
+                        [(*kind, &[0], 12.5), (*kind, &[3], remote), (*kind, &[0, 1, 2, 3], four)];
+                    cases
+                })
+                .collect();
+            verdict("E2: linear scaling with private switches", findings("delta", &figures))
+        };
+        assert_eq!(check(50.0, 12.5), Verdict::Pass);
+        assert_eq!(check(25.0, 12.5), Verdict::Fail);
+        assert_eq!(check(50.0, 9.0), Verdict::Fail);
+    }
+
+    #[test]
+    fn distant_pairs_collapse_only_if_four_move_less_than_two() {
+        let check = |four: f64| {
+            let figures: [(Kind, &[u32], f64); 4] = [
+                (PeerPairs, &[0, 1], 144.0),
+                (PeerPairs, &[0, 1, 2, 3], four),
+                (Peer, &[0, 1], 72.0),
+                (Peer, &[0, 3], 33.0),
+            ];
+            verdict("E4: collapse on distant pairs", findings("ac922", &figures))
+        };
+        assert_eq!(check(53.0), Verdict::Pass);
+        assert_eq!(check(288.0), Verdict::Fail);
+    }
+
+    #[test]
+    fn one_figure_beyond_fifteen_percent_is_too_far_from_the_paper() {
+        let id = "simulator within 15 % of the paper";
+        let check =
+            |value: f64| verdict(id, findings("delta", &[(HostToDevice, &[0], value), (Peer, &[0, 3], 9.0)]));
+        // The paper gives 12 to 13: the bounds count, not their middle.
+        assert_eq!(check(14.9), Verdict::Pass);
+        assert_eq!(check(15.0), Verdict::Fail);
+        assert_eq!(check(10.3), Verdict::Pass);
+        assert_eq!(check(10.1), Verdict::Fail);
+    }
+
+    #[test]
+    fn figures_that_are_not_there_judge_nothing() {
+        let shapes = evaluate(&[findings("delta", &[])]);
+        assert!(shapes.iter().all(|shape| shape.holds == Verdict::NotApplicable), "{shapes:?}");
+    }
+}

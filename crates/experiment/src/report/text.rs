@@ -22,7 +22,7 @@ pub(super) fn render(report: &Report) -> String {
     // Writing to a string never fails.
     let _ = writeln!(out, "{}: {}", report.experiment, report.title);
     let _ = writeln!(out, "paper     {}", report.paper);
-    let _ = writeln!(out, "scale     {} of the paper's size", share(report.scale));
+    let _ = writeln!(out, "scale     {} of the paper's size", short(report.scale));
     for (name, value) in &report.settings {
         let _ = writeln!(out, "{name:<9} {value}");
     }
@@ -75,13 +75,8 @@ fn quoted(quoted: &Quoted) -> String {
     }
 }
 
-/// As the paper prints it: without zeros that it does not say.
+/// Three significant digits, all of a whole number, without zeros at the end.
 fn short(value: f64) -> String {
-    format!("{}", (value * 100.0).round() / 100.0)
-}
-
-/// Three significant digits, without zeros at the end.
-fn share(value: f64) -> String {
     let digits = 2.0 - value.abs().log10().floor();
     let power = 10f64.powf(digits.clamp(0.0, 12.0));
     format!("{}", (value * power).round() / power)

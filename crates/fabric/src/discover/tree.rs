@@ -23,9 +23,7 @@ impl Tree {
 
     /// The text of a file without surrounding white space; bytes that are no UTF-8 are replaced.
     pub(crate) fn text(&self, path: impl AsRef<Path>) -> Option<String> {
-        let mut bytes = Vec::new();
-        File::open(self.root.join(path)).ok()?.take(READ_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-        Some(String::from_utf8_lossy(&bytes).trim().to_string())
+        Some(String::from_utf8_lossy(&self.bytes(path)?).trim().to_string())
     }
 
     /// A file that holds one number.
@@ -35,7 +33,7 @@ impl Tree {
 
     /// What a directory holds, sorted; nothing if it cannot be read.
     pub(crate) fn names(&self, directory: impl AsRef<Path>) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(self.root.join(directory)) else { return Vec::new() };
+        let Ok(entries) = fs::read_dir(self.inside(directory)) else { return Vec::new() };
         let mut names: Vec<String> =
             entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
         names.sort();
@@ -43,19 +41,27 @@ impl Tree {
     }
 
     pub(crate) fn exists(&self, path: impl AsRef<Path>) -> bool {
-        self.root.join(path).exists()
+        self.inside(path).exists()
     }
 
     /// Where a path leads once links are followed, relative to the root.
     pub(crate) fn real_path(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
-        let real = fs::canonicalize(self.root.join(path)).ok()?;
+        let real = fs::canonicalize(self.inside(path)).ok()?;
         let root = fs::canonicalize(&self.root).ok()?;
         real.strip_prefix(root).map(Path::to_path_buf).ok()
     }
 
-    /// The path as the operating system knows it.
-    pub(crate) fn path(&self, path: impl AsRef<Path>) -> PathBuf {
-        self.root.join(path)
+    /// What a file holds, at most [`READ_BYTES_MAX`] of it.
+    pub(crate) fn bytes(&self, path: impl AsRef<Path>) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        File::open(self.inside(path)).ok()?.take(READ_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+        Some(bytes)
+    }
+
+    /// Absolute paths lie below the root, too.
+    fn inside(&self, path: impl AsRef<Path>) -> PathBuf {
+        let path = path.as_ref();
+        self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
 }
 

@@ -114,9 +114,7 @@ impl Topology {
     pub(super) fn measure_last_link(&mut self, pieces: &[(u64, f64)]) {
         let link = self.links.last_mut().expect("a link was added");
         link.is_measured = true;
-        link.bandwidth_by_size = pieces
-            .iter()
-            .map(|&(bytes, rate)| BandwidthAt { bytes, bytes_per_s: rate * GB_PER_S })
-            .collect();
+        link.bandwidth_by_size =
+            pieces.iter().map(|&(bytes, rate)| BandwidthAt { bytes, bytes_per_s: rate * GB_PER_S }).collect();
     }
 }

@@ -43,7 +43,8 @@ pub(super) fn dgx1() -> Topology {
     // 25.6 per QPI link (section 2.1); this processor has two. 0.8 of them arrives: a guess.
     m.add_link((nodes[0], nodes[1]), LinkKind::Socket, Rates::full_duplex(41.0), HOP_LATENCY_S);
     // 900 promised (section 5); 740 as for the other V100s.
-    let v100 = Gpu { name: "Tesla V100-SXM2-32GB", memory_bytes: 32 * GIB, memory: 740.0, copy_engine_count: 6 };
+    let v100 =
+        Gpu { name: "Tesla V100-SXM2-32GB", memory_bytes: 32 * GIB, memory: 740.0, copy_engine_count: 6 };
     let mut gpus = Vec::new();
     for pair in 0..4_usize {
         let node = nodes[pair / 2];
@@ -70,10 +71,12 @@ pub(super) fn dgx1() -> Topology {
 pub(super) fn edr_cluster() -> Topology {
     let mut m = machine("edr-cluster");
     let network = m.add_switch("InfiniBand");
-    let v100 = Gpu { name: "Tesla V100-PCIE-16GB", memory_bytes: 16 * GIB, memory: 740.0, copy_engine_count: 6 };
+    let v100 =
+        Gpu { name: "Tesla V100-PCIE-16GB", memory_bytes: 16 * GIB, memory: 740.0, copy_engine_count: 6 };
     for index in 0..10 {
         // 14 cores; 90: 0.78 of 6 channels of DDR4-2400. Writes alone: a guess.
-        let node = m.add_node(Node { core_count: 28, memory_bytes: 256 * GB, memory: 90.0, memory_write: 90.0 });
+        let node =
+            m.add_node(Node { core_count: 28, memory_bytes: 256 * GB, memory: 90.0, memory_write: 90.0 });
         let switch = m.add_switch(&format!("PCIe switch {index}"));
         m.add_link((node, switch), PCIE_3, PCIE_3_RATES, HOP_LATENCY_S);
         let gpu = m.add_device(node, v100);
@@ -91,12 +94,8 @@ pub(super) fn h200_x2() -> Topology {
     let mut m = machine("h200-x2");
     // Reads 125. A copy reaches 115, half of it writes: 57.5 of reads leave 0.54 of the time for 57.5 of writes,
     // which makes 106.5 if nobody reads.
-    let node = m.add_node(Node {
-        core_count: 32,
-        memory_bytes: 256 * GIB,
-        memory: 125.0,
-        memory_write: 106.5,
-    });
+    let node =
+        m.add_node(Node { core_count: 32, memory_bytes: 256 * GIB, memory: 125.0, memory_write: 106.5 });
     // 139.8 GiB; 4262 in a copy, reads and writes together. 3 copy engines, as the driver reports for Hopper.
     let h200 = Gpu { name: "H200", memory_bytes: 1398 * GIB / 10, memory: 4262.0, copy_engine_count: 3 };
     let gpus = [m.add_device(node, h200), m.add_device(node, h200)];

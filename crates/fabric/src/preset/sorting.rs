@@ -12,10 +12,12 @@ const GIB: u64 = 1 << 30;
 
 /// V100. Copies within its memory are five times as fast as over three NVLinks (72), section 5.2: 720 to 740 of
 /// reads and writes together, where 900 is promised.
-const V100_32: Gpu = Gpu { name: "Tesla V100-SXM2-32GB", memory_bytes: 32 * GIB, memory: 740.0, copy_engine_count: 6 };
+const V100_32: Gpu =
+    Gpu { name: "Tesla V100-SXM2-32GB", memory_bytes: 32 * GIB, memory: 740.0, copy_engine_count: 6 };
 
 /// A100. The vendor promises 1555; 0.9 of it is a guess, and about three times the NVLinks (279), section 5.2.
-const A100_40: Gpu = Gpu { name: "A100-SXM4-40GB", memory_bytes: 40 * GIB, memory: 1400.0, copy_engine_count: 5 };
+const A100_40: Gpu =
+    Gpu { name: "A100-SXM4-40GB", memory_bytes: 40 * GIB, memory: 1400.0, copy_engine_count: 5 };
 
 const PCIE_3: LinkKind = LinkKind::Pcie { generation: 3, width: 16 };
 const PCIE_4: LinkKind = LinkKind::Pcie { generation: 4, width: 16 };
@@ -105,5 +107,10 @@ fn add_a100(m: &mut Topology, node: Vertex, switch: Vertex, nvswitch: Vertex, pc
     let gpu = m.add_device(node, A100_40);
     m.add_link((switch, gpu), PCIE_4, pcie, PCIE_LATENCY_S);
     // 279 in one direction (Figure 7). Two devices reach 5.5 times the 96 of delta's (section 4.3) in both: 528.
-    m.add_link((nvswitch, gpu), LinkKind::NvLink { count: 12 }, Rates(279.0, 279.0, 528.0), NVLINK_LATENCY_S / 2.0);
+    m.add_link(
+        (nvswitch, gpu),
+        LinkKind::NvLink { count: 12 },
+        Rates(279.0, 279.0, 528.0),
+        NVLINK_LATENCY_S / 2.0,
+    );
 }

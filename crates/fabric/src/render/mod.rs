@@ -52,25 +52,4 @@ fn kind_word(kind: LinkKind) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn figures_have_three_digits() {
-        let check = |value: f64, expected: &str| assert_eq!(gb_per_s(value * GB_PER_S), expected);
-        check(0.125, "0.12");
-        check(9.99, "9.99");
-        check(9.996, "10.0");
-        check(55.46, "55.5");
-        check(99.96, "100");
-        check(4262.0, "4262");
-    }
-
-    #[test]
-    fn sizes_are_in_the_largest_unit() {
-        assert_eq!(bytes(0), "0 B");
-        assert_eq!(bytes(1023), "1023 B");
-        assert_eq!(bytes(1024), "1.0 KiB");
-        assert_eq!(bytes(u64::MAX), "16384.0 PiB");
-    }
-}
+mod tests;

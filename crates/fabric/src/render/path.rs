@@ -26,7 +26,7 @@ impl Path<'_> {
     /// What a reader wants to know of it in a word.
     pub(super) fn word(&self, topology: &Topology) -> String {
         if let [link] = self.links[..] {
-            return super::kind_word(link.kind).replace("NVLink x", "NV");
+            return super::kind_word(link.kind).replace("NVLink x", "NV").replace("PCIe", "P");
         }
         if self.links.iter().any(|link| link.kind == LinkKind::Network) {
             return "network".to_string();
@@ -55,7 +55,9 @@ pub(super) fn between(topology: &Topology, from: Vertex, to: Vertex) -> Option<P
             return Some(path);
         }
         let mut next: BTreeMap<Vertex, Path<'_>> = BTreeMap::new();
-        for (&vertex, path) in reached.iter().filter(|&(&vertex, _)| vertex == from || passes(topology, vertex)) {
+        for (&vertex, path) in
+            reached.iter().filter(|&(&vertex, _)| vertex == from || passes(topology, vertex))
+        {
             for (_, link) in topology.links_of(vertex) {
                 let Some(other) = link.other_end(vertex) else { continue };
                 if best.contains_key(&other) || reached.contains_key(&other) {

@@ -12,7 +12,7 @@ use super::{bytes, gb_per_s, kind_word};
 
 const TITLE_HEIGHT: f64 = 44.0;
 const LINE_HEIGHT: f64 = 15.0;
-const LEGEND_HEIGHT: f64 = 54.0;
+const LEGEND_HEIGHT: f64 = 60.0;
 /// The legend needs this much.
 const WIDTH_MIN: f64 = 620.0;
 
@@ -119,7 +119,7 @@ impl Page {
 
     fn label(&mut self, wire: &Wire, link: &Link) {
         let kind = kind_word(link.kind);
-        let speed = speed(link);
+        let speed = speed(link, wire.from);
         match wire.label {
             Spot::InBox => {}
             Spot::RightOf(x, y) => {
@@ -131,7 +131,7 @@ impl Page {
                 self.middle_text(x, y + 14.0, "label", &speed);
             }
             Spot::On(x, y) => {
-                let text = on_wire(link);
+                let text = on_wire(link, wire.from);
                 let width = text.chars().count() as f64 * CHARACTER + 4.0;
                 let left = x - width / 2.0;
                 let top = y - 8.0;
@@ -147,7 +147,8 @@ impl Page {
     fn further(&mut self, topology: &Topology, wires: &Wires, y: f64) {
         for (row, &index) in wires.further.iter().enumerate() {
             let link = &topology.links[index];
-            let text = format!("also {} - {}: {}, {}", link.a, link.b, kind_word(link.kind), speed(link));
+            let text =
+                format!("also {} - {}: {}, {}", link.a, link.b, kind_word(link.kind), speed(link, link.a));
             self.text(MARGIN, y + row as f64 * LINE_HEIGHT, "note", &text);
         }
     }
@@ -161,9 +162,13 @@ impl Page {
             ));
             self.text(x + 32.0, y + 4.0, "note", name);
         }
-        let text = "Bandwidth in one direction (two figures: there | back, there is downwards or to the right). \
-                    Solid: measured here. Dashed: estimated or stated.";
-        self.text(MARGIN, y + 26.0, "note", text);
+        let notes = [
+            "GB/s in one direction; of two figures the first is downwards or to the right.",
+            "Solid lines are measured here, dashed ones estimated or stated.",
+        ];
+        for (row, note) in notes.iter().enumerate() {
+            self.text(MARGIN, y + 24.0 + row as f64 * LINE_HEIGHT, "note", note);
+        }
     }
 }
 
@@ -171,18 +176,21 @@ impl Page {
 fn lines_of(topology: &Topology, layout: &Layout, vertex: Vertex) -> Vec<String> {
     let own = || vertex.to_string();
     let attached = || {
-        let link = layout.forest.parent(vertex).map(|(_, index)| &topology.links[index]);
-        link.map(|link| format!("{} {}", kind_word(link.kind), speed(link)))
+        let (upper, index) = layout.forest.parent(vertex)?;
+        let link = &topology.links[index];
+        Some(format!("{} {}", kind_word(link.kind), speed(link, upper)))
     };
     match vertex {
         Vertex::Node(id) => topology.nodes.iter().find(|node| node.id == id).map_or(vec![own()], |node| {
-            let memory = format!("{} at {} GB/s", bytes(node.memory_bytes), gb_per_s(node.memory_bytes_per_s));
+            let memory = format!("{}, {} GB/s", bytes(node.memory_bytes), gb_per_s(node.memory_bytes_per_s));
             vec![own(), format!("{} cores", node.core_count), memory]
         }),
-        Vertex::Device(id) => topology.devices.iter().find(|device| device.id == id).map_or(vec![own()], |device| {
-            let speed = gb_per_s(device.memory_bytes_per_s);
-            vec![own(), device.name.clone(), format!("{} at {speed} GB/s", bytes(device.memory_bytes))]
-        }),
+        Vertex::Device(id) => {
+            topology.devices.iter().find(|device| device.id == id).map_or(vec![own()], |device| {
+                let speed = gb_per_s(device.memory_bytes_per_s);
+                vec![own(), device.name.clone(), format!("{}, {speed} GB/s", bytes(device.memory_bytes))]
+            })
+        }
         Vertex::Switch(id) => {
             let name = topology.switches.get(id as usize).map(|switch| switch.name.clone());
             std::iter::once(own()).chain(name).collect()
@@ -209,18 +217,21 @@ fn color(kind: LinkKind) -> &'static str {
     COLORS[index].1
 }
 
-/// One figure, or two where the directions differ.
-fn figures(link: &Link) -> String {
-    let (there, back) = (gb_per_s(link.forward_bytes_per_s), gb_per_s(link.backward_bytes_per_s));
+/// One figure, or two where the directions differ, that away from `from` first.
+fn figures(link: &Link, from: Vertex) -> String {
+    let there = gb_per_s(link.bytes_per_s(link.a == from));
+    let back = gb_per_s(link.bytes_per_s(link.a != from));
     if there == back { there } else { format!("{there} | {back}") }
 }
 
-fn speed(link: &Link) -> String {
-    format!("{} GB/s", figures(link))
+fn speed(link: &Link, from: Vertex) -> String {
+    let figures = figures(link, from);
+    // Two figures leave no room for the unit, which the legend names.
+    if figures.contains('|') { figures } else { format!("{figures} GB/s") }
 }
 
-fn on_wire(link: &Link) -> String {
-    format!("{} {}", kind_word(link.kind).replace("NVLink x", "NV"), figures(link))
+fn on_wire(link: &Link, from: Vertex) -> String {
+    format!("{} {}", kind_word(link.kind).replace("NVLink x", "NV"), figures(link, from))
 }
 
 /// At most `count` characters.
@@ -247,7 +258,3 @@ fn escaped(text: &str) -> String {
     }
     escaped
 }
-
-#[cfg(test)]
-#[path = "svg_tests.rs"]
-mod tests;

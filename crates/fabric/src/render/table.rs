@@ -48,7 +48,12 @@ impl Cells {
     fn to_text(&self) -> String {
         let column_count = self.rows[0].len();
         let width_of = |column: usize| {
-            self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+            self.rows
+                .iter()
+                .filter_map(|row| row.get(column))
+                .map(|cell| cell.chars().count())
+                .max()
+                .unwrap_or(0)
         };
         let widths: Vec<usize> = (0..column_count).map(width_of).collect();
         let mut text = String::new();
@@ -144,11 +149,13 @@ fn legend(topology: &Topology) -> String {
         .collect();
     words.sort();
     words.dedup();
-    let has = |prefix: &str| words.iter().any(|word| word.starts_with(prefix) && !word.starts_with("NVSwitch"));
+    let has =
+        |prefix: &str| words.iter().any(|word| word.starts_with(prefix) && !word.starts_with("NVSwitch"));
     let mut parts = vec!["GB/s in one direction; m: measured here, else an estimate or a stated figure"];
     let explanations = [
-        ("PCIe", "PCIe4x16: generation 4, 16 lanes"),
+        ("P", "P4x16: PCIe generation 4, 16 lanes"),
         ("NV", "NV4: 4 NVLinks"),
+        ("NVSwitch", "NVSwitch: through NVSwitches"),
         ("switch", "switch: through PCIe switches"),
         ("socket", "socket: between sockets"),
         ("host", "host: through host memory or from another socket"),

@@ -26,6 +26,8 @@ const SWITCH_HEIGHT: f64 = 40.0;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Wire {
     pub(super) link: usize,
+    /// The upper end, or the left one.
+    pub(super) from: Vertex,
     pub(super) corners: Vec<(f64, f64)>,
     pub(super) label: Spot,
 }
@@ -54,7 +56,8 @@ pub(super) struct Wires {
 
 /// Height of the brackets above the nodes.
 pub(super) fn height_above(topology: &Topology) -> f64 {
-    let far = topology.links.iter().filter(|link| matches!(node_pair(link.a, link.b), Some((a, b)) if b > a + 1));
+    let far =
+        topology.links.iter().filter(|link| matches!(node_pair(link.a, link.b), Some((a, b)) if b > a + 1));
     far.count() as f64 * LEVEL
 }
 
@@ -84,11 +87,12 @@ fn hanging(layout: &Layout, vertex: Vertex, upper: Vertex, link: usize) -> Wire 
     let (frame, above) = (layout.frames[&vertex], layout.frames[&upper]);
     if let Some(&x) = layout.stacked.get(&vertex) {
         let y = frame.y + frame.height / 2.0;
-        return Wire { link, corners: vec![(x, above.bottom()), (x, y), (frame.x, y)], label: Spot::InBox };
+        let corners = vec![(x, above.bottom()), (x, y), (frame.x, y)];
+        return Wire { link, from: upper, corners, label: Spot::InBox };
     }
     let x = frame.middle();
     let label = Spot::RightOf(x + 7.0, frame.y - 33.0);
-    Wire { link, corners: vec![(x, above.bottom()), (x, frame.y)], label }
+    Wire { link, from: upper, corners: vec![(x, above.bottom()), (x, frame.y)], label }
 }
 
 /// The numbers of two nodes, the smaller first.
@@ -112,11 +116,13 @@ impl Wires {
         for (index, link) in topology.links.iter().enumerate() {
             let Some((a, b)) = node_pair(link.a, link.b) else { continue };
             rest.remove(&index);
-            let (left, right) = (layout.frames[&Vertex::Node(a)], layout.frames[&Vertex::Node(b)]);
+            let from = Vertex::Node(a);
+            let (left, right) = (layout.frames[&from], layout.frames[&Vertex::Node(b)]);
             if b == a + 1 {
                 let y = left.y + left.height / 2.0;
                 let label = Spot::Around((left.right() + right.x) / 2.0, y);
-                self.wires.push(Wire { link: index, corners: vec![(left.right(), y), (right.x, y)], label });
+                let corners = vec![(left.right(), y), (right.x, y)];
+                self.wires.push(Wire { link: index, from, corners, label });
                 continue;
             }
             level += LEVEL;
@@ -124,7 +130,7 @@ impl Wires {
             // Ends move inwards as brackets get higher, so that none runs along another.
             let (start, end) = (left.middle() + level / 2.0, right.middle() - level / 2.0);
             let corners = vec![(start, left.y), (start, y), (end, y), (end, right.y)];
-            self.wires.push(Wire { link: index, corners, label: Spot::On((start + end) / 2.0, y) });
+            self.wires.push(Wire { link: index, from, corners, label: Spot::On((start + end) / 2.0, y) });
         }
     }
 
@@ -155,7 +161,8 @@ impl Wires {
             let level = free_level(&mut levels, (start, end));
             let y = top + (level + 1) as f64 * LEVEL;
             let corners = vec![(start, left.bottom()), (start, y), (end, y), (end, right.bottom())];
-            self.wires.push(Wire { link: bracket.link, corners, label: Spot::On((start + end) / 2.0, y) });
+            let label = Spot::On((start + end) / 2.0, y);
+            self.wires.push(Wire { link: bracket.link, from: bracket.left, corners, label });
         }
         self.bottom = top + levels.len() as f64 * LEVEL;
     }
@@ -167,20 +174,22 @@ impl Wires {
                 continue;
             }
             let ends = topology.links_of(vertex).filter_map(|(index, link)| {
-                let frame = layout.frames.get(&link.other_end(vertex)?)?;
-                Some((index, *frame))
+                let other = link.other_end(vertex)?;
+                Some((index, other, *layout.frames.get(&other)?))
             });
-            let ends: Vec<(usize, Frame)> = ends.collect();
+            let ends: Vec<(usize, Vertex, Frame)> = ends.collect();
             let y = self.bottom + BOTTOM_GAP;
-            let x = ends.iter().map(|(_, frame)| frame.x).reduce(f64::min).unwrap_or(layout.right - COLUMN);
-            let right = ends.iter().map(|(_, frame)| frame.right()).reduce(f64::max).unwrap_or(layout.right);
+            let x =
+                ends.iter().map(|(_, _, frame)| frame.x).reduce(f64::min).unwrap_or(layout.right - COLUMN);
+            let right =
+                ends.iter().map(|(_, _, frame)| frame.right()).reduce(f64::max).unwrap_or(layout.right);
             self.bottom_switches.insert(vertex, Frame { x, y, width: right - x, height: SWITCH_HEIGHT });
             self.bottom = y + SWITCH_HEIGHT;
-            for (link, frame) in ends {
+            for (link, from, frame) in ends {
                 rest.remove(&link);
                 let x = frame.middle();
                 let label = Spot::RightOf(x + 7.0, y - 33.0);
-                self.wires.push(Wire { link, corners: vec![(x, frame.bottom()), (x, y)], label });
+                self.wires.push(Wire { link, from, corners: vec![(x, frame.bottom()), (x, y)], label });
             }
         }
     }
@@ -191,7 +200,8 @@ impl Wires {
 fn port(brackets: &[Bracket], place: usize, vertex: Vertex) -> f64 {
     let to_right = |bracket: &Bracket| bracket.left == vertex;
     let side = to_right(&brackets[place]);
-    let same_side = |bracket: &&Bracket| (bracket.left == vertex || bracket.right == vertex) && to_right(bracket) == side;
+    let same_side =
+        |bracket: &&Bracket| (bracket.left == vertex || bracket.right == vertex) && to_right(bracket) == side;
     // Brackets are in order of their lengths: the longer ones, nearer to the middle, come after this one.
     let inner_count = brackets[place + 1..].iter().filter(same_side).count();
     let offset = (inner_count as f64 + 0.6) * PORT_GAP;
@@ -204,7 +214,8 @@ fn free_level(levels: &mut Vec<Vec<(f64, f64)>>, span: (f64, f64)) -> usize {
     let middle = (span.0 + span.1) / 2.0;
     let half = ((span.1 - span.0) / 2.0).max(6.5 * CHARACTER) + 6.0;
     let taken = (middle - half, middle + half);
-    let is_free = |level: &Vec<(f64, f64)>| level.iter().all(|other| taken.1 <= other.0 || other.1 <= taken.0);
+    let is_free =
+        |level: &Vec<(f64, f64)>| level.iter().all(|other| taken.1 <= other.0 || other.1 <= taken.0);
     let index = levels.iter().position(is_free).unwrap_or_else(|| {
         levels.push(Vec::new());
         levels.len() - 1

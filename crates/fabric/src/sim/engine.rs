@@ -212,7 +212,11 @@ impl Engine {
                     Task::Wait(mark) => self.wait(id, mark),
                 }
             }
-            if self.streams.get(&id).is_some_and(|stream| stream.is_dropped && self.idle_outcome(id).is_some()) {
+            if self
+                .streams
+                .get(&id)
+                .is_some_and(|stream| stream.is_dropped && self.idle_outcome(id).is_some())
+            {
                 self.streams.remove(&id);
             }
         }

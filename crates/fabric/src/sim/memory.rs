@@ -97,7 +97,9 @@ impl Memory {
             MemoryKind::Pageable(node) | MemoryKind::Pinned(node) => {
                 vec![Run { place: Place::Host(*node), bytes: span.len() as u64 }]
             }
-            MemoryKind::Device(device) => vec![Run { place: Place::Device(*device), bytes: span.len() as u64 }],
+            MemoryKind::Device(device) => {
+                vec![Run { place: Place::Device(*device), bytes: span.len() as u64 }]
+            }
             MemoryKind::Hybrid { device, device_bytes, node } => {
                 hybrid_runs(span, Place::Device(*device), *device_bytes, Place::Host(*node))
             }
@@ -111,7 +113,8 @@ impl Memory {
 
     /// All pages under a managed span lie at `place` now.
     pub(super) fn settle(&mut self, span: &Span, place: Place) {
-        let pages = span.offset() / VIRTUAL_PAGE_BYTES..(span.offset() + span.len()).div_ceil(VIRTUAL_PAGE_BYTES);
+        let pages =
+            span.offset() / VIRTUAL_PAGE_BYTES..(span.offset() + span.len()).div_ceil(VIRTUAL_PAGE_BYTES);
         self.managed.get_mut(&span.buffer().address()).expect("managed memory is known")[pages].fill(place);
     }
 
@@ -130,7 +133,10 @@ fn device_of(devices: &[DeviceId], page: usize) -> Place {
 fn hybrid_runs(span: &Span, first: Place, device_bytes: usize, rest: Place) -> Vec<Run> {
     let on_device = device_bytes_of_hybrid(span.buffer().len(), device_bytes);
     let before = on_device.saturating_sub(span.offset()).min(span.len());
-    let runs = [Run { place: first, bytes: before as u64 }, Run { place: rest, bytes: (span.len() - before) as u64 }];
+    let runs = [
+        Run { place: first, bytes: before as u64 },
+        Run { place: rest, bytes: (span.len() - before) as u64 },
+    ];
     runs.into_iter().filter(|run| run.bytes > 0).collect()
 }
 
@@ -170,7 +176,9 @@ fn exhausted(kind: &MemoryKind, requested_bytes: u64, available_bytes: u64) -> E
     let tier = if matches!(kind, MemoryKind::Pageable(_)) { Tier::Host } else { Tier::Pinned };
     Error::new(
         ErrorKind::OutOfMemory { tier, requested_bytes, available_bytes },
-        format!("{kind}: {available_bytes} bytes free on the simulated machine; give some back or ask for less"),
+        format!(
+            "{kind}: {available_bytes} bytes free on the simulated machine; give some back or ask for less"
+        ),
     )
 }
 

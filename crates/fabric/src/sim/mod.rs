@@ -99,7 +99,10 @@ fn check_options(options: &SimOptions) -> Result<()> {
         }
     }
     if !(options.jitter.is_finite() && options.jitter >= 0.0) {
-        return Err(Error::invalid_input(format!("simulation: jitter is {}; it is 0 or more", options.jitter)));
+        return Err(Error::invalid_input(format!(
+            "simulation: jitter is {}; it is 0 or more",
+            options.jitter
+        )));
     }
     Ok(())
 }
@@ -118,7 +121,8 @@ fn device_info(topology: &Topology, device: &DeviceVertex) -> DeviceInfo {
     let (multiprocessors, l2_bytes) = processor(&device.name);
     // NVLink to the host is cache-coherent (Lutz et al. 2020, section 2.2): the host's page tables and atomics.
     let to_host = topology.link_between(Vertex::Node(device.node), Vertex::Device(device.id));
-    let is_coherent = to_host.is_some_and(|link| matches!(topology.links[link].kind, LinkKind::NvLink { .. }));
+    let is_coherent =
+        to_host.is_some_and(|link| matches!(topology.links[link].kind, LinkKind::NvLink { .. }));
     DeviceInfo {
         id: DeviceId(device.id),
         name: device.name.clone(),
@@ -143,6 +147,7 @@ fn device_info(topology: &Topology, device: &DeviceVertex) -> DeviceInfo {
 /// Multiprocessors and bytes of second-level cache by the vendor's name; those of a V100 for a name unknown.
 fn processor(name: &str) -> (u32, u64) {
     let known = [("H200", 132, 60), ("H100", 132, 50), ("A100", 108, 40), ("V100", 80, 6)];
-    let (_, multiprocessors, l2_mib) = known.into_iter().find(|(part, ..)| name.contains(part)).unwrap_or(known[3]);
+    let (_, multiprocessors, l2_mib) =
+        known.into_iter().find(|(part, ..)| name.contains(part)).unwrap_or(known[3]);
     (multiprocessors, l2_mib << 20)
 }

@@ -143,7 +143,9 @@ impl Planner<'_> {
 
     fn core_flow(&self, from: Place, to: Place, bytes: u64) -> Result<Flow> {
         if !is_on_host(from) || !is_on_host(to) {
-            return Err(Error::unsupported("a host's cores do not reach device memory; use a stream of the device"));
+            return Err(Error::unsupported(
+                "a host's cores do not reach device memory; use a stream of the device",
+            ));
         }
         let mut flow = self.copy_flow(from, to, bytes)?;
         flow.cap = self.options.core_copy_bytes_per_s;
@@ -207,15 +209,17 @@ impl Planner<'_> {
     fn check_reach(&self, home: Place, is_pinned: bool) -> Result<()> {
         match (self.place, home) {
             (Place::Host(_), Place::Host(_)) => Ok(()),
-            (Place::Host(_), Place::Device(_)) => {
-                Err(Error::unsupported(format!("a host's cores do not reach the memory of {home}; copy it first")))
-            }
+            (Place::Host(_), Place::Device(_)) => Err(Error::unsupported(format!(
+                "a host's cores do not reach the memory of {home}; copy it first"
+            ))),
             (Place::Device(device), Place::Host(_)) => {
                 let access = self.info.devices[device.0 as usize].capabilities.pageable_access;
                 if is_pinned || access != PageableAccess::None {
                     return Ok(());
                 }
-                Err(Error::unsupported(format!("{device} has no access to pageable memory; pin it or copy it")))
+                Err(Error::unsupported(format!(
+                    "{device} has no access to pageable memory; pin it or copy it"
+                )))
             }
             (Place::Device(device), Place::Device(peer)) => {
                 if device == peer || self.route(home, self.place)?.is_peer(&self.resources.topology) {

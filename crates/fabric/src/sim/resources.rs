@@ -60,7 +60,11 @@ impl Resources {
         Self {
             capacities,
             routes: all_routes(topology),
-            curves: topology.links.iter().map(|link| [true, false].map(|way| SizeCurve::of(link, way))).collect(),
+            curves: topology
+                .links
+                .iter()
+                .map(|link| [true, false].map(|way| SizeCurve::of(link, way)))
+                .collect(),
             random: options.random,
             staging_efficiency: options.staging_efficiency,
             topology: topology.clone(),

@@ -87,7 +87,8 @@ mod tests {
     }
 
     fn check(capacities: &[f64], flows: &[(&[(usize, f64)], f64)], expected: &[f64]) {
-        let uses = |uses: &[(usize, f64)]| uses.iter().map(|&(resource, weight)| Use { resource, weight }).collect();
+        let uses =
+            |uses: &[(usize, f64)]| uses.iter().map(|&(resource, weight)| Use { resource, weight }).collect();
         let mut flows: Vec<Flow> = flows.iter().map(|&(used, cap)| Flow(uses(used), cap, 0.0)).collect();
         share(capacities, flows.iter_mut());
         let rates: Vec<f64> = flows.iter().map(|flow| flow.2).collect();

@@ -83,7 +83,8 @@ impl Delivery {
         method.check(machine, device)?;
         let row_count = check_columns(method, &columns)?;
         let row_bytes: usize = columns.iter().map(|column| column.row_bytes).sum();
-        let rows_per_chunk = if method.is_push() { options.chunk_bytes / row_bytes.max(1) } else { row_count };
+        let rows_per_chunk =
+            if method.is_push() { options.chunk_bytes / row_bytes.max(1) } else { row_count };
         if rows_per_chunk == 0 && row_count > 0 {
             return Err(Error::invalid_input(format!(
                 "chunks of {} bytes hold no row of {row_bytes} bytes; take larger chunks",
@@ -170,7 +171,8 @@ impl Delivery {
         }
         self.slots = slots;
         if self.method == Method::StagedCopy {
-            let copiers = (0..self.options.copy_threads).map(|_| self.machine.stream(Place::Host(NodeId(node.0))));
+            let copiers =
+                (0..self.options.copy_threads).map(|_| self.machine.stream(Place::Host(NodeId(node.0))));
             self.copiers = copiers.collect::<Result<_>>()?;
         }
         Ok(())
@@ -188,8 +190,12 @@ impl Delivery {
             }
             return Ok(sources);
         }
-        let targets: Vec<Span> =
-            slot.landing.iter().zip(&sources).map(|(landing, source)| landing.slice(0..source.len())).collect();
+        let targets: Vec<Span> = slot
+            .landing
+            .iter()
+            .zip(&sources)
+            .map(|(landing, source)| landing.slice(0..source.len()))
+            .collect();
         for (index, (source, target)) in sources.iter().zip(&targets).enumerate() {
             match method {
                 Method::StagedCopy => stage(copiers, &slot.stream, &slot.staging[index], source, target)?,
@@ -231,7 +237,9 @@ fn check_columns(method: Method, columns: &[Column]) -> Result<usize> {
         }
         let rows = column.span.len() / column.row_bytes;
         if *row_count.get_or_insert(rows) != rows {
-            return Err(Error::invalid_input(format!("column {index} has {rows} rows, others have another number")));
+            return Err(Error::invalid_input(format!(
+                "column {index} has {rows} rows, others have another number"
+            )));
         }
     }
     row_count.ok_or_else(|| Error::invalid_input("a delivery of no columns"))

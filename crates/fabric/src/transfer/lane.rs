@@ -122,7 +122,9 @@ pub fn borrow(
     let mut lanes = Vec::with_capacity(routes.len());
     for (route, rate) in &routes {
         if !(rate.is_finite() && *rate > 0.0) {
-            return Err(Error::invalid_input(format!("a lane of {rate} bytes per second; rates are positive")));
+            return Err(Error::invalid_input(format!(
+                "a lane of {rate} bytes per second; rates are positive"
+            )));
         }
         check_route(machine, route, source, target)?;
         lanes.push(Lane::new(machine, route, chunk_bytes(source, options), options)?);
@@ -141,8 +143,10 @@ pub fn borrow(
 /// The lane that would have carried `bytes` first; the lowest of equals.
 fn deal(busy_until: &mut [f64], rates: &[f64], bytes: usize) -> usize {
     let ends = busy_until.iter().zip(rates).map(|(busy, rate)| busy + bytes as f64 / rate);
-    let (lane, end) =
-        ends.enumerate().min_by(|(_, a), (_, b)| a.total_cmp(b)).expect("a transfer has at least its own lane");
+    let (lane, end) = ends
+        .enumerate()
+        .min_by(|(_, a), (_, b)| a.total_cmp(b))
+        .expect("a transfer has at least its own lane");
     busy_until[lane] = end;
     lane
 }
@@ -163,7 +167,12 @@ struct Hop {
 }
 
 impl Lane {
-    fn new(machine: &Machine, route: &[Place], chunk_bytes: usize, options: &TransferOptions) -> Result<Self> {
+    fn new(
+        machine: &Machine,
+        route: &[Place],
+        chunk_bytes: usize,
+        options: &TransferOptions,
+    ) -> Result<Self> {
         let mut hops = Vec::with_capacity(route.len() - 1);
         for (index, pair) in route.windows(2).enumerate() {
             let is_last = index + 2 == route.len();
@@ -269,7 +278,9 @@ fn check_route(machine: &Machine, route: &[Place], source: &Span, target: &Span)
         if let (Place::Device(from), Place::Device(to)) = (pair[0], pair[1])
             && !machine.is_peer(from, to)
         {
-            return Err(Error::unsupported(format!("no peer access from {from} to {to}; route through the host")));
+            return Err(Error::unsupported(format!(
+                "no peer access from {from} to {to}; route through the host"
+            )));
         }
     }
     Ok(())

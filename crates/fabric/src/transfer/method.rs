@@ -95,7 +95,9 @@ impl Method {
             | (MemoryKind::Pinned(_), MemoryKind::Pinned(_))
             | (MemoryKind::Managed, MemoryKind::Managed) => true,
             // Zero-copy reads whatever is mapped for the device.
-            (MemoryKind::Pinned(_), MemoryKind::Hybrid { .. } | MemoryKind::Interleaved(_)) => self == Method::ZeroCopy,
+            (MemoryKind::Pinned(_), MemoryKind::Hybrid { .. } | MemoryKind::Interleaved(_)) => {
+                self == Method::ZeroCopy
+            }
             _ => false,
         }
     }

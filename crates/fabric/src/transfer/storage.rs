@@ -116,7 +116,13 @@ impl Storage {
         let reason = match open_cu_file(machine, device, name, &file, is_direct, &options) {
             Ok((handle, path)) => {
                 let machine = machine.clone();
-                return Ok(Self { machine, name: name.into(), options, path, source: Source::CuFile(handle) });
+                return Ok(Self {
+                    machine,
+                    name: name.into(),
+                    options,
+                    path,
+                    source: Source::CuFile(handle),
+                });
             }
             Err(error) => error.to_string(),
         };
@@ -126,8 +132,10 @@ impl Storage {
             let buffer = machine.allocate(pinned.clone(), room, pelton_device::OnFull::Refuse)?;
             Ok(Reader { stream: machine.stream(Place::HOST)?, buffer, emptied: None })
         };
-        let readers =
-            (0..options.depth).map(reader).collect::<Result<_>>().context(|| format!("buffers for {name:?}"))?;
+        let readers = (0..options.depth)
+            .map(reader)
+            .collect::<Result<_>>()
+            .context(|| format!("buffers for {name:?}"))?;
         let stream = machine.stream(Place::Device(device))?;
         Ok(Self {
             machine: machine.clone(),
@@ -192,7 +200,8 @@ fn bounce(
         let skipped = (at - first) as usize;
         let pages = reader.buffer.slice(0..(skipped + piece.len()).next_multiple_of(PAGE_BYTES as usize));
         let (file, name, wanted) = (Arc::clone(file), name.to_string(), skipped + piece.len());
-        let read = host::fill("read file", &pages, move |bytes| read_pages(&file, &name, first, bytes, wanted))?;
+        let read =
+            host::fill("read file", &pages, move |bytes| read_pages(&file, &name, first, bytes, wanted))?;
         reader.stream.run(read)?;
         stream.wait_for(&reader.stream.record()?)?;
         stream.copy(&pages.slice(skipped..wanted), &piece)?;
@@ -210,7 +219,10 @@ fn read_pages(file: &File, name: &str, offset: u64, bytes: &mut [u8], wanted: us
             Ok(0) => {
                 return Err(Error::new(
                     pelton_error::ErrorKind::Io,
-                    format!("{name}: the file ends at byte {}, {wanted} were wanted from {offset} on", offset + done as u64),
+                    format!(
+                        "{name}: the file ends at byte {}, {wanted} were wanted from {offset} on",
+                        offset + done as u64
+                    ),
                 ));
             }
             Ok(read) => done += read,

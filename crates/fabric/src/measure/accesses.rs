@@ -1,0 +1,155 @@
+//! Processors reading memories by their own loads: the access-path profile of Lutz et al. 2020, Figures 1 and 3.
+
+use std::sync::Arc;
+
+use pelton_device::{DeviceKind, Machine, NodeId, OnFull, Place, Stream};
+use pelton_error::Result;
+use pelton_kernels::{Chase, Cycle, Gather, Library, chase, fill_cycle, fill_random, gather, read};
+
+use super::MeasureOptions;
+use super::copies::memory_at;
+use super::profile::{AccessRates, HostRates};
+use super::timing::{best, per_second};
+
+/// Bytes of one random load, as in the source.
+const WIDTH_BYTES: u32 = 4;
+/// A cache line of the largest kind: dependent loads never share one.
+const STRIDE_BYTES: u32 = 128;
+/// Random loads of one run at most, on a GPU and on host threads.
+const GPU_LOADS_MAX: u64 = 1 << 26;
+const HOST_LOADS_MAX: u64 = 1 << 22;
+/// Dependent loads of one run.
+const STEPS: u64 = 1 << 14;
+
+/// Every device reading its own memory, its peers', and every host node's; host cores reading each node's.
+pub(crate) fn measure_accesses(
+    machine: &Machine,
+    library: Option<&Arc<Library>>,
+    options: &mut MeasureOptions<'_>,
+) -> Result<Vec<AccessRates>> {
+    let nodes = || (0..machine.info().node_count).map(|node| Place::Host(NodeId(node)));
+    let devices = || machine.info().devices.iter().map(|device| device.id);
+    let mut results = Vec::new();
+    for node in nodes() {
+        options.report(&format!("loads of the host from {node}"));
+        results.push(measure_access(machine, library, node, node, options)?);
+    }
+    for device in devices() {
+        let peers = devices().filter(|peer| machine.is_peer(device, *peer)).map(Place::Device);
+        for memory in peers.chain(nodes()) {
+            options.report(&format!("loads of {device} from {memory}"));
+            results.push(measure_access(machine, library, Place::Device(device), memory, options)?);
+        }
+    }
+    Ok(results)
+}
+
+/// All cores reading and copying each host memory.
+pub(crate) fn measure_host(machine: &Machine, options: &mut MeasureOptions<'_>) -> Result<Vec<HostRates>> {
+    let thread_count = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut results = Vec::new();
+    for node in (0..machine.info().node_count).map(NodeId) {
+        options.report(&format!("memory of {node}"));
+        let place = Place::Host(node);
+        let streams: Vec<Stream> = (0..thread_count).map(|_| machine.stream(place)).collect::<Result<_>>()?;
+        let take = |bytes| machine.allocate(memory_at(place), bytes, OnFull::Refuse);
+        let (source, target) = (take(options.bytes)?, take(options.bytes)?);
+        let sums = take(8 * thread_count)?;
+        let share = options.bytes.div_ceil(thread_count).next_multiple_of(4096);
+        let wait = || streams.iter().try_for_each(Stream::wait_blocking);
+        let reading = best(machine, options.repetitions, || {
+            for (index, (stream, span)) in streams.iter().zip(source.span().chunks(share)).enumerate() {
+                stream.run(read(None, span, sums.slice(index * 8..index * 8 + 8)))?;
+            }
+            wait()
+        })?;
+        let copying = best(machine, options.repetitions, || {
+            let pairs = source
+                .span()
+                .chunks(share)
+                .collect::<Vec<_>>()
+                .into_iter()
+                .zip(target.span().chunks(share).collect::<Vec<_>>());
+            for (stream, (from, to)) in streams.iter().zip(pairs) {
+                stream.copy(&from, &to)?;
+            }
+            wait()
+        })?;
+        results.push(HostRates {
+            node: node.0,
+            thread_count: thread_count as u32,
+            read_bytes_per_s: per_second(options.bytes as f64, reading),
+            copy_bytes_per_s: per_second(2.0 * options.bytes as f64, copying),
+        });
+    }
+    Ok(results)
+}
+
+fn is_gpu(machine: &Machine, processor: Place) -> bool {
+    match processor {
+        Place::Host(_) => false,
+        Place::Device(device) => {
+            machine.device(device).is_ok_and(|device| !matches!(device.kind, DeviceKind::Logical))
+        }
+    }
+}
+
+fn measure_access(
+    machine: &Machine,
+    library: Option<&Arc<Library>>,
+    processor: Place,
+    memory: Place,
+    options: &MeasureOptions<'_>,
+) -> Result<AccessRates> {
+    let footprint_bytes = options.bytes;
+    let filler = machine.stream(if matches!(memory, Place::Host(_)) { memory } else { processor })?;
+    let stream_count = match processor {
+        Place::Host(_) => std::thread::available_parallelism().map_or(1, usize::from),
+        Place::Device(_) => 1,
+    };
+    let streams: Vec<Stream> = (0..stream_count).map(|_| machine.stream(processor)).collect::<Result<_>>()?;
+    let take = |place, bytes| machine.allocate(memory_at(place), bytes, OnFull::Refuse);
+    let buffer = take(memory, footprint_bytes)?;
+    let sums = take(processor, 8 * stream_count)?;
+    let sum = |index: usize| sums.slice(index * 8..index * 8 + 8);
+    let wait = || streams.iter().try_for_each(Stream::wait_blocking);
+    filler.run(fill_random(library, buffer.span(), 1))?;
+    filler.wait_blocking()?;
+
+    let share = footprint_bytes.div_ceil(stream_count).next_multiple_of(4096);
+    let sequential = best(machine, options.repetitions, || {
+        for (index, (stream, span)) in streams.iter().zip(buffer.span().chunks(share)).enumerate() {
+            stream.run(read(library, span, sum(index)))?;
+        }
+        wait()
+    })?;
+    let loads_max = if is_gpu(machine, processor) { GPU_LOADS_MAX } else { HOST_LOADS_MAX };
+    let loads = (footprint_bytes as u64 / u64::from(WIDTH_BYTES)).min(loads_max);
+    let random = best(machine, options.repetitions, || {
+        for (index, stream) in streams.iter().enumerate() {
+            let what = Gather { width_bytes: WIDTH_BYTES, count: loads, seed: index as u64 };
+            stream.run(gather(library, buffer.span(), what, sum(index)))?;
+        }
+        wait()
+    })?;
+    let cycle = Cycle { stride_bytes: STRIDE_BYTES, seed: 7 };
+    filler.run(fill_cycle(library, buffer.span(), cycle))?;
+    filler.wait_blocking()?;
+    let mut first_slot = 0;
+    let slots = cycle.slot_count(footprint_bytes);
+    let dependent = best(machine, options.repetitions, || {
+        // Elsewhere each time, so that no cache has seen the lines.
+        first_slot = (first_slot + slots / 7 + 1) % slots;
+        let walk = Chase { cycle, first_slot, step_count: STEPS };
+        streams[0].run(chase(library, buffer.span(), walk, sum(0)))?;
+        streams[0].wait_blocking()
+    })?;
+    Ok(AccessRates {
+        processor: processor.into(),
+        memory: memory.into(),
+        sequential_bytes_per_s: per_second(footprint_bytes as f64, sequential),
+        random_4_byte_per_s: per_second((loads * stream_count as u64) as f64, random),
+        latency_s: dependent.as_secs_f64() / STEPS as f64,
+        footprint_bytes: footprint_bytes as u64,
+    })
+}
