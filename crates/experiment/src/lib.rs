@@ -4,7 +4,7 @@
 //!   Machine (CUDA, logical devices, simulated)
 //!      │
 //!      ▼  cases of one experiment, each repeated by the harness
-//!   p2p ──► Report { rows beside the paper's numbers, shapes that hold or do not }
+//!   p2p, transfer ──► Report { rows beside the paper's numbers, shapes that hold or do not }
 //!                │
 //!                ├──► text    (tables for people)
 //!                ├──► JSON    (docs/specs/experiment.md)
@@ -23,6 +23,7 @@ mod harness;
 pub mod p2p;
 pub mod plot;
 mod report;
+pub mod transfer;
 
 pub use harness::{Harness, Summary, Times};
 pub use report::{Grid, Measured, Outcome, Quoted, Report, Row, Shape, Tag, Verdict};

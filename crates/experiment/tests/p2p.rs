@@ -162,7 +162,7 @@ fn the_papers_machines_show_all_of_its_shapes() {
     assert_eq!(
         figures,
         BTreeSet::from([
-            "2a", "2b", "3a", "3b", "4 many", "4 one", "5a", "5b", "6a", "6b", "7 many", "7 one"
+            "2a", "2b", "3a", "3b", "4, many", "4, one", "5a", "5b", "6a", "6b", "7, many", "7, one"
         ])
     );
 }

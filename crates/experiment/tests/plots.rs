@@ -75,6 +75,17 @@ fn every_bar_is_drawn_inside_the_frame() {
 }
 
 #[test]
+fn whiskers_are_drawn_where_they_can_be_seen() {
+    let lines = |error: f64| {
+        let mut chart = bars(3, 1);
+        chart.series[0].bars[0] = Some(Bar { value: 20.0, error });
+        elements(&chart.to_svg()).iter().filter(|(name, _)| name == "line").count()
+    };
+    assert_eq!(lines(2.0), lines(0.0) + 3);
+    assert_eq!(lines(0.01), lines(0.0));
+}
+
+#[test]
 fn heights_of_bars_are_in_proportion() {
     let elements = elements(&bars(4, 1).to_svg());
     let heights: Vec<f64> = elements

@@ -116,7 +116,7 @@ impl Route {
 /// They come by number of hops, then by the vertices. There are none between vertices that the machine lacks.
 pub fn routes(topology: &Topology, from: Vertex, to: Vertex, max_intermediates: usize) -> Vec<Route> {
     let mut found = search(topology, from, to, max_intermediates, &|_| true);
-    found.sort_by(|one, other| by_hops(one, other));
+    found.sort_by(by_hops);
     found
 }
 

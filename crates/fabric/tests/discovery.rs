@@ -220,6 +220,24 @@ fn laptop_without_anything_is_one_node_with_its_disk() {
 }
 
 #[test]
+fn drive_of_several_paths_is_placed_by_its_controller() {
+    let recorded = Recorded::new();
+    recorded.node(0, "0-7", 16, "10");
+    let controller = "pci0000:00/0000:00:06.0";
+    recorded.pci(controller, PCIE4, "4", "0");
+    recorded.link("sys/class/nvme/nvme0", &format!("sys/devices/{controller}/nvme/nvme0"));
+    let directory = "sys/devices/virtual/nvme-subsystem/nvme-subsys0/nvme0n1";
+    recorded.file(&format!("{directory}/size"), "4096").link("sys/block/nvme0n1", directory);
+    let path = format!("sys/devices/{controller}/nvme/nvme0/nvme0c0n1");
+    recorded.file(&format!("{path}/size"), "4096").file(&format!("{path}/hidden"), "1");
+    recorded.link("sys/block/nvme0c0n1", &path);
+    let topology = recorded.survey(GpuFacts::default()).topology;
+    assert_eq!(topology.storages.len(), 1);
+    let kind = link(&topology, Vertex::Node(0), Vertex::Storage(0)).kind;
+    assert_eq!(kind, LinkKind::Pcie { generation: 4, width: 4 });
+}
+
+#[test]
 fn odd_files_are_left_out_and_noted() {
     let recorded = Recorded::new();
     recorded.node(0, "0-3,x,9-", 8, "10 2x 99").node(1, "4-7", 8, "");
@@ -357,6 +375,12 @@ fn hidden_ends_are_joined_by_what_the_driver_calls_peers() {
     let found = recorded.survey(facts);
     assert_eq!(nvlink_count(&found.topology, Vertex::Device(0), Vertex::Device(2)), 2);
     assert_eq!(found.topology.link_between(Vertex::Device(1), Vertex::Device(2)), None);
+
+    // What is hidden adds to what is known.
+    let links = |known: &str| [nvlinks(2, Some(known)), nvlinks(3, None)].concat();
+    let (recorded, facts) = with_nvlinks(&[links("0000:01:00.0"), links("0000:00:00.0")], &[(0, 1)]);
+    let found = recorded.survey(facts);
+    assert_eq!(nvlink_count(&found.topology, Vertex::Device(0), Vertex::Device(1)), 5);
 
     let (recorded, facts) = with_nvlinks(&[nvlinks(4, None), Vec::new()], &[]);
     let found = recorded.survey(facts);

@@ -18,7 +18,8 @@ pub const LIBRARY_VARIABLE: &str = "PELTON_CUDA_LIBRARY";
 const FILE_NAME: &str = "libpelton_cuda.so";
 
 /// How to come by the library.
-pub(crate) const REMEDY: &str = "'make cuda' in Pelton's sources builds it (without Rust: cuda/build.sh), PELTON_CUDA_LIBRARY names its file";
+pub(crate) const REMEDY: &str = "'make cuda' in Pelton's sources builds it (without Rust: cuda/build.sh), \
+    PELTON_CUDA_LIBRARY names its file";
 
 /// The library's file.
 ///

@@ -31,7 +31,7 @@ use workspace::Workspace;
 
 const USAGE: &str = "\
 cargo xtask tidy             check what the compiler does not: import table, unsafe homes, words, links
-cargo xtask test             everything CI runs: fmt, tidy, clippy, CUDA library, tests, README commands, DuckDB comparison
+cargo xtask test             what CI runs: fmt, tidy, clippy, CUDA library, tests, README commands, DuckDB comparison
 cargo xtask test --fast      the same without README commands and DuckDB comparison
 cargo xtask readme           run the commands of README.md
 cargo xtask oracle           compare the answers to the benchmark queries with DuckDB's

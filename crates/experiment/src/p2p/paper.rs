@@ -129,7 +129,7 @@ pub(super) fn figure(machine: &str, kind: Kind, is_set: bool) -> &'static str {
     match machine {
         "ac922" => ["2a", "2b", "5a", "5b"][shown],
         "delta" => ["3a", "3b", "6a", "6b"][shown],
-        "dgx-a100" => ["4 one", "4 many", "7 one", "7 many"][shown],
+        "dgx-a100" => ["4, one", "4, many", "7, one", "7, many"][shown],
         _ => ["CPU-GPU, one", "CPU-GPU, many", "P2P, one", "P2P, many"][shown],
     }
 }

@@ -7,6 +7,8 @@ use super::canvas::{Anchor, Canvas, GRID, INK, LABEL_SIZE, TITLE_SIZE, colours, 
 const PLOT_HEIGHT: f64 = 260.0;
 /// Width of a bar, pixels.
 const BAR_WIDTH: f64 = 14.0;
+/// A whisker shorter than this is not seen for its own strokes, and not drawn; pixels.
+const WHISKER_MIN: f64 = 2.0;
 /// Space between groups, pixels.
 const GROUP_GAP: f64 = 14.0;
 /// Space between labels, pixels.
@@ -134,7 +136,8 @@ impl BarChart {
             let x = layout.centre(category) + first + BAR_WIDTH * index as f64;
             canvas.rect((x + 0.5, y), (BAR_WIDTH - 1.0, bottom - y), colour);
             let ends = (axis.at(bar.value + bar.error), axis.at((bar.value - bar.error).max(0.0)));
-            if let (true, (Some(high), Some(low))) = (bar.error > 0.0, ends) {
+            let (Some(high), Some(low)) = ends else { continue };
+            if low - high >= WHISKER_MIN {
                 let x = x + BAR_WIDTH / 2.0;
                 canvas.line((x, high), (x, low), INK);
                 canvas.line((x - 3.0, high), (x + 3.0, high), INK);

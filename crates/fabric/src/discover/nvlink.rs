@@ -36,6 +36,11 @@ pub(crate) struct Bundle {
 }
 
 impl Bundle {
+    fn add(&mut self, other: Bundle) {
+        self.count += other.count;
+        self.bytes_per_s += other.bytes_per_s;
+    }
+
     fn share(self, of: u32) -> Bundle {
         let count = (self.count / of).max(1);
         Bundle { count, bytes_per_s: self.bytes_per_s / f64::from(self.count) * f64::from(count) }
@@ -52,9 +57,7 @@ pub(crate) fn bundle(tree: &Tree, facts: &GpuFacts, notes: &mut Vec<String>) -> 
     for (gpu, fact) in facts.gpus.iter().enumerate() {
         for link in &fact.nvlinks {
             let end = end_of(tree, facts, gpu, link.remote_address.as_deref());
-            let bundle = bundles[gpu].entry(end).or_default();
-            bundle.count += 1;
-            bundle.bytes_per_s += link.bytes_per_s;
+            bundles[gpu].entry(end).or_default().add(Bundle { count: 1, bytes_per_s: link.bytes_per_s });
         }
     }
     resolve_hidden(&mut bundles, &facts.nvlink_peers, notes);
@@ -91,12 +94,14 @@ fn resolve_hidden(bundles: &mut [BTreeMap<End, Bundle>], peers: &[(usize, usize)
         let said = match peers.len() {
             0 => "no GPU here is its peer, so they are left out".to_string(),
             count if is_complete && count > 1 => {
-                bundles[gpu].insert(End::Switch, bundle);
+                bundles[gpu].entry(End::Switch).or_default().add(bundle);
                 "all such GPUs are peers, so an NVSwitch is assumed".to_string()
             }
             count => {
                 let share = bundle.share(count as u32);
-                bundles[gpu].extend(peers.iter().map(|&peer| (End::Gpu(peer), share)));
+                for &peer in &peers {
+                    bundles[gpu].entry(End::Gpu(peer)).or_default().add(share);
+                }
                 format!("{count} of the GPUs here are its peers, and direct links to them are assumed")
             }
         };

@@ -45,13 +45,14 @@ fn driver_finding(tree: &Tree, driver: &DriverStatus, card_count: u32, family: F
             finding(format!("{module}CUDA {version}"))
         }
         (problem, _) => {
-            let detail = problem.clone().unwrap_or_else(|| "none".to_string());
+            // What follows is the remedy, which has its own line here.
+            let detail = problem.as_deref().and_then(|problem| problem.split(';').next()).unwrap_or("none");
             let fix = if card_count > 0 {
                 family.install_driver()
             } else {
                 "a machine with an NVIDIA GPU; until then queries run on the processor".to_string()
             };
-            finding(detail).but(State::Missing, fix)
+            finding(detail.to_string()).but(State::Missing, fix)
         }
     }
 }

@@ -88,8 +88,8 @@ enum Found {
 fn find(library: &Library, tree: &Tree, environment: &Environment) -> Option<Found> {
     let cache = tree.bytes("etc/ld.so.cache").unwrap_or_default();
     for file in library.files {
-        let by_loader = environment.library_directories().map(|directory| format!("{directory}/{file}"));
-        if let Some(path) = by_loader.filter(|path| tree.exists(path)).next() {
+        let mut by_loader = environment.library_directories().map(|directory| format!("{directory}/{file}"));
+        if let Some(path) = by_loader.find(|path| tree.exists(path)) {
             return Some(Found::ByLoader(path));
         }
         if let Some(path) = in_cache(&cache, file).filter(|path| tree.exists(path)) {

@@ -130,8 +130,9 @@ impl Report {
     }
 
     fn write_remedies(&self, text: &mut String) {
+        // What others stand on is looked for before them, so it comes after them here.
         let mut amiss: Vec<&Finding> =
-            self.findings.iter().filter(|finding| finding.state != State::Ok).collect();
+            self.findings.iter().rev().filter(|finding| finding.state != State::Ok).collect();
         amiss.sort_by_key(|finding| (finding.is_required, finding.state));
         for finding in &amiss {
             let Finding { name, gives, .. } = finding;

@@ -74,7 +74,8 @@ fn processor(tree: &Tree) -> Finding {
         _ => "",
     };
     let gives = "decoding and filtering of many values at once";
-    let finding = Finding::ok(Group::System, "processor", gives, format!("{model}, {count} cores{vectors}"));
+    let finding =
+        Finding::ok(Group::System, "processor", gives, format!("{model}, logical cores: {count}{vectors}"));
     if flags.is_some() && !has("avx2") {
         return finding.but(State::Limited, "a processor with AVX2 (x86-64 from 2013 on)");
     }
@@ -158,11 +159,8 @@ fn locked_memory(tree: &Tree) -> Finding {
             if bytes >= MEMLOCK_BYTES_MIN {
                 return finding;
             }
-            let file = "/etc/security/limits.d/pelton.conf";
-            finding.but(
-                State::Limited,
-                format!("echo '* - memlock unlimited' | sudo tee {file}, then log in again (docker: --ulimit memlock=-1)"),
-            )
+            let command = "echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/pelton.conf";
+            finding.but(State::Limited, format!("{command}, then log in again (docker: --ulimit memlock=-1)"))
         }
     }
 }

@@ -67,14 +67,20 @@ fn server() -> Recorded {
         )
         .file(
             "proc/meminfo",
-            "MemTotal: 268435456 kB\nMemAvailable: 134217728 kB\nSwapTotal: 0 kB\nHugePages_Total: 5\nHugepagesize: 2048 kB\n",
+            "MemTotal: 268435456 kB\nMemAvailable: 134217728 kB\nHugePages_Total: 5\nHugepagesize: 2048 kB\n",
         )
-        .file("proc/self/limits", "Limit  Soft  Hard  Units\nMax locked memory  unlimited  unlimited  bytes\n")
+        .file(
+            "proc/self/limits",
+            "Limit  Soft  Hard  Units\nMax locked memory  unlimited  unlimited  bytes\n",
+        )
         .file("proc/self/cgroup", "0::/user.slice\n")
         .file("sys/fs/cgroup/user.slice/memory.max", "max\n")
         .file("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n")
         .file("proc/sys/kernel/io_uring_disabled", "0\n")
-        .file("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  Fri\nGCC 13.3.0\n")
+        .file(
+            "proc/driver/nvidia/version",
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  Fri\nGCC 13.3\n",
+        )
         .file("proc/driver/nvidia-fs/version", "2.26\n");
     for address in ["0000:19:00.0", "0000:1a:00.0"] {
         recorded.file(&format!("sys/bus/pci/devices/{address}/vendor"), "0x10de\n");
@@ -98,7 +104,7 @@ fn server_with_everything_lacks_nothing() {
     options.environment.command_path = "/usr/local/bin:/usr/bin".to_string();
     let report = examine(&options);
     check(&report, "operating system", State::Ok, "Ubuntu 24.04 LTS, Linux 6.8.0-50-generic");
-    check(&report, "processor", State::Ok, "Example CPU, 2 cores, AVX2, AVX-512");
+    check(&report, "processor", State::Ok, "Example CPU, logical cores: 2, AVX2, AVX-512");
     check(&report, "memory", State::Ok, "256.0 GiB, 128.0 GiB available");
     check(&report, "memory limit", State::Ok, "none below the machine's memory");
     check(&report, "reserved huge pages", State::Ok, "5 of 2048 kB");
@@ -139,7 +145,7 @@ fn limits_are_found_with_their_remedies() {
     }
     check(&report, "io_uring", State::Missing, "forbidden");
     check(&report, "locked memory", State::Limited, "at most 8 MiB");
-    assert!(finding(&report, "processor").detail.ends_with("1 cores, no AVX2"));
+    assert!(finding(&report, "processor").detail.ends_with("cores: 1, no AVX2"));
     // The cards are there, so a driver is what is missing.
     assert_eq!(
         finding(&report, "NVIDIA driver").fix.as_deref(),
@@ -215,7 +221,8 @@ fn warehouse_directory_is_tried_and_left_as_it_was() {
 
 #[test]
 fn warehouse_where_nothing_can_be_written_makes_the_machine_unusable() {
-    let mut options = server().options();
+    let recorded = server();
+    let mut options = recorded.options();
     // Not even root makes files there.
     options.warehouse = Some("/proc/self".into());
     let report = examine(&options);
@@ -255,13 +262,19 @@ fn disk_behind_a_directory_is_named_through_its_partition() {
 
 #[test]
 fn text_is_aligned_and_the_worst_comes_last() {
-    let mut options = server().options();
+    let recorded = server();
+    let mut options = recorded.options();
     options.driver = DriverStatus { version: Some("13.0".to_string()), device_count: 1, problem: None };
     let text = examine(&options).to_text();
     assert!(text.contains("\n  GPUs                   limited  1 of 2\n"), "{text}");
     let limited = text.find("limited: GPUs").unwrap();
     let missing = text.find("missing: ").unwrap();
     assert!(limited < missing, "{text}");
+    let last = text.rfind("missing: ").unwrap();
+    assert!(
+        text[last..]
+            .starts_with("missing: Pelton's CUDA library\n  gives  Pelton's kernels\n  fix    make cuda")
+    );
     assert!(text.ends_with("could be better.\n"), "{text}");
 }
 

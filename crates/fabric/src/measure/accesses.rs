@@ -1,6 +1,7 @@
 //! Processors reading memories by their own loads: the access-path profile of Lutz et al. 2020, Figures 1 and 3.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use pelton_device::{DeviceKind, Machine, NodeId, OnFull, Place, Stream};
 use pelton_error::Result;
@@ -9,7 +10,7 @@ use pelton_kernels::{Chase, Cycle, Gather, Library, chase, fill_cycle, fill_rand
 use super::MeasureOptions;
 use super::copies::memory_at;
 use super::profile::{AccessRates, HostRates};
-use super::timing::{best, per_second};
+use super::timing::{best, least, per_second, runs};
 
 /// Bytes of one random load, as in the source.
 const WIDTH_BYTES: u32 = 4;
@@ -101,7 +102,45 @@ fn measure_access(
     memory: Place,
     options: &MeasureOptions<'_>,
 ) -> Result<AccessRates> {
-    let footprint_bytes = options.bytes;
+    let times = time_access(machine, library, processor, memory, options.bytes, options.repetitions)?;
+    Ok(AccessRates {
+        processor: processor.into(),
+        memory: memory.into(),
+        sequential_bytes_per_s: per_second(options.bytes as f64, least(&times.sequential)),
+        random_4_byte_per_s: per_second(times.random_count as f64, least(&times.random)),
+        latency_s: least(&times.dependent).as_secs_f64() / times.dependent_count as f64,
+        footprint_bytes: options.bytes as u64,
+    })
+}
+
+/// What going through a memory took, each repetition.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AccessTimes {
+    /// From one end to the other, all lanes or cores.
+    pub sequential: Vec<Duration>,
+    /// `random_count` independent loads of 4 bytes.
+    pub random: Vec<Duration>,
+    /// How many.
+    pub random_count: u64,
+    /// `dependent_count` loads, each at the place that the one before named.
+    pub dependent: Vec<Duration>,
+    /// How many.
+    pub dependent_count: u64,
+}
+
+/// Lets `processor` go through `footprint_bytes` of `memory`, `repetitions` times each way after one to warm up.
+///
+/// # Errors
+///
+/// `OutOfMemory` if the footprint does not fit, `Unsupported` without kernels; what the device reports.
+pub fn time_access(
+    machine: &Machine,
+    library: Option<&Arc<Library>>,
+    processor: Place,
+    memory: Place,
+    footprint_bytes: usize,
+    repetitions: u32,
+) -> Result<AccessTimes> {
     let filler = machine.stream(if matches!(memory, Place::Host(_)) { memory } else { processor })?;
     let stream_count = match processor {
         Place::Host(_) => std::thread::available_parallelism().map_or(1, usize::from),
@@ -117,7 +156,7 @@ fn measure_access(
     filler.wait_blocking()?;
 
     let share = footprint_bytes.div_ceil(stream_count).next_multiple_of(4096);
-    let sequential = best(machine, options.repetitions, || {
+    let sequential = runs(machine, repetitions, || {
         for (index, (stream, span)) in streams.iter().zip(buffer.span().chunks(share)).enumerate() {
             stream.run(read(library, span, sum(index)))?;
         }
@@ -125,7 +164,7 @@ fn measure_access(
     })?;
     let loads_max = if is_gpu(machine, processor) { GPU_LOADS_MAX } else { HOST_LOADS_MAX };
     let loads = (footprint_bytes as u64 / u64::from(WIDTH_BYTES)).min(loads_max);
-    let random = best(machine, options.repetitions, || {
+    let random = runs(machine, repetitions, || {
         for (index, stream) in streams.iter().enumerate() {
             let what = Gather { width_bytes: WIDTH_BYTES, count: loads, seed: index as u64 };
             stream.run(gather(library, buffer.span(), what, sum(index)))?;
@@ -135,21 +174,20 @@ fn measure_access(
     let cycle = Cycle { stride_bytes: STRIDE_BYTES, seed: 7 };
     filler.run(fill_cycle(library, buffer.span(), cycle))?;
     filler.wait_blocking()?;
-    let mut first_slot = 0;
     let slots = cycle.slot_count(footprint_bytes);
-    let dependent = best(machine, options.repetitions, || {
+    let mut first_slot = 0;
+    let dependent = runs(machine, repetitions, || {
         // Elsewhere each time, so that no cache has seen the lines.
         first_slot = (first_slot + slots / 7 + 1) % slots;
         let walk = Chase { cycle, first_slot, step_count: STEPS };
         streams[0].run(chase(library, buffer.span(), walk, sum(0)))?;
         streams[0].wait_blocking()
     })?;
-    Ok(AccessRates {
-        processor: processor.into(),
-        memory: memory.into(),
-        sequential_bytes_per_s: per_second(footprint_bytes as f64, sequential),
-        random_4_byte_per_s: per_second((loads * stream_count as u64) as f64, random),
-        latency_s: dependent.as_secs_f64() / STEPS as f64,
-        footprint_bytes: footprint_bytes as u64,
+    Ok(AccessTimes {
+        sequential,
+        random,
+        random_count: loads * stream_count as u64,
+        dependent,
+        dependent_count: STEPS,
     })
 }

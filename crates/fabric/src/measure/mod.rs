@@ -23,7 +23,10 @@ use pelton_device::Machine;
 use pelton_error::{Error, Result, ResultExt};
 use pelton_kernels::Library;
 
+pub use accesses::{AccessTimes, time_access};
+pub use methods::{MethodTimes, time_method};
 pub use profile::{AccessRates, CopyRates, HostRates, MethodResult, Profile, SetRate, StorageRate};
+pub use storage::time_storage;
 
 /// How a machine is measured.
 pub struct MeasureOptions<'a> {
@@ -85,7 +88,7 @@ pub fn measure(
         && !machine.info().is_simulated
     {
         profile.storage =
-            storage::measure_storage(machine, &folder, options).context(|| "measuring storage".into())?;
+            storage::time_storage(machine, &folder, options).context(|| "measuring storage".into())?;
     }
     Ok(profile)
 }

@@ -18,7 +18,11 @@ const POINTS: [(usize, usize); 7] =
     [(64 << 10, 1), (64 << 10, 8), (256 << 10, 8), (1 << 20, 1), (1 << 20, 8), (4 << 20, 4), (4 << 20, 16)];
 
 /// Reads a file of `options.bytes` that is made in `folder` and removed again.
-pub(crate) fn measure_storage(
+///
+/// # Errors
+///
+/// `Io` if the folder cannot be written or the file not read; `OutOfMemory` if the bytes do not fit on the device.
+pub fn time_storage(
     machine: &Machine,
     folder: &Path,
     options: &mut MeasureOptions<'_>,

@@ -5,21 +5,34 @@ use std::time::Duration;
 use pelton_device::Machine;
 use pelton_error::Result;
 
-/// The best of `repetitions` runs of `once` after one to warm up; `once` waits for what it began. What disturbs a
-/// measurement of a link only ever adds time, so the best run is the link's.
-pub(crate) fn best(
+/// Times of `repetitions` runs of `once` after one to warm up; `once` waits for what it began.
+pub(crate) fn runs(
     machine: &Machine,
     repetitions: u32,
     mut once: impl FnMut() -> Result<()>,
-) -> Result<Duration> {
+) -> Result<Vec<Duration>> {
     once()?;
-    let mut best = Duration::MAX;
-    for _ in 0..repetitions.max(1) {
-        let start = machine.now();
-        once()?;
-        best = best.min(machine.now().saturating_sub(start));
-    }
-    Ok(best)
+    (0..repetitions.max(1))
+        .map(|_| {
+            let start = machine.now();
+            once()?;
+            Ok(machine.now().saturating_sub(start))
+        })
+        .collect()
+}
+
+/// The best of [`runs`]: what disturbs a measurement of a link only ever adds time.
+pub(crate) fn best(
+    machine: &Machine,
+    repetitions: u32,
+    once: impl FnMut() -> Result<()>,
+) -> Result<Duration> {
+    runs(machine, repetitions, once).map(|times| least(&times))
+}
+
+/// The shortest.
+pub(crate) fn least(times: &[Duration]) -> Duration {
+    times.iter().min().copied().unwrap_or_default()
 }
 
 /// `amount` per second; infinite time or none gives 0.

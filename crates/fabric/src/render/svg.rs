@@ -156,9 +156,10 @@ impl Page {
     fn legend(&mut self, y: f64) {
         for (index, (name, color)) in COLORS.iter().enumerate() {
             let x = MARGIN + index as f64 * 100.0;
+            let end = x + 26.0;
             self.line(format_args!(
-                "<line x1=\"{x:.1}\" y1=\"{y:.1}\" x2=\"{:.1}\" y2=\"{y:.1}\" stroke=\"{color}\" stroke-width=\"2.6\"/>",
-                x + 26.0
+                "<line x1=\"{x:.1}\" y1=\"{y:.1}\" x2=\"{end:.1}\" y2=\"{y:.1}\" \
+                 stroke=\"{color}\" stroke-width=\"2.6\"/>"
             ));
             self.text(x + 32.0, y + 4.0, "note", name);
         }

@@ -19,7 +19,7 @@ pub fn table(topology: &Topology) -> String {
     sections.push(nodes(topology).to_text());
     sections.extend(some(devices(topology)));
     if topology.nodes.len() + topology.devices.len() > 1 {
-        sections.push(matrix(topology).to_text() + &legend(topology));
+        sections.push(matrix(topology) + &legend(topology));
     }
     sections.extend(some(switches(topology)));
     sections.extend(some(storages(topology)));
@@ -114,16 +114,22 @@ fn places(topology: &Topology) -> Vec<Vertex> {
     nodes.chain(topology.devices.iter().map(|device| Vertex::Device(device.id))).collect()
 }
 
-/// From the place of the row to the place of the column.
-fn matrix(topology: &Topology) -> Cells {
+/// Columns of the matrix that fit beside each other: two nodes and eight GPUs.
+const MATRIX_COLUMN_COUNT_MAX: usize = 10;
+
+/// From the place of the row to the place of the column; machines of many places in several bands.
+fn matrix(topology: &Topology) -> String {
     let places = places(topology);
-    let heading = std::iter::once("from, to".to_string()).chain(places.iter().map(Vertex::to_string));
-    let mut cells = Cells { sides: b"<", rows: vec![heading.collect()] };
-    for &from in &places {
-        let row = places.iter().map(|&to| pair(topology, from, to));
-        cells.row(std::iter::once(from.to_string()).chain(row));
-    }
-    cells
+    let bands = places.chunks(MATRIX_COLUMN_COUNT_MAX).map(|columns| {
+        let heading = std::iter::once("from, to".to_string()).chain(columns.iter().map(Vertex::to_string));
+        let mut cells = Cells { sides: b"<", rows: vec![heading.collect()] };
+        for &from in &places {
+            let row = columns.iter().map(|&to| pair(topology, from, to));
+            cells.row(std::iter::once(from.to_string()).chain(row));
+        }
+        cells.to_text()
+    });
+    bands.collect::<Vec<_>>().join("\n")
 }
 
 fn pair(topology: &Topology, from: Vertex, to: Vertex) -> String {
@@ -149,8 +155,9 @@ fn legend(topology: &Topology) -> String {
         .collect();
     words.sort();
     words.dedup();
-    let has =
-        |prefix: &str| words.iter().any(|word| word.starts_with(prefix) && !word.starts_with("NVSwitch"));
+    // "NVSwitch" is no number of NVLinks.
+    let is = |word: &str, prefix: &str| word == prefix || (word.starts_with(prefix) && word != "NVSwitch");
+    let has = |prefix: &str| words.iter().any(|word| is(word, prefix));
     let mut parts = vec!["GB/s in one direction; m: measured here, else an estimate or a stated figure"];
     let explanations = [
         ("P", "P4x16: PCIe generation 4, 16 lanes"),

@@ -188,7 +188,9 @@ fn one_gpu() -> Topology {
 }
 
 fn machines() -> Vec<Topology> {
-    vec![laptop(), one_gpu(), two_gpus(), ring(), switched(), mesh(), cluster()]
+    let made = [laptop(), one_gpu(), two_gpus(), ring(), switched(), mesh(), cluster()];
+    let known = crate::PRESET_NAMES.iter().filter_map(|name| crate::preset(name));
+    made.into_iter().chain(known).collect()
 }
 
 fn overlap(a: &Frame, b: &Frame) -> bool {
@@ -275,6 +277,19 @@ fn every_link_is_drawn_or_listed_and_lines_cross_no_box() {
                     assert!(!overlap(&line, &inner), "{}: {wire:?} crosses {vertex}", topology.name);
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn brackets_meet_their_boxes_at_points_of_their_own() {
+    for topology in machines() {
+        let wires = wires::draw(&topology, &layout::place(&topology, 100.0)).wires;
+        let brackets = wires.iter().filter(|wire| matches!(wire.label, Spot::On(..)));
+        let ends: Vec<(f64, f64)> = brackets.flat_map(|wire| [wire.corners[0], wire.corners[3]]).collect();
+        for (index, (x, y)) in ends.iter().enumerate() {
+            let is_near = |other: &(f64, f64)| other.1 == *y && (other.0 - x).abs() < 6.0;
+            assert!(!ends[index + 1..].iter().any(is_near), "{}: two lines at {x}, {y}", topology.name);
         }
     }
 }
@@ -395,12 +410,24 @@ node0  nvme0n1  PCIe4x4           6.10  6.10  11.6   5.0 us
 }
 
 #[test]
+fn legend_explains_the_words_that_occur_and_no_others() {
+    let text = table(&switched());
+    for word in ["switch: ", "NVSwitch: ", "socket: ", "host: "] {
+        assert!(text.contains(&format!("\n  {word}")), "{word} in {text}");
+    }
+    for word in ["NV4: ", "P4x16: ", "network: "] {
+        assert!(!text.contains(&format!("\n  {word}")), "{word} in {text}");
+    }
+    assert!(table(&ring()).contains("\n  NV4: "));
+}
+
+#[test]
 fn tables_of_all_machines_are_aligned_and_narrow_enough() {
     for topology in machines() {
         let text = table(&topology);
         println!("{text}");
         assert!(text.lines().all(|line| line == line.trim_end()), "{text}");
-        assert!(text.lines().all(|line| line.chars().count() <= 170), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 150), "{text}");
     }
 }
 
