@@ -26,6 +26,10 @@ pub(crate) enum Command {
     Drop(DropArgs),
     /// Show how each column of a table is stored, and what else was tried.
     Inspect(InspectArgs),
+    /// Show what this machine is made of and how fast its links are.
+    Topology(TopologyArgs),
+    /// Say what was found, what is missing, what that would give, and the command that installs it.
+    Doctor(DoctorArgs),
     /// Run an experiment and print what it measured.
     Bench(BenchArgs),
 }
@@ -277,6 +281,100 @@ pub(crate) enum Experiment {
     Storage(StorageArgs),
     /// How good a choice of encodings from a sample is, beside the choice from the whole column.
     Sampling(SamplingArgs),
+    /// How a device comes to host memory, by every transfer method, and what its loads cost (Lutz et al. 2020).
+    Transfer(TransferArgs),
+    /// How fast bytes travel between host and devices, and between devices (Maltenberger et al. 2022).
+    P2p(P2pArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct TopologyArgs {
+    /// A machine of the literature instead of this one: ac922, delta, dgx-a100, dgx1, edr-cluster, h200-x2.
+    #[arg(long, value_name = "NAME", conflicts_with = "from")]
+    pub(crate) preset: Option<String>,
+    /// A machine from a JSON file instead, as `--json` writes it.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) from: Option<PathBuf>,
+    /// Measure every link, and keep the result for this machine. A preset or file is measured in the simulator.
+    #[arg(long)]
+    pub(crate) measure: bool,
+    /// Bytes of the largest copies measured.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_size, hide_short_help = true)]
+    pub(crate) bytes: u64,
+    /// Measure reads from the storage under this directory as well; a file of `--bytes` is made there for the time.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) storage: Option<PathBuf>,
+    /// Print JSON instead of tables.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Also draw the machine, with the bandwidth of each link, to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct DoctorArgs {
+    #[command(flatten)]
+    pub(crate) warehouse: WarehouseArgs,
+    /// Print JSON instead of text.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What an experiment on the machine layer runs on and where its results go.
+#[derive(Debug, Clone, ClapArgs)]
+pub(crate) struct LayerArgs {
+    /// Share of the paper's data to move; buffers also stay within a quarter of a device's memory.
+    #[arg(long)]
+    pub(crate) scale: Option<f64>,
+    /// Counted repetitions; mean and standard error are shown.
+    #[arg(long, default_value_t = 10)]
+    pub(crate) repetitions: u32,
+    /// Cap on each device's memory [default: what is free less 1 GiB; 1GiB for logical devices].
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) device_memory: Option<u64>,
+    /// Also write the report to this file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Also draw its figures into this directory, as SVG.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) plots: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct TransferArgs {
+    /// Where: auto (GPUs if there are any, else logical devices), cuda, host (logical devices), or a preset.
+    #[arg(long, value_name = "MACHINE", default_value = "auto")]
+    pub(crate) machine: String,
+    #[command(flatten)]
+    pub(crate) layer: LayerArgs,
+    /// Bytes of a chunk.
+    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = parse_size)]
+    pub(crate) chunk: u64,
+    /// Chunks in flight.
+    #[arg(long, default_value_t = 3)]
+    pub(crate) depth: usize,
+    /// Threads that copy to pinned memory.
+    #[arg(long, default_value_t = 4)]
+    pub(crate) copy_threads: usize,
+    /// Also read a file, made in this directory for the time, into device memory.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) storage: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct P2pArgs {
+    /// Where, comma-separated: auto, cuda, host or presets [default: the paper's machines, simulated, and this one].
+    #[arg(long, value_name = "MACHINES", value_delimiter = ',')]
+    pub(crate) machine: Vec<String>,
+    #[command(flatten)]
+    pub(crate) layer: LayerArgs,
+    /// Cut each copy into chunks of this size [default: one copy].
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) chunk: Option<u64>,
+    /// Do not compare what arrived with what was sent.
+    #[arg(long, hide_short_help = true)]
+    pub(crate) no_check: bool,
 }
 
 #[derive(Debug, Clone, ClapArgs)]

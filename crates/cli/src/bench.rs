@@ -9,7 +9,7 @@ use pelton_load::{CancelFlag, ClusterBy};
 
 use crate::args::{BenchArgs, Experiment, QueriesArgs, SamplingArgs, StorageArgs, WorkloadArgs};
 use crate::generate::{core_count, dataset};
-use crate::{cancel, load, sql};
+use crate::{cancel, layer, load, sql};
 
 const SEED: u64 = 42;
 
@@ -19,6 +19,8 @@ pub(crate) fn run(args: BenchArgs) -> Result<()> {
         Experiment::Queries(args) => run_queries(&args, &cancel),
         Experiment::Storage(args) => run_storage(&args, &cancel),
         Experiment::Sampling(args) => run_sampling(&args, &cancel),
+        Experiment::Transfer(args) => layer::run_transfer(&args, &cancel),
+        Experiment::P2p(args) => layer::run_p2p(&args, &cancel),
     }
 }
 

@@ -8,13 +8,17 @@
 mod args;
 mod bench;
 mod cancel;
+mod doctor;
 mod generate;
 mod inspect;
+mod layer;
 mod load;
+mod machine;
 mod output;
 mod progress;
 mod sql;
 mod tables;
+mod topology;
 
 use std::process::ExitCode;
 
@@ -55,6 +59,8 @@ fn run(args: Args) -> Result<()> {
         Command::Tables(args) => tables::list(&args),
         Command::Drop(args) => tables::drop(&args),
         Command::Inspect(args) => inspect::run(&args),
+        Command::Topology(args) => topology::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Bench(args) => bench::run(args),
     }
 }

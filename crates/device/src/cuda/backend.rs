@@ -68,6 +68,11 @@ pub fn open(options: &CudaOptions) -> Result<Machine> {
     }))
 }
 
+/// PCI addresses of the CUDA devices in CUDA's order, which environment variables can change; none without a driver.
+pub fn pci_addresses() -> Vec<String> {
+    driver().map_or(Vec::new(), |driver| driver.devices.iter().map(pci_address).collect())
+}
+
 #[derive(Debug)]
 struct Cuda {
     info: MachineInfo,

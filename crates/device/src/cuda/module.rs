@@ -81,10 +81,9 @@ impl Module {
         self.inner.context.bind()?;
         let mut function = std::ptr::null_mut();
         // SAFETY: the module is loaded; name and result outlive the call.
-        check(
-            unsafe { sys::cuModuleGetFunction(&raw mut function, self.inner.module, symbol.as_ptr()) },
-            || format!("{}: looking for kernel '{name}'", self.inner.context.id),
-        )?;
+        let code =
+            unsafe { sys::cuModuleGetFunction(&raw mut function, self.inner.module, symbol.as_ptr()) };
+        check(code, || format!("{}: looking for kernel '{name}'", self.inner.context.id))?;
         Ok(Function { module: self.clone(), function, name: name.into() })
     }
 }

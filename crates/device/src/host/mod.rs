@@ -96,8 +96,12 @@ impl Backend for Host {
     }
 
     fn allocate(&self, kind: &MemoryKind, bytes: usize) -> Result<RawMemory> {
-        let _ = kind;
-        Ok(Mapped::new(bytes, None)?.into_raw())
+        let mapped = Mapped::new(bytes, None)?;
+        if !matches!(kind, MemoryKind::Pageable(_)) {
+            // As on devices, memory of every other kind is there before it is used, so that times are those of use.
+            mapped.populate();
+        }
+        Ok(mapped.into_raw())
     }
 
     fn release(&self, _kind: &MemoryKind, memory: RawMemory) {

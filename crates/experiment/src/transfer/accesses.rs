@@ -22,7 +22,8 @@ pub(super) fn measure(stage: &Stage<'_>) -> Result<Vec<Row>> {
     let peers = peers.filter(|peer| *peer != stage.device && machine.is_peer(stage.device, *peer));
     let nodes = || (0..machine.info().node_count).map(|node| Place::Host(NodeId(node)));
     let mut pairs: Vec<(Place, Place)> = nodes().map(|node| (node, node)).collect();
-    pairs.extend([own].into_iter().chain(peers.map(Place::Device)).chain(nodes()).map(|memory| (own, memory)));
+    pairs
+        .extend([own].into_iter().chain(peers.map(Place::Device)).chain(nodes()).map(|memory| (own, memory)));
     let mut rows = Vec::new();
     for (processor, memory) in pairs {
         rows.extend(measure_pair(stage, processor, memory)?);

@@ -53,7 +53,8 @@ fn borrowed(stage: &Stage<'_>) -> Result<Vec<Row>> {
         // Equal links: each takes half. A measured profile would say otherwise for unequal ones.
         let lenders = [Lender { device: lender, rate: 1.0 }];
         let once = || {
-            borrow(machine, &source.span(), &target.span(), 1.0, &lenders, transfer).and_then(|all| all.wait_blocking())
+            borrow(machine, &source.span(), &target.span(), 1.0, &lenders, transfer)
+                .and_then(|all| all.wait_blocking())
         };
         rows.push(stage.row(BORROWED, format!("with that of {lender}"), "GB/s", rates(&once)?));
     }

@@ -31,7 +31,8 @@ pub(super) fn measure(stage: &Stage<'_>) -> Result<Vec<Row>> {
         let ours = outcome(stage, method, bytes)?;
         rates.push((method, stage.row(RATES, method.name(), "GB/s", ours)));
     }
-    let zero_copy = rates.iter().find(|(method, _)| *method == Method::ZeroCopy).and_then(|(_, row)| row.value());
+    let zero_copy =
+        rates.iter().find(|(method, _)| *method == Method::ZeroCopy).and_then(|(_, row)| row.value());
     let shares: Vec<Row> = rates.iter().map(|(method, row)| share(stage, *method, row, zero_copy)).collect();
     Ok(rates.into_iter().map(|(_, row)| row).chain(shares).collect())
 }
@@ -39,8 +40,15 @@ pub(super) fn measure(stage: &Stage<'_>) -> Result<Vec<Row>> {
 fn outcome(stage: &Stage<'_>, method: Method, bytes: usize) -> Result<Outcome> {
     let library = stage.options.library.as_ref();
     let repetitions = stage.options.repetitions;
-    let times =
-        time_method(stage.machine, library, stage.device, method, bytes, repetitions, &stage.options.transfer);
+    let times = time_method(
+        stage.machine,
+        library,
+        stage.device,
+        method,
+        bytes,
+        repetitions,
+        &stage.options.transfer,
+    );
     match times {
         Ok(times) => {
             let rate = |time: &std::time::Duration| bytes as f64 / time.as_secs_f64() / GB_PER_S;

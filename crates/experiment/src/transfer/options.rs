@@ -69,7 +69,9 @@ impl TransferExperiment {
             return Err(Error::invalid_input(format!("scale {}; it is a finite number above 0", self.scale)));
         }
         if self.repetitions == 0 {
-            return Err(Error::invalid_input("0 repetitions measure nothing; ask for 1 at least, 10 as a rule"));
+            return Err(Error::invalid_input(
+                "0 repetitions measure nothing; ask for 1 at least, 10 as a rule",
+            ));
         }
         self.transfer.check()
     }
@@ -82,7 +84,10 @@ impl TransferExperiment {
             ("chunks in flight".into(), self.transfer.depth.to_string()),
             ("copying threads of staged copies".into(), self.transfer.copy_threads.to_string()),
             ("repetitions".into(), self.repetitions.to_string()),
-            ("times include".into(), "transfer and a kernel that reads once; no allocation of the source".into()),
+            (
+                "times include".into(),
+                "transfer and a kernel that reads once; no allocation of the source".into(),
+            ),
         ]
     }
 }

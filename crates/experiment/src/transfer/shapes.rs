@@ -16,10 +16,13 @@ pub(super) fn evaluate(stage: &Stage<'_>, rows: &[Row]) -> Vec<Shape> {
     };
     vec![
         shape("D1: coherence equals zero-copy on a coherent link", coherent(stage, rows)),
-        shape("D2: zero-copy, staged, prefetch, migration on a link that is not coherent", ordered(stage, rows)),
-        shape("E1: device memory far above the link in bandwidth", far_above(rows)),
+        shape(
+            "D2: zero-copy, staged, prefetch, migration on a link that is not coherent",
+            ordered(stage, rows),
+        ),
+        shape("E1: device memory far above the link in bandwidth", far_above(stage, rows)),
         shape("E1: random loads lose more on the link than in device memory", random_penalty(stage, rows)),
-        shape("a borrowed link lifts a device to 1.8 times its own", borrowed(rows)),
+        shape("a borrowed link lifts a device to 1.8 times its own", borrowed(stage, rows)),
     ]
 }
 
@@ -28,7 +31,10 @@ fn rate(rows: &[Row], method: Method) -> Option<f64> {
 }
 
 fn access(stage: &Stage<'_>) -> PageableAccess {
-    stage.machine.device(stage.device).map_or(PageableAccess::None, |device| device.capabilities.pageable_access)
+    stage
+        .machine
+        .device(stage.device)
+        .map_or(PageableAccess::None, |device| device.capabilities.pageable_access)
 }
 
 fn is_gpu(stage: &Stage<'_>) -> Result<(), String> {
@@ -69,7 +75,8 @@ fn factor(rows: &[Row], what: &str) -> Result<f64, String> {
     row.and_then(Row::value).ok_or_else(|| "not measured".into())
 }
 
-fn far_above(rows: &[Row]) -> Result<(bool, String), String> {
+fn far_above(stage: &Stage<'_>, rows: &[Row]) -> Result<(bool, String), String> {
+    is_gpu(stage)?;
     let in_order = factor(rows, "bandwidth in order")?;
     let latency = factor(rows, "latency, link over device memory");
     let latency = latency.map_or_else(|_| String::new(), |latency| format!(", latency {latency:.2} times"));
@@ -82,8 +89,10 @@ fn random_penalty(stage: &Stage<'_>, rows: &[Row]) -> Result<(bool, String), Str
     Ok((at_random > in_order, format!("{at_random:.1} times at random, {in_order:.1} in order")))
 }
 
-fn borrowed(rows: &[Row]) -> Result<(bool, String), String> {
-    let values: Vec<f64> = rows.iter().filter(|row| row.figure == links::BORROWED).filter_map(Row::value).collect();
+fn borrowed(stage: &Stage<'_>, rows: &[Row]) -> Result<(bool, String), String> {
+    is_gpu(stage)?;
+    let values: Vec<f64> =
+        rows.iter().filter(|row| row.figure == links::BORROWED).filter_map(Row::value).collect();
     let [own, lifted, ..] = values[..] else { return Err("needs a second device".into()) };
     Ok((lifted >= 1.8 * own, format!("{own:.1} GB/s alone, {lifted:.1} with a neighbour's link")))
 }

@@ -55,6 +55,8 @@ pub(crate) fn measure_host(machine: &Machine, options: &mut MeasureOptions<'_>) 
         let streams: Vec<Stream> = (0..thread_count).map(|_| machine.stream(place)).collect::<Result<_>>()?;
         let take = |bytes| machine.allocate(memory_at(place), bytes, OnFull::Refuse);
         let (source, target) = (take(options.bytes)?, take(options.bytes)?);
+        streams[0].run(fill_random(None, source.span(), 1))?;
+        streams[0].wait_blocking()?;
         let sums = take(8 * thread_count)?;
         let share = options.bytes.div_ceil(thread_count).next_multiple_of(4096);
         let wait = || streams.iter().try_for_each(Stream::wait_blocking);
@@ -108,7 +110,8 @@ fn measure_access(
         memory: memory.into(),
         sequential_bytes_per_s: per_second(options.bytes as f64, least(&times.sequential)),
         random_4_byte_per_s: per_second(times.random_count as f64, least(&times.random)),
-        latency_s: least(&times.dependent).as_secs_f64() / times.dependent_count as f64,
+        latency_s: (!machine.info().is_simulated)
+            .then(|| least(&times.dependent).as_secs_f64() / times.dependent_count as f64),
         footprint_bytes: options.bytes as u64,
     })
 }

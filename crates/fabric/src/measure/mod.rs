@@ -26,7 +26,7 @@ use pelton_kernels::Library;
 pub use accesses::{AccessTimes, time_access};
 pub use methods::{MethodTimes, time_method};
 pub use profile::{AccessRates, CopyRates, HostRates, MethodResult, Profile, SetRate, StorageRate};
-pub use storage::time_storage;
+pub use storage::{remove_storage_file, time_storage};
 
 /// How a machine is measured.
 pub struct MeasureOptions<'a> {

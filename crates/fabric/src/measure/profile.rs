@@ -93,8 +93,8 @@ pub struct AccessRates {
     pub sequential_bytes_per_s: f64,
     /// Independent loads of 4 bytes at random places of the footprint, per second.
     pub random_4_byte_per_s: f64,
-    /// One load that depends on the one before, seconds.
-    pub latency_s: f64,
+    /// One load that depends on the one before, seconds; none in a simulation, which knows rates alone.
+    pub latency_s: Option<f64>,
     /// Bytes gone through.
     pub footprint_bytes: u64,
 }

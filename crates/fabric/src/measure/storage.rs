@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use pelton_device::{DeviceId, Machine, MemoryKind, OnFull, Place};
 use pelton_error::{Result, ResultExt};
@@ -29,7 +29,7 @@ pub fn time_storage(
 ) -> Result<Vec<StorageRate>> {
     let device = DeviceId(0);
     options.report(&format!("reads from {}", folder.display()));
-    let name = folder.join(format!(".pelton-measure-{}", std::process::id()));
+    let name = file_name(folder);
     let removed = Removed(&name);
     write_file(&name, options.bytes)?;
     let target = machine.allocate(MemoryKind::Device(device), options.bytes, OnFull::Refuse)?;
@@ -51,6 +51,15 @@ pub fn time_storage(
     }
     drop(removed);
     Ok(results)
+}
+
+/// Removes the file that [`time_storage`] reads, for a process that is ended in the middle of it.
+pub fn remove_storage_file(folder: &Path) {
+    drop(Removed(&file_name(folder)));
+}
+
+fn file_name(folder: &Path) -> PathBuf {
+    folder.join(format!(".pelton-measure-{}", std::process::id()))
 }
 
 struct Removed<'a>(&'a Path);

@@ -6,10 +6,12 @@
 mod forest;
 mod layout;
 mod path;
+mod profile;
 mod svg;
 mod table;
 mod wires;
 
+pub use profile::profile_table;
 pub use svg::svg;
 pub use table::table;
 

@@ -1,0 +1,98 @@
+//! `pelton bench transfer` and `pelton bench p2p`: experiments on the machine layer.
+
+use std::path::Path;
+use std::sync::mpsc::channel;
+
+use pelton_error::{Error, ErrorKind, Result, ResultExt};
+use pelton_experiment::p2p::{self, P2pOptions, Subject};
+use pelton_experiment::transfer::{self, TransferExperiment};
+use pelton_experiment::{Harness, Report};
+use pelton_fabric::PRESET_NAMES;
+use pelton_fabric::transfer::TransferOptions;
+use pelton_load::CancelFlag;
+
+use crate::args::{LayerArgs, P2pArgs, TransferArgs};
+use crate::{cancel, machine, topology};
+
+/// The paper's machines and the one at hand.
+const P2P_MACHINES: [&str; 4] = ["ac922", "delta", "dgx-a100", "auto"];
+
+type Plots = fn(&Report) -> Vec<(String, String)>;
+
+pub(crate) fn run_transfer(args: &TransferArgs, cancel: &CancelFlag) -> Result<()> {
+    let opened = machine::open(&args.machine, args.layer.device_memory)?;
+    eprintln!("on {}", topology::name(&opened.machine));
+    let mut options = TransferExperiment::on(opened.machine, opened.library);
+    options.scale = args.layer.scale.unwrap_or(options.scale);
+    options.repetitions = args.layer.repetitions;
+    options.storage.clone_from(&args.storage);
+    options.transfer = TransferOptions {
+        chunk_bytes: args.chunk as usize,
+        depth: args.depth,
+        copy_threads: args.copy_threads,
+        ..options.transfer
+    };
+    let outcome = run_blocking(cancel, move || transfer::run(&options));
+    if outcome.is_err() {
+        topology::forget_files(args.storage.as_deref());
+    }
+    publish(&outcome?, &args.layer, transfer::plots)
+}
+
+pub(crate) fn run_p2p(args: &P2pArgs, cancel: &CancelFlag) -> Result<()> {
+    let names: Vec<&str> = if args.machine.is_empty() {
+        P2P_MACHINES.to_vec()
+    } else {
+        args.machine.iter().map(String::as_str).collect()
+    };
+    let subject = |name: &&str| -> Result<Subject> {
+        if PRESET_NAMES.contains(name) {
+            return Ok(Subject::Preset((*name).to_string()));
+        }
+        machine::open(name, args.layer.device_memory).map(|opened| Subject::Machine(opened.machine))
+    };
+    let mut options = P2pOptions::of(names.iter().map(subject).collect::<Result<_>>()?);
+    options.scale = args.layer.scale.unwrap_or(options.scale);
+    options.harness = Harness { repetitions: args.layer.repetitions, ..options.harness };
+    options.chunk_bytes = args.chunk;
+    options.check_bytes = !args.no_check;
+    let report = run_blocking(cancel, move || p2p::run(&options))?;
+    publish(&report, &args.layer, p2p::plots)
+}
+
+/// Runs `work` on a thread of its own, so that Ctrl-C ends the command at once.
+fn run_blocking(
+    cancel: &CancelFlag,
+    work: impl FnOnce() -> Result<Report> + Send + 'static,
+) -> Result<Report> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        // Nobody receives once the command was cancelled.
+        let _ = sender.send(work());
+    });
+    cancel::wait_blocking(&receiver, cancel)
+}
+
+fn publish(report: &Report, args: &LayerArgs, plots: Plots) -> Result<()> {
+    print!("{}", report.to_text());
+    if let Some(path) = &args.json {
+        std::fs::write(path, report.to_json()).context(|| format!("writing {}", path.display()))?;
+    }
+    if let Some(folder) = &args.plots {
+        write_plots(folder, &plots(report))?;
+    }
+    if report.holds() {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Unsupported, "a shape of the paper does not hold here; see 'fail' above"))
+}
+
+fn write_plots(folder: &Path, plots: &[(String, String)]) -> Result<()> {
+    std::fs::create_dir_all(folder).context(|| format!("making {}", folder.display()))?;
+    for (name, svg) in plots {
+        let path = folder.join(format!("{name}.svg"));
+        std::fs::write(&path, svg).context(|| format!("writing {}", path.display()))?;
+    }
+    eprintln!("{} figures in {}", plots.len(), folder.display());
+    Ok(())
+}

@@ -1,0 +1,69 @@
+//! The machine that a command runs on: CUDA devices, logical devices on the host, or a simulated preset.
+
+use std::sync::Arc;
+
+use pelton_device::Machine;
+use pelton_device::cuda::{self, CudaOptions};
+use pelton_device::host::{self, HostOptions};
+use pelton_error::{Error, Result};
+use pelton_fabric::sim::{self, SimOptions};
+use pelton_kernels::Library;
+
+/// Logical devices where there are no GPUs: two, so that copies between devices have something to show.
+const LOGICAL_DEVICES: u32 = 2;
+
+/// A machine with the kernels for its devices.
+pub(crate) struct Opened {
+    pub(crate) machine: Machine,
+    /// Present on CUDA machines whose library was found.
+    pub(crate) library: Option<Arc<Library>>,
+}
+
+/// Opens `name`: auto, cuda, host or a preset. What `auto` settled on is said on standard error.
+pub(crate) fn open(name: &str, device_memory: Option<u64>) -> Result<Opened> {
+    match name {
+        "auto" => match open_cuda(device_memory) {
+            Ok(opened) => Ok(opened),
+            Err(error) => {
+                eprintln!("no GPU in use ({error}); {LOGICAL_DEVICES} logical devices on the host stand in");
+                Ok(open_host(device_memory))
+            }
+        },
+        "cuda" => open_cuda(device_memory),
+        "host" => Ok(open_host(device_memory)),
+        preset => open_preset(preset),
+    }
+}
+
+/// The GPUs of this machine with their library; its absence is said on standard error and met again where it is
+/// needed.
+pub(crate) fn open_cuda(device_memory: Option<u64>) -> Result<Opened> {
+    let machine = cuda::open(&CudaOptions { memory_cap_bytes: device_memory, ..CudaOptions::default() })?;
+    let library = match Library::open() {
+        Ok(library) => Some(library),
+        Err(error) => {
+            eprintln!("{error}");
+            None
+        }
+    };
+    Ok(Opened { machine, library })
+}
+
+fn open_host(device_memory: Option<u64>) -> Opened {
+    let mut options = HostOptions { device_count: LOGICAL_DEVICES, ..HostOptions::default() };
+    if let Some(cap) = device_memory {
+        options.memory_cap_bytes = cap;
+    }
+    Opened { machine: host::open(&options), library: None }
+}
+
+fn open_preset(name: &str) -> Result<Opened> {
+    let topology = pelton_fabric::preset(name).ok_or_else(|| {
+        let known = pelton_fabric::PRESET_NAMES.join(", ");
+        Error::invalid_input(format!(
+            "no machine '{name}'; there are auto, cuda, host, and the presets {known}"
+        ))
+    })?;
+    let options = SimOptions { functional: false, ..SimOptions::default() };
+    Ok(Opened { machine: sim::machine(&topology, options)?, library: None })
+}
