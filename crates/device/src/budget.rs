@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 
 use pelton_error::{Error, ErrorKind, Result, Tier};
 
+/// How often one that waits looks for what nobody has noticed to be free.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+
 /// What to do when a budget is exhausted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnFull {
@@ -78,6 +81,17 @@ impl Budget {
     ///
     /// `OutOfMemory` with both sizes: at once if it exceeds the cap or `on_full` says so, else when the wait is over.
     pub fn reserve(self: &Arc<Self>, bytes: u64, on_full: OnFull) -> Result<Reservation> {
+        self.reserve_polling(bytes, on_full, || {})
+    }
+
+    /// As [`reserve`](Self::reserve); while it waits it calls `poll` again and again, without a lock, for what is given
+    /// back only if somebody looks.
+    pub(crate) fn reserve_polling(
+        self: &Arc<Self>,
+        bytes: u64,
+        on_full: OnFull,
+        poll: impl Fn(),
+    ) -> Result<Reservation> {
         if bytes > self.cap_bytes {
             return Err(self.refusal(
                 bytes,
@@ -113,8 +127,15 @@ impl Budget {
                     format!("waited {:.1} s in vain; give some back or ask for less", patience.as_secs_f64());
                 return Err(self.refusal(bytes, available, &advice));
             }
-            state =
-                self.changed.wait_timeout(state, deadline - now).unwrap_or_else(PoisonError::into_inner).0;
+            let pause = POLL_INTERVAL.min(deadline - now);
+            let (waited, timeout) =
+                self.changed.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner);
+            state = waited;
+            if timeout.timed_out() {
+                drop(state);
+                poll();
+                state = self.lock();
+            }
         }
     }
 

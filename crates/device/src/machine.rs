@@ -105,9 +105,7 @@ impl Machine {
         let reservations = match reserve(OnFull::Refuse) {
             Ok(reservations) => reservations,
             Err(_) => {
-                // Buffers whose last operation has ended but was never looked at, page locks kept for reuse.
-                self.retire_completed();
-                self.inner.page_locks.release_idle(&*self.inner.backend);
+                self.free_idle();
                 reserve(on_full)?
             }
         };
@@ -199,15 +197,25 @@ impl Machine {
         }
     }
 
+    /// Frees what nobody needs: buffers whose last operation is over but was never looked at, page locks kept for
+    /// reuse.
+    fn free_idle(&self) {
+        self.retire_completed();
+        self.inner.page_locks.release_idle(&*self.inner.backend);
+    }
+
     pub(crate) fn unlock_pages(&self, starts: &[u64], keep: bool) {
         self.inner.page_locks.unlock(&*self.inner.backend, starts, keep);
     }
 
     fn reserve(&self, kind: &MemoryKind, bytes: usize, on_full: OnFull) -> Result<Vec<Reservation>> {
         let device = |device: DeviceId, bytes: usize| {
-            self.inner.device_budgets[device.0 as usize].reserve(bytes as u64, on_full)
+            let budget = &self.inner.device_budgets[device.0 as usize];
+            budget.reserve_polling(bytes as u64, on_full, || self.retire_completed())
         };
-        let pinned = |bytes: usize| self.inner.pinned_budget.reserve(bytes as u64, on_full);
+        let pinned = |bytes: usize| {
+            self.inner.pinned_budget.reserve_polling(bytes as u64, on_full, || self.free_idle())
+        };
         match kind {
             MemoryKind::Pageable(_) => Ok(Vec::new()),
             MemoryKind::Pinned(_) => Ok(vec![pinned(bytes)?]),

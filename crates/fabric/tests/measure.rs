@@ -17,8 +17,9 @@ fn quick(bytes: usize) -> MeasureOptions<'static> {
 fn every_path_of_a_machine_has_a_positive_rate() {
     let options = HostOptions { device_count: 2, ..HostOptions::default() };
     let mut beds: Vec<(Machine, Option<_>)> = vec![(host::open(&options), None)];
-    if let (Ok(machine), Ok(library)) = (cuda::open(&CudaOptions::default()), Library::open()) {
-        beds.push((machine, Some(library)));
+    match (cuda::open(&CudaOptions::default()), Library::open()) {
+        (Ok(machine), Ok(library)) => beds.push((machine, Some(library))),
+        (Err(error), _) | (_, Err(error)) => println!("SKIPPED on CUDA devices: {error}"),
     }
     for (machine, library) in beds {
         let folder = tempfile::tempdir().unwrap();

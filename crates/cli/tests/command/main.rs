@@ -5,5 +5,6 @@ mod bounds;
 mod harness;
 mod interrupt;
 mod kill;
+mod layer;
 mod load;
 mod sql;
