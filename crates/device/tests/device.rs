@@ -238,7 +238,11 @@ fn a_cap_of_64_mib_holds_under_concurrent_use() {
 fn a_thousand_cycles_leave_nothing_behind() {
     for machine in machines() {
         let stream = machine.stream(Place::Device(DeviceId(0))).unwrap();
+        let mut settled = None;
         for round in 0..1000_usize {
+            if round == 200 {
+                settled = Some((resident_bytes(), free_bytes(&machine)));
+            }
             let bytes = round * 7919 % (4 * MIB) + 1;
             let on_device = take(&machine, device(0), bytes);
             let pinned = take(&machine, MemoryKind::PINNED, bytes);
@@ -251,7 +255,24 @@ fn a_thousand_cycles_leave_nothing_behind() {
         stream.wait_blocking().unwrap();
         assert_eq!(machine.device_budget(DeviceId(0)).unwrap().used_bytes(), 0);
         assert_eq!(machine.pinned_budget().used_bytes(), 0);
+        // Pools may hold up to their caps, which other tests of this process have as well.
+        let (resident, free) = settled.unwrap();
+        let grown = resident_bytes().saturating_sub(resident);
+        assert!(grown < 10 * CAP_BYTES, "{machine:?}: host memory grew by {grown} bytes");
+        let taken = free.saturating_sub(free_bytes(&machine));
+        assert!(taken < 20 * CAP_BYTES, "{machine:?}: device memory shrank by {taken} bytes");
     }
+}
+
+/// Host memory of this process.
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/statm").unwrap();
+    status.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * HOST_PAGE_BYTES
+}
+
+/// Free memory of the first device, if it is one that the driver counts.
+fn free_bytes(machine: &Machine) -> u64 {
+    if machine.info().name == "cuda" { cuda::memory_info(DeviceId(0)).unwrap().0 } else { 0 }
 }
 
 #[test]

@@ -73,6 +73,23 @@ pub fn pci_addresses() -> Vec<String> {
     driver().map_or(Vec::new(), |driver| driver.devices.iter().map(pci_address).collect())
 }
 
+/// Bytes of a device's memory that are free, and all of them, as the driver counts: what other processes hold and what
+/// pools keep is not free.
+///
+/// # Errors
+///
+/// `Unsupported` without a driver, `InvalidInput` without such a device.
+pub fn memory_info(device: DeviceId) -> Result<(u64, u64)> {
+    let context = driver()?.devices.get(device.0 as usize);
+    let context = context.ok_or_else(|| Error::invalid_input(format!("no {device}")))?;
+    context.bind()?;
+    let (mut free, mut total) = (0, 0);
+    // SAFETY: both outlive the call; the context is current.
+    let code = unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) };
+    check(code, || format!("{device}: asking for its memory"))?;
+    Ok((free as u64, total as u64))
+}
+
 #[derive(Debug)]
 struct Cuda {
     info: MachineInfo,
@@ -142,13 +159,8 @@ fn enable_peers(contexts: &[Context]) -> Result<Vec<Vec<bool>>> {
 
 fn describe(context: &Context, options: &CudaOptions) -> Result<DeviceInfo> {
     use sys::CUdevice_attribute as Attribute;
-    context.bind()?;
-    let (mut free, mut total) = (0, 0);
-    // SAFETY: both outlive the call; the context is current.
-    check(unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut total) }, || {
-        format!("{}: asking for its memory", context.id)
-    })?;
-    let free_cap = (free as u64).saturating_sub(DEVICE_RESERVE_BYTES);
+    let (free, total) = memory_info(context.id)?;
+    let free_cap = free.saturating_sub(DEVICE_RESERVE_BYTES);
     let number = |attribute| context.attribute(attribute).max(0) as u32;
     let has = |attribute| context.attribute(attribute) != 0;
     let pageable_access = match (
@@ -167,7 +179,7 @@ fn describe(context: &Context, options: &CudaOptions) -> Result<DeviceInfo> {
             major: number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
             minor: number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
         },
-        memory_bytes: total as u64,
+        memory_bytes: total,
         memory_cap_bytes: options.memory_cap_bytes.map_or(free_cap, |cap| cap.min(free_cap)),
         multiprocessors: number(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
         l2_bytes: u64::from(number(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)),

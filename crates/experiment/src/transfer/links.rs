@@ -14,6 +14,7 @@ use crate::report::{Outcome, Row};
 /// Figures of the rows.
 pub(super) const BORROWED: &str = "borrowed link";
 const ENQUEUED: &str = "enqueueing";
+const ALLOCATION: &str = "allocation and release";
 const STORAGE: &str = "storage";
 
 /// Copies enqueued to find what one costs the thread that enqueues.
@@ -22,6 +23,7 @@ const ENQUEUED_COUNT: usize = 2000;
 pub(super) fn measure(stage: &Stage<'_>) -> Result<Vec<Row>> {
     let mut rows = borrowed(stage)?;
     rows.push(enqueueing(stage)?);
+    rows.extend(allocations(stage)?);
     if let Some(folder) = &stage.options.storage {
         rows.extend(storage(stage, folder)?);
     }
@@ -98,6 +100,40 @@ fn enqueueing(stage: &Stage<'_>) -> Result<Row> {
         summary(&values)
     };
     Ok(stage.row(ENQUEUED, "a copy of 4 KiB", "us", outcome))
+}
+
+/// What taking memory of each kind costs, which no other figure includes.
+fn allocations(stage: &Stage<'_>) -> Result<Vec<Row>> {
+    let node = stage.machine.device(stage.device)?.node;
+    let kinds = [MemoryKind::Pageable(node), MemoryKind::Pinned(node), MemoryKind::Device(stage.device), {
+        MemoryKind::Managed
+    }];
+    kinds.into_iter().map(|kind| allocation(stage, kind)).collect()
+}
+
+fn allocation(stage: &Stage<'_>, kind: MemoryKind) -> Result<Row> {
+    let machine = stage.machine;
+    let mut values = Vec::new();
+    let name = kind.to_string();
+    if machine.info().is_simulated {
+        let missing = Outcome::Missing("the simulator takes memory in no time".into());
+        return Ok(stage.row(ALLOCATION, name, "ms/GiB", missing));
+    }
+    for run in 0..stage.options.repetitions as usize {
+        // Another size each time, so that no pool has it at hand.
+        let bytes = stage.options.bytes() + run * 4096;
+        let start = machine.now();
+        match machine.allocate(kind.clone(), bytes, OnFull::Refuse) {
+            Ok(_) => {}
+            Err(error) if error.kind() == &ErrorKind::Unsupported => {
+                return Ok(stage.row(ALLOCATION, name, "ms/GiB", Outcome::Missing(error.to_string())));
+            }
+            Err(error) => return Err(error),
+        }
+        let time = machine.now().saturating_sub(start);
+        values.push(time.as_secs_f64() * 1e3 / (bytes as f64 / f64::from(1 << 30)));
+    }
+    Ok(stage.row(ALLOCATION, name, "ms/GiB", summary(&values)))
 }
 
 fn storage(stage: &Stage<'_>, folder: &Path) -> Result<Vec<Row>> {
