@@ -50,6 +50,9 @@ pub trait Backend: Send + Sync + fmt::Debug {
     /// Undoes [`page_lock`](Self::page_lock) of the same range.
     fn page_unlock(&self, address: u64, bytes: usize);
 
+    /// Says how much pinned memory that nobody uses may be kept for reuse, from now on; with `evicts`, at once.
+    fn limit_idle_pinned(&self, _bytes: u64, _evicts: bool) {}
+
     /// Makes a stream at `place`: work of a device, or of host cores.
     ///
     /// # Errors

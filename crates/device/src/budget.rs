@@ -107,7 +107,8 @@ impl Budget {
             let available = self.cap_bytes - state.used_bytes;
             return Err(self.refusal(bytes, available, "give some back, ask for less, or ask to wait"));
         };
-        let deadline = Instant::now() + patience;
+        // Beyond a century nobody waits.
+        let deadline = Instant::now() + patience.min(Duration::from_secs(3_000_000_000));
         let ticket = state.next_ticket;
         state.next_ticket += 1;
         state.waiting.push_back(ticket);

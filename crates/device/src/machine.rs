@@ -101,6 +101,11 @@ impl Machine {
             let nothing = RawMemory { address: 0, bytes: 0, holds_bytes: true };
             return Ok(Buffer::new(self.clone(), kind, nothing, None, Vec::new()));
         }
+        if bytes > isize::MAX as usize / 2 {
+            return Err(Error::invalid_input(format!(
+                "{bytes} bytes; no machine has an address space for that"
+            )));
+        }
         let reserve = |on_full| self.reserve(&kind, bytes, on_full);
         let reservations = match reserve(OnFull::Refuse) {
             Ok(reservations) => reservations,
@@ -109,6 +114,9 @@ impl Machine {
                 reserve(on_full)?
             }
         };
+        let pinned = &self.inner.pinned_budget;
+        let room = pinned.cap_bytes() - pinned.used_bytes();
+        self.inner.backend.limit_idle_pinned(room, matches!(kind, MemoryKind::Hybrid { .. }));
         let memory = self
             .inner
             .backend
@@ -139,7 +147,10 @@ impl Machine {
                 span.kind()
             )));
         }
-        self.inner.page_locks.lock(self, &*self.inner.backend, span, keep)
+        if !span.buffer().machine().is_same(self) {
+            return Err(Error::invalid_input("a buffer of another machine"));
+        }
+        self.inner.page_locks.lock(&*self.inner.backend, span, keep)
     }
 
     /// A stream of operations at `place`.
@@ -160,7 +171,8 @@ impl Machine {
 
     /// True if `device` reaches the memory of `peer` directly.
     pub fn is_peer(&self, device: DeviceId, peer: DeviceId) -> bool {
-        device == peer || self.inner.backend.is_peer(device, peer)
+        let count = self.info().devices.len() as u32;
+        device.0 < count && peer.0 < count && (device == peer || self.inner.backend.is_peer(device, peer))
     }
 
     /// Time since some fixed moment, of the wall or of the simulation.
@@ -226,10 +238,13 @@ impl Machine {
                 let (first, rest) = hybrid_split(bytes, *device_bytes);
                 Ok(vec![device(*id, first)?, pinned(rest)?])
             }
-            MemoryKind::Interleaved(devices) => interleaved_shares(bytes, devices.len())
-                .zip(devices)
-                .map(|(share, id)| device(*id, share))
-                .collect(),
+            MemoryKind::Interleaved(devices) => {
+                let mut shares: Vec<(DeviceId, usize)> =
+                    devices.iter().copied().zip(interleaved_shares(bytes, devices.len())).collect();
+                // Everybody reserves in the order of devices, pinned memory last: so no two wait for each other.
+                shares.sort_unstable();
+                shares.into_iter().map(|(id, share)| device(id, share)).collect()
+            }
         }
     }
 

@@ -19,6 +19,7 @@ use pelton_error::{Error, Result};
 use crate::backend::RawMemory;
 use crate::budget::Reservation;
 use crate::machine::Machine;
+use crate::page_lock::PageGuard;
 use crate::place::MemoryKind;
 
 /// Host memory of somebody else that outlives every use of it.
@@ -86,6 +87,7 @@ impl Leases {
 pub(crate) struct Lease {
     buffer: Buffer,
     purpose: Purpose,
+    _lock: Option<Arc<PageGuard>>,
 }
 
 impl Drop for Lease {
@@ -152,7 +154,7 @@ impl Buffer {
 
     /// All of it.
     pub fn span(&self) -> Span {
-        Span { buffer: self.clone(), offset: 0, bytes: self.len() }
+        Span { buffer: self.clone(), offset: 0, bytes: self.len(), lock: None }
     }
 
     /// The bytes of `range`.
@@ -202,7 +204,7 @@ impl Buffer {
             let mut leases = self.leases();
             if leases.admits(purpose) {
                 *leases.slot(purpose) += 1;
-                return Ok(Lease { buffer: self.clone(), purpose });
+                return Ok(Lease { buffer: self.clone(), purpose, _lock: None });
             }
             drop(leases);
             if attempt == 0 {
@@ -253,11 +255,19 @@ impl Drop for BufferInner {
 }
 
 /// A range of bytes of a buffer; keeps the buffer alive.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Span {
     buffer: Buffer,
     offset: usize,
     bytes: usize,
+    /// Keeps its pages locked.
+    lock: Option<Arc<PageGuard>>,
+}
+
+impl fmt::Debug for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes at {} of {:?}", self.bytes, self.offset, self.buffer)
+    }
 }
 
 impl Span {
@@ -303,7 +313,20 @@ impl Span {
             buffer: self.buffer.clone(),
             offset: self.offset + range.start,
             bytes: range.end - range.start,
+            lock: self.lock.clone(),
         }
+    }
+
+    pub(crate) fn with_lock(mut self, lock: Arc<PageGuard>) -> Self {
+        self.lock = Some(lock);
+        self
+    }
+
+    /// Keeps the buffer, and its pages locked if they are, for an operation.
+    pub(crate) fn lease(&self, purpose: Purpose) -> Result<Lease> {
+        let mut lease = self.buffer.lease(purpose)?;
+        lease._lock.clone_from(&self.lock);
+        Ok(lease)
     }
 
     /// The span cut into pieces of `chunk_bytes`, the last one short.

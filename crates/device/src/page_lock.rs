@@ -19,8 +19,7 @@ use pelton_error::Result;
 
 use crate::backend::Backend;
 use crate::budget::{Budget, OnFull, Reservation};
-use crate::machine::Machine;
-use crate::memory::Span;
+use crate::memory::{Buffer, Span};
 
 /// Pages of host memory, 4 KiB on x86-64.
 pub const HOST_PAGE_BYTES: u64 = 4096;
@@ -38,11 +37,16 @@ struct Piece {
     _reservation: Reservation,
 }
 
-/// Keeps the pages under a span locked.
+/// Keeps the pages under a span locked. Operations on its pieces keep them locked as well, until they are over.
 pub struct PageLock {
-    machine: Machine,
-    starts: Vec<u64>,
     pieces: Vec<Span>,
+}
+
+/// Unlocks when the last piece and the last operation on one is gone.
+pub(crate) struct PageGuard {
+    /// Alive until its pages are unlocked.
+    buffer: Buffer,
+    starts: Vec<u64>,
     keep: bool,
 }
 
@@ -53,9 +57,9 @@ impl PageLock {
     }
 }
 
-impl Drop for PageLock {
+impl Drop for PageGuard {
     fn drop(&mut self) {
-        self.machine.unlock_pages(&self.starts, self.keep);
+        self.buffer.machine().unlock_pages(&self.starts, self.keep);
     }
 }
 
@@ -64,50 +68,62 @@ impl PageLocks {
         Self { budget, pieces: Mutex::default() }
     }
 
-    pub(crate) fn lock(
-        &self,
-        machine: &Machine,
-        backend: &dyn Backend,
-        span: &Span,
-        keep: bool,
-    ) -> Result<PageLock> {
-        let mut guard = PageLock { machine: machine.clone(), starts: Vec::new(), pieces: Vec::new(), keep };
+    pub(crate) fn lock(&self, backend: &dyn Backend, span: &Span, keep: bool) -> Result<PageLock> {
         if span.is_empty() {
-            return Ok(guard);
+            return Ok(PageLock { pieces: Vec::new() });
         }
         let start = span.address() / HOST_PAGE_BYTES * HOST_PAGE_BYTES;
         let end = (span.address() + span.len() as u64).next_multiple_of(HOST_PAGE_BYTES);
         let mut pieces = self.pieces();
-        for (gap_start, gap_bytes) in gaps(&pieces, start, end) {
+        self.lock_gaps(&mut pieces, backend, start, end).or_else(|_| {
+            // What nobody uses makes room, also where it overlaps the range: then that is locked anew.
+            drop_unused(&mut pieces, backend, |_, _| true);
+            self.lock_gaps(&mut pieces, backend, start, end)
+        })?;
+        let mut starts = Vec::new();
+        let mut ranges = Vec::new();
+        let first = pieces.range(..=start).next_back().map_or(start, |(address, _)| *address);
+        for (address, piece) in pieces.range_mut(first..end) {
+            if address + piece.bytes <= start {
+                continue;
+            }
+            piece.users += 1;
+            starts.push(*address);
+            let from = (*address).max(span.address()) - span.address();
+            let until = (address + piece.bytes).min(span.address() + span.len() as u64) - span.address();
+            ranges.push(from as usize..until as usize);
+        }
+        drop(pieces);
+        let guard = Arc::new(PageGuard { buffer: span.buffer().clone(), starts, keep });
+        let pieces =
+            ranges.into_iter().map(|range| span.slice(range).with_lock(Arc::clone(&guard))).collect();
+        Ok(PageLock { pieces })
+    }
+
+    /// Locks the pages of `start..end` that no piece covers; all of them or none.
+    fn lock_gaps(
+        &self,
+        pieces: &mut BTreeMap<u64, Piece>,
+        backend: &dyn Backend,
+        start: u64,
+        end: u64,
+    ) -> Result<()> {
+        for (gap_start, gap_bytes) in gaps(pieces, start, end) {
             let lock = || -> Result<Piece> {
                 let reservation = self.budget.reserve(gap_bytes, OnFull::Refuse)?;
+                backend.limit_idle_pinned(self.budget.cap_bytes() - self.budget.used_bytes(), true);
                 backend.page_lock(gap_start, gap_bytes as usize)?;
                 Ok(Piece { bytes: gap_bytes, users: 0, is_kept: false, _reservation: reservation })
             };
-            let piece = match lock() {
-                Ok(piece) => piece,
-                Err(_) => {
-                    drop_unused(&mut pieces, backend, |address, _| !(start..end).contains(&address));
-                    match lock() {
-                        Ok(piece) => piece,
-                        Err(error) => {
-                            drop_unused(&mut pieces, backend, |_, piece| !piece.is_kept);
-                            return Err(error);
-                        }
-                    }
+            match lock() {
+                Ok(piece) => pieces.insert(gap_start, piece),
+                Err(error) => {
+                    drop_unused(pieces, backend, |_, piece| !piece.is_kept);
+                    return Err(error);
                 }
             };
-            pieces.insert(gap_start, piece);
         }
-        let first = pieces.range(..=start).next_back().map_or(start, |(address, _)| *address);
-        for (address, piece) in pieces.range_mut(first..end) {
-            piece.users += 1;
-            guard.starts.push(*address);
-            let from = (*address).max(span.address()) - span.address();
-            let until = (address + piece.bytes).min(span.address() + span.len() as u64) - span.address();
-            guard.pieces.push(span.slice(from as usize..until as usize));
-        }
-        Ok(guard)
+        Ok(())
     }
 
     pub(crate) fn unlock(&self, backend: &dyn Backend, starts: &[u64], keep: bool) {

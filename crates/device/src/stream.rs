@@ -11,15 +11,15 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use pelton_error::{Error, Result, ResultExt};
+use pelton_error::{Error, ErrorKind, Result, ResultExt};
 
 use crate::backend::{EventBackend, StreamBackend};
 use crate::machine::Machine;
 use crate::memory::{Lease, Purpose, Span};
-use crate::place::Place;
+use crate::place::{MemoryKind, PageableAccess, Place};
 use crate::work::Work;
 
 /// Operations between two marks: few enough to let go of buffers soon, many enough not to be felt.
@@ -45,6 +45,15 @@ struct Queue {
     in_flight: VecDeque<(u64, Vec<Lease>)>,
     /// Events among them, by the number of the operation before.
     marks: VecDeque<(u64, Box<dyn EventBackend>)>,
+    /// Operations of other streams that are over when later ones of this stream are.
+    upstream: Vec<Upstream>,
+}
+
+/// Operations of a stream up to a number.
+#[derive(Clone)]
+struct Upstream {
+    stream: Weak<StreamShared>,
+    until: u64,
 }
 
 /// A moment in a stream, to wait for.
@@ -57,6 +66,8 @@ struct EventInner {
     backend: Box<dyn EventBackend>,
     stream: Arc<StreamShared>,
     after: u64,
+    /// What is over as well when this event is.
+    upstream: Vec<Upstream>,
 }
 
 impl Stream {
@@ -128,6 +139,9 @@ impl Stream {
     pub fn run(&self, work: Work) -> Result<()> {
         let name = work.name;
         let (reads, writes) = (work.reads.clone(), work.writes.clone());
+        for span in reads.iter().chain(&writes) {
+            self.check_reach(span).context(|| format!("{}: {name}", self.place()))?;
+        }
         self.enqueue(&reads, &writes, |backend| backend.run(work))
             .context(|| format!("{}: {name}", self.place()))
     }
@@ -140,9 +154,10 @@ impl Stream {
     pub fn record(&self) -> Result<Event> {
         let queue = self.shared.lock();
         let backend = self.shared.backend.record().context(|| format!("{}: record", self.place()))?;
-        let after = queue.count;
+        let (after, upstream) = (queue.count, queue.upstream.clone());
         drop(queue);
-        Ok(Event { inner: Arc::new(EventInner { backend, stream: Arc::clone(&self.shared), after }) })
+        let stream = Arc::clone(&self.shared);
+        Ok(Event { inner: Arc::new(EventInner { backend, stream, after, upstream }) })
     }
 
     /// Lets what is enqueued later start only when `event` is complete.
@@ -154,11 +169,16 @@ impl Stream {
         if !self.shared.machine.is_same(&event.inner.stream.machine) {
             return Err(Error::invalid_input("waiting for an event of another machine"));
         }
-        let _queue = self.shared.lock();
+        let mut queue = self.shared.lock();
         self.shared
             .backend
             .wait_for(&*event.inner.backend)
-            .context(|| format!("{}: wait for event", self.place()))
+            .context(|| format!("{}: wait for event", self.place()))?;
+        if !Arc::ptr_eq(&self.shared, &event.inner.stream) {
+            queue.follow(Upstream { stream: Arc::downgrade(&event.inner.stream), until: event.inner.after });
+            event.inner.upstream.iter().for_each(|upstream| queue.follow(upstream.clone()));
+        }
+        Ok(())
     }
 
     /// Waits until everything enqueued so far is complete.
@@ -185,22 +205,56 @@ impl Stream {
                 if purpose == Purpose::OperationWrites && span.buffer().is_read_only() {
                     return Err(Error::invalid_input("writing to memory that was lent for reading"));
                 }
-                leases.push(span.buffer().lease(purpose)?);
+                leases.push(span.lease(purpose)?);
             }
         }
         let mut queue = self.shared.lock();
-        enqueue(&*self.shared.backend)?;
+        // What fails may have been enqueued in part, so its leases are kept like those of what succeeds.
+        let outcome = enqueue(&*self.shared.backend);
         queue.count += 1;
         let number = queue.count;
         queue.in_flight.push_back((number, leases));
-        if number.is_multiple_of(OPERATIONS_PER_MARK) {
-            let mark = self.shared.backend.record()?;
+        if number.is_multiple_of(OPERATIONS_PER_MARK)
+            && let Ok(mark) = self.shared.backend.record()
+        {
             queue.marks.push_back((number, mark));
             let done = queue.take_complete();
             drop(queue);
             drop(done);
         }
-        Ok(())
+        outcome
+    }
+
+    /// Refuses spans that kernels of a device would fault on, which would cost the context.
+    fn check_reach(&self, span: &Span) -> Result<()> {
+        let Place::Device(device) = self.place() else { return Ok(()) };
+        let machine = self.machine();
+        let missing = match span.kind() {
+            MemoryKind::Pageable(_)
+                if machine.device(device)?.capabilities.pageable_access == PageableAccess::None =>
+            {
+                format!("no pageable access from {device}")
+            }
+            MemoryKind::Device(owner) | MemoryKind::Hybrid { device: owner, .. }
+                if !machine.is_peer(device, *owner) =>
+            {
+                format!("no peer access from {device} to {owner}")
+            }
+            MemoryKind::Interleaved(owners) if !owners.contains(&device) => {
+                format!(
+                    "{device} is not among the {} devices that the memory is interleaved over",
+                    owners.len()
+                )
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::unsupported(missing))
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.shared.finish_blocking();
     }
 }
 
@@ -211,6 +265,14 @@ impl fmt::Debug for Stream {
 }
 
 impl Queue {
+    fn follow(&mut self, upstream: Upstream) {
+        self.upstream.retain(|known| known.stream.strong_count() > 0);
+        match self.upstream.iter_mut().find(|known| known.stream.ptr_eq(&upstream.stream)) {
+            Some(known) => known.until = known.until.max(upstream.until),
+            None => self.upstream.push(upstream),
+        }
+    }
+
     /// Takes the leases of operations up to `number` out, to be dropped without the lock.
     fn take_until(&mut self, number: u64) -> Vec<Lease> {
         while self.marks.front().is_some_and(|(mark, _)| *mark <= number) {
@@ -243,7 +305,8 @@ impl StreamShared {
 
     /// Lets go of what is complete, without waiting.
     pub(crate) fn retire_completed(&self) {
-        let mut queue = self.lock();
+        // Whoever holds the lock is enqueueing, which may take as long as the driver likes.
+        let Ok(mut queue) = self.queue.try_lock() else { return };
         if queue.in_flight.is_empty() {
             return;
         }
@@ -256,18 +319,31 @@ impl StreamShared {
         drop(queue);
         drop(done);
     }
-}
 
-impl Drop for StreamShared {
-    fn drop(&mut self) {
+    /// Waits for everything enqueued and lets go of it. Errors have been or will be reported to whoever waits; here
+    /// only the end of all work matters.
+    fn finish_blocking(&self) {
         if self.lock().in_flight.is_empty() {
             return;
         }
-        // An error has been or will be reported by whoever waits; here only the end of all work matters.
-        if let Ok(end) = self.backend.record() {
-            let _ = end.wait_blocking();
+        let outcome = self.backend.record().and_then(|end| end.wait_blocking());
+        let mut queue = self.lock();
+        let count = queue.count;
+        let done = queue.take_until(count);
+        drop(queue);
+        match outcome {
+            Err(error) if !is_over(&error, &*self.backend) => {
+                // Nobody knows whether the device still works on them: memory lost is better than memory reused.
+                std::mem::forget(done);
+            }
+            _ => drop(done),
         }
     }
+}
+
+/// True if a stream that answers with `error` runs nothing any more.
+fn is_over(error: &Error, backend: &dyn StreamBackend) -> bool {
+    error.kind() == &ErrorKind::DeviceLost || !matches!(backend.is_idle(), Ok(false))
 }
 
 impl Event {
@@ -279,7 +355,7 @@ impl Event {
     pub fn is_complete(&self) -> Result<bool> {
         let complete = self.inner.backend.is_complete().context(|| format!("{}", self.place()));
         if !matches!(complete, Ok(false)) {
-            self.inner.stream.retire(self.inner.after);
+            self.retire();
         }
         complete
     }
@@ -291,8 +367,17 @@ impl Event {
     /// The first error of the operations before it.
     pub fn wait_blocking(&self) -> Result<()> {
         let outcome = self.inner.backend.wait_blocking().context(|| format!("{}", self.place()));
-        self.inner.stream.retire(self.inner.after);
+        self.retire();
         outcome
+    }
+
+    fn retire(&self) {
+        self.inner.stream.retire(self.inner.after);
+        for upstream in &self.inner.upstream {
+            if let Some(stream) = upstream.stream.upgrade() {
+                stream.retire(upstream.until);
+            }
+        }
     }
 
     /// Time from `earlier` to this event; both are complete and of one place.

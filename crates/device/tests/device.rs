@@ -140,6 +140,54 @@ fn a_failed_host_stream_fails_the_device_stream_that_waited_for_it() {
 }
 
 #[test]
+fn an_error_of_a_host_stream_is_passed_on_over_several_streams() {
+    for machine in machines() {
+        let last = machine.info().devices.len() as u32 - 1;
+        let host = machine.stream(Place::HOST).unwrap();
+        let before = host.record().unwrap();
+        let failing = Work::new("fail", vec![], vec![]).with_host(|| Err(Error::corrupt("page 3")));
+        host.run(failing).unwrap();
+        let streams = [
+            machine.stream(Place::Device(DeviceId(0))).unwrap(),
+            machine.stream(Place::Device(DeviceId(last))).unwrap(),
+            machine.stream(Place::HOST).unwrap(),
+            machine.stream(Place::Device(DeviceId(0))).unwrap(),
+        ];
+        let mut event = host.record().unwrap();
+        for stream in &streams {
+            stream.wait_for(&event).unwrap();
+            event = stream.record().unwrap();
+        }
+        for stream in &streams {
+            let error = stream.wait_blocking().unwrap_err();
+            assert_eq!(error.kind(), &ErrorKind::Corrupt, "{machine:?}: {error}");
+        }
+        before.wait_blocking().unwrap_or_else(|error| panic!("before the failure all was well: {error}"));
+    }
+}
+
+#[test]
+fn what_was_waited_for_over_another_stream_is_free_again() {
+    for machine in machines() {
+        let host = machine.stream(Place::HOST).unwrap();
+        let device_stream = machine.stream(Place::Device(DeviceId(0))).unwrap();
+        let (source, staged) =
+            (take(&machine, MemoryKind::PAGEABLE, 8), take(&machine, MemoryKind::PINNED, 8));
+        host.copy(&source.span(), &staged.span()).unwrap();
+        device_stream.wait_for(&host.record().unwrap()).unwrap();
+        let (open, gate) = std::sync::mpsc::channel::<()>();
+        let later = Work::new("later", vec![], vec![]).with_host(move || {
+            let _ = gate.recv();
+            Ok(())
+        });
+        host.run(later).unwrap();
+        device_stream.wait_blocking().unwrap();
+        source.with_bytes_mut(|bytes| bytes.fill(1)).unwrap();
+        open.send(()).unwrap();
+    }
+}
+
+#[test]
 fn a_panic_in_host_work_is_an_error_of_the_stream() {
     for machine in machines() {
         let host = machine.stream(Place::HOST).unwrap();
@@ -292,6 +340,41 @@ fn overlapping_page_locks_share_their_pages() {
         assert_eq!(used(), 8 * HOST_PAGE_BYTES, "the second lock still uses the shared pages");
         drop(second);
         assert_eq!(used(), 0);
+    }
+}
+
+#[test]
+fn a_full_budget_never_costs_a_lock_its_own_pages() {
+    let page = HOST_PAGE_BYTES as usize;
+    let options = HostOptions { pinned_cap_bytes: 4 * HOST_PAGE_BYTES, ..HostOptions::default() };
+    let machine = host::open(&options);
+    let buffer = take(&machine, MemoryKind::PAGEABLE, 40 * page);
+    let chunk = 2 * page + 100;
+    for start in (0..40 * page - chunk).step_by(chunk) {
+        let lock = machine.page_lock(&buffer.slice(start..start + chunk), true).unwrap();
+        let pieces: usize = lock.pieces().iter().map(pelton_device::Span::len).sum();
+        assert_eq!(pieces, chunk, "from {start} on");
+        assert_eq!(lock.pieces()[0].offset(), start);
+    }
+}
+
+#[test]
+fn pages_stay_locked_until_the_operations_on_them_are_over() {
+    for machine in machines() {
+        let host = machine.stream(Place::HOST).unwrap();
+        let buffer = take(&machine, MemoryKind::PAGEABLE, 3 * HOST_PAGE_BYTES as usize);
+        let lock = machine.page_lock(&buffer.span(), false).unwrap();
+        let (open, gate) = std::sync::mpsc::channel::<()>();
+        let reading = Work::new("read", vec![lock.pieces()[0].clone()], vec![]).with_host(move || {
+            let _ = gate.recv();
+            Ok(())
+        });
+        host.run(reading).unwrap();
+        drop((lock, buffer));
+        assert_eq!(machine.pinned_budget().used_bytes(), 3 * HOST_PAGE_BYTES, "in use");
+        open.send(()).unwrap();
+        host.wait_blocking().unwrap();
+        assert_eq!(machine.pinned_budget().used_bytes(), 0);
     }
 }
 

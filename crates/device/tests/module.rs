@@ -31,13 +31,19 @@ done:
 }
 \0";
 
+fn load(device: DeviceId, text: &str) -> pelton_error::Result<Module> {
+    assert!(text.ends_with('\0'));
+    // SAFETY: text that ends with a zero byte is whole.
+    unsafe { Module::load(device, text.as_bytes()) }
+}
+
 #[test]
 fn a_kernel_of_a_module_runs_on_every_device() {
     let machine = match cuda::open(&CudaOptions::default()) {
         Ok(machine) => machine,
         Err(error) => {
             println!("SKIPPED: {error}");
-            assert!(Module::load(DeviceId(0), PTX.as_bytes()).is_err(), "no driver, no module");
+            assert!(load(DeviceId(0), PTX).is_err(), "no driver, no module");
             return;
         }
     };
@@ -45,7 +51,7 @@ fn a_kernel_of_a_module_runs_on_every_device() {
         let count: u32 = 10_007;
         let words = machine.allocate(MemoryKind::Device(device), count as usize * 4, OnFull::Refuse).unwrap();
         let back = machine.allocate(MemoryKind::PINNED, words.len(), OnFull::Refuse).unwrap();
-        let function = Module::load(device, PTX.as_bytes()).unwrap().function("fill").unwrap();
+        let function = load(device, PTX).unwrap().function("fill").unwrap();
         let address = words.address();
         let work = Work::new("fill", vec![], vec![words.span()]).with_cuda(move |target| {
             let (mut address, mut count, mut value) = (address, count, 0xC0FF_EE00_u32);
@@ -61,9 +67,9 @@ fn a_kernel_of_a_module_runs_on_every_device() {
         back.with_bytes(|bytes| assert!(bytes.chunks(4).all(|word| word == 0xC0FF_EE00_u32.to_le_bytes())))
             .unwrap();
     }
-    let refusal = Module::load(DeviceId(0), b"not an image\0").unwrap_err().to_string();
+    let refusal = load(DeviceId(0), "not an image\0").unwrap_err().to_string();
     assert!(refusal.contains("device 0: loading a kernel image"), "{refusal}");
-    let module = Module::load(DeviceId(0), PTX.as_bytes()).unwrap();
+    let module = load(DeviceId(0), PTX).unwrap();
     assert!(module.function("empty").unwrap_err().to_string().contains("'empty'"));
-    assert!(Module::load(DeviceId(999), PTX.as_bytes()).is_err());
+    assert!(load(DeviceId(999), PTX).is_err());
 }

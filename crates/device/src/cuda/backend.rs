@@ -60,7 +60,7 @@ pub fn open(options: &CudaOptions) -> Result<Machine> {
     Ok(Machine::new(Cuda {
         events: contexts.iter().map(|context| EventPool::new(*context)).collect(),
         counters: CounterPool::new(contexts[0]),
-        memory: Memory::new(contexts, pools, pinned_cap_bytes, node_count),
+        memory: Memory::new(contexts, pools, node_count),
         contexts: contexts.clone(),
         peers,
         info: MachineInfo { name: "cuda".into(), is_simulated: false, devices, node_count, pinned_cap_bytes },
@@ -108,6 +108,11 @@ impl Backend for Cuda {
     }
 
     fn allocate(&self, kind: &MemoryKind, bytes: usize) -> Result<RawMemory> {
+        if let MemoryKind::Hybrid { device, .. } = kind
+            && !self.contexts[device.0 as usize].maps_host_pages()
+        {
+            return Err(Error::unsupported(format!("{device} cannot map host pages into an address range")));
+        }
         self.memory.allocate(kind, bytes)
     }
 
@@ -123,7 +128,11 @@ impl Backend for Cuda {
     }
 
     fn page_unlock(&self, address: u64, _bytes: usize) {
-        page_unlock(address);
+        page_unlock(&self.contexts[0], address);
+    }
+
+    fn limit_idle_pinned(&self, bytes: u64, evicts: bool) {
+        self.memory.limit_idle_pinned(bytes, evicts);
     }
 
     fn create_stream(&self, place: Place) -> Result<Box<dyn StreamBackend>> {

@@ -8,8 +8,9 @@ use pelton_error::{Error, ErrorKind, Result, Tier};
 
 use crate::place::DeviceId;
 
-/// The oldest driver whose every entry point used here exists, as the driver numbers itself: CUDA 12.2 (R535).
-const DRIVER_VERSION_MIN: i32 = 12_020;
+/// The oldest driver whose every entry point used here exists, as the driver numbers itself: CUDA 12.8 (R570), for
+/// `cuEventElapsedTime_v2`.
+const DRIVER_VERSION_MIN: i32 = 12_080;
 
 /// What is known of the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,20 +70,35 @@ impl Context {
 
     /// Lets kernels and copies of this device reach the memory of `peer`, if the hardware can.
     pub(crate) fn enable_peer(&self, peer: &Context) -> Result<bool> {
-        let mut can = 0;
-        // SAFETY: both devices exist; `can` outlives the call.
-        let code = unsafe { sys::cuDeviceCanAccessPeer(&raw mut can, self.device, peer.device) };
-        check(code, || format!("{}: asking for access to {}", self.id, peer.id))?;
-        if can == 0 {
+        if !self.reaches(peer) {
             return Ok(false);
         }
         self.bind()?;
         // SAFETY: the peer's context is retained for the life of the process.
         let code = unsafe { sys::cuCtxEnablePeerAccess(peer.context, 0) };
-        if code == sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED {
-            return Ok(true);
+        match code {
+            sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => return Ok(true),
+            sys::CUresult::CUDA_ERROR_PEER_ACCESS_UNSUPPORTED | sys::CUresult::CUDA_ERROR_TOO_MANY_PEERS => {
+                return Ok(false);
+            }
+            _ => {}
         }
         check(code, || format!("{}: enabling access to {}", self.id, peer.id)).map(|()| true)
+    }
+
+    /// True if address ranges of the device may hold pages of host nodes.
+    pub(crate) fn maps_host_pages(&self) -> bool {
+        let attribute =
+            sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
+        self.attribute(attribute) != 0
+    }
+
+    /// True if the hardware lets this device reach the memory of `peer`.
+    pub(crate) fn reaches(&self, peer: &Context) -> bool {
+        let mut can = 0;
+        // SAFETY: both devices exist; `can` outlives the call.
+        let code = unsafe { sys::cuDeviceCanAccessPeer(&raw mut can, self.device, peer.device) };
+        code == sys::CUresult::CUDA_SUCCESS && can != 0
     }
 
     /// An attribute of the device, 0 if the driver does not know it.
@@ -116,17 +132,18 @@ fn open_driver() -> Result<Driver> {
     };
     if version < DRIVER_VERSION_MIN {
         return Err(Error::unsupported(format!(
-            "the CUDA driver is too old: it supports CUDA {}, Pelton needs {}; install NVIDIA driver 535 or later",
+            "the CUDA driver is too old: it supports CUDA {}, Pelton needs {}; install NVIDIA driver 570 or later",
             version_text(version),
             version_text(DRIVER_VERSION_MIN)
         )));
     }
     // SAFETY: the library is loaded and has the entry point.
-    check(unsafe { sys::cuInit(0) }, || {
+    let started = check(unsafe { sys::cuInit(0) }, || {
         "starting the CUDA driver; 'nvidia-smi' shows whether it sees a GPU (is one visible: CUDA_VISIBLE_DEVICES, \
          container options?)"
             .into()
-    })?;
+    });
+    started.map_err(|error| Error::unsupported(error.to_string()))?;
     let mut count = 0;
     // SAFETY: `count` outlives the call.
     check(unsafe { sys::cuDeviceGetCount(&raw mut count) }, || "counting CUDA devices".into())?;
@@ -185,8 +202,17 @@ pub(crate) fn check(code: sys::CUresult, doing: impl FnOnce() -> String) -> Resu
         | sys::CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION
         | sys::CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
         | sys::CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR
+        | sys::CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE
+        | sys::CUresult::CUDA_ERROR_INVALID_PC
+        | sys::CUresult::CUDA_ERROR_ASSERT
+        | sys::CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE
+        | sys::CUresult::CUDA_ERROR_CONTAINED
+        | sys::CUresult::CUDA_ERROR_EXTERNAL_DEVICE
         | sys::CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
         | sys::CUresult::CUDA_ERROR_UNKNOWN => Error::device_lost(message),
+        sys::CUresult::CUDA_ERROR_NOT_FOUND | sys::CUresult::CUDA_ERROR_NOT_READY => {
+            Error::invalid_input(message)
+        }
         _ => Error::new(ErrorKind::Io, message),
     })
 }
@@ -223,6 +249,6 @@ mod tests {
     #[test]
     fn versions_read_as_vendors_write_them() {
         assert_eq!(version_text(13_000), "13.0");
-        assert_eq!(version_text(12_020), "12.2");
+        assert_eq!(version_text(12_080), "12.8");
     }
 }

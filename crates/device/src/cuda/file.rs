@@ -8,14 +8,14 @@ use std::ffi::c_void;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::OnceLock;
 
 use libloading::Library;
 use pelton_error::{Error, Result};
 
 use super::driver::driver;
 use crate::memory::{Purpose, Span};
-use crate::place::MemoryKind;
+use crate::place::{DeviceKind, MemoryKind};
 
 const NAMES: [&str; 2] = ["libcufile.so.0", "libcufile.so"];
 const KERNEL_MODULE: &str = "/proc/driver/nvidia-fs";
@@ -46,9 +46,9 @@ type Read = unsafe extern "C" fn(*mut c_void, *mut c_void, usize, i64, i64) -> i
 type DriverCall = unsafe extern "C" fn() -> Status;
 
 /// The library, opened and started.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct CuFile {
-    library: Arc<Library>,
+    library: &'static Library,
     is_real: bool,
 }
 
@@ -80,17 +80,7 @@ impl CuFile {
                  'modprobe nvidia-fs'); storage is read through pinned host memory",
             ));
         }
-        let library = load()?;
-        // SAFETY: the entry has this type in every version of cuFile.
-        let status = unsafe { library.get::<DriverCall>(b"cuFileDriverOpen").map(|open| open()) };
-        match status {
-            Ok(Status { code: 0, .. }) => Ok(Self { library: Arc::new(library), is_real }),
-            Ok(status) => Err(Error::unsupported(format!(
-                "cuFile does not start: code {}, driver code {}",
-                status.code, status.driver_code
-            ))),
-            Err(error) => Err(Error::unsupported("libcufile lacks cuFileDriverOpen").with_source(error)),
-        }
+        Ok(Self { library: library()?, is_real })
     }
 
     /// True if storage writes into device memory itself, false in compatibility mode.
@@ -116,9 +106,18 @@ impl CuFile {
             register(&raw mut handle, &raw mut descriptor)
         };
         if status.code != 0 {
-            return Err(Error::unsupported(format!("cuFile refuses the file: code {}", status.code)));
+            return Err(Error::unsupported(format!(
+                "cuFile refuses the file: code {}, driver code {}{}",
+                status.code,
+                status.driver_code,
+                if self.is_real {
+                    ""
+                } else {
+                    "; compatibility mode may be off: CUFILE_ALLOW_COMPAT_MODE=true"
+                }
+            )));
         }
-        Ok(CuFileHandle { cu_file: self.clone(), handle, _file: file })
+        Ok(CuFileHandle { cu_file: *self, handle, _file: file })
     }
 
     unsafe fn symbol<T>(&self, name: &[u8]) -> Result<libloading::Symbol<'_, T>> {
@@ -143,7 +142,11 @@ impl CuFileHandle {
                 target.kind()
             )));
         };
-        let _lease = target.buffer().lease(Purpose::OperationWrites)?;
+        let info = target.buffer().machine().device(*device)?;
+        if !matches!(info.kind, DeviceKind::Cuda { .. }) {
+            return Err(Error::invalid_input(format!("cuFile reads into CUDA devices; {device} is none")));
+        }
+        let _lease = target.lease(Purpose::OperationWrites)?;
         driver()?.devices[device.0 as usize].bind()?;
         let mut done = 0;
         while done < target.len() {
@@ -172,6 +175,28 @@ impl Drop for CuFileHandle {
                 deregister(self.handle);
             }
         }
+    }
+}
+
+/// The library, opened and started once and never closed: its threads and exit handlers outlive every use of it.
+fn library() -> Result<&'static Library> {
+    static LIBRARY: OnceLock<std::result::Result<Library, String>> = OnceLock::new();
+    let started = LIBRARY.get_or_init(|| start().map_err(|error| error.to_string()));
+    started.as_ref().map_err(|message| Error::unsupported(message.clone()))
+}
+
+fn start() -> Result<Library> {
+    let library = load()?;
+    // SAFETY: the entry has this type in every version of cuFile.
+    let status = unsafe { library.get::<DriverCall>(b"cuFileDriverOpen").map(|open| open()) };
+    match status {
+        Ok(Status { code: 0, .. }) => Ok(library),
+        Ok(Status { code, driver_code }) => {
+            // It may have started threads before it gave up.
+            std::mem::forget(library);
+            Err(Error::unsupported(format!("cuFile does not start: code {code}, driver code {driver_code}")))
+        }
+        Err(error) => Err(Error::unsupported("libcufile lacks cuFileDriverOpen").with_source(error)),
     }
 }
 

@@ -9,9 +9,9 @@
 //! | hybrid, interleaved | `ranges.rs` | the driver |
 //!
 //! Registering pages that are there already takes an eighth of the time that the driver needs to allocate pinned
-//! memory (docs/perf/transfer.md), and lets the pages lie on the node that is asked for.
+//! memory (docs/decisions/0005), and lets the pages lie on the node that is asked for.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::sys;
@@ -90,6 +90,17 @@ impl DevicePool {
         Ok(address)
     }
 
+    /// Gives what is kept for reuse back to the driver.
+    fn trim(&self) {
+        if self.context.bind().is_ok() {
+            // SAFETY: pool and stream are alive. If the driver refuses, the next attempt to take memory says so.
+            unsafe {
+                let _ = sys::cuStreamSynchronize(self.stream);
+                let _ = sys::cuMemPoolTrimTo(self.pool, 0);
+            }
+        }
+    }
+
     fn release(&self, address: u64) {
         let outcome = self.context.bind().and_then(|()| {
             // SAFETY: the address came from this pool, and no operation uses it any more.
@@ -97,7 +108,7 @@ impl DevicePool {
             check(code, || format!("{}: giving memory back", self.context.id))
         });
         // Only a lost context refuses; then the memory is gone with it.
-        debug_assert!(outcome.is_ok(), "{outcome:?}");
+        let _ = outcome;
     }
 }
 
@@ -128,22 +139,18 @@ pub(crate) struct Memory {
 /// Pinned blocks that nobody uses, oldest first.
 #[derive(Debug, Default)]
 struct PinnedPool {
-    cap_bytes: u64,
-    live_bytes: u64,
-    idle: Vec<(NodeId, Mapped)>,
+    /// What they may take in all: the part of the cap that is not in use. Machines set it before they take more.
+    limit_bytes: u64,
+    idle_bytes: u64,
+    idle: VecDeque<(NodeId, Mapped)>,
 }
 
 impl Memory {
-    pub(crate) fn new(
-        contexts: &[Context],
-        pools: Vec<DevicePool>,
-        pinned_cap_bytes: u64,
-        node_count: u32,
-    ) -> Self {
+    pub(crate) fn new(contexts: &[Context], pools: Vec<DevicePool>, node_count: u32) -> Self {
         Self {
             contexts: contexts.to_vec(),
             pools,
-            pinned: Mutex::new(PinnedPool { cap_bytes: pinned_cap_bytes, ..PinnedPool::default() }),
+            pinned: Mutex::default(),
             ranges: Mutex::default(),
             binds_nodes: node_count > 1,
         }
@@ -154,14 +161,17 @@ impl Memory {
         match kind {
             MemoryKind::Pageable(node) => Ok(Mapped::new(bytes, self.binding(*node))?.into_raw()),
             MemoryKind::Pinned(node) => self.allocate_pinned(*node, bytes),
-            MemoryKind::Device(device) => self.pools[device.0 as usize].allocate(bytes).map(raw),
-            MemoryKind::Managed => self.allocate_managed(bytes).map(raw),
+            MemoryKind::Device(device) => {
+                self.with_room(|| self.pools[device.0 as usize].allocate(bytes)).map(raw)
+            }
+            MemoryKind::Managed => self.with_room(|| self.allocate_managed(bytes)).map(raw),
             MemoryKind::Hybrid { device, device_bytes, node } => {
-                let range = AddressRange::hybrid(&self.contexts, *device, *device_bytes, *node, bytes)?;
+                let make = || AddressRange::hybrid(&self.contexts, *device, *device_bytes, *node, bytes);
+                let range = self.with_room(make)?;
                 Ok(raw(self.keep_range(range)))
             }
             MemoryKind::Interleaved(devices) => {
-                let range = AddressRange::interleaved(&self.contexts, devices, bytes)?;
+                let range = self.with_room(|| AddressRange::interleaved(&self.contexts, devices, bytes))?;
                 Ok(raw(self.keep_range(range)))
             }
         }
@@ -175,8 +185,8 @@ impl Memory {
                 // SAFETY: as above.
                 let mapped = unsafe { Mapped::from_raw(memory) };
                 let mut pinned = self.pinned();
-                pinned.live_bytes -= mapped.mapped_bytes() as u64;
-                pinned.idle.push((*node, mapped));
+                pinned.idle_bytes += mapped.mapped_bytes() as u64;
+                pinned.idle.push_back((*node, mapped));
             }
             MemoryKind::Device(device) => self.release_device(*device, memory.address),
             MemoryKind::Managed => self.release_managed(memory.address),
@@ -195,23 +205,36 @@ impl Memory {
         let mut pinned = self.pinned();
         let fits = |(at, mapped): &(NodeId, Mapped)| *at == node && mapped.is_length_of(bytes);
         if let Some(index) = pinned.idle.iter().rposition(fits) {
-            let (_, mapped) = pinned.idle.remove(index);
-            pinned.live_bytes += mapped.mapped_bytes() as u64;
+            let (_, mapped) = pinned.idle.remove(index).expect("just found");
+            pinned.idle_bytes -= mapped.mapped_bytes() as u64;
             return Ok(mapped.resized(bytes).into_raw());
         }
-        let mapped_bytes = Mapped::length_for(bytes) as u64;
-        while !pinned.idle.is_empty()
-            && pinned.live_bytes + pinned.idle_bytes() + mapped_bytes > pinned.cap_bytes
-        {
-            let (_, oldest) = pinned.idle.remove(0);
-            unregister(&oldest);
-        }
+        pinned.evict(&self.contexts[0]);
         drop(pinned);
         let mapped = Mapped::new(bytes, self.binding(node))?;
         mapped.populate();
         page_lock(&self.contexts[0], mapped.address(), mapped.mapped_bytes())?;
-        self.pinned().live_bytes += mapped_bytes;
         Ok(mapped.into_raw())
+    }
+
+    /// What blocks that nobody uses may take from now on; with `evicts`, the rest goes at once.
+    pub(crate) fn limit_idle_pinned(&self, bytes: u64, evicts: bool) {
+        let mut pinned = self.pinned();
+        pinned.limit_bytes = bytes;
+        if evicts {
+            pinned.evict(&self.contexts[0]);
+        }
+    }
+
+    /// Runs `take`; if the device is full, gives back what its pool keeps for reuse and tries once more.
+    fn with_room<T>(&self, take: impl Fn() -> Result<T>) -> Result<T> {
+        take().or_else(|error| {
+            if !matches!(error.kind(), ErrorKind::OutOfMemory { .. }) {
+                return Err(error);
+            }
+            self.pools.iter().for_each(DevicePool::trim);
+            take()
+        })
     }
 
     fn allocate_managed(&self, bytes: usize) -> Result<u64> {
@@ -228,8 +251,8 @@ impl Memory {
     fn release_managed(&self, address: u64) {
         if self.contexts[0].bind().is_ok() {
             // SAFETY: it came from `allocate_managed`, and no operation uses it any more.
-            let code = unsafe { sys::cuMemFree_v2(address) };
-            debug_assert!(code == sys::CUresult::CUDA_SUCCESS, "{code:?}");
+            // Only a lost context refuses.
+            let _ = unsafe { sys::cuMemFree_v2(address) };
         }
     }
 
@@ -255,19 +278,21 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         for (_, mapped) in self.pinned().idle.drain(..) {
-            unregister(&mapped);
+            page_unlock(&self.contexts[0], mapped.address());
         }
     }
 }
 
 impl PinnedPool {
-    fn idle_bytes(&self) -> u64 {
-        self.idle.iter().map(|(_, mapped)| mapped.mapped_bytes() as u64).sum()
+    /// Lets the oldest go until the limit is kept.
+    fn evict(&mut self, context: &Context) {
+        while self.idle_bytes > self.limit_bytes
+            && let Some((_, oldest)) = self.idle.pop_front()
+        {
+            self.idle_bytes -= oldest.mapped_bytes() as u64;
+            page_unlock(context, oldest.address());
+        }
     }
-}
-
-fn unregister(mapped: &Mapped) {
-    page_unlock(mapped.address());
 }
 
 /// Page-locks host memory for all devices and maps it into their address space, at the same address.
@@ -291,9 +316,13 @@ pub(crate) fn page_lock(context: &Context, address: u64, bytes: usize) -> Result
     let mut mapped = 0;
     // SAFETY: the range has just been registered; `mapped` outlives the call.
     let code = unsafe { sys::cuMemHostGetDevicePointer_v2(&raw mut mapped, address as *mut _, 0) };
-    check(code, || "finding page-locked memory in the devices' address space".into())?;
+    let found = check(code, || "finding page-locked memory in the devices' address space".into());
+    if let Err(error) = found {
+        page_unlock(context, address);
+        return Err(error);
+    }
     if mapped != address {
-        page_unlock(address);
+        page_unlock(context, address);
         return Err(Error::unsupported(
             "devices see page-locked host memory at another address than the host does; one address space is needed",
         ));
@@ -302,10 +331,11 @@ pub(crate) fn page_lock(context: &Context, address: u64, bytes: usize) -> Result
 }
 
 /// Undoes [`page_lock`].
-pub(crate) fn page_unlock(address: u64) {
-    // SAFETY: the address was registered, and no operation uses it any more.
-    let code = unsafe { sys::cuMemHostUnregister(address as *mut _) };
-    debug_assert!(code == sys::CUresult::CUDA_SUCCESS, "{code:?}");
+pub(crate) fn page_unlock(context: &Context, address: u64) {
+    if context.bind().is_ok() {
+        // SAFETY: the address was registered, and no operation uses it any more. Only a lost context refuses.
+        let _ = unsafe { sys::cuMemHostUnregister(address as *mut _) };
+    }
 }
 
 pub(crate) fn device_location(device: sys::CUdevice) -> sys::CUmemLocation {

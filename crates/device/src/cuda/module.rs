@@ -56,7 +56,11 @@ impl Module {
     /// # Errors
     ///
     /// `InvalidInput` without a device of that number; the driver's refusal of the image.
-    pub fn load(device: DeviceId, image: &[u8]) -> Result<Self> {
+    ///
+    /// # Safety
+    ///
+    /// The image is whole: the driver is not told where it ends, and follows what its head says.
+    pub unsafe fn load(device: DeviceId, image: &[u8]) -> Result<Self> {
         let context = *driver()?
             .devices
             .get(device.0 as usize)
@@ -81,8 +85,7 @@ impl Module {
         self.inner.context.bind()?;
         let mut function = std::ptr::null_mut();
         // SAFETY: the module is loaded; name and result outlive the call.
-        let code =
-            unsafe { sys::cuModuleGetFunction(&raw mut function, self.inner.module, symbol.as_ptr()) };
+        let code = unsafe { sys::cuModuleGetFunction(&raw mut function, self.inner.module, symbol.as_ptr()) };
         check(code, || format!("{}: looking for kernel '{name}'", self.inner.context.id))?;
         Ok(Function { module: self.clone(), function, name: name.into() })
     }

@@ -49,7 +49,12 @@ impl AddressRange {
         if rest > 0 {
             range.map(first, rest, node_location(node))?;
         }
-        range.open_to(contexts)?;
+        let users: Vec<Context> = contexts
+            .iter()
+            .filter(|user| user.id == device || first == 0 || user.reaches(&context))
+            .copied()
+            .collect();
+        range.open_to(&users)?;
         Ok(range)
     }
 

@@ -163,7 +163,10 @@ impl StreamBackend for DeviceStream {
         if let Some(event) = event.as_any().downcast_ref::<DeviceEvent>() {
             // SAFETY: the event has been recorded and is alive.
             let code = unsafe { sys::cuStreamWaitEvent(self.stream, event.inner.raw(), 0) };
-            return check(code, || "waiting for an event of a device".into());
+            check(code, || "waiting for an event of a device".into())?;
+            let mut upstream = self.upstream.lock().unwrap_or_else(PoisonError::into_inner);
+            upstream.extend(event.upstream.iter().cloned());
+            return Ok(());
         }
         let event = event.as_any().downcast_ref::<HostEvent>().expect("an event of this machine");
         let geq = sys::CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_GEQ as u32;
@@ -361,7 +364,11 @@ impl HostStream {
 impl Drop for HostStream {
     fn drop(&mut self) {
         // Ends the thread, so that nobody counts any more.
-        drop(self.queue.take());
+        let queue = self.queue.take().expect("dropped once");
+        if !queue.finish() {
+            // The thread itself dropped the stream and counts once more: the word stays with it.
+            return;
+        }
         let (word, base) = (self.counter.word, self.counter.value());
         self.counters.idle().push(Counter { word, base });
     }
@@ -409,8 +416,11 @@ impl StreamBackend for HostStream {
             self.queue().push(Box::new(move || event.wait_blocking()));
         } else {
             let event = event.as_any().downcast_ref::<DeviceEvent>().expect("an event of this machine");
-            let inner = Arc::clone(&event.inner);
-            self.queue().push(Box::new(move || inner.wait_blocking()));
+            let (inner, upstream) = (Arc::clone(&event.inner), event.upstream.clone());
+            self.queue().push(Box::new(move || {
+                inner.wait_blocking()?;
+                upstream.iter().try_for_each(QueueEvent::wait_blocking)
+            }));
         }
         Ok(())
     }

@@ -77,11 +77,6 @@ impl Mapped {
         mapped_length(self.bytes)
     }
 
-    /// What a mapping of `bytes` takes.
-    pub(crate) fn length_for(bytes: usize) -> usize {
-        mapped_length(bytes)
-    }
-
     /// True if `bytes` would take as many pages.
     pub(crate) fn is_length_of(&self, bytes: usize) -> bool {
         self.mapped_bytes() == mapped_length(bytes)
@@ -97,17 +92,24 @@ impl Mapped {
     /// Touches every page, so that each has memory behind it, on several cores if there is much.
     pub(crate) fn populate(&self) {
         let bytes = self.mapped_bytes();
+        let start = self.address as usize;
+        // SAFETY: in bounds of the mapping, which nobody else knows yet.
+        let touch = move |offset: usize| unsafe { ((start + offset) as *mut u8).write_volatile(0) };
+        let touch_all = move |first: usize, end: usize| {
+            (first..end).step_by(HOST_PAGE_BYTES as usize).for_each(touch);
+        };
+        if bytes <= HUGE_PAGE_BYTES {
+            return touch_all(0, bytes);
+        }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let share = bytes.div_ceil(cores.min(16)).next_multiple_of(HUGE_PAGE_BYTES);
-        let start = self.address as usize;
         std::thread::scope(|scope| {
             for first in (0..bytes).step_by(share) {
-                scope.spawn(move || {
-                    for offset in (first..bytes.min(first + share)).step_by(HOST_PAGE_BYTES as usize) {
-                        // SAFETY: in bounds of the mapping, which nobody else knows yet.
-                        unsafe { ((start + offset) as *mut u8).write_volatile(0) };
-                    }
-                });
+                let end = bytes.min(first + share);
+                let spawned = std::thread::Builder::new().spawn_scoped(scope, move || touch_all(first, end));
+                if spawned.is_err() {
+                    touch_all(first, end);
+                }
             }
         });
     }
@@ -125,20 +127,20 @@ fn mapped_length(bytes: usize) -> usize {
     bytes.max(1).next_multiple_of(HOST_PAGE_BYTES as usize)
 }
 
-/// Asks that the pages be taken from `node` (mbind, MPOL_BIND).
+/// Asks that the pages be taken from `node` (mbind, MPOL_PREFERRED). Where a container forbids it, they come from where
+/// they are first touched.
 fn bind(address: *mut c_void, bytes: usize, node: NodeId) -> Result<()> {
-    const MPOL_BIND: libc::c_ulong = 2;
+    const MPOL_PREFERRED: libc::c_ulong = 1;
     let mask: [libc::c_ulong; 16] =
         std::array::from_fn(|word| if word == node.0 as usize / 64 { 1 << (node.0 % 64) } else { 0 });
     let max_node = (mask.len() * 64) as libc::c_ulong;
     // SAFETY: the range is a mapping of ours; the mask outlives the call and is as long as said.
     let status =
-        unsafe { libc::syscall(libc::SYS_mbind, address, bytes, MPOL_BIND, mask.as_ptr(), max_node, 0) };
-    if status != 0 {
-        return Err(Error::io(
-            format!("{node}: binding {bytes} bytes to it"),
-            std::io::Error::last_os_error(),
-        ));
+        unsafe { libc::syscall(libc::SYS_mbind, address, bytes, MPOL_PREFERRED, mask.as_ptr(), max_node, 0) };
+    let error = std::io::Error::last_os_error();
+    let is_forbidden = matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS | libc::EINVAL));
+    if status != 0 && !is_forbidden {
+        return Err(Error::io(format!("{node}: preferring it for {bytes} bytes"), error));
     }
     Ok(())
 }

@@ -197,13 +197,14 @@ pub fn fill(
     if !target.kind().is_host_visible() || target.buffer().is_read_only() {
         return Err(Error::invalid_input(format!("{name}: the host does not write to {}", target.kind())));
     }
-    let (address, bytes) = (target.address(), target.len());
+    let kept = target.clone();
     let form = move || {
+        let (address, bytes) = (kept.address(), kept.len());
         if bytes == 0 {
             return fill(&mut []);
         }
-        // SAFETY: the span is host memory in bounds, alive while the stream's lease is held, from which the host is
-        // kept out; operations that race on it are the caller's to order by events.
+        // SAFETY: the span is host memory in bounds that `kept` keeps alive; the stream's lease keeps the host out;
+        // operations that race on it are the caller's to order by events.
         fill(unsafe { std::slice::from_raw_parts_mut(address as *mut u8, bytes) })
     };
     Ok(Work::new(name, vec![], vec![target.clone()]).with_host(form))

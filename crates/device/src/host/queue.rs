@@ -1,7 +1,9 @@
 //! A thread that carries out operations in order: what a stream is on the host.
 //!
-//! The first error stays with the queue: later operations are skipped, and everyone who waits for them is told. So a
-//! device stream that waits for a host stream never hangs, and never goes on with bytes that are not there.
+//! The first error stays with the queue: later operations are skipped, and everyone who waits for the failed one or a
+//! later one is told. A device stream that waits for a host stream is let through all the same, so that it never
+//! hangs; what it then computes is computed from bytes that are not there, and its own wait reports the error. So
+//! kernels that take their input from a host stream must bear any bytes.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,7 +39,8 @@ struct Progress {
 #[derive(Default)]
 struct State {
     done: u64,
-    failure: Option<(ErrorKind, String)>,
+    /// Which operation failed first, and how.
+    failure: Option<(u64, ErrorKind, String)>,
 }
 
 impl Queue {
@@ -82,19 +85,32 @@ impl Queue {
     /// True if everything pushed is done.
     pub(crate) fn is_idle(&self) -> Result<bool> {
         let state = self.progress.lock();
-        state.outcome()?;
+        state.outcome(u64::MAX)?;
         Ok(state.done == self.pushed.load(Ordering::Relaxed))
+    }
+}
+
+impl Queue {
+    /// Ends the thread when everything is done, and waits for that; false if it is this thread.
+    pub(crate) fn finish(mut self) -> bool {
+        self.end()
+    }
+
+    fn end(&mut self) -> bool {
+        drop(self.sender.take());
+        let Some(thread) = self.thread.take() else { return true };
+        if thread.thread().id() == std::thread::current().id() {
+            return false;
+        }
+        // Panics of operations are caught where they happen.
+        let _ = thread.join();
+        true
     }
 }
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        drop(self.sender.take());
-        if let Some(thread) = self.thread.take()
-            && thread.thread().id() != std::thread::current().id()
-        {
-            let _ = thread.join();
-        }
+        self.end();
     }
 }
 
@@ -108,7 +124,8 @@ fn carry_out(
         let outcome = if has_failed { Ok(()) } else { run(operation) };
         let mut state = progress.lock();
         if let Err(error) = outcome {
-            state.failure.get_or_insert_with(|| (error.kind().clone(), error.to_string()));
+            let number = state.done + 1;
+            state.failure.get_or_insert_with(|| (number, error.kind().clone(), error.to_string()));
         }
         state.done += 1;
         let done = state.done;
@@ -127,7 +144,7 @@ fn run(operation: Operation) -> Result<()> {
             .map(|text| (*text).to_string())
             .or_else(|| panic.downcast_ref::<String>().cloned())
             .unwrap_or_else(|| "no message".into());
-        Err(Error::device_lost(format!("an operation panicked: {text}")))
+        Err(Error::new(ErrorKind::Io, format!("an operation panicked: {text}")))
     })
 }
 
@@ -138,10 +155,13 @@ impl Progress {
 }
 
 impl State {
-    fn outcome(&self) -> Result<()> {
+    /// Of operations up to `number`.
+    fn outcome(&self, number: u64) -> Result<()> {
         match &self.failure {
-            Some((kind, message)) => Err(Error::new(kind.clone(), message.clone())),
-            None => Ok(()),
+            Some((failed, kind, message)) if *failed <= number => {
+                Err(Error::new(kind.clone(), message.clone()))
+            }
+            _ => Ok(()),
         }
     }
 }
@@ -167,7 +187,7 @@ impl EventBackend for QueueEvent {
         if state.done < self.number {
             return Ok(false);
         }
-        state.outcome().map(|()| true)
+        state.outcome(self.number).map(|()| true)
     }
 
     fn wait_blocking(&self) -> Result<()> {
@@ -175,7 +195,7 @@ impl EventBackend for QueueEvent {
         while state.done < self.number {
             state = self.progress.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        state.outcome()
+        state.outcome(self.number)
     }
 
     fn elapsed_since(&self, earlier: &dyn EventBackend) -> Result<Duration> {

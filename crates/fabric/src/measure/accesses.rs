@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pelton_device::{DeviceKind, Machine, NodeId, OnFull, Place, Stream};
-use pelton_error::Result;
+use pelton_error::{Error, Result};
 use pelton_kernels::{Chase, Cycle, Gather, Library, chase, fill_cycle, fill_random, gather, read};
 
 use super::MeasureOptions;
@@ -54,11 +54,12 @@ pub(crate) fn measure_host(machine: &Machine, options: &mut MeasureOptions<'_>) 
         let place = Place::Host(node);
         let streams: Vec<Stream> = (0..thread_count).map(|_| machine.stream(place)).collect::<Result<_>>()?;
         let take = |bytes| machine.allocate(memory_at(place), bytes, OnFull::Refuse);
-        let (source, target) = (take(options.bytes)?, take(options.bytes)?);
+        let bytes = host_bytes(machine, options.bytes);
+        let (source, target) = (take(bytes)?, take(bytes)?);
         streams[0].run(fill_random(None, source.span(), 1))?;
         streams[0].wait_blocking()?;
         let sums = take(8 * thread_count)?;
-        let share = options.bytes.div_ceil(thread_count).next_multiple_of(4096);
+        let share = bytes.div_ceil(thread_count).next_multiple_of(4096);
         let wait = || streams.iter().try_for_each(Stream::wait_blocking);
         let reading = best(machine, options.repetitions, || {
             for (index, (stream, span)) in streams.iter().zip(source.span().chunks(share)).enumerate() {
@@ -81,11 +82,20 @@ pub(crate) fn measure_host(machine: &Machine, options: &mut MeasureOptions<'_>) 
         results.push(HostRates {
             node: node.0,
             thread_count: thread_count as u32,
-            read_bytes_per_s: per_second(options.bytes as f64, reading),
-            copy_bytes_per_s: per_second(2.0 * options.bytes as f64, copying),
+            read_bytes_per_s: per_second(bytes as f64, reading),
+            copy_bytes_per_s: per_second(2.0 * bytes as f64, copying),
         });
     }
     Ok(results)
+}
+
+/// Enough to see memory and not the last-level cache, of which processors have up to a gigabyte, if it fits.
+fn host_bytes(machine: &Machine, bytes: usize) -> usize {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index3/size").unwrap_or_default();
+    let cache_kib: usize = text.trim().trim_end_matches('K').parse().unwrap_or(0);
+    let wanted = bytes.max(4 * (cache_kib << 10));
+    let room = machine.info().pinned_cap_bytes / 4;
+    if machine.info().is_simulated { bytes } else { wanted.min(room as usize).max(bytes) }
 }
 
 fn is_gpu(machine: &Machine, processor: Place) -> bool {
@@ -144,6 +154,11 @@ pub fn time_access(
     footprint_bytes: usize,
     repetitions: u32,
 ) -> Result<AccessTimes> {
+    if footprint_bytes < STRIDE_BYTES as usize {
+        return Err(Error::invalid_input(format!(
+            "{footprint_bytes} bytes to go through; take a page at least"
+        )));
+    }
     let filler = machine.stream(if matches!(memory, Place::Host(_)) { memory } else { processor })?;
     let stream_count = match processor {
         Place::Host(_) => std::thread::available_parallelism().map_or(1, usize::from),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pelton_device::{Buffer, DeviceId, Machine, MemoryKind, NodeId, OnFull, Place};
-use pelton_error::{ErrorKind, Result};
+use pelton_error::{Error, ErrorKind, Result};
 use pelton_kernels::{Gather, Library, fill_random, gather, read};
 
 use super::MeasureOptions;
@@ -29,6 +29,19 @@ pub(crate) fn measure_methods(
         }
     }
     Ok(results)
+}
+
+/// Every method to every device, as missing for want of kernels.
+pub(crate) fn without_library(machine: &Machine) -> Vec<MethodResult> {
+    let devices = machine.info().devices.iter().map(|device| device.id.0);
+    let missing = |device, method: Method| MethodResult {
+        device,
+        method: method.name().into(),
+        bytes_per_s: None,
+        random_accesses_per_s: None,
+        missing: "no CUDA library of Pelton; 'make cuda' builds it".into(),
+    };
+    devices.flat_map(|device| Method::ALL.map(|method| missing(device, method))).collect()
 }
 
 fn measure_method(
@@ -69,7 +82,7 @@ pub struct MethodTimes {
 }
 
 /// Delivers `bytes` to a kernel of `device` by `method`, `repetitions` times after one to warm up. Preparing the
-/// source is not part of the times: pages of managed memory start at the host in every repetition.
+/// source and taking memory for chunks is not part of the times: pages of managed memory start at the host in every repetition.
 ///
 /// # Errors
 ///
@@ -83,6 +96,9 @@ pub fn time_method(
     repetitions: u32,
     options: &TransferOptions,
 ) -> Result<MethodTimes> {
+    if bytes == 0 {
+        return Err(Error::invalid_input("a transfer of 0 bytes has no rate"));
+    }
     method.check(machine, device)?;
     let node = machine.device(device)?.node;
     let source = machine.allocate(method.source_kind(node), bytes, OnFull::Refuse)?;
@@ -93,9 +109,9 @@ pub fn time_method(
         if run == 0 || moves_pages {
             fill_from_host(machine, &source, node)?;
         }
-        let start = machine.now();
         let column = Column { span: source.span(), row_bytes: 1 };
         let mut delivery = Delivery::open(machine, device, method, vec![column], options.clone())?;
+        let start = machine.now();
         while let Some(chunk) = delivery.next_chunk()? {
             delivery.stream(&chunk).run(read(library, chunk.spans[0].clone(), sums.span()))?;
         }

@@ -77,11 +77,13 @@ pub fn measure(
     profile.copies = copies::measure_copies(machine, options).context(|| "measuring copies".into())?;
     profile.sets =
         copies::measure_sets(machine, options).context(|| "measuring several links at once".into())?;
-    if machine.info().devices.is_empty() || library.is_some() || !needs_library(machine) {
+    if library.is_some() || !needs_library(machine) {
         profile.accesses =
             accesses::measure_accesses(machine, library, options).context(|| "measuring loads".into())?;
         profile.methods =
             methods::measure_methods(machine, library, options).context(|| "measuring methods".into())?;
+    } else {
+        profile.methods = methods::without_library(machine);
     }
     if let Some(folder) = options.storage.clone()
         && !machine.info().devices.is_empty()

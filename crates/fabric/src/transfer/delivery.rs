@@ -142,11 +142,11 @@ impl Delivery {
     ///
     /// The first error of a copy or of work.
     pub fn wait_blocking(&mut self) -> Result<()> {
+        let outcomes: Vec<Result<()>> = self.slots.iter().map(|slot| slot.stream.wait_blocking()).collect();
         for slot in &mut self.slots {
-            slot.stream.wait_blocking()?;
             slot.locks.clear();
         }
-        Ok(())
+        outcomes.into_iter().collect()
     }
 
     fn make_slots(&mut self) -> Result<()> {

@@ -34,9 +34,10 @@ impl Transfer {
     ///
     /// # Errors
     ///
-    /// The first error on any hop.
+    /// The first error on any hop, once all hops have ended.
     pub fn wait_blocking(&self) -> Result<()> {
-        self.ends.iter().try_for_each(Event::wait_blocking)
+        let outcomes: Vec<Result<()>> = self.ends.iter().map(Event::wait_blocking).collect();
+        outcomes.into_iter().collect()
     }
 
     /// True when the last byte has arrived.
@@ -84,8 +85,8 @@ pub fn relay(
         options.cancel.check()?;
         lane.enqueue(&source, &target)?;
     }
-    let end = lane.end()?;
-    Ok(Transfer { _streams: lane.into_streams(), ends: vec![end] })
+    let ends = lane.ends()?;
+    Ok(Transfer { _streams: lane.into_streams(), ends })
 }
 
 /// A neighbour whose host link is borrowed.
@@ -117,6 +118,9 @@ pub fn borrow(
     let (from, to) = (home(source)?, home(target)?);
     let mut routes = vec![(vec![from, to], own_rate)];
     for lender in lenders {
+        if Place::Device(lender.device) == to {
+            return Err(Error::invalid_input(format!("{} borrowing its own link", lender.device)));
+        }
         routes.push((vec![from, Place::Device(lender.device), to], lender.rate));
     }
     let mut lanes = Vec::with_capacity(routes.len());
@@ -136,8 +140,9 @@ pub fn borrow(
         let lane = deal(&mut busy_until, &rates, source.len());
         lanes[lane].enqueue(&source, &target)?;
     }
-    let ends = lanes.iter().map(Lane::end).collect::<Result<Vec<Event>>>()?;
-    Ok(Transfer { _streams: lanes.into_iter().flat_map(Lane::into_streams).collect(), ends })
+    let ends: Vec<Vec<Event>> = lanes.iter().map(Lane::ends).collect::<Result<_>>()?;
+    let streams = lanes.into_iter().flat_map(Lane::into_streams).collect();
+    Ok(Transfer { _streams: streams, ends: ends.into_iter().flatten().collect() })
 }
 
 /// The lane that would have carried `bytes` first; the lowest of equals.
@@ -211,8 +216,9 @@ impl Lane {
         Ok(())
     }
 
-    fn end(&self) -> Result<Event> {
-        self.hops.last().expect("a route has a hop").stream.record()
+    /// The end of every hop: an error on an early one must not be lost on the way.
+    fn ends(&self) -> Result<Vec<Event>> {
+        self.hops.iter().map(|hop| hop.stream.record()).collect()
     }
 
     fn into_streams(self) -> Vec<Stream> {

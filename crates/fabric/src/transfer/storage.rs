@@ -92,7 +92,7 @@ pub struct Storage {
 
 enum Source {
     CuFile(CuFileHandle),
-    Bounce { file: Arc<File>, stream: Stream, readers: Vec<Reader> },
+    Bounce { file: Arc<File>, device: DeviceId, stream: Stream, readers: Vec<Reader> },
 }
 
 struct Reader {
@@ -142,7 +142,7 @@ impl Storage {
             name: name.into(),
             options,
             path: StoragePath::Bounce { is_direct, reason },
-            source: Source::Bounce { file: Arc::new(file), stream, readers },
+            source: Source::Bounce { file: Arc::new(file), device, stream, readers },
         })
     }
 
@@ -171,8 +171,18 @@ impl Storage {
                 }
                 Ok(())
             }
-            Source::Bounce { file, stream, readers } => {
-                bounce(file, stream, readers, &self.options, &name, file_offset, target)
+            Source::Bounce { file, device, stream, readers } => {
+                let outcome = bounce(file, stream, readers, &self.options, &name, file_offset, target);
+                if outcome.is_err() {
+                    // A stream that has failed stays failed; the next read starts on fresh ones. Dropping the old
+                    // ones waits for what they still write to the target.
+                    for reader in readers.iter_mut() {
+                        reader.stream = self.machine.stream(Place::HOST)?;
+                        reader.emptied = None;
+                    }
+                    *stream = self.machine.stream(Place::Device(*device))?;
+                }
+                outcome
             }
         }
     }
