@@ -11,6 +11,8 @@ use pelton_kernels::Library;
 
 /// Logical devices where there are no GPUs: two, so that copies between devices have something to show.
 const LOGICAL_DEVICES: u32 = 2;
+/// Memory of each: their links are copies within host memory, which a few buffers of this size show as well as more.
+const LOGICAL_MEMORY_BYTES: u64 = 256 << 20;
 
 /// A machine with the kernels for its devices.
 pub(crate) struct Opened {
@@ -50,10 +52,11 @@ pub(crate) fn open_cuda(device_memory: Option<u64>) -> Result<Opened> {
 }
 
 fn open_host(device_memory: Option<u64>) -> Opened {
-    let mut options = HostOptions { device_count: LOGICAL_DEVICES, ..HostOptions::default() };
-    if let Some(cap) = device_memory {
-        options.memory_cap_bytes = cap;
-    }
+    let options = HostOptions {
+        device_count: LOGICAL_DEVICES,
+        memory_cap_bytes: device_memory.unwrap_or(LOGICAL_MEMORY_BYTES),
+        ..HostOptions::default()
+    };
     Opened { machine: host::open(&options), library: None }
 }
 

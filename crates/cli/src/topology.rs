@@ -86,7 +86,7 @@ fn subject(args: &TopologyArgs) -> Result<Subject> {
     }
     if let Some(path) = &args.from {
         let text = std::fs::read_to_string(path).context(|| format!("reading {}", path.display()))?;
-        return Ok(elsewhere(Topology::from_json(&text).context(|| path.display().to_string())?));
+        return Ok(elsewhere(read_topology(&text).context(|| path.display().to_string())?));
     }
     // CUDA's numbers, which CUDA_VISIBLE_DEVICES may change, are everybody's numbers.
     let addresses = pelton_device::cuda::pci_addresses();
@@ -97,6 +97,15 @@ fn subject(args: &TopologyArgs) -> Result<Subject> {
         topology: found.topology,
         is_here: true,
     })
+}
+
+/// A topology as `--json` writes it: alone, or beside what was measured.
+fn read_topology(text: &str) -> Result<Topology> {
+    let both = serde_json::from_str::<serde_json::Value>(text).ok();
+    match both.as_ref().and_then(|value| value.get("topology")) {
+        Some(inner) => Topology::from_json(&inner.to_string()),
+        None => Topology::from_json(text),
+    }
 }
 
 /// Measures on a thread of its own, so that Ctrl-C ends it at once.

@@ -82,7 +82,7 @@ repeated  10 times
 MEASURED, here, GB/s
 figure  what              paper  ours     se  ratio  note
 2a      gpu 0 to gpu 1        -  9.25  1.00!      -  staged through the host
-2a      device to device      -   n/a      -      -  needs two devices
+2a      device to device      -   n/a      -      -  n/a: two devices
 
 SIMULATED, ac922, GB/s
 figure  what         paper   ours    se  ratio  note

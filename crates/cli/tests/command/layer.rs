@@ -29,6 +29,8 @@ fn this_machine_is_shown_and_measurements_of_it_are_kept_with_their_age() {
     assert!(notes.contains("ago; --measure does it again"), "{notes}");
     let json = ok(&place, &["topology", "--json"]);
     assert!(json.contains("\"topology\"") && json.contains("\"taken_at_s\""), "{json}");
+    let file = place.file("here.json", &json);
+    assert!(ok(&place, &["topology", "--from", &file]).contains("node0"));
 }
 
 #[test]

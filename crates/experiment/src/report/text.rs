@@ -38,11 +38,17 @@ pub(super) fn render(report: &Report) -> String {
 /// Everything of one machine and one tag, if there is any.
 fn tables(out: &mut String, report: &Report, tag: Tag, machine: &str) {
     let rows: Vec<&Row> = report.rows.iter().filter(|row| row.tag == tag && row.machine == machine).collect();
-    let Some(first) = rows.first() else { return };
-    let _ = writeln!(out, "\n{}, {machine}, {}", tag.name().to_uppercase(), first.unit);
-    let cells: Vec<[String; 7]> =
-        rows.iter().filter(|row| !row.is_in_grid).map(|row| row_cells(row)).collect();
-    table(out, &cells);
+    let mut units: Vec<&str> = Vec::new();
+    for row in &rows {
+        if !units.contains(&row.unit) {
+            units.push(row.unit);
+        }
+    }
+    for unit in units {
+        let _ = writeln!(out, "\n{}, {machine}, {unit}", tag.name().to_uppercase());
+        let of_unit = rows.iter().filter(|row| row.unit == unit && !row.is_in_grid);
+        table(out, &of_unit.map(|row| row_cells(row)).collect::<Vec<[String; 7]>>());
+    }
     for grid in report.grids.iter().filter(|grid| grid.tag == tag && grid.machine == machine) {
         grid_table(out, grid);
     }
@@ -59,8 +65,8 @@ fn row_cells(row: &Row) -> [String; 7] {
         Outcome::Missing(_) => ("n/a".to_owned(), "-".to_owned()),
     };
     let note = match &row.ours {
-        Outcome::Missing(what) if row.note.is_empty() => format!("needs {what}"),
-        Outcome::Missing(what) => format!("needs {what}; {}", row.note),
+        Outcome::Missing(what) if row.note.is_empty() => format!("n/a: {what}"),
+        Outcome::Missing(what) => format!("n/a: {what}; {}", row.note),
         Outcome::Done(_) => row.note.clone(),
     };
     [row.figure.clone(), row.what.clone(), paper, ours, error, ratio, note]

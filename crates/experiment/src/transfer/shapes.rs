@@ -91,8 +91,9 @@ fn random_penalty(stage: &Stage<'_>, rows: &[Row]) -> Result<(bool, String), Str
 
 fn borrowed(stage: &Stage<'_>, rows: &[Row]) -> Result<(bool, String), String> {
     is_gpu(stage)?;
-    let values: Vec<f64> =
-        rows.iter().filter(|row| row.figure == links::BORROWED).filter_map(Row::value).collect();
-    let [own, lifted, ..] = values[..] else { return Err("needs a second device".into()) };
+    let mut values = rows.iter().filter(|row| row.figure == links::BORROWED).filter_map(Row::value);
+    let own = values.next().ok_or("not measured")?;
+    // Neighbours behind the same switch have nothing to lend.
+    let lifted = values.max_by(f64::total_cmp).ok_or("needs a second device")?;
     Ok((lifted >= 1.8 * own, format!("{own:.1} GB/s alone, {lifted:.1} with a neighbour's link")))
 }

@@ -5,6 +5,7 @@
 
 use nvml_wrapper::enum_wrappers::device::{Clock, P2pCapabilitiesIndex, P2pStatus};
 use nvml_wrapper::enums::device::SampleValue;
+use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::structs::device::FieldId;
 use nvml_wrapper::{Device, Nvml};
 
@@ -24,6 +25,10 @@ const NVLINK_BYTES_PER_S: f64 = 25e9;
 pub(crate) fn facts() -> GpuFacts {
     match Nvml::init() {
         Ok(nvml) => ask(&nvml),
+        Err(NvmlError::LibloadingError(_)) => GpuFacts {
+            notes: vec!["no GPUs looked for: there is no NVIDIA driver (libnvidia-ml.so.1)".into()],
+            ..GpuFacts::default()
+        },
         Err(error) => GpuFacts { notes: vec![format!("no GPUs looked for: {error}")], ..GpuFacts::default() },
     }
 }
