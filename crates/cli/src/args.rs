@@ -354,9 +354,9 @@ pub(crate) struct TransferArgs {
     /// Chunks in flight.
     #[arg(long, default_value_t = 3)]
     pub(crate) depth: usize,
-    /// Threads that copy to pinned memory.
-    #[arg(long, default_value_t = 4)]
-    pub(crate) copy_threads: usize,
+    /// Threads that copy to pinned memory [default: one a core, at most 8].
+    #[arg(long)]
+    pub(crate) copy_threads: Option<usize>,
     /// Also read a file, made in this directory for the time, into device memory.
     #[arg(long, value_name = "DIR")]
     pub(crate) storage: Option<PathBuf>,

@@ -29,7 +29,7 @@ pub(crate) fn run_transfer(args: &TransferArgs, cancel: &CancelFlag) -> Result<(
     options.transfer = TransferOptions {
         chunk_bytes: args.chunk as usize,
         depth: args.depth,
-        copy_threads: args.copy_threads,
+        copy_threads: args.copy_threads.unwrap_or(options.transfer.copy_threads),
         ..options.transfer
     };
     let outcome = run_blocking(cancel, move || transfer::run(&options));

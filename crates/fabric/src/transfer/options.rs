@@ -36,7 +36,8 @@ pub struct TransferOptions {
     pub chunk_bytes: usize,
     /// Chunks in flight.
     pub depth: usize,
-    /// Threads that copy to pinned memory, where that is needed. The source paper saw four busy.
+    /// Threads that copy to pinned memory, where that is needed. The source paper saw four busy; PCIe 5 takes what eight
+    /// copy (docs/perf/transfer.md).
     pub copy_threads: usize,
     /// Whether memory that was page-locked on demand stays so for the next transfer.
     pub keeps_page_locks: bool,
@@ -51,7 +52,7 @@ impl Default for TransferOptions {
         Self {
             chunk_bytes: 16 << 20,
             depth: 3,
-            copy_threads: 4,
+            copy_threads: std::thread::available_parallelism().map_or(4, usize::from).min(8),
             keeps_page_locks: true,
             on_full: OnFull::Refuse,
             cancel: CancelToken::default(),
