@@ -10,7 +10,8 @@
 //!   pieces         n1 ├──── a ────┤   n2   ├── b ──┤ n3
 //! ```
 //!
-//! A copy must not span two pieces: the driver knows each as memory of its own.
+//! A copy must not span two pieces: the driver knows each as memory of its own. Memory that was lent seldom begins and
+//! ends with a page; what lies on the pages at its edges stays unlocked, as pieces of less than a page.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -72,8 +73,11 @@ impl PageLocks {
         if span.is_empty() {
             return Ok(PageLock { pieces: Vec::new() });
         }
-        let start = span.address() / HOST_PAGE_BYTES * HOST_PAGE_BYTES;
-        let end = (span.address() + span.len() as u64).next_multiple_of(HOST_PAGE_BYTES);
+        let (start, end) = lockable(span);
+        if start >= end {
+            return Ok(PageLock { pieces: vec![span.clone()] });
+        }
+        let (span_start, span_end) = (span.address(), span.address() + span.len() as u64);
         let mut pieces = self.pieces();
         self.lock_gaps(&mut pieces, backend, start, end).or_else(|_| {
             // What nobody uses makes room, also where it overlaps the range: then that is locked anew.
@@ -89,15 +93,16 @@ impl PageLocks {
             }
             piece.users += 1;
             starts.push(*address);
-            let from = (*address).max(span.address()) - span.address();
-            let until = (address + piece.bytes).min(span.address() + span.len() as u64) - span.address();
+            let from = (*address).max(span_start) - span_start;
+            let until = (address + piece.bytes).min(span_end) - span_start;
             ranges.push(from as usize..until as usize);
         }
         drop(pieces);
         let guard = Arc::new(PageGuard { buffer: span.buffer().clone(), starts, keep });
-        let pieces =
-            ranges.into_iter().map(|range| span.slice(range).with_lock(Arc::clone(&guard))).collect();
-        Ok(PageLock { pieces })
+        let head = (start > span_start).then(|| span.slice(0..(start - span_start) as usize));
+        let tail = (end < span_end).then(|| span.slice((end - span_start) as usize..span.len()));
+        let locked = ranges.into_iter().map(|range| span.slice(range).with_lock(Arc::clone(&guard)));
+        Ok(PageLock { pieces: head.into_iter().chain(locked).chain(tail).collect() })
     }
 
     /// Locks the pages of `start..end` that no piece covers; all of them or none.
@@ -153,6 +158,20 @@ impl PageLocks {
     fn pieces(&self) -> MutexGuard<'_, BTreeMap<u64, Piece>> {
         self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The pages under `span`. Of memory that was lent only those that are its own: the pages at its edges hold memory of
+/// others, who may give them back while they are locked.
+fn lockable(span: &Span) -> (u64, u64) {
+    let page_of = |address: u64| address / HOST_PAGE_BYTES * HOST_PAGE_BYTES;
+    let start = page_of(span.address());
+    let end = (span.address() + span.len() as u64).next_multiple_of(HOST_PAGE_BYTES);
+    if !span.buffer().is_read_only() {
+        return (start, end);
+    }
+    let first = span.buffer().address().next_multiple_of(HOST_PAGE_BYTES);
+    let last = page_of(span.buffer().address() + span.buffer().len() as u64);
+    (start.max(first), end.min(last))
 }
 
 fn drop_unused(

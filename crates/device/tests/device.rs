@@ -408,7 +408,13 @@ fn memory_that_is_lent_is_read_and_never_written() {
         let stream = machine.stream(Place::Device(DeviceId(0))).unwrap();
         let on_device = take(&machine, device(0), content.len());
         let back = take(&machine, MemoryKind::PINNED, content.len());
+        let before = machine.pinned_budget().used_bytes();
         let lock = machine.page_lock(&lent.span(), false).unwrap();
+        let locked = (machine.pinned_budget().used_bytes() - before) as usize;
+        assert!(
+            locked <= content.len() && locked.is_multiple_of(HOST_PAGE_BYTES as usize),
+            "its own pages alone"
+        );
         for piece in lock.pieces() {
             let offset = piece.offset();
             stream.copy(piece, &on_device.slice(offset..offset + piece.len())).unwrap();
