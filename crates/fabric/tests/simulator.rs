@@ -200,6 +200,8 @@ fn pageable_memory_is_slow_until_its_pages_are_locked() {
     assert_near(together(&machine, &copies), bytes as f64 / 55.5e9);
     drop(lock);
     assert_near(together(&machine, &copies), bytes as f64 / 9.4e9);
+    let two = [(Place::Device(GPU0), &host, &device), (Place::Device(GPU0), &host, &device)];
+    assert_near(together(&machine, &two), 2.0 * bytes as f64 / 9.4e9);
 }
 
 #[test]

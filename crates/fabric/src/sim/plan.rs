@@ -159,9 +159,15 @@ impl Planner<'_> {
             let share = if route.is_staged() { self.options.staging_efficiency } else { 1.0 };
             flow.cap = self.resources.bytes_per_s(route, bytes) * share;
         }
-        if let (true, Some(node)) = (is_bounced, [from, to].into_iter().find(|place| is_on_host(*place))) {
-            self.resources.at(node, Touch::Write, Access::Sequential, &mut flow.uses);
-            self.resources.at(node, Touch::Read, Access::Sequential, &mut flow.uses);
+        let host = [from, to].into_iter().find_map(|place| match place {
+            Place::Host(node) => Some(node),
+            Place::Device(_) => None,
+        });
+        if let (true, Some(node)) = (is_bounced, host) {
+            let place = Place::Host(node);
+            self.resources.at(place, Touch::Write, Access::Sequential, &mut flow.uses);
+            self.resources.at(place, Touch::Read, Access::Sequential, &mut flow.uses);
+            self.resources.bounced(node, &mut flow.uses);
             flow.cap = flow.cap.min(self.options.pageable_bytes_per_s);
         }
         Ok(flow)

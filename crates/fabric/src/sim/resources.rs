@@ -57,6 +57,7 @@ impl Resources {
         }
         capacities.extend(topology.nodes.iter().map(|node| node.memory_bytes_per_s));
         capacities.extend(topology.devices.iter().map(|device| device.memory_bytes_per_s));
+        capacities.extend(topology.nodes.iter().map(|_| options.pageable_bytes_per_s));
         Self {
             capacities,
             routes: all_routes(topology),
@@ -69,6 +70,12 @@ impl Resources {
             staging_efficiency: options.staging_efficiency,
             topology: topology.clone(),
         }
+    }
+
+    /// What the driver's own copying from and to pageable memory of a node takes: all its copies share one rate.
+    pub(super) fn bounced(&self, NodeId(node): NodeId, uses: &mut Vec<Use>) {
+        let before = 3 * self.topology.links.len() + self.topology.nodes.len() + self.topology.devices.len();
+        add(uses, before + node as usize, 1.0);
     }
 
     /// How bytes get from one place to another; nothing if no links lead there.
