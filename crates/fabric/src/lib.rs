@@ -18,10 +18,10 @@ pub mod discover;
 pub mod doctor;
 pub mod measure;
 mod preset;
+pub mod render;
 mod route;
 pub mod sim;
 mod size_curve;
-pub mod render;
 mod topology;
 pub mod transfer;
 
