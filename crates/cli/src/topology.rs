@@ -90,13 +90,13 @@ fn subject(args: &TopologyArgs) -> Result<Subject> {
     }
     // CUDA's numbers, which CUDA_VISIBLE_DEVICES may change, are everybody's numbers.
     let addresses = pelton_device::cuda::pci_addresses();
-    let found = survey(&Sources { device_addresses: addresses, ..Sources::default() })?;
-    Ok(Subject {
-        fingerprint: found.fingerprint(),
-        notes: found.notes,
-        topology: found.topology,
-        is_here: true,
-    })
+    let mut found = survey(&Sources { device_addresses: addresses, ..Sources::default() })?;
+    let fingerprint = found.fingerprint();
+    // The management library does not tell; the driver does.
+    for (device, count) in found.topology.devices.iter_mut().zip(pelton_device::cuda::copy_engine_counts()) {
+        device.copy_engine_count = count;
+    }
+    Ok(Subject { fingerprint, notes: found.notes, topology: found.topology, is_here: true })
 }
 
 /// A topology as `--json` writes it: alone, or beside what was measured.

@@ -73,6 +73,14 @@ pub fn pci_addresses() -> Vec<String> {
     driver().map_or(Vec::new(), |driver| driver.devices.iter().map(pci_address).collect())
 }
 
+/// Copies that each CUDA device runs at once, in CUDA's order; none without a driver.
+pub fn copy_engine_counts() -> Vec<u32> {
+    let count = |context: &Context| {
+        context.attribute(sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT).max(0) as u32
+    };
+    driver().map_or(Vec::new(), |driver| driver.devices.iter().map(count).collect())
+}
+
 /// Bytes of a device's memory that are free, and all of them, as the driver counts: what other processes hold and what
 /// pools keep is not free.
 ///

@@ -20,7 +20,7 @@ mod module;
 mod ranges;
 mod stream;
 
-pub use backend::{CudaOptions, memory_info, open, pci_addresses};
+pub use backend::{CudaOptions, copy_engine_counts, memory_info, open, pci_addresses};
 pub use driver::{DriverStatus, status};
 pub use file::{CuFile, CuFileHandle};
 pub use module::{Function, Grid, Module};
