@@ -33,6 +33,8 @@ impl Profile {
         for host in &self.host {
             if let Some(node) = topology.nodes.get_mut(host.node as usize) {
                 node.memory_bytes_per_s = host.read_bytes_per_s.max(host.copy_bytes_per_s);
+                // Writes alone were not measured; what was assumed of them holds within what was.
+                node.memory_write_bytes_per_s = node.memory_write_bytes_per_s.min(node.memory_bytes_per_s);
             }
         }
         topology
@@ -61,4 +63,28 @@ fn put(link: &mut Link, device: Vertex, there: &CopyRates, back: Option<&CopyRat
     link.duplex_bytes_per_s = there.duplex_bytes_per_s.max(least);
     link.latency_s = there.latency_s;
     link.is_measured = true;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::HostRates;
+    use crate::preset;
+
+    #[test]
+    fn a_topology_stays_valid_whatever_was_measured_of_the_host() {
+        let topology = preset("h200-x2").unwrap();
+        for rate in [1e6, 1e9, 1e15] {
+            let mut profile = Profile::new("abc".into(), false);
+            profile.host.push(HostRates {
+                node: 0,
+                thread_count: 2,
+                read_bytes_per_s: rate,
+                copy_bytes_per_s: rate / 2.0,
+            });
+            let applied = profile.apply(topology.clone());
+            applied.validate().unwrap();
+            assert_eq!(applied.nodes[0].memory_bytes_per_s.to_bits(), f64::to_bits(rate));
+        }
+    }
 }
