@@ -18,6 +18,10 @@
 
 #![forbid(unsafe_code)]
 
+mod cancel;
+
+pub use cancel::CancelFlag;
+
 use std::fmt;
 
 /// Where bytes can live, fastest first.

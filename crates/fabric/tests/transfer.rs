@@ -8,9 +8,9 @@ use pelton_device::host::{self, HostOptions};
 use pelton_device::{
     Access, Buffer, Capabilities, DeviceId, Machine, MemoryKind, NodeId, OnFull, PageableAccess, Place, Span,
 };
-use pelton_error::ErrorKind;
+use pelton_error::{CancelFlag, ErrorKind};
 use pelton_fabric::transfer::{
-    CancelToken, Column, Delivery, Lender, Method, MethodRate, MethodRates, Storage, StorageOptions,
+    Column, Delivery, Lender, Method, MethodRate, MethodRates, Storage, StorageOptions,
     StoragePath, TransferOptions, borrow, choose, copy, relay,
 };
 use pelton_kernels::Library;
@@ -172,7 +172,7 @@ fn a_cancelled_delivery_stops_and_gives_everything_back() {
         let machine = &bed.machine;
         let source = filled(machine, MemoryKind::PAGEABLE, &random(MIB, 7));
         for round in 0..1000_usize {
-            let cancel = CancelToken::default();
+            let cancel = CancelFlag::default();
             let options = TransferOptions {
                 chunk_bytes: 100_000,
                 cancel: cancel.clone(),

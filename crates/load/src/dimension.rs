@@ -28,7 +28,7 @@ use pelton_store::{
 
 use crate::key_index::{KeyIndex, NO_ROW};
 use crate::keys::Interner;
-use crate::progress::CancelFlag;
+use pelton_error::CancelFlag;
 use crate::request::StarLink;
 
 /// The longest chain of links that is followed.

@@ -43,6 +43,7 @@ mod row_groups;
 mod write;
 
 pub use load::{load, load_batches};
-pub use progress::{CancelFlag, NoProgress, Phase, Progress, Snapshot};
+pub use pelton_error::CancelFlag;
+pub use progress::{NoProgress, Phase, Progress, Snapshot};
 pub use report::LoadReport;
 pub use request::{ClusterBy, CsvOptions, InputFormat, LoadOptions, LoadRequest, StarLink};

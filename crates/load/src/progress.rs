@@ -1,9 +1,8 @@
 //! What a load tells while it works, and how it is told to stop.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use pelton_error::{Error, Result};
 
 /// What a load is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -58,37 +57,6 @@ pub struct NoProgress;
 
 impl Progress for NoProgress {
     fn update(&self, _snapshot: &Snapshot) {}
-}
-
-/// Asks a load to stop; clones share one flag. Safe to set from a signal handler.
-#[derive(Debug, Clone, Default)]
-pub struct CancelFlag(Arc<AtomicBool>);
-
-impl CancelFlag {
-    /// A flag that is not set.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// The flag itself, for `signal_hook::flag::register`.
-    pub fn as_atomic(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.0)
-    }
-
-    /// Asks for the stop.
-    pub fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    /// True once the stop was asked for.
-    pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// `ErrorKind::Cancelled` once the stop was asked for.
-    pub fn check(&self) -> Result<()> {
-        if self.is_cancelled() { Err(Error::cancelled()) } else { Ok(()) }
-    }
 }
 
 /// Counts what passes and reports it; one per load.

@@ -20,7 +20,7 @@ use arrow::array::RecordBatch;
 use pelton_error::{Error, Result};
 
 use crate::budget::{Budget, Held, batch_bytes};
-use crate::progress::CancelFlag;
+use pelton_error::CancelFlag;
 use crate::source::{Part, Parts, Sources};
 
 /// How often a waiting thread looks at the cancel flag.

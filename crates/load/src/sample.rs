@@ -20,7 +20,7 @@ use pelton_error::Result;
 use pelton_store::{Sample, TableSchema};
 
 use crate::budget::{Budget, Held, batch_bytes};
-use crate::progress::CancelFlag;
+use pelton_error::CancelFlag;
 use crate::row_groups::column_of;
 use crate::scratch::SpillFile;
 use crate::sort::{SortContext, SortedRuns, sort};

@@ -26,7 +26,7 @@ use pelton_zone::{ZoneMap, ZoneOptions};
 use crate::budget::{Budget, Held};
 use crate::dimension::{Attribute, Dimension, DimensionLoader, NO_VALUE};
 use crate::key_index::NO_ROW;
-use crate::progress::CancelFlag;
+use pelton_error::CancelFlag;
 use crate::request::StarLink;
 
 /// The dimensions of a fact table.

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use crate::budget::{Budget, Held, batch_bytes};
 use crate::keys::{Interner, order_by_rank};
 use crate::merge::{Merge, RunReader};
-use crate::progress::CancelFlag;
+use pelton_error::CancelFlag;
 use crate::scratch::{Scratch, SpillFile};
 
 /// The most rows in a batch that leaves the sort.

@@ -10,7 +10,7 @@ use arrow::datatypes::SchemaRef;
 use pelton_error::Result;
 
 use crate::budget::{Budget, Held, batch_bytes};
-use crate::progress::CancelFlag;
+use pelton_error::CancelFlag;
 use crate::scratch::{Scratch, SpillFile, overlap};
 
 /// Staged rows, in input order.

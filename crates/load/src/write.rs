@@ -19,7 +19,8 @@ use pelton_store::{EncodedRowGroup, TablePlan, TableSchema, TableWriter, encode_
 use pelton_zone::ZoneMap;
 
 use crate::budget::{Budget, Held};
-use crate::progress::{CancelFlag, Meter};
+use pelton_error::CancelFlag;
+use crate::progress::{Meter};
 use crate::row_groups::{RowGroups, StagedRowGroup};
 use crate::sideways::Sideways;
 

@@ -26,5 +26,5 @@ pub use choose::{Choice, MethodRate, MethodRates, choose};
 pub use delivery::{Chunk, Column, Delivery};
 pub use lane::{Lender, Transfer, borrow, copy, relay};
 pub use method::Method;
-pub use options::{CancelToken, TransferOptions};
+pub use options::TransferOptions;
 pub use storage::{Storage, StorageOptions, StoragePath};

@@ -1,32 +1,7 @@
 //! How transfers are cut and bounded.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use pelton_device::OnFull;
-use pelton_error::{Error, Result};
-
-/// Tells transfers to stop; clones are one token.
-#[derive(Debug, Clone, Default)]
-pub struct CancelToken {
-    cancelled: Arc<AtomicBool>,
-}
-
-impl CancelToken {
-    /// Asks every transfer that holds the token to stop.
-    pub fn cancel(&self) {
-        self.cancelled.store(true, Ordering::Relaxed);
-    }
-
-    /// An error once the token is cancelled.
-    ///
-    /// # Errors
-    ///
-    /// `Cancelled`.
-    pub fn check(&self) -> Result<()> {
-        if self.cancelled.load(Ordering::Relaxed) { Err(Error::cancelled()) } else { Ok(()) }
-    }
-}
+use pelton_error::{CancelFlag, Error, Result};
 
 /// How a transfer is carried out. None of it changes what arrives.
 #[derive(Debug, Clone)]
@@ -44,7 +19,7 @@ pub struct TransferOptions {
     /// What to do when memory for chunks is short.
     pub on_full: OnFull,
     /// Stops the transfer.
-    pub cancel: CancelToken,
+    pub cancel: CancelFlag,
 }
 
 impl Default for TransferOptions {
@@ -55,7 +30,7 @@ impl Default for TransferOptions {
             copy_threads: std::thread::available_parallelism().map_or(4, usize::from).min(8),
             keeps_page_locks: true,
             on_full: OnFull::Refuse,
-            cancel: CancelToken::default(),
+            cancel: CancelFlag::default(),
         }
     }
 }

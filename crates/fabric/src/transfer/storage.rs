@@ -17,10 +17,9 @@ use std::sync::Arc;
 
 use pelton_device::cuda::{CuFile, CuFileHandle};
 use pelton_device::{Buffer, DeviceId, DeviceKind, Event, Machine, MemoryKind, Place, Span, Stream, host};
-use pelton_error::{Error, Result, ResultExt};
+use pelton_error::{CancelFlag, Error, Result, ResultExt};
 use rustix::fs::OFlags;
 
-use super::options::CancelToken;
 
 /// Alignment of direct reads.
 const PAGE_BYTES: u64 = 4096;
@@ -66,7 +65,7 @@ pub struct StorageOptions {
     /// Never takes cuFile.
     pub forces_bounce: bool,
     /// Stops the reading.
-    pub cancel: CancelToken,
+    pub cancel: CancelFlag,
 }
 
 impl Default for StorageOptions {
@@ -76,7 +75,7 @@ impl Default for StorageOptions {
             depth: 8,
             allows_compatibility_mode: false,
             forces_bounce: false,
-            cancel: CancelToken::default(),
+            cancel: CancelFlag::default(),
         }
     }
 }

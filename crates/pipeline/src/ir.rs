@@ -1,0 +1,355 @@
+//! What a query asks of devices: pipelines, in the order in which they run.
+//!
+//! ```text
+//!   Pipeline   source ──► op ──► op ──► … ──► sink
+//!              table      filter              build (a hash table that later pipelines probe)
+//!              upload     compute             aggregate
+//!                         probe               materialize
+//! ```
+//!
+//! A pipeline has *columns*, numbered in the order in which they come to be: those of its source, then the one that
+//! each `Compute` adds and those that each `Probe` adds. Expressions name columns by number. Everything is typed;
+//! both sides of an operator have one type, and where widths differ a `Cast` stands between.
+//!
+//! Values are NULL or not as in SQL; what cannot be NULL is known and costs nothing.
+
+use std::sync::Arc;
+
+use pelton_error::Result;
+use pelton_store::Table;
+
+use crate::text::TextSource;
+
+/// A value's type inside kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Type {
+    /// True or false.
+    Bool,
+    /// 32-bit integers and dates (days since 1970-01-01). Arithmetic wraps. Narrower stored integers are widened.
+    I32,
+    /// 64-bit integers, timestamps. Arithmetic wraps.
+    I64,
+    /// Decimals: unscaled values. Arithmetic must be shown not to overflow, by the bounds of its inputs; kernels hold
+    /// them in 64 bits wherever the bounds allow.
+    I128,
+    /// IEEE doubles, compared in total order as Arrow compares them.
+    F64,
+    /// Text, held as the number of a dictionary entry.
+    Text,
+}
+
+/// The least and the greatest value that may occur.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Least.
+    pub min: i128,
+    /// Greatest.
+    pub max: i128,
+}
+
+/// A column of a pipeline.
+#[derive(Debug, Clone)]
+pub struct Column {
+    /// Its name, for EXPLAIN.
+    pub name: String,
+    /// Its type.
+    pub ty: Type,
+    /// Whether NULL may occur.
+    pub is_nullable: bool,
+    /// What integers lie between; `None` where nothing is known, and for `F64` and `Text`.
+    pub bounds: Option<Bounds>,
+    /// The dictionary that a `Text` column's numbers are of.
+    pub text: Option<Arc<dyn TextSource>>,
+}
+
+/// A constant.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Literal {
+    /// True or false.
+    Bool(bool),
+    /// Of type `I32`.
+    I32(i32),
+    /// Of type `I64`.
+    I64(i64),
+    /// Of type `I128`.
+    I128(i128),
+    /// Of type `F64`.
+    F64(f64),
+    /// NULL of a type.
+    Null(Type),
+}
+
+/// Arithmetic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ArithmeticOp {
+    /// Sum.
+    Add,
+    /// Difference.
+    Subtract,
+    /// Product.
+    Multiply,
+    /// Quotient, of `F64` alone.
+    Divide,
+}
+
+/// Comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CompareOp {
+    /// Equal.
+    Eq,
+    /// Not equal.
+    Ne,
+    /// Less.
+    Lt,
+    /// Less or equal.
+    Le,
+    /// Greater.
+    Gt,
+    /// Greater or equal.
+    Ge,
+}
+
+/// A part of a date.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DatePart {
+    /// The year.
+    Year,
+    /// 1 to 12.
+    Month,
+    /// 1 to 31.
+    Day,
+}
+
+/// A value computed from the columns of a row.
+#[derive(Debug, Clone)]
+pub enum Expr {
+    /// A column of the pipeline, by number.
+    Column(usize),
+    /// A constant.
+    Literal(Literal),
+    /// Arithmetic on two values of one numeric type, which is the type of the result.
+    Arithmetic {
+        /// Which.
+        op: ArithmeticOp,
+        /// First operand.
+        left: Box<Expr>,
+        /// Second operand.
+        right: Box<Expr>,
+    },
+    /// A comparison of two values of one type, but `Text`; NULL where one is NULL.
+    Compare {
+        /// Which.
+        op: CompareOp,
+        /// First operand.
+        left: Box<Expr>,
+        /// Second operand.
+        right: Box<Expr>,
+    },
+    /// True where all are true, false where one is false, else NULL.
+    And(Vec<Expr>),
+    /// False where all are false, true where one is true, else NULL.
+    Or(Vec<Expr>),
+    /// Negation; NULL stays NULL.
+    Not(Box<Expr>),
+    /// Whether the value is NULL.
+    IsNull(Box<Expr>),
+    /// Whether an integer (`I32`, `I64`, `I128`) is among these; NULL where it is NULL.
+    In {
+        /// What is looked for.
+        input: Box<Expr>,
+        /// Among these.
+        values: Vec<i128>,
+    },
+    /// The value beside the first condition that is true; all values have one type.
+    Case {
+        /// Conditions and values.
+        branches: Vec<(Expr, Expr)>,
+        /// Where no condition is true; `None` is NULL.
+        otherwise: Option<Box<Expr>>,
+    },
+    /// To another numeric type: integers to wider ones or to `F64`, `Bool` to integers; to narrower integers only
+    /// where the bounds show that every value fits.
+    Cast {
+        /// What is converted.
+        input: Box<Expr>,
+        /// To what.
+        to: Type,
+    },
+    /// A part of a date (`I32`, days since 1970-01-01), as `I32`.
+    DatePart {
+        /// Which.
+        part: DatePart,
+        /// The date.
+        input: Box<Expr>,
+    },
+    /// A function of one `Text` value and of nothing else: evaluated once per dictionary entry.
+    OfText {
+        /// A `Text` column.
+        column: usize,
+        /// What is computed.
+        function: Arc<dyn TextFunction>,
+    },
+}
+
+/// The results of a [`TextFunction`], one an entry.
+#[derive(Debug, Clone)]
+pub enum TextResults {
+    /// For a function of type `Bool`.
+    Bool(Vec<Option<bool>>),
+    /// For a function of type `I32`.
+    I32(Vec<Option<i32>>),
+    /// For a function of type `I64`.
+    I64(Vec<Option<i64>>),
+    /// For a function of type `F64`.
+    F64(Vec<Option<f64>>),
+    /// For a function of type `Text`.
+    Text(Vec<Option<Vec<u8>>>),
+}
+
+/// A function of one text, deterministic. NULL is not passed to it: of NULL the result is NULL.
+pub trait TextFunction: std::fmt::Debug + Send + Sync {
+    /// The type of its results.
+    fn ty(&self) -> Type;
+    /// Whether a result may be NULL where the text is not.
+    fn is_nullable(&self) -> bool;
+    /// The results for `entries`, in order.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the function answers for one of them.
+    fn evaluate(&self, entries: &[&[u8]]) -> Result<TextResults>;
+    /// Equal functions have equal names; shown by EXPLAIN.
+    fn name(&self) -> String;
+}
+
+/// What a probe does with the rows that it matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ProbeKind {
+    /// One row out for each match, with the payload columns of the table.
+    Inner,
+    /// As `Inner`; a row without a match goes on with NULL payloads.
+    Outer,
+    /// A row with a match goes on, once, without payload.
+    Semi,
+    /// A row without a match goes on.
+    Anti,
+}
+
+/// A step of a pipeline.
+#[derive(Debug, Clone)]
+pub enum Op {
+    /// Keeps rows for which this is true.
+    Filter(Expr),
+    /// Adds a column.
+    Compute {
+        /// Its name, for EXPLAIN.
+        name: String,
+        /// Its value.
+        value: Expr,
+    },
+    /// Looks keys up in a table that an earlier pipeline built. Keys are integers (`I32`, `I64`, `I128`), as many and
+    /// in the order of the build; NULL matches nothing. `Inner` and `Outer` add the table's payload columns.
+    Probe {
+        /// Which table.
+        table: usize,
+        /// What is looked up.
+        keys: Vec<Expr>,
+        /// What becomes of matches.
+        kind: ProbeKind,
+    },
+}
+
+/// An aggregate function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AggregateFunction {
+    /// Sum of the values that are not NULL, NULL without any: of `I32` and `I64` an `I64` that wraps, of `I128` an
+    /// `I128`, of `F64` an `F64`.
+    Sum,
+    /// Number of values that are not NULL (`I64`); of rows, where there is no input.
+    Count,
+    /// Least value (`I32`, `I64`, and `I128` with bounds of 64 bits), NULL without any.
+    Min,
+    /// Greatest value, likewise.
+    Max,
+}
+
+/// One aggregate.
+#[derive(Debug, Clone)]
+pub struct Aggregate {
+    /// The function.
+    pub function: AggregateFunction,
+    /// Over what; `None` for a count of rows.
+    pub input: Option<Expr>,
+}
+
+/// Where the rows of a pipeline end.
+#[derive(Debug, Clone)]
+pub enum Sink {
+    /// A hash table. Rows with a NULL key are left out.
+    Build {
+        /// The number under which later pipelines probe it.
+        table: usize,
+        /// Integers.
+        keys: Vec<Expr>,
+        /// What a match brings.
+        payload: Vec<Expr>,
+    },
+    /// Groups; without keys exactly one row, even of no input. Output columns: keys, then aggregates.
+    Aggregate {
+        /// Integers (of known bounds), `Bool` or `Text`.
+        keys: Vec<Expr>,
+        /// The aggregates.
+        aggregates: Vec<Aggregate>,
+    },
+    /// All rows, in no particular order.
+    Materialize {
+        /// The output columns.
+        columns: Vec<Expr>,
+    },
+}
+
+/// A scan of a stored table.
+#[derive(Debug, Clone)]
+pub struct TableScan {
+    /// The snapshot.
+    pub table: Arc<Table>,
+    /// Table columns, in the order of the pipeline's first columns.
+    pub columns: Vec<usize>,
+    /// The row groups that planning left, ascending.
+    pub row_groups: Vec<u32>,
+}
+
+/// Where the rows of a pipeline come from.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// A stored table.
+    Table(TableScan),
+    /// Rows that the caller brings, by number of the upload.
+    Upload(usize),
+}
+
+/// One pass over a source.
+#[derive(Debug, Clone)]
+pub struct Pipeline {
+    /// What it does, for EXPLAIN and messages.
+    pub name: String,
+    /// Where rows come from.
+    pub source: Source,
+    /// The source's columns.
+    pub columns: Vec<Column>,
+    /// What happens to rows, in order.
+    pub ops: Vec<Op>,
+    /// Where they end.
+    pub sink: Sink,
+}
+
+/// Pipelines in the order in which they run; the last one's sink is the result.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The pipelines. Every table that one probes, an earlier one builds.
+    pub pipelines: Vec<Pipeline>,
+    /// How many tables they build, numbered from 0.
+    pub table_count: usize,
+    /// How many uploads they read, numbered from 0.
+    pub upload_count: usize,
+}
