@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Installs the CUDA compiler from PyPI into a Python environment of its own, once, and prints its CUDA_HOME.
+# Installs the CUDA compiler and NVRTC, the compiler as a library, from PyPI into a Python environment of its own,
+# once, and prints its CUDA_HOME.
 #
 #   cuda/toolkit.sh FOLDER
 #
-# Needs Python 3 with its venv module, the network for some 100 MB, and no GPU. What is installed is pinned in
+# Needs Python 3 with its venv module, the network for some 200 MB, and no GPU. What is installed is pinned in
 # requirements.txt beside this script.
 set -euo pipefail
 
@@ -27,6 +28,7 @@ fi
 nvcc=$(echo "$folder"/lib/python3*/site-packages/nvidia/cu13/bin/nvcc)
 [ -x "$nvcc" ] || { echo "no nvcc in $folder; remove that folder and try again" >&2; exit 1; }
 home=$(dirname "$(dirname "$nvcc")")
+[ -e "$home/lib/libnvrtc.so.13" ] || { echo "no NVRTC in $folder; remove that folder and try again" >&2; exit 1; }
 # The compiler's profile links from lib64, which the wheels lack.
 ln -sfn lib "$home/lib64"
 cp "$requirements" "$stamp"

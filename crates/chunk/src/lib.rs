@@ -45,6 +45,7 @@ mod format;
 mod lanes;
 mod plain;
 mod runs;
+mod strip;
 mod view;
 mod writer;
 
@@ -54,5 +55,6 @@ pub use decode::{DecodedColumn, DecodedValues};
 pub use encode::encode_chunk;
 pub use encoding::{Encoding, Layout, Transform};
 pub use format::{DEFAULT_PAGE_ROWS, PAGE_ROWS_MAX};
+pub use strip::{strip_codec, stripped_bytes};
 pub use types::{ByteValues, Column, PhysicalType, Validity, Values};
 pub use view::ChunkView;

@@ -13,6 +13,7 @@
 mod catalog;
 mod error;
 mod explain;
+mod gpu;
 mod predicate;
 mod provider;
 mod prune;

@@ -5,3 +5,4 @@ mod corrupt;
 mod from_spec;
 mod golden;
 mod round_trip;
+mod strip;

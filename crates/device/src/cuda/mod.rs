@@ -7,6 +7,7 @@
 //!            ranges.rs    address ranges put together from pages: hybrid, interleaved
 //!            stream.rs    device streams, events; host streams beside them, ordered by a word of pinned memory
 //!            module.rs    kernels compiled at run time
+//!            nvrtc.rs     their compiler, which needs no driver
 //!            file.rs      storage to device by cuFile
 //! ```
 //!
@@ -17,6 +18,7 @@ mod driver;
 mod file;
 mod memory;
 mod module;
+mod nvrtc;
 mod ranges;
 mod stream;
 
@@ -24,3 +26,4 @@ pub use backend::{CudaOptions, copy_engine_counts, memory_info, open, pci_addres
 pub use driver::{DriverStatus, status};
 pub use file::{CuFile, CuFileHandle};
 pub use module::{Function, Grid, Module};
+pub use nvrtc::{NVRTC_VARIABLE, Nvrtc, NvrtcArchitecture, nvrtc};

@@ -137,6 +137,11 @@ impl PeltonScanExec {
         &self.projection
     }
 
+    /// The row groups that planning left, ascending.
+    pub(crate) fn row_groups(&self) -> &[u32] {
+        &self.pruned.kept
+    }
+
     /// The session's scan options.
     pub(crate) fn options(&self) -> &ScanOptions {
         &self.options
@@ -149,7 +154,7 @@ impl PeltonScanExec {
     }
 
     /// The conjuncts, most selective first by the zone maps' estimate.
-    pub(super) fn ordered_conjuncts(&self) -> Result<Vec<Arc<dyn PhysicalExpr>>> {
+    pub(crate) fn ordered_conjuncts(&self) -> Result<Vec<Arc<dyn PhysicalExpr>>> {
         let mut ranked = Vec::with_capacity(self.conjuncts.len());
         for expr in &self.conjuncts {
             let predicate = zone_predicate(expr, self.table.schema());

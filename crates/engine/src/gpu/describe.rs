@@ -1,0 +1,235 @@
+//! EXPLAIN of what runs on a device, and why the rest does not.
+//!
+//! ```text
+//!   pipeline 1: groups of lineorder
+//!     reads lineorder, 12 of 46 row groups: lo_orderdate (pinned), lo_revenue (disk)
+//!     filter lo_discount >= 1
+//!     probe table 0 by lo_orderdate: inner
+//!     groups by d_year: sum(lo_revenue)
+//! ```
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use pelton_pipeline::ir::{
+    Aggregate, ArithmeticOp, CompareOp, Expr, Literal, Op, Pipeline, ProbeKind, Sink, Source, TableScan,
+};
+
+use super::devices::Devices;
+use super::exec::PeltonGpuExec;
+use super::rule::attempt;
+use crate::scan::PeltonScanExec;
+
+/// The pipelines of all nodes of `plan` that run on a device and, once it has run, what they did; `None` without any.
+pub(crate) fn device_text(plan: &Arc<dyn ExecutionPlan>) -> Option<String> {
+    let mut text = String::new();
+    visit(plan, &mut |node| {
+        if let Some(node) = node.downcast_ref::<PeltonGpuExec>() {
+            describe(node, &mut text);
+        }
+        true
+    });
+    (!text.is_empty()).then_some(text)
+}
+
+/// The topmost aggregates, joins and scans of `plan` that stay on the CPU, each with the reason; `None` without any.
+pub(crate) fn why_text(plan: &Arc<dyn ExecutionPlan>, devices: &Arc<Devices>) -> Option<String> {
+    let mut text = String::new();
+    visit(plan, &mut |node| {
+        let Some(reason) = why_not(node, devices) else { return true };
+        line(&mut text, format_args!("{}: {reason}", node.name()));
+        false
+    });
+    (!text.is_empty()).then_some(text)
+}
+
+/// Why `plan` stays on the CPU; `None` where it does not, and for nodes of which nobody would ask.
+fn why_not(plan: &Arc<dyn ExecutionPlan>, devices: &Arc<Devices>) -> Option<String> {
+    let is_asked_of =
+        plan.is::<AggregateExec>() || plan.is::<PeltonScanExec>() || plan.name().ends_with("JoinExec");
+    if !is_asked_of {
+        return None;
+    }
+    attempt(plan, devices).err().map(|error| error.to_string())
+}
+
+/// Calls `each` with the nodes of `plan`, parents first, below those for which it says so.
+fn visit(plan: &Arc<dyn ExecutionPlan>, each: &mut impl FnMut(&Arc<dyn ExecutionPlan>) -> bool) {
+    if each(plan) {
+        plan.children().into_iter().for_each(|child| visit(child, each));
+    }
+}
+
+fn line(text: &mut String, arguments: std::fmt::Arguments) {
+    writeln!(text, "{arguments}").expect("writing to a string");
+}
+
+fn describe(node: &PeltonGpuExec, text: &mut String) {
+    line(text, format_args!("{}", node.reason()));
+    let mut names = Names::default();
+    for (number, pipeline) in node.plan().pipelines.iter().enumerate() {
+        line(text, format_args!("pipeline {number}: {}", pipeline.name));
+        describe_pipeline(pipeline, node.devices(), &mut names, text);
+    }
+    node.with_outcome(|outcome| {
+        for report_line in outcome.report.iter().flat_map(|report| report.lines()) {
+            line(text, format_args!("{report_line}"));
+        }
+        if let Some(reason) = &outcome.fallback {
+            line(text, format_args!("ran on the CPU after all: {reason}"));
+        }
+    });
+}
+
+/// What columns are called: those of the pipeline, and those that tables bring.
+#[derive(Default)]
+struct Names {
+    columns: Vec<String>,
+    /// By table.
+    payloads: HashMap<usize, Vec<String>>,
+}
+
+fn describe_pipeline(pipeline: &Pipeline, devices: &Devices, names: &mut Names, text: &mut String) {
+    names.columns = pipeline.columns.iter().map(|column| column.name.clone()).collect();
+    let source = match &pipeline.source {
+        Source::Table(scan) => table_text(scan, devices),
+        Source::Upload(number) => format!("upload {number}: {}", names.columns.join(", ")),
+    };
+    line(text, format_args!("  reads {source}"));
+    for op in &pipeline.ops {
+        match op {
+            Op::Filter(condition) => line(text, format_args!("  filter {}", names.expr(condition))),
+            Op::Compute { name, value } => {
+                line(text, format_args!("  compute {name} = {}", names.expr(value)));
+                names.columns.push(name.clone());
+            }
+            Op::Probe { table, keys, kind } => {
+                let kind_text = format!("{kind:?}").to_lowercase();
+                line(text, format_args!("  probe table {table} by {}: {kind_text}", names.exprs(keys)));
+                if matches!(kind, ProbeKind::Inner | ProbeKind::Outer) {
+                    let brought = names.payloads.get(table).cloned().unwrap_or_default();
+                    names.columns.extend(brought);
+                }
+            }
+        }
+    }
+    line(text, format_args!("  {}", names.sink(&pipeline.sink)));
+    if let Sink::Build { table, payload, .. } = &pipeline.sink {
+        let payload = payload.iter().map(|expr| names.expr(expr)).collect();
+        names.payloads.insert(*table, payload);
+    }
+}
+
+fn table_text(scan: &TableScan, devices: &Devices) -> String {
+    let schema = scan.table.schema();
+    let columns = scan.columns.iter().map(|&column| {
+        let home = devices.home_text(&scan.table, column);
+        format!("{}{home}", schema.columns[column].name)
+    });
+    let columns = columns.collect::<Vec<_>>().join(", ");
+    let (kept, total) = (scan.row_groups.len(), scan.table.row_group_count());
+    format!("{}, {kept} of {total} row groups: {columns}", scan.table.name())
+}
+
+impl Names {
+    fn sink(&self, sink: &Sink) -> String {
+        match sink {
+            Sink::Build { table, keys, payload } => {
+                format!("build table {table} by {} with [{}]", self.exprs(keys), self.exprs(payload))
+            }
+            Sink::Aggregate { keys, aggregates } => {
+                let aggregates: Vec<String> = aggregates.iter().map(|one| self.aggregate(one)).collect();
+                let aggregates = aggregates.join(", ");
+                match keys.is_empty() {
+                    true => format!("aggregate {aggregates}"),
+                    false => format!("groups by {}: {aggregates}", self.exprs(keys)),
+                }
+            }
+            Sink::Materialize { columns } => format!("rows of {}", self.exprs(columns)),
+        }
+    }
+
+    fn aggregate(&self, aggregate: &Aggregate) -> String {
+        let input = aggregate.input.as_ref().map_or("*".to_owned(), |input| self.expr(input));
+        format!("{:?}({input})", aggregate.function).to_lowercase()
+    }
+
+    fn exprs(&self, exprs: &[Expr]) -> String {
+        exprs.iter().map(|expr| self.expr(expr)).collect::<Vec<_>>().join(", ")
+    }
+
+    fn expr(&self, expr: &Expr) -> String {
+        let two = |left: &Expr, op: &str, right: &Expr| format!("{} {op} {}", self.part(left), self.part(right));
+        let many = |parts: &[Expr], op: &str| {
+            parts.iter().map(|part| self.part(part)).collect::<Vec<_>>().join(op)
+        };
+        match expr {
+            Expr::Column(index) => self.columns.get(*index).cloned().unwrap_or_else(|| format!("#{index}")),
+            Expr::Literal(literal) => literal_text(literal),
+            Expr::Arithmetic { op, left, right } => two(left, arithmetic_sign(*op), right),
+            Expr::Compare { op, left, right } => two(left, compare_sign(*op), right),
+            Expr::And(parts) => many(parts, " and "),
+            Expr::Or(parts) => many(parts, " or "),
+            Expr::Not(input) => format!("not {}", self.part(input)),
+            Expr::IsNull(input) => format!("{} is null", self.part(input)),
+            Expr::In { input, values } => {
+                let values: Vec<String> = values.iter().map(ToString::to_string).collect();
+                format!("{} in ({})", self.part(input), values.join(", "))
+            }
+            Expr::Case { branches, otherwise } => {
+                let mut text = String::from("case");
+                for (when, then) in branches {
+                    write!(text, " when {} then {}", self.expr(when), self.expr(then))
+                        .expect("writing to a string");
+                }
+                let otherwise = otherwise.as_ref().map_or("null".to_owned(), |value| self.expr(value));
+                format!("{text} else {otherwise} end")
+            }
+            Expr::Cast { input, to } => format!("{} as {to:?}", self.part(input)),
+            Expr::DatePart { part, input } => format!("{part:?} of {}", self.part(input)).to_lowercase(),
+            Expr::OfText { function, .. } => function.name(),
+        }
+    }
+
+    /// As [`expr`](Self::expr), in parentheses where it has parts itself.
+    fn part(&self, expr: &Expr) -> String {
+        match expr {
+            Expr::Column(_) | Expr::Literal(_) => self.expr(expr),
+            _ => format!("({})", self.expr(expr)),
+        }
+    }
+}
+
+fn literal_text(literal: &Literal) -> String {
+    match literal {
+        Literal::Bool(value) => value.to_string(),
+        Literal::I32(value) => value.to_string(),
+        Literal::I64(value) => value.to_string(),
+        Literal::I128(value) => value.to_string(),
+        Literal::F64(value) => value.to_string(),
+        Literal::Null(_) => "null".to_owned(),
+    }
+}
+
+fn arithmetic_sign(op: ArithmeticOp) -> &'static str {
+    match op {
+        ArithmeticOp::Add => "+",
+        ArithmeticOp::Subtract => "-",
+        ArithmeticOp::Multiply => "*",
+        ArithmeticOp::Divide => "/",
+    }
+}
+
+fn compare_sign(op: CompareOp) -> &'static str {
+    match op {
+        CompareOp::Eq => "=",
+        CompareOp::Ne => "<>",
+        CompareOp::Lt => "<",
+        CompareOp::Le => "<=",
+        CompareOp::Gt => ">",
+        CompareOp::Ge => ">=",
+    }
+}

@@ -1,0 +1,210 @@
+//! Which device queries may use, and the runtime that drives it, opened when it is first needed.
+//!
+//! ```text
+//!   auto   the first GPU, for subtrees that it is predicted to be faster at; without one, the CPU
+//!   cpu    DataFusion alone
+//!   gpu    everything that kernels can do, on this GPU
+//!   host   the same, with kernels compiled for the host's cores: for tests, on machines without a GPU
+//! ```
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::{Arc, OnceLock};
+
+use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt};
+use pelton_pipeline::{Dictionary, TextSource};
+use pelton_store::{IoEngine, Table};
+
+use super::stub::{self, Home, Runtime, RuntimeOptions, TargetChoice};
+
+/// Where queries run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DeviceChoice {
+    /// On the first GPU where that is predicted to be faster, else on the CPU.
+    #[default]
+    Auto,
+    /// On the CPU.
+    Cpu,
+    /// On a GPU, by number (the first where there is none), whatever can run there.
+    Gpu(Option<u32>),
+    /// As on a GPU, but with kernels compiled for the host.
+    Host,
+}
+
+impl FromStr for DeviceChoice {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let unknown =
+            || Error::invalid_input(format!("'{text}' is no device; choose auto, cpu, gpu or gpu:<number>"));
+        match text.split_once(':') {
+            Some(("gpu", number)) => Ok(Self::Gpu(Some(number.parse().map_err(|_| unknown())?))),
+            Some(_) => Err(unknown()),
+            None => match text {
+                "auto" => Ok(Self::Auto),
+                "cpu" => Ok(Self::Cpu),
+                "gpu" => Ok(Self::Gpu(None)),
+                "host" => Ok(Self::Host),
+                _ => Err(unknown()),
+            },
+        }
+    }
+}
+
+/// The device of a session. Shared by its rule, its plans and whoever asks what became of them.
+pub struct Devices {
+    choice: DeviceChoice,
+    options: RuntimeOptions,
+    io: Arc<IoEngine>,
+    /// Threads that the CPU would use.
+    threads: usize,
+    runtime: OnceLock<std::result::Result<Arc<Runtime>, (ErrorKind, String)>>,
+}
+
+impl Devices {
+    /// The device that `choice` names. `options` say how it is driven; their target follows from `choice`. `threads`
+    /// is how many the CPU would use, for `Auto` to compare with. Nothing is opened yet.
+    pub fn new(choice: DeviceChoice, options: RuntimeOptions, io: Arc<IoEngine>, threads: usize) -> Arc<Self> {
+        let target = match choice {
+            DeviceChoice::Host => TargetChoice::Host,
+            DeviceChoice::Gpu(device) => TargetChoice::Cuda { device: device.unwrap_or(0) },
+            DeviceChoice::Auto | DeviceChoice::Cpu => TargetChoice::Cuda { device: 0 },
+        };
+        let options = RuntimeOptions { target, ..options };
+        Arc::new(Self { choice, options, io, threads, runtime: OnceLock::new() })
+    }
+
+    /// What was chosen.
+    pub fn choice(&self) -> DeviceChoice {
+        self.choice
+    }
+
+    /// Threads that the CPU would use.
+    pub(super) fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// False where everything runs on the CPU: by choice, or because `Auto` found no GPU. The first call looks for
+    /// the driver.
+    pub fn is_any(&self) -> bool {
+        match self.choice {
+            DeviceChoice::Cpu => false,
+            DeviceChoice::Gpu(_) | DeviceChoice::Host => true,
+            DeviceChoice::Auto => pelton_device::cuda::status().device_count > 0,
+        }
+    }
+
+    /// The runtime; the first call opens it.
+    ///
+    /// # Errors
+    ///
+    /// What is missing: the driver, NVRTC, a C++ compiler.
+    pub fn runtime(&self) -> Result<Arc<Runtime>> {
+        let opened = self.runtime.get_or_init(|| {
+            let opened = Runtime::open(self.options.clone(), Arc::clone(&self.io));
+            opened.map_err(|error| (error.kind().clone(), error.to_string()))
+        });
+        opened.clone().map_err(|(kind, message)| Error::new(kind, message))
+    }
+
+    /// The runtime, if it is open.
+    pub fn opened(&self) -> Option<&Arc<Runtime>> {
+        self.runtime.get().and_then(|opened| opened.as_ref().ok())
+    }
+
+    /// Loads `table` into pinned memory.
+    ///
+    /// # Errors
+    ///
+    /// What is missing, or what of memory; names the table.
+    pub fn pin(&self, table: &Arc<Table>) -> Result<()> {
+        let doing = || format!("pinning table '{}'", table.name());
+        if self.choice == DeviceChoice::Cpu {
+            let error = Error::invalid_input("the CPU alone has no use for it; choose a GPU with --device");
+            return Err(error).context(doing);
+        }
+        let runtime = self.runtime().context(doing)?;
+        runtime.homes().pin(table, None, &CancelFlag::new()).context(doing)?;
+        Ok(())
+    }
+}
+
+/// What planning and EXPLAIN ask; none of it opens anything.
+impl Devices {
+    /// True where column `column` of `table` need not be read from disk.
+    pub(super) fn is_at_hand(&self, table: &Table, column: usize) -> bool {
+        self.home(table, column).is_some_and(|home| home != Home::Disk)
+    }
+
+    /// Where column `column` of `table` would be read from, in parentheses; nothing while that is not known.
+    pub(super) fn home_text(&self, table: &Table, column: usize) -> &'static str {
+        match self.home(table, column) {
+            Some(Home::Device(_)) => " (device)",
+            Some(Home::Pinned) => " (pinned)",
+            Some(Home::Disk) => " (disk)",
+            None => "",
+        }
+    }
+
+    fn home(&self, table: &Table, column: usize) -> Option<Home> {
+        self.opened().map(|runtime| runtime.homes().home(table, column, runtime.device()))
+    }
+}
+
+impl fmt::Debug for Devices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Devices").field("choice", &self.choice).finish_non_exhaustive()
+    }
+}
+
+/// Whether kernels can read text column `column` of `table`: as its chunks are stored.
+///
+/// # Errors
+///
+/// `Unsupported`, with the reason and the remedy.
+pub(super) fn text_supported(table: &Table, column: usize) -> Result<()> {
+    stub::text_supported(table, column).map_err(Error::unsupported)
+}
+
+/// The dictionary of a text column of a table, read when a kernel first needs it.
+pub(super) struct TableText {
+    table: Arc<Table>,
+    column: usize,
+    devices: Arc<Devices>,
+}
+
+impl TableText {
+    /// Of column `column` of `table`.
+    pub(super) fn new(table: &Arc<Table>, column: usize, devices: &Arc<Devices>) -> Self {
+        Self { table: Arc::clone(table), column, devices: Arc::clone(devices) }
+    }
+}
+
+impl fmt::Debug for TableText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TableText({}.{})", self.table.name(), self.table.schema().columns[self.column].name)
+    }
+}
+
+impl TextSource for TableText {
+    fn dictionary(&self) -> Result<Arc<Dictionary>> {
+        self.devices.runtime()?.homes().text(&self.table, self.column).dictionary()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_named_on_the_command_line() {
+        let parsed = |text: &str| text.parse::<DeviceChoice>();
+        assert_eq!(parsed("auto").unwrap(), DeviceChoice::Auto);
+        assert_eq!(parsed("gpu").unwrap(), DeviceChoice::Gpu(None));
+        assert_eq!(parsed("gpu:3").unwrap(), DeviceChoice::Gpu(Some(3)));
+        assert_eq!(parsed("host").unwrap(), DeviceChoice::Host);
+        for wrong in ["tpu", "gpu:", "gpu:x", "cpu:1"] {
+            assert!(parsed(wrong).unwrap_err().to_string().contains(wrong), "{wrong}");
+        }
+    }
+}

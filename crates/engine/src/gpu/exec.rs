@@ -1,0 +1,350 @@
+//! The plan node of a subtree that runs on a device.
+//!
+//! ```text
+//!   execute ─▶ uploads (plans of the CPU) ─▶ Runtime::run, off the async threads ─▶ rows ─▶ batches
+//!                                                  │ refused, no memory, device lost
+//!                                                  └▶ the subtree as it was planned, on the CPU; the reason is kept
+//! ```
+//!
+//! Nothing goes out before the run is complete, so falling back never gives a row twice. Dropping the stream cancels
+//! the run. Damaged data, invalid input and cancellation are errors of the query, on the CPU as here.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{ColumnStatistics, Statistics};
+use datafusion::error::Result;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
+use datafusion::physical_plan::statistics::StatisticsArgs;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions, collect, execute_stream,
+};
+use futures::{StreamExt, TryStreamExt};
+use pelton_error::{CancelFlag, Error, ErrorKind};
+use pelton_pipeline::Rows;
+use pelton_pipeline::ir::{Plan, Source};
+
+use super::devices::Devices;
+use super::lower::Lowered;
+use super::result;
+use super::stub::RunReport;
+use super::upload::{Upload, describe_by_rows};
+use crate::error::{from_datafusion, to_datafusion};
+use crate::scan::{PeltonScanExec, ScanReport};
+
+/// What became of the latest execution.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    /// What the device did, where it ran to the end.
+    pub(super) report: Option<RunReport>,
+    /// Why the CPU ran it instead, where it did.
+    pub(super) fallback: Option<String>,
+}
+
+/// A subtree that runs on a device.
+#[derive(Debug)]
+pub struct PeltonGpuExec {
+    plan: Plan,
+    uploads: Vec<Upload>,
+    /// The plans of the uploads.
+    children: Vec<Arc<dyn ExecutionPlan>>,
+    scans: Vec<(usize, PeltonScanExec)>,
+    /// The subtree as it was planned.
+    cpu: Arc<dyn ExecutionPlan>,
+    devices: Arc<Devices>,
+    /// Why this runs here, for EXPLAIN.
+    reason: String,
+    estimated_rows: Option<f64>,
+    outcome: Arc<Mutex<Outcome>>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl PeltonGpuExec {
+    /// Runs `lowered` in place of `cpu`; `children` make the uploads, in their order.
+    pub(super) fn new(
+        lowered: Lowered,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        cpu: Arc<dyn ExecutionPlan>,
+        devices: Arc<Devices>,
+        reason: String,
+    ) -> Self {
+        assert_eq!(lowered.uploads.len(), children.len());
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(lowered.schema),
+            Partitioning::UnknownPartitioning(1),
+            EmissionType::Final,
+            Boundedness::Bounded,
+        )
+        .with_scheduling_type(SchedulingType::Cooperative);
+        Self {
+            plan: lowered.plan,
+            uploads: lowered.uploads,
+            children,
+            scans: lowered.scans,
+            estimated_rows: pelton_planner::estimated_rows(&cpu),
+            cpu,
+            devices,
+            reason,
+            outcome: Arc::default(),
+            properties: Arc::new(properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+        }
+    }
+
+    /// The pipelines.
+    pub(super) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Why this runs on the device.
+    pub(super) fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// The devices it runs on.
+    pub(super) fn devices(&self) -> &Arc<Devices> {
+        &self.devices
+    }
+
+    /// Asks about the latest execution.
+    pub(super) fn with_outcome<T>(&self, ask: impl FnOnce(&Outcome) -> T) -> T {
+        ask(&self.outcome.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What was run instead of this, if the device did not.
+    pub(crate) fn fallback_plan(&self) -> Option<&Arc<dyn ExecutionPlan>> {
+        self.with_outcome(|outcome| outcome.fallback.is_some()).then_some(&self.cpu)
+    }
+
+    /// What its scans skipped and read; after execution with what the run counted.
+    pub(crate) fn scan_reports(&self) -> Result<Vec<ScanReport>> {
+        let of_scan = |(pipeline, scan): &(usize, PeltonScanExec)| {
+            let mut report = scan.report()?;
+            self.with_outcome(|outcome| {
+                let Some(ran) = outcome.report.as_ref().and_then(|run| run.pipelines.get(*pipeline)) else {
+                    return;
+                };
+                report.bytes_read = ran.bytes_read_disk;
+                report.row_groups_read = (scan.row_groups().len() as u64).saturating_sub(ran.skipped_late);
+                report.output_rows = ran.rows_in;
+            });
+            Ok(report)
+        };
+        self.scans.iter().map(of_scan).collect()
+    }
+
+    /// The run to make, apart from this node.
+    fn run(&self) -> Run {
+        Run {
+            plan: self.plan.clone(),
+            uploads: self.uploads.clone(),
+            children: self.children.clone(),
+            cpu: Arc::clone(&self.cpu),
+            devices: Arc::clone(&self.devices),
+            outcome: Arc::clone(&self.outcome),
+            metrics: self.metrics.clone(),
+        }
+    }
+}
+
+/// One execution.
+struct Run {
+    plan: Plan,
+    uploads: Vec<Upload>,
+    children: Vec<Arc<dyn ExecutionPlan>>,
+    cpu: Arc<dyn ExecutionPlan>,
+    devices: Arc<Devices>,
+    outcome: Arc<Mutex<Outcome>>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+/// Asks for the stop of a run that nobody waits for any more.
+struct CancelOnDrop(CancelFlag);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+impl Run {
+    /// The result as a stream: of the device or, where that refuses, of the CPU.
+    async fn stream(self, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        self.record(|outcome| *outcome = Outcome::default());
+        let baseline = BaselineMetrics::new(&self.metrics, 0);
+        match self.on_device(&context).await {
+            Ok(batches) => {
+                let schema = self.cpu.schema();
+                let counted = futures::stream::iter(batches).map(move |batch| {
+                    baseline.record_output(batch.num_rows());
+                    Ok(batch)
+                });
+                Ok(Box::pin(RecordBatchStreamAdapter::new(schema, counted)))
+            }
+            Err(error) if may_run_elsewhere(error.kind()) => {
+                MetricBuilder::new(&self.metrics).global_counter("fallbacks").add(1);
+                self.record(|outcome| outcome.fallback = Some(error.to_string()));
+                let rows = execute_stream(Arc::clone(&self.cpu), context)?;
+                let counted = rows.inspect_ok(move |batch| baseline.record_output(batch.num_rows()));
+                Ok(Box::pin(RecordBatchStreamAdapter::new(self.cpu.schema(), counted)))
+            }
+            Err(error) => Err(to_datafusion(error)),
+        }
+    }
+
+    async fn on_device(&self, context: &Arc<TaskContext>) -> pelton_error::Result<Vec<RecordBatch>> {
+        let memory = MemoryConsumer::new("PeltonGpuExec").register(context.memory_pool());
+        let uploads = self.make_uploads(context, &memory).await?;
+        let mut plan = self.plan.clone();
+        for pipeline in &mut plan.pipelines {
+            if let Source::Upload(number) = pipeline.source {
+                describe_by_rows(pipeline, &uploads[number]);
+            }
+        }
+        let cancel = CancelOnDrop(CancelFlag::new());
+        let (devices, flag) = (Arc::clone(&self.devices), cancel.0.clone());
+        let run = tokio::task::spawn_blocking(move || devices.runtime()?.run(&plan, uploads, &flag));
+        let (rows, report) = run.await.map_err(|error| {
+            // A panic of the run is a bug, and stays one.
+            match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => Error::cancelled(),
+            }
+        })??;
+        self.record(|outcome| outcome.report = Some(report));
+        memory.try_grow(rows_bytes(&rows)).map_err(from_datafusion)?;
+        result::batches(rows, &self.cpu.schema(), context.session_config().batch_size())
+    }
+
+    /// Runs the plans of the uploads, all at once.
+    async fn make_uploads(
+        &self,
+        context: &Arc<TaskContext>,
+        memory: &MemoryReservation,
+    ) -> pelton_error::Result<Vec<Rows>> {
+        let made = self.uploads.iter().zip(&self.children).map(|(upload, plan)| async move {
+            let batches = collect(Arc::clone(plan), Arc::clone(context)).await.map_err(from_datafusion)?;
+            let rows = upload.rows(&batches)?;
+            memory.try_grow(rows_bytes(&rows)).map_err(from_datafusion)?;
+            Ok::<Rows, Error>(rows)
+        });
+        futures::future::try_join_all(made).await
+    }
+
+    fn record(&self, what: impl FnOnce(&mut Outcome)) {
+        what(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// Whether the CPU may succeed where the device failed.
+fn may_run_elsewhere(kind: &ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Unsupported | ErrorKind::OutOfMemory { .. } | ErrorKind::DeviceLost)
+}
+
+/// Host memory that `rows` take, without dictionaries, which are shared.
+fn rows_bytes(rows: &Rows) -> usize {
+    let width = |column: &pelton_pipeline::RowColumn| match column.values.ty() {
+        pelton_pipeline::ir::Type::Bool => 1,
+        pelton_pipeline::ir::Type::I32 | pelton_pipeline::ir::Type::Text => 4,
+        pelton_pipeline::ir::Type::I64 | pelton_pipeline::ir::Type::F64 => 8,
+        pelton_pipeline::ir::Type::I128 => 16,
+    };
+    rows.columns.iter().map(|column| column.values.len() * width(column)).sum()
+}
+
+impl DisplayAs for PeltonGpuExec {
+    fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        let device = match self.devices.opened() {
+            Some(runtime) => runtime.describe(),
+            None => "not opened".to_owned(),
+        };
+        write!(f, "PeltonGpuExec: device={device}, pipelines={}", self.plan.pipelines.len())?;
+        if !self.uploads.is_empty() {
+            write!(f, ", uploads={}", self.uploads.len())?;
+        }
+        Ok(())
+    }
+}
+
+impl ExecutionPlan for PeltonGpuExec {
+    fn name(&self) -> &'static str {
+        "PeltonGpuExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        self.children.iter().collect()
+    }
+
+    fn apply_expressions(
+        &self,
+        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        assert_eq!(children.len(), self.uploads.len(), "one child an upload");
+        Ok(Arc::new(Self {
+            plan: self.plan.clone(),
+            uploads: self.uploads.clone(),
+            children,
+            scans: self.scans.clone(),
+            cpu: Arc::clone(&self.cpu),
+            devices: Arc::clone(&self.devices),
+            reason: self.reason.clone(),
+            estimated_rows: self.estimated_rows,
+            outcome: Arc::default(),
+            properties: Arc::clone(&self.properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+        }))
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        #[expect(deprecated)]
+        self.with_new_children(children)
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        assert_eq!(partition, 0, "one partition");
+        let stream = futures::stream::once(self.run().stream(context)).try_flatten();
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), stream)))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        _inputs: &[Arc<Statistics>],
+        _args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        let rows = self.estimated_rows.map_or(Precision::Absent, |rows| Precision::Inexact(rows as usize));
+        let unknown = vec![ColumnStatistics::new_unknown(); self.schema().fields().len()];
+        Ok(Arc::new(Statistics {
+            num_rows: rows,
+            total_byte_size: Precision::Absent,
+            column_statistics: unknown,
+        }))
+    }
+}

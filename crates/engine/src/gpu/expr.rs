@@ -1,0 +1,286 @@
+//! DataFusion's expressions as kernels compute them.
+//!
+//! ```text
+//!   column, constant            as they are
+//!   one text column alone       a function of its dictionary's entries      text.rs
+//!   AND OR NOT, comparisons     of two values brought to one type           arithmetic.rs
+//!   + - * /, casts              as Arrow computes them, to the bit          arithmetic.rs
+//!   IN, CASE, IS NULL, date_part
+//!   everything else             refused by name: it stays on the CPU
+//! ```
+//!
+//! What is refused is an error of kind `Unsupported` whose message EXPLAIN shows.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::{DataType, Schema};
+use datafusion::functions::datetime::date_part::DatePartFunc;
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::expressions::{
+    BinaryExpr, CaseExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, Literal, NegativeExpr,
+    NotExpr, TryCastExpr,
+};
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion::physical_plan::ColumnarValue;
+use datafusion::scalar::ScalarValue;
+use pelton_error::{Error, Result};
+use pelton_pipeline::ir::{DatePart, Expr, Type};
+
+use super::arithmetic;
+use super::stream::{Stream, output};
+use super::text::{EntryFunction, is_deterministic, text_input};
+use super::value::{Value, integer, is_text, kernel_type, literal};
+use crate::error::from_datafusion;
+
+/// Lowers expressions over the columns of one plan node, for one stream.
+pub(super) struct Exprs<'a> {
+    /// Where functions of computed texts put their inputs.
+    pub(super) stream: &'a mut Stream,
+    /// The columns that expressions name.
+    pub(super) inputs: &'a [Option<Value>],
+    /// Their types.
+    pub(super) schema: &'a Schema,
+}
+
+impl Exprs<'_> {
+    /// How `expr` is computed.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` where kernels cannot.
+    pub(super) fn lower(&mut self, expr: &Arc<dyn PhysicalExpr>) -> Result<Value> {
+        if let Some(column) = expr.downcast_ref::<Column>() {
+            return output(self.inputs, column.index()).cloned();
+        }
+        if let Some(constant) = expr.downcast_ref::<Literal>() {
+            return literal(constant.value());
+        }
+        if let Some(constant) = constant_value(expr) {
+            return literal(&constant);
+        }
+        if let Some(column) = text_input(expr, self.schema) {
+            return match EntryFunction::try_new(expr, self.schema, column) {
+                Ok(function) => self.of_text(function, column),
+                // What is not NULL for NULL, such as CASE or IS NULL, is looked at piece by piece.
+                Err(error) => self.structure(expr).map_err(|_| error),
+            };
+        }
+        self.structure(expr)
+    }
+
+    /// As [`lower`](Self::lower), of a condition.
+    ///
+    /// # Errors
+    ///
+    /// Likewise.
+    pub(super) fn condition(&mut self, expr: &Arc<dyn PhysicalExpr>) -> Result<Expr> {
+        let value = self.lower(expr)?;
+        if value.data_type != DataType::Boolean {
+            return Err(Error::unsupported(format!("{expr} is no condition")));
+        }
+        Ok(value.expr)
+    }
+
+    fn of_text(&mut self, function: EntryFunction, column: usize) -> Result<Value> {
+        let input = output(self.inputs, column)?.clone();
+        let input = self.stream.as_column(self.schema.field(column).name(), input);
+        let Some(column) = input.as_column() else {
+            return Err(Error::unsupported("a text that is no column"));
+        };
+        let data_type = function.data_type().clone();
+        let function: Arc<dyn pelton_pipeline::ir::TextFunction> = Arc::new(function);
+        let is_nullable = input.is_nullable || function.is_nullable();
+        Ok(Value { expr: Expr::OfText { column, function }, data_type, is_nullable, bounds: None })
+    }
+
+    fn structure(&mut self, expr: &Arc<dyn PhysicalExpr>) -> Result<Value> {
+        if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
+            return self.binary(expr, binary);
+        }
+        if let Some(not) = expr.downcast_ref::<NotExpr>() {
+            let input = self.lower(not.arg())?;
+            return Ok(boolean(Expr::Not(Box::new(input.expr)), input.is_nullable));
+        }
+        if let Some(test) = expr.downcast_ref::<IsNullExpr>() {
+            return Ok(boolean(Expr::IsNull(Box::new(self.lower(test.arg())?.expr)), false));
+        }
+        if let Some(test) = expr.downcast_ref::<IsNotNullExpr>() {
+            let is_null = Expr::IsNull(Box::new(self.lower(test.arg())?.expr));
+            return Ok(boolean(Expr::Not(Box::new(is_null)), false));
+        }
+        if let Some(list) = expr.downcast_ref::<InListExpr>() {
+            return self.in_list(list);
+        }
+        if let Some(case) = expr.downcast_ref::<CaseExpr>() {
+            return self.case(expr, case);
+        }
+        if let Some(cast) = expr.downcast_ref::<CastExpr>() {
+            let input = self.lower(cast.expr())?;
+            return arithmetic::cast(input, cast.cast_type());
+        }
+        if let Some(cast) = expr.downcast_ref::<TryCastExpr>() {
+            let input = self.lower(cast.expr())?;
+            return arithmetic::cast(input, cast.cast_type());
+        }
+        if let Some(negative) = expr.downcast_ref::<NegativeExpr>() {
+            let input = self.lower(negative.arg())?;
+            return arithmetic::negate(input);
+        }
+        if let Some(function) = expr.downcast_ref::<ScalarFunctionExpr>() {
+            return self.function(expr, function);
+        }
+        Err(Error::unsupported(format!("kernels do not compute {expr}")))
+    }
+
+    fn binary(&mut self, expr: &Arc<dyn PhysicalExpr>, binary: &BinaryExpr) -> Result<Value> {
+        if matches!(binary.op(), Operator::And | Operator::Or) {
+            return self.connective(*binary.op(), expr);
+        }
+        if self.is_of_two_texts(binary)? {
+            return Err(Error::unsupported(format!("{expr} compares two texts")));
+        }
+        let (left, right) = (self.lower(binary.left())?, self.lower(binary.right())?);
+        if let Some(op) = arithmetic::compare_op(*binary.op()) {
+            let is_nullable = left.is_nullable || right.is_nullable;
+            let (left, right) = arithmetic::to_one_type(left, right)?;
+            let (left, right) = (Box::new(left.expr), Box::new(right.expr));
+            return Ok(boolean(Expr::Compare { op, left, right }, is_nullable));
+        }
+        let Some(op) = arithmetic::arithmetic_op(*binary.op()) else {
+            return Err(Error::unsupported(format!("kernels have no operator {}", binary.op())));
+        };
+        let data_type = expr.data_type(self.schema).map_err(from_datafusion)?;
+        arithmetic::arithmetic(op, left, right, &data_type)
+    }
+
+    fn is_of_two_texts(&self, binary: &BinaryExpr) -> Result<bool> {
+        let is_text_here = |side: &Arc<dyn PhysicalExpr>| -> Result<bool> {
+            Ok(is_text(&side.data_type(self.schema).map_err(from_datafusion)?))
+        };
+        Ok(is_text_here(binary.left())? && is_text_here(binary.right())?)
+    }
+
+    /// AND and OR, with what hangs from them by the same operator beside each other.
+    fn connective(&mut self, op: Operator, expr: &Arc<dyn PhysicalExpr>) -> Result<Value> {
+        let mut parts = Vec::new();
+        flatten(op, expr, &mut parts);
+        let parts = parts.into_iter().map(|part| self.lower(part)).collect::<Result<Vec<Value>>>()?;
+        let is_nullable = parts.iter().any(|part| part.is_nullable);
+        let parts = parts.into_iter().map(|part| part.expr).collect();
+        let connected = if op == Operator::And { Expr::And(parts) } else { Expr::Or(parts) };
+        Ok(boolean(connected, is_nullable))
+    }
+
+    fn in_list(&mut self, list: &InListExpr) -> Result<Value> {
+        let input = self.lower(list.expr())?;
+        let among = match kernel_type(&input.data_type)? {
+            Type::I32 | Type::I64 | Type::I128 => in_integers(input.clone(), list)?,
+            _ => return Err(Error::unsupported(format!("IN over {}", input.data_type))),
+        };
+        let among = if list.negated() { Expr::Not(Box::new(among)) } else { among };
+        Ok(boolean(among, input.is_nullable))
+    }
+
+    fn case(&mut self, expr: &Arc<dyn PhysicalExpr>, case: &CaseExpr) -> Result<Value> {
+        let data_type = expr.data_type(self.schema).map_err(from_datafusion)?;
+        if is_text(&data_type) {
+            return Err(Error::unsupported(format!("{expr} chooses between texts")));
+        }
+        let mut branches = Vec::with_capacity(case.when_then_expr().len());
+        let mut is_nullable = case.else_expr().is_none();
+        for (when, then) in case.when_then_expr() {
+            let when = match case.expr() {
+                Some(subject) => {
+                    Arc::new(BinaryExpr::new(Arc::clone(subject), Operator::Eq, Arc::clone(when))) as _
+                }
+                None => Arc::clone(when),
+            };
+            let condition = self.condition(&when)?;
+            let then = arithmetic::cast(self.lower(then)?, &data_type)?;
+            is_nullable |= then.is_nullable;
+            branches.push((condition, then.expr));
+        }
+        let otherwise = match case.else_expr() {
+            Some(value) => {
+                let value = arithmetic::cast(self.lower(value)?, &data_type)?;
+                is_nullable |= value.is_nullable;
+                Some(Box::new(value.expr))
+            }
+            None => None,
+        };
+        Ok(Value { expr: Expr::Case { branches, otherwise }, data_type, is_nullable, bounds: None })
+    }
+
+    fn function(
+        &mut self,
+        expr: &Arc<dyn PhysicalExpr>,
+        function: &ScalarFunctionExpr,
+    ) -> Result<Value> {
+        let refused = || Error::unsupported(format!("kernels do not compute {expr}"));
+        if !function.fun().inner().is::<DatePartFunc>() {
+            return Err(refused());
+        }
+        let [part, input] = function.args() else { return Err(refused()) };
+        let part = part.downcast_ref::<Literal>().and_then(|part| date_part(part.value())).ok_or_else(refused)?;
+        let input = self.lower(input)?;
+        if input.data_type != DataType::Date32 {
+            return Err(Error::unsupported(format!("parts of {} are not computed", input.data_type)));
+        }
+        let expr = Expr::DatePart { part, input: Box::new(input.expr) };
+        Ok(Value { expr, data_type: DataType::Int32, is_nullable: input.is_nullable, bounds: None })
+    }
+}
+
+fn boolean(expr: Expr, is_nullable: bool) -> Value {
+    Value { expr, data_type: DataType::Boolean, is_nullable, bounds: None }
+}
+
+fn flatten<'a>(op: Operator, expr: &'a Arc<dyn PhysicalExpr>, parts: &mut Vec<&'a Arc<dyn PhysicalExpr>>) {
+    match expr.downcast_ref::<BinaryExpr>() {
+        Some(binary) if *binary.op() == op => {
+            flatten(op, binary.left(), parts);
+            flatten(op, binary.right(), parts);
+        }
+        _ => parts.push(expr),
+    }
+}
+
+fn in_integers(input: Value, list: &InListExpr) -> Result<Expr> {
+    let values = list.list().iter().map(|value| {
+        let value = constant_value(value)
+            .ok_or_else(|| Error::unsupported(format!("IN a list that holds {value}, no constant")))?;
+        if value.data_type() != input.data_type {
+            let types = (value.data_type(), &input.data_type);
+            return Err(Error::unsupported(format!("IN a list of {} for {}", types.0, types.1)));
+        }
+        integer(&value)
+    });
+    Ok(Expr::In { input: Box::new(input.expr), values: values.collect::<Result<_>>()? })
+}
+
+/// What an expression of constants alone comes to.
+fn constant_value(expr: &Arc<dyn PhysicalExpr>) -> Option<ScalarValue> {
+    if let Some(constant) = expr.downcast_ref::<Literal>() {
+        return Some(constant.value().clone());
+    }
+    if !collect_columns(expr).is_empty() || !is_deterministic(expr) {
+        return None;
+    }
+    let one_row = RecordBatchOptions::new().with_row_count(Some(1));
+    let batch = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &one_row).ok()?;
+    match expr.evaluate(&batch).ok()? {
+        ColumnarValue::Scalar(value) => Some(value),
+        ColumnarValue::Array(values) => ScalarValue::try_from_array(&values, 0).ok(),
+    }
+}
+
+fn date_part(name: &ScalarValue) -> Option<DatePart> {
+    match name.try_as_str().flatten()?.to_ascii_lowercase().as_str() {
+        "year" => Some(DatePart::Year),
+        "month" => Some(DatePart::Month),
+        "day" => Some(DatePart::Day),
+        _ => None,
+    }
+}

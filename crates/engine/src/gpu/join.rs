@@ -1,0 +1,243 @@
+//! Hash joins: one side ends in a table, the other probes it.
+//!
+//! ```text
+//!   join           builds   probes   what becomes of a probing row
+//!   Inner          left     right    one row a match
+//!   Right          left     right    one row a match, or one with NULLs
+//!   Left           right    left     likewise
+//!   RightSemi      left     right    goes on if it has a match
+//!   LeftSemi       right    left     likewise
+//!   RightAnti      left     right    goes on if it has none
+//!   LeftAnti       right    left     likewise
+//! ```
+//!
+//! The side whose rows are kept probes, so that a table never has to remember which of its rows were met.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use datafusion::common::{JoinSide, JoinType, NullEquality};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::joins::HashJoinExec;
+use datafusion::physical_plan::joins::utils::JoinFilter;
+use pelton_error::{Error, Result};
+use pelton_pipeline::ir::{ProbeKind, Type};
+
+use super::arithmetic;
+use super::expr::Exprs;
+use super::lower::{Lowering, Needed, columns_of};
+use super::stream::Flow;
+use super::value::{Value, kernel_type};
+
+/// The most rows of a build side that the CPU makes and brings over. A guess.
+const BUILD_UPLOAD_ROWS_MAX: f64 = 8e6;
+/// The most probing rows that the CPU brings over. A guess.
+const PROBE_UPLOAD_ROWS_MAX: f64 = 1e6;
+
+/// Who builds, who probes, by what.
+struct Roles<'a> {
+    build: &'a Arc<dyn ExecutionPlan>,
+    probe: &'a Arc<dyn ExecutionPlan>,
+    build_side: JoinSide,
+    kind: ProbeKind,
+    build_keys: Vec<&'a Arc<dyn PhysicalExpr>>,
+    probe_keys: Vec<&'a Arc<dyn PhysicalExpr>>,
+}
+
+/// A column of one side.
+type SideColumn = (JoinSide, usize);
+
+impl Lowering<'_> {
+    /// The rows of a join.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for joins, keys and filters that kernels do not have.
+    pub(super) fn join(&mut self, join: &HashJoinExec, needed: &Needed) -> Result<Flow> {
+        let roles = Roles::of(join)?;
+        let outputs = output_columns(join);
+        let mut used: Vec<SideColumn> = needed.iter().map(|&index| outputs[index]).collect();
+        used.extend(join.filter().into_iter().flat_map(filter_columns));
+        let (mut build, mut probe) = self.sides(&roles, &used)?;
+        let (build_keys, probe_keys) = roles.keys(&mut build, &mut probe)?;
+        if join.null_equality() == NullEquality::NullEqualsNull {
+            no_key_is_null(&build_keys)?;
+            no_key_is_null(&probe_keys)?;
+        }
+
+        let mut built = roles.columns_equal_to_probe_keys(&build_keys, &probe_keys);
+        let payload_columns: Needed = used
+            .iter()
+            .filter(|(side, column)| *side == roles.build_side && !built.contains_key(column))
+            .map(|(_, column)| *column)
+            .collect();
+        let payload = payload_columns.iter().map(|&column| build.output(column).cloned());
+        let payload = payload.collect::<Result<Vec<Value>>>()?;
+        let table = self.build(build.stream, &build_keys, &payload);
+        let probe_keys = probe_keys.into_iter().map(|key| key.expr).collect();
+        let brought = probe.stream.probe(table, probe_keys, roles.kind, payload);
+        built.extend(payload_columns.into_iter().zip(brought));
+
+        let mut joined = Joined { probe, built, build_side: roles.build_side };
+        if let Some(filter) = join.filter() {
+            joined.filter(filter)?;
+        }
+        joined.into_flow(&outputs, needed)
+    }
+
+    /// Both sides' rows, with the columns that keys, filter and outputs use.
+    fn sides(&mut self, roles: &Roles<'_>, used: &[SideColumn]) -> Result<(Flow, Flow)> {
+        let of_side = |is_build: bool, keys: &[&Arc<dyn PhysicalExpr>]| {
+            let mut needed = columns_of(keys.iter().copied());
+            let outputs = used.iter().filter(|(side, _)| (*side == roles.build_side) == is_build);
+            needed.extend(outputs.map(|(_, column)| *column));
+            needed
+        };
+        let build_needed = of_side(true, &roles.build_keys);
+        let probe_needed = of_side(false, &roles.probe_keys);
+        let build = self.flow_or_upload(roles.build, &build_needed, BUILD_UPLOAD_ROWS_MAX)?;
+        let probe = self.flow_or_upload(roles.probe, &probe_needed, PROBE_UPLOAD_ROWS_MAX)?;
+        Ok((build, probe))
+    }
+}
+
+impl<'a> Roles<'a> {
+    fn of(join: &'a HashJoinExec) -> Result<Self> {
+        let refused = |what: &str| Err(Error::unsupported(format!("kernels have no {what}")));
+        if join.null_aware {
+            return refused("NOT IN over values that may be NULL");
+        }
+        if join.filter().is_some() && *join.join_type() != JoinType::Inner {
+            return refused(&format!("{} join with a further condition", join.join_type()));
+        }
+        let (build_side, kind) = match join.join_type() {
+            JoinType::Inner => (JoinSide::Left, ProbeKind::Inner),
+            JoinType::Right => (JoinSide::Left, ProbeKind::Outer),
+            JoinType::RightSemi => (JoinSide::Left, ProbeKind::Semi),
+            JoinType::RightAnti => (JoinSide::Left, ProbeKind::Anti),
+            JoinType::Left => (JoinSide::Right, ProbeKind::Outer),
+            JoinType::LeftSemi => (JoinSide::Right, ProbeKind::Semi),
+            JoinType::LeftAnti => (JoinSide::Right, ProbeKind::Anti),
+            other => return refused(&format!("{other} join")),
+        };
+        let left_keys = join.on().iter().map(|(left, _)| left).collect();
+        let right_keys = join.on().iter().map(|(_, right)| right).collect();
+        Ok(match build_side {
+            JoinSide::Left => Self {
+                build: join.left(),
+                probe: join.right(),
+                build_side,
+                kind,
+                build_keys: left_keys,
+                probe_keys: right_keys,
+            },
+            _ => Self {
+                build: join.right(),
+                probe: join.left(),
+                build_side,
+                kind,
+                build_keys: right_keys,
+                probe_keys: left_keys,
+            },
+        })
+    }
+
+    /// Both sides' keys, pair by pair of one type.
+    fn keys(&self, build: &mut Flow, probe: &mut Flow) -> Result<(Vec<Value>, Vec<Value>)> {
+        let (build_schema, probe_schema) = (self.build.schema(), self.probe.schema());
+        let (mut build_keys, mut probe_keys) = (Vec::new(), Vec::new());
+        for (build_key, probe_key) in self.build_keys.iter().zip(&self.probe_keys) {
+            let built = build.exprs(&build_schema).lower(build_key)?;
+            let probed = probe.exprs(&probe_schema).lower(probe_key)?;
+            let (built, probed) = arithmetic::to_one_type(built, probed)?;
+            match kernel_type(&built.data_type)? {
+                Type::I32 | Type::I64 | Type::I128 => {}
+                _ => return Err(Error::unsupported(format!("{} as the key of a join", built.data_type))),
+            }
+            build_keys.push(built);
+            probe_keys.push(probed);
+        }
+        Ok((build_keys, probe_keys))
+    }
+
+    /// Columns of the build side whose value a matching row has already: its key.
+    fn columns_equal_to_probe_keys(&self, build: &[Value], probe: &[Value]) -> BTreeMap<usize, Value> {
+        if self.kind != ProbeKind::Inner {
+            return BTreeMap::new();
+        }
+        let pairs = self.build_keys.iter().zip(build.iter().zip(probe));
+        let equal = pairs.filter_map(|(expr, (built, probed))| {
+            let column = expr.downcast_ref::<Column>()?.index();
+            let is_same = built.data_type == probed.data_type && probed.as_column().is_some();
+            is_same.then(|| (column, probed.clone()))
+        });
+        equal.collect()
+    }
+}
+
+/// A probing stream and the columns that its matches brought.
+struct Joined {
+    probe: Flow,
+    built: BTreeMap<usize, Value>,
+    build_side: JoinSide,
+}
+
+impl Joined {
+    fn value(&self, (side, column): SideColumn) -> Result<Value> {
+        if side != self.build_side {
+            return self.probe.output(column).cloned();
+        }
+        let missing = || Error::unsupported(format!("column {column} of the build side is not at hand"));
+        self.built.get(&column).cloned().ok_or_else(missing)
+    }
+
+    fn filter(&mut self, filter: &JoinFilter) -> Result<()> {
+        let inputs = filter_columns(filter).map(|column| self.value(column).map(Some));
+        let inputs = inputs.collect::<Result<Vec<_>>>()?;
+        let schema = filter.schema();
+        for conjunct in datafusion::physical_expr::split_conjunction(filter.expression()) {
+            let mut exprs = Exprs { stream: &mut self.probe.stream, inputs: &inputs, schema };
+            let condition = exprs.condition(conjunct)?;
+            self.probe.stream.filter(condition);
+        }
+        Ok(())
+    }
+
+    fn into_flow(self, columns: &[SideColumn], needed: &Needed) -> Result<Flow> {
+        let mut outputs = vec![None; columns.len()];
+        for &index in needed {
+            outputs[index] = Some(self.value(columns[index])?);
+        }
+        Ok(Flow { stream: self.probe.stream, outputs })
+    }
+}
+
+/// Where each output column of the join comes from.
+fn output_columns(join: &HashJoinExec) -> Vec<SideColumn> {
+    let of = |side: JoinSide, plan: &Arc<dyn ExecutionPlan>| {
+        (0..plan.schema().fields().len()).map(|column| (side, column)).collect::<Vec<SideColumn>>()
+    };
+    let (left, right) = (of(JoinSide::Left, join.left()), of(JoinSide::Right, join.right()));
+    let all = match join.join_type() {
+        JoinType::LeftSemi | JoinType::LeftAnti => left,
+        JoinType::RightSemi | JoinType::RightAnti => right,
+        _ => [left, right].concat(),
+    };
+    match join.projection.as_ref() {
+        Some(projection) => projection.iter().map(|&column| all[column]).collect(),
+        None => all,
+    }
+}
+
+fn filter_columns(filter: &JoinFilter) -> impl Iterator<Item = SideColumn> + '_ {
+    filter.column_indices().iter().map(|column| (column.side, column.index))
+}
+
+fn no_key_is_null(keys: &[Value]) -> Result<()> {
+    match keys.iter().any(|key| key.is_nullable) {
+        true => Err(Error::unsupported("kernels have no join in which NULL matches NULL")),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,286 @@
+//! A subtree of a physical plan as pipelines.
+//!
+//! ```text
+//!   AggregateExec              pipeline 0   scan date ─► filter ─► build table 0
+//!     HashJoinExec             pipeline 1   scan lineorder ─► filter ─► probe table 0 ─► aggregate
+//!       scan date
+//!       scan lineorder
+//! ```
+//!
+//! The rows of a subtree are one stream from its probing leaf up; every build side is a pipeline of its own, finished
+//! before the one that probes it. A build side that kernels cannot make stays a plan of the CPU whose rows are brought
+//! over: an *upload*. Columns are asked for from the top, so that nothing is read that nobody uses.
+//!
+//! What cannot be lowered is an error of kind `Unsupported` that says why.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::buffer::BufferExec;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::HashJoinExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use pelton_error::{Error, Result};
+use pelton_pipeline::ir::{Op, Pipeline, Plan, ProbeKind, Sink};
+
+use super::devices::Devices;
+use super::expr::Exprs;
+use super::stream::{Flow, Stream};
+use super::upload::Upload;
+use super::value::Value;
+use crate::scan::PeltonScanExec;
+
+/// Output columns of a plan node that are asked for.
+pub(super) type Needed = BTreeSet<usize>;
+
+/// A subtree as pipelines, and what running them needs.
+#[derive(Debug)]
+pub(super) struct Lowered {
+    /// What runs.
+    pub(super) plan: Plan,
+    /// What the CPU brings, by number of the upload.
+    pub(super) uploads: Vec<Upload>,
+    /// The scans, each with the number of its pipeline.
+    pub(super) scans: Vec<(usize, PeltonScanExec)>,
+    /// The columns of the result.
+    pub(super) schema: SchemaRef,
+}
+
+/// Lowers `plan`, all of it.
+///
+/// # Errors
+///
+/// `Unsupported`, with the reason.
+pub(super) fn lower(plan: &Arc<dyn ExecutionPlan>, devices: &Arc<Devices>) -> Result<Lowered> {
+    if plan.output_ordering_is_promised() {
+        return Err(Error::unsupported("its order of rows is relied on"));
+    }
+    let mut lowering = Lowering::new(devices);
+    match plan.downcast_ref::<AggregateExec>() {
+        Some(aggregate) => lowering.aggregate(aggregate)?,
+        None => lowering.materialize(plan)?,
+    }
+    if lowering.scans.is_empty() {
+        return Err(Error::unsupported("it reads no Pelton table"));
+    }
+    let upload_count = lowering.uploads.len();
+    let plan_of = Plan { pipelines: lowering.pipelines, table_count: lowering.table_count, upload_count };
+    Ok(Lowered { plan: plan_of, uploads: lowering.uploads, scans: lowering.scans, schema: plan.schema() })
+}
+
+/// Whether parents may count on an order.
+trait PromisesOrder {
+    fn output_ordering_is_promised(&self) -> bool;
+}
+
+impl PromisesOrder for Arc<dyn ExecutionPlan> {
+    fn output_ordering_is_promised(&self) -> bool {
+        self.properties().output_ordering().is_some()
+    }
+}
+
+/// Pipelines as they come to be.
+pub(super) struct Lowering<'a> {
+    pub(super) devices: &'a Arc<Devices>,
+    pipelines: Vec<Pipeline>,
+    table_count: usize,
+    uploads: Vec<Upload>,
+    scans: Vec<(usize, PeltonScanExec)>,
+}
+
+/// What to go back to where a side turns out not to be lowered.
+struct Mark {
+    pipelines: usize,
+    table_count: usize,
+    uploads: usize,
+    scans: usize,
+}
+
+impl<'a> Lowering<'a> {
+    fn new(devices: &'a Arc<Devices>) -> Self {
+        Self { devices, pipelines: Vec::new(), table_count: 0, uploads: Vec::new(), scans: Vec::new() }
+    }
+
+    /// All rows of `plan` as the result.
+    fn materialize(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
+        let column_count = plan.schema().fields().len();
+        if column_count == 0 {
+            return Err(Error::unsupported("its rows have no columns"));
+        }
+        let flow = self.flow(plan, &(0..column_count).collect())?;
+        let columns = (0..column_count).map(|index| Ok(flow.output(index)?.expr.clone()));
+        let columns = columns.collect::<Result<_>>()?;
+        self.finish(flow.stream, "rows of", Sink::Materialize { columns });
+        if !self.pipelines.iter().any(drops_rows) {
+            return Err(Error::unsupported("nothing in it reduces rows"));
+        }
+        Ok(())
+    }
+
+    /// The rows of `plan`, with the columns that are needed.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported`, with the reason.
+    pub(super) fn flow(&mut self, plan: &Arc<dyn ExecutionPlan>, needed: &Needed) -> Result<Flow> {
+        if plan.fetch().is_some() {
+            return Err(Error::unsupported(format!("{} stops at a number of rows", plan.name())));
+        }
+        if let Some(scan) = plan.downcast_ref::<PeltonScanExec>() {
+            return self.scan(scan, needed);
+        }
+        if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
+            return self.join(join, needed);
+        }
+        if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+            return self.projection(projection, needed);
+        }
+        if let Some(filter) = plan.downcast_ref::<FilterExec>() {
+            return self.filter(filter, needed);
+        }
+        if moves_rows_only(plan) {
+            return self.flow(plan.children()[0], needed);
+        }
+        Err(Error::unsupported(format!("kernels have no {}", plan.name())))
+    }
+
+    /// As [`flow`](Self::flow); what cannot be lowered is brought over, if it is at most `rows_max` rows.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` where it is larger, with the reason why it was not lowered.
+    pub(super) fn flow_or_upload(
+        &mut self,
+        plan: &Arc<dyn ExecutionPlan>,
+        needed: &Needed,
+        rows_max: f64,
+    ) -> Result<Flow> {
+        let mark = self.mark();
+        let error = match self.flow(plan, needed) {
+            Ok(flow) => return Ok(flow),
+            Err(error) => error,
+        };
+        self.back_to(&mark);
+        let plan = without_exchanges(plan);
+        match pelton_planner::estimated_rows(plan) {
+            Some(rows) if rows <= rows_max => {}
+            Some(rows) => return Err(error.context(format!("{rows:.0} rows are too many to bring over"))),
+            None => return Err(error.context("rows of an unknown number are not brought over")),
+        }
+        let upload = Upload::try_new(plan, needed).map_err(|other| error.context(other.to_string()))?;
+        let flow = upload.flow(self.uploads.len());
+        self.uploads.push(upload);
+        Ok(flow)
+    }
+
+    fn projection(&mut self, projection: &ProjectionExec, needed: &Needed) -> Result<Flow> {
+        let exprs = projection.expr();
+        let below = columns_of(needed.iter().map(|&index| &exprs[index].expr));
+        let mut flow = self.flow(projection.input(), &below)?;
+        let schema = projection.input().schema();
+        let mut outputs = vec![None; exprs.len()];
+        for &index in needed {
+            let value = flow.exprs(&schema).lower(&exprs[index].expr)?;
+            // Computed once, however often it is used above.
+            let is_plain = matches!(value.expr, pelton_pipeline::ir::Expr::Literal(_));
+            let value = if is_plain { value } else { flow.stream.as_column(&exprs[index].alias, value) };
+            outputs[index] = Some(value);
+        }
+        Ok(Flow { outputs, ..flow })
+    }
+
+    fn filter(&mut self, filter: &FilterExec, needed: &Needed) -> Result<Flow> {
+        let input_column = |index: usize| match filter.projection().as_ref() {
+            Some(projection) => projection[index],
+            None => index,
+        };
+        let mut below: Needed = needed.iter().map(|&index| input_column(index)).collect();
+        below.extend(columns_of([filter.predicate()]));
+        let mut flow = self.flow(filter.input(), &below)?;
+        let schema = filter.input().schema();
+        for conjunct in datafusion::physical_expr::split_conjunction(filter.predicate()) {
+            let condition = flow.exprs(&schema).condition(conjunct)?;
+            flow.stream.filter(condition);
+        }
+        let mut outputs = vec![None; filter.properties().schema().fields().len()];
+        for &index in needed {
+            outputs[index] = Some(flow.output(input_column(index))?.clone());
+        }
+        Ok(Flow { outputs, ..flow })
+    }
+
+    /// Ends a stream in a hash table, and gives the table's number.
+    pub(super) fn build(&mut self, stream: Stream, keys: &[Value], payload: &[Value]) -> usize {
+        let table = self.table_count;
+        self.table_count += 1;
+        let exprs = |values: &[Value]| values.iter().map(|value| value.expr.clone()).collect();
+        self.finish(stream, "build from", Sink::Build { table, keys: exprs(keys), payload: exprs(payload) });
+        table
+    }
+
+    /// Ends a stream in `sink`.
+    pub(super) fn finish(&mut self, stream: Stream, purpose: &str, sink: Sink) {
+        let (pipeline, scan) = stream.into_pipeline(purpose, sink);
+        self.scans.extend(scan.map(|scan| (self.pipelines.len(), scan)));
+        self.pipelines.push(pipeline);
+    }
+
+    fn mark(&self) -> Mark {
+        Mark {
+            pipelines: self.pipelines.len(),
+            table_count: self.table_count,
+            uploads: self.uploads.len(),
+            scans: self.scans.len(),
+        }
+    }
+
+    fn back_to(&mut self, mark: &Mark) {
+        self.pipelines.truncate(mark.pipelines);
+        self.table_count = mark.table_count;
+        self.uploads.truncate(mark.uploads);
+        self.scans.truncate(mark.scans);
+    }
+}
+
+impl Flow {
+    /// Lowers expressions over this flow's outputs, which have the types of `schema`.
+    pub(super) fn exprs<'f>(&'f mut self, schema: &'f SchemaRef) -> Exprs<'f> {
+        Exprs { stream: &mut self.stream, inputs: &self.outputs, schema }
+    }
+}
+
+/// The columns that `exprs` name.
+pub(super) fn columns_of<'e>(exprs: impl IntoIterator<Item = &'e Arc<dyn PhysicalExpr>>) -> Needed {
+    exprs.into_iter().flat_map(collect_columns).map(|column| column.index()).collect()
+}
+
+/// True for nodes that hand their input's rows on as they are, perhaps elsewhere.
+pub(super) fn moves_rows_only(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.fetch().is_none()
+        && (plan.is::<RepartitionExec>()
+            || plan.is::<CoalescePartitionsExec>()
+            || plan.is::<CooperativeExec>()
+            || plan.is::<BufferExec>())
+}
+
+/// The first node below `plan` that does something to rows.
+pub(super) fn without_exchanges(plan: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> {
+    if moves_rows_only(plan) { without_exchanges(plan.children()[0]) } else { plan }
+}
+
+fn drops_rows(pipeline: &Pipeline) -> bool {
+    let drops = |op: &Op| match op {
+        Op::Filter(_) => true,
+        Op::Probe { kind, .. } => *kind != ProbeKind::Outer,
+        Op::Compute { .. } => false,
+    };
+    pipeline.ops.iter().any(drops)
+}

@@ -1,0 +1,36 @@
+//! Subtrees of plans on a device: lowered to pipelines, run, and shown.
+//!
+//! ```text
+//!   rule.rs      the largest subtrees that can run there, from the top
+//!     lower.rs   a subtree as pipelines: scan.rs, join.rs, aggregate.rs; expr.rs, arithmetic.rs, text.rs
+//!     cost.rs    whether that is worth it
+//!   exec.rs      the plan node: uploads (upload.rs), the run, its rows as batches (result.rs), the way back to the CPU
+//!   describe.rs  EXPLAIN
+//!   devices.rs   what was chosen, and the runtime, opened when it is first needed
+//! ```
+//!
+//! Kernels are the business of `pelton-pipeline`; here a query becomes what that takes, and no answer depends on where
+//! it was computed.
+
+mod aggregate;
+mod arithmetic;
+mod cost;
+mod describe;
+mod devices;
+mod exec;
+mod expr;
+mod join;
+mod lower;
+mod result;
+mod rule;
+mod scan;
+mod stream;
+mod stub;
+mod text;
+mod upload;
+mod value;
+
+pub(crate) use describe::{device_text, why_text};
+pub use devices::{DeviceChoice, Devices};
+pub use exec::PeltonGpuExec;
+pub(crate) use rule::GpuRule;

@@ -1,0 +1,145 @@
+//! The rows that come out of a run, as Arrow batches.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{
+    ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int32Array, Int64Array, PrimitiveArray, RecordBatch,
+    RecordBatchOptions, UInt64Array,
+};
+use datafusion::arrow::buffer::{BooleanBuffer, NullBuffer};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::error::ArrowError;
+use pelton_error::{Error, Result};
+use pelton_pipeline::{Dictionary, RowColumn, RowValues, Rows};
+
+use super::text::text_array;
+
+/// `rows` in batches of at most `batch_rows`, with the columns of `schema`.
+///
+/// # Errors
+///
+/// `Corrupt` for text that is not UTF-8; `InvalidInput` where the columns are others than the schema's.
+pub(super) fn batches(rows: Rows, schema: &SchemaRef, batch_rows: usize) -> Result<Vec<RecordBatch>> {
+    if rows.columns.len() != schema.fields().len() {
+        let (found, wanted) = (rows.columns.len(), schema.fields().len());
+        return Err(Error::invalid_input(format!("a run gave {found} columns where the plan has {wanted}")));
+    }
+    let columns = rows.columns.into_iter().zip(schema.fields());
+    let columns = columns.map(|(column, field)| array(column, field.data_type())).collect::<Result<_>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.row_count));
+    let all = RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(wrong_type)?;
+    let starts = (0..rows.row_count).step_by(batch_rows.max(1));
+    Ok(starts.map(|start| all.slice(start, batch_rows.min(rows.row_count - start))).collect())
+}
+
+/// A column as an array of `data_type`.
+fn array(column: RowColumn, data_type: &DataType) -> Result<ArrayRef> {
+    let nulls = column.valid.map(|valid| NullBuffer::from(valid));
+    let array: ArrayRef = match (column.values, data_type) {
+        (RowValues::Bool(values), _) => {
+            let bits = BooleanBuffer::collect_bool(values.len(), |row| values[row] != 0);
+            Arc::new(BooleanArray::new(bits, nulls))
+        }
+        (RowValues::I32(values), _) => Arc::new(Int32Array::new(values.into(), nulls)),
+        (RowValues::I64(values), DataType::Decimal128(precision, scale)) => {
+            let values: Vec<i128> = values.into_iter().map(i128::from).collect();
+            Arc::new(decimals(values, nulls, *precision, *scale)?)
+        }
+        // A count, as the state of an average: never negative.
+        (RowValues::I64(values), DataType::UInt64) => {
+            let values: Vec<u64> = values.into_iter().map(|value| value as u64).collect();
+            Arc::new(UInt64Array::new(values.into(), nulls))
+        }
+        (RowValues::I64(values), _) => Arc::new(Int64Array::new(values.into(), nulls)),
+        (RowValues::I128(values), DataType::Decimal128(precision, scale)) => {
+            Arc::new(decimals(values, nulls, *precision, *scale)?)
+        }
+        (RowValues::F64(values), _) => Arc::new(Float64Array::new(values.into(), nulls)),
+        (RowValues::Text { ids, dictionary }, _) => return texts(&ids, &dictionary, nulls.as_ref(), data_type),
+        (RowValues::I128(_), other) => {
+            return Err(Error::invalid_input(format!("a run gave decimals where the plan has {other}")));
+        }
+    };
+    if array.data_type() == data_type { Ok(array) } else { cast(&array, data_type).map_err(wrong_type) }
+}
+
+fn decimals(
+    values: Vec<i128>,
+    nulls: Option<NullBuffer>,
+    precision: u8,
+    scale: i8,
+) -> Result<Decimal128Array> {
+    PrimitiveArray::new(values.into(), nulls).with_precision_and_scale(precision, scale).map_err(wrong_type)
+}
+
+fn texts(
+    ids: &[u32],
+    dictionary: &Dictionary,
+    nulls: Option<&NullBuffer>,
+    data_type: &DataType,
+) -> Result<ArrayRef> {
+    let entries: Vec<&[u8]> = dictionary.entries.iter().collect();
+    let is_valid = |row: usize| nulls.is_none_or(|nulls| nulls.is_valid(row));
+    let mut rows = Vec::with_capacity(ids.len());
+    for (row, &id) in ids.iter().enumerate() {
+        let text = match is_valid(row) {
+            false => None,
+            true => Some(*entries.get(id as usize).ok_or_else(|| {
+                Error::corrupt(format!("text {id} of a dictionary of {}", entries.len()))
+            })?),
+        };
+        rows.push(text);
+    }
+    text_array(data_type, rows.into_iter())
+}
+
+fn wrong_type(error: ArrowError) -> Error {
+    Error::invalid_input(format!("a run gave columns that the plan does not have: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::arrow::array::AsArray;
+    use datafusion::arrow::datatypes::{Date32Type, Decimal128Type, Field, Schema};
+
+    fn rows(values: RowValues, valid: Option<Vec<bool>>) -> Rows {
+        Rows { row_count: values.len(), columns: vec![RowColumn { values, valid }] }
+    }
+
+    fn schema(data_type: DataType) -> SchemaRef {
+        Arc::new(Schema::new(vec![Field::new("c", data_type, true)]))
+    }
+
+    #[test]
+    fn rows_are_cut_to_batches() {
+        let found = batches(rows(RowValues::I64((0..10).collect()), None), &schema(DataType::Int64), 4).unwrap();
+        assert_eq!(found.iter().map(RecordBatch::num_rows).collect::<Vec<_>>(), [4, 4, 2]);
+        assert!(batches(rows(RowValues::I64(vec![]), None), &schema(DataType::Int64), 4).unwrap().is_empty());
+    }
+
+    #[test]
+    fn decimals_and_dates_take_the_type_of_the_plan() {
+        let decimal = schema(DataType::Decimal128(20, 2));
+        let found = batches(rows(RowValues::I64(vec![150, 0]), Some(vec![true, false])), &decimal, 8).unwrap();
+        let column = found[0].column(0).as_primitive::<Decimal128Type>();
+        assert_eq!((column.value(0), column.is_null(1), column.scale()), (150, true, 2));
+        let found = batches(rows(RowValues::I32(vec![8036]), None), &schema(DataType::Date32), 8).unwrap();
+        assert_eq!(found[0].column(0).as_primitive::<Date32Type>().value(0), 8036);
+    }
+
+    #[test]
+    fn texts_come_from_their_dictionary() {
+        let mut dictionary = Dictionary::default();
+        dictionary.entries.push(b"a").unwrap();
+        dictionary.entries.push(b"b").unwrap();
+        let dictionary = Arc::new(dictionary);
+        let of = |ids: Vec<u32>, valid| rows(RowValues::Text { ids, dictionary: Arc::clone(&dictionary) }, valid);
+        let found = batches(of(vec![1, 9, 0], Some(vec![true, false, true])), &schema(DataType::Utf8View), 8);
+        let found = found.unwrap();
+        let column = found[0].column(0).as_string_view();
+        assert_eq!(column.iter().collect::<Vec<_>>(), [Some("b"), None, Some("a")]);
+        assert!(batches(of(vec![2], None), &schema(DataType::Utf8View), 8).is_err());
+    }
+}

@@ -1,0 +1,125 @@
+//! Scans of Pelton tables as sources of pipelines.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::DataType;
+use pelton_error::{Error, Result};
+use pelton_pipeline::ir::{Bounds, Column, Source, TableScan, Type};
+use pelton_store::Table;
+use pelton_zone::Scalar;
+
+use super::devices::{Devices, TableText};
+use super::lower::{Lowering, Needed};
+use super::stream::{Flow, Stream};
+use super::value::{Value, kernel_type, type_bounds};
+use crate::error::from_datafusion;
+use crate::scan::PeltonScanExec;
+
+impl Lowering<'_> {
+    /// The rows of a scan: its row groups, its conjuncts as filters. Its dynamic filters are offers and left aside.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for columns and conjuncts that kernels do not take.
+    pub(super) fn scan(&mut self, scan: &PeltonScanExec, needed: &Needed) -> Result<Flow> {
+        let table = scan.table();
+        if scan.fetch_rows().is_some() {
+            return Err(Error::unsupported(format!("the scan of '{}' stops at a number of rows", table.name())));
+        }
+        let conjuncts = scan.ordered_conjuncts().map_err(from_datafusion)?;
+        let mut read: Needed = needed.iter().map(|&output| scan.projection()[output]).collect();
+        read.extend(super::lower::columns_of(&conjuncts));
+        if read.is_empty() {
+            return Err(Error::unsupported(format!("no column of '{}' is read", table.name())));
+        }
+        let columns: Vec<usize> = read.into_iter().collect();
+        let sources = columns.iter().map(|&column| source_column(table, column, self.devices));
+        let sources = sources.collect::<Result<Vec<Column>>>()?;
+        let values = values_by_table_column(table, &columns, &sources);
+        let source = Source::Table(TableScan {
+            table: Arc::clone(table),
+            columns,
+            row_groups: scan.row_groups().to_vec(),
+        });
+        let stream = Stream::new(source, sources, table.name().to_owned(), Some(scan.clone()));
+        filtered(stream, scan, needed, &conjuncts, &values)
+    }
+}
+
+/// Adds the scan's filters, over table columns, and picks its outputs.
+fn filtered(
+    stream: Stream,
+    scan: &PeltonScanExec,
+    needed: &Needed,
+    conjuncts: &[Arc<dyn datafusion::physical_expr::PhysicalExpr>],
+    values: &BTreeMap<usize, Value>,
+) -> Result<Flow> {
+    let schema = scan.table().arrow_schema();
+    let by_table_column = (0..schema.fields().len()).map(|column| values.get(&column).cloned()).collect();
+    let mut flow = Flow { stream, outputs: by_table_column };
+    for conjunct in conjuncts {
+        let condition = flow.exprs(&schema).condition(conjunct)?;
+        flow.stream.filter(condition);
+    }
+    let mut outputs = vec![None; scan.projection().len()];
+    for &output in needed {
+        outputs[output] = Some(flow.output(scan.projection()[output])?.clone());
+    }
+    Ok(Flow { outputs, ..flow })
+}
+
+fn values_by_table_column(table: &Table, columns: &[usize], sources: &[Column]) -> BTreeMap<usize, Value> {
+    let schema = table.arrow_schema();
+    let values = columns.iter().zip(sources).enumerate().map(|(index, (&column, source))| {
+        let data_type = schema.field(column).data_type().clone();
+        (column, Value { bounds: source.bounds, ..Value::column(index, data_type, source.is_nullable) })
+    });
+    values.collect()
+}
+
+/// What is known of column `column` of `table` before it is read.
+fn source_column(table: &Arc<Table>, column: usize, devices: &Arc<Devices>) -> Result<Column> {
+    let schema = table.arrow_schema();
+    let field = schema.field(column);
+    let named = |error: Error| error.context(format!("column '{}' of '{}'", field.name(), table.name()));
+    let ty = kernel_type(field.data_type()).map_err(named)?;
+    let summary = table.column_summary(column);
+    let text: Option<Arc<dyn pelton_pipeline::TextSource>> = match ty {
+        Type::Text => {
+            super::devices::text_supported(table, column).map_err(named)?;
+            Some(Arc::new(TableText::new(table, column, devices)))
+        }
+        _ => None,
+    };
+    Ok(Column {
+        name: field.name().clone(),
+        ty,
+        is_nullable: summary.null_count > 0,
+        bounds: bounds(field.data_type(), summary.min.as_ref(), summary.max.as_ref()),
+        text,
+    })
+}
+
+/// Bounds by the summary of the column, else by its type.
+fn bounds(data_type: &DataType, min: Option<&Scalar>, max: Option<&Scalar>) -> Option<Bounds> {
+    let by_type = type_bounds(data_type)?;
+    match (min, max) {
+        (Some(Scalar::Int(min)), Some(Scalar::Int(max))) => Some(Bounds { min: *min, max: *max }),
+        _ => Some(by_type),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_bounds_a_column_more_closely_than_its_type() {
+        let known = bounds(&DataType::Int32, Some(&Scalar::Int(3)), Some(&Scalar::Int(9))).unwrap();
+        assert_eq!((known.min, known.max), (3, 9));
+        let unknown = bounds(&DataType::Int32, None, None).unwrap();
+        assert_eq!(unknown.max, i128::from(i32::MAX));
+        assert_eq!(bounds(&DataType::Float64, Some(&Scalar::Float(1.0)), Some(&Scalar::Float(2.0))), None);
+    }
+}

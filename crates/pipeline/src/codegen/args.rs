@@ -1,0 +1,107 @@
+//! The words that a generated kernel takes, by meaning.
+
+/// One 64-bit argument. Numbers of tables, payload columns and so on are those of the plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Arg {
+    /// Addresses of chunks, then of remaps of text columns, row group after row group.
+    Chunks,
+    /// Rows of each row group (u32).
+    RowGroupRows,
+    /// Row groups of the morsel.
+    RowGroupCount,
+    /// Tiles of the largest row group.
+    TilesPerGroup,
+    /// Rows of a tile.
+    TileRows,
+    /// A word of flags (u32).
+    Flags,
+    /// Bounds of a range filter.
+    RangeLow(usize),
+    /// See `RangeLow`.
+    RangeHigh(usize),
+    /// Results of a text function, by entry.
+    Lut(usize),
+    /// Whether each is not NULL (u8).
+    LutValid(usize),
+    /// Direct table: one bit a code.
+    Bitmap(usize),
+    /// Hashed table: keys by slot.
+    TableKeys(usize),
+    /// Slots less one.
+    TableSlotMask(usize),
+    /// First row of each slot, counted from 1 (u32).
+    Heads(usize),
+    /// Next row of each row, counted from 1 (u32).
+    Next(usize),
+    /// Bloom filter.
+    Bloom(usize),
+    /// Its words less one.
+    BloomMask(usize),
+    /// Most rows of the table that is built.
+    TableRowsMax(usize),
+    /// Counts rows of the table that is built; then the least and the greatest code (i64).
+    TableStats(usize),
+    /// Payload column of a table.
+    Payload(usize, usize),
+    /// Whether each value of it is not NULL (u8).
+    PayloadValid(usize, usize),
+    /// State of the groups, group after group.
+    Groups,
+    /// Keys of hashed groups.
+    GroupKeys,
+    /// Slots less one.
+    GroupSlotMask,
+    /// Counts the rows that come out.
+    OutputCount,
+    /// Places for rows.
+    OutputCapacity,
+    /// Output column.
+    Output(usize),
+    /// Whether each value of it is not NULL (u8).
+    OutputValid(usize),
+}
+
+impl Arg {
+    /// True for what leads to table `number`, while it is built or probed.
+    pub(crate) fn is_of_table(&self, number: usize) -> bool {
+        match self {
+            Arg::Bitmap(table)
+            | Arg::TableKeys(table)
+            | Arg::TableSlotMask(table)
+            | Arg::Heads(table)
+            | Arg::Next(table)
+            | Arg::Bloom(table)
+            | Arg::BloomMask(table)
+            | Arg::Payload(table, _)
+            | Arg::PayloadValid(table, _) => *table == number,
+            _ => false,
+        }
+    }
+}
+
+/// The arguments of one kernel, in order of first use.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Args {
+    list: Vec<Arg>,
+}
+
+impl Args {
+    /// The code that names `arg`.
+    pub(crate) fn word(&mut self, arg: Arg) -> String {
+        let index = self.list.iter().position(|known| *known == arg).unwrap_or_else(|| {
+            self.list.push(arg);
+            self.list.len() - 1
+        });
+        format!("W({index})")
+    }
+
+    /// `arg` as a pointer to `c_type`.
+    pub(crate) fn pointer(&mut self, arg: Arg, c_type: &str) -> String {
+        format!("(({c_type}*){})", self.word(arg))
+    }
+
+    /// All, in order.
+    pub(crate) fn list(&self) -> &[Arg] {
+        &self.list
+    }
+}

@@ -1,0 +1,302 @@
+//! Aggregation: words of state per group, and how rows add to them.
+//!
+//! ```text
+//!   no keys        in registers of each lane, added up at the end
+//!   few groups     in shared memory of each block, several copies so that lanes seldom meet, added up at the end
+//!   some groups    in memory, at the group's code
+//!   many           in memory, at the slot that the code hashes to
+//! ```
+
+use pelton_error::{Error, Result};
+
+use super::args::Arg;
+use super::block::Block;
+use super::expr;
+use super::layout::{AggregateOutput, GroupKind, GroupLayout, KeyDomain, SinkLayout, WordKind, code_count};
+use super::probe;
+use super::sink::RowCode;
+use super::source::RowScope;
+use super::value::{Form, Value, fits_i64, i64_constant};
+use super::sum_type;
+use crate::ir::{Aggregate, AggregateFunction, Bounds, Expr, Type};
+
+/// What bounds the choice of a layout.
+pub(super) struct Limits {
+    /// The most codes of groups by position.
+    pub(super) direct_codes_max: u64,
+    /// Shared memory taken already.
+    pub(super) shared_offset: usize,
+    /// Shared memory left.
+    pub(super) shared_bytes_max: usize,
+    /// Rows that may come, before joins multiply them.
+    pub(super) row_count: u64,
+}
+
+/// A value that a row adds to a word.
+struct Contribution {
+    word: usize,
+    kind: WordKind,
+    value: Value,
+    /// Adds 1 for each value that is not NULL, in place of the value.
+    is_count: bool,
+}
+
+/// Generates the update of the row's group.
+pub(super) fn aggregate(
+    keys: &[Expr],
+    aggregates: &[Aggregate],
+    limits: &Limits,
+    scope: &mut RowScope<'_, '_>,
+    block: &mut Block,
+) -> Result<RowCode> {
+    let key_values = keys.iter().map(|key| expr::generate(key, scope, block)).collect::<Result<Vec<_>>>()?;
+    let domains = key_values.iter().map(|key| KeyDomain::of(key, "a group key")).collect::<Result<Vec<_>>>()?;
+    let codes = code_count(&domains, "group keys")?;
+    let (words, outputs, contributions) = state_of(aggregates, limits, scope, block)?;
+    let kind = match () {
+        () if keys.is_empty() => GroupKind::Global,
+        () if codes <= limits.direct_codes_max => GroupKind::Direct,
+        () => GroupKind::Hashed,
+    };
+    let state_bytes = (codes as usize).saturating_mul(words.len() * 8);
+    let copies = if kind == GroupKind::Direct { shared_copies(state_bytes, limits.shared_bytes_max) } else { 0 };
+    let layout = GroupLayout { kind, keys: domains, code_count: codes, words, outputs, shared_copies: copies };
+    let code = RowCode {
+        text: String::new(),
+        prologue: String::new(),
+        epilogue: String::new(),
+        shared_bytes: state_bytes.saturating_mul(copies as usize),
+        sink: SinkLayout::Groups(layout.clone()),
+    };
+    Ok(match kind {
+        GroupKind::Global => in_registers(code, &layout, &contributions, scope, block),
+        _ => {
+            let group = probe::code_of(&key_values, &layout.keys, block);
+            in_memory(code, &layout, &group, &contributions, limits, scope, block)
+        }
+    })
+}
+
+/// Copies of the state in shared memory: as many as fit, up to one a lane; fewer than 4 are not worth their barrier.
+fn shared_copies(state_bytes: usize, bytes_max: usize) -> u32 {
+    [32, 16, 8, 4].into_iter().find(|copies| state_bytes.saturating_mul(*copies) <= bytes_max).unwrap_or(0) as u32
+}
+
+type State = (Vec<WordKind>, Vec<AggregateOutput>, Vec<Contribution>);
+
+/// The words of a group's state, word 0 for the rows, and what a row adds to them.
+fn state_of(
+    aggregates: &[Aggregate],
+    limits: &Limits,
+    scope: &mut RowScope<'_, '_>,
+    block: &mut Block,
+) -> Result<State> {
+    let mut words = vec![WordKind::Add];
+    let mut outputs = Vec::with_capacity(aggregates.len());
+    let mut contributions = Vec::new();
+    for aggregate in aggregates {
+        let Some(input) = &aggregate.input else {
+            outputs.push(AggregateOutput { ty: Type::I64, word: 0, count_word: None });
+            continue;
+        };
+        let value = expr::generate(input, scope, block)?;
+        let count_word = match value.valid {
+            None => 0,
+            Some(_) => {
+                words.push(WordKind::Add);
+                contributions.push(Contribution {
+                    word: words.len() - 1,
+                    kind: WordKind::Add,
+                    value: value.clone(),
+                    is_count: true,
+                });
+                words.len() - 1
+            }
+        };
+        if aggregate.function == AggregateFunction::Count {
+            outputs.push(AggregateOutput { ty: Type::I64, word: count_word, count_word: None });
+            continue;
+        }
+        let kind = word_kind(aggregate.function, &value, limits)?;
+        let word = words.len();
+        words.push(kind);
+        if kind == WordKind::AddLow {
+            words.push(WordKind::AddHigh);
+        }
+        let ty = if aggregate.function == AggregateFunction::Sum { sum_type(value.ty) } else { value.ty };
+        outputs.push(AggregateOutput { ty, word, count_word: Some(count_word) });
+        contributions.push(Contribution { word, kind, value, is_count: false });
+    }
+    Ok((words, outputs, contributions))
+}
+
+fn word_kind(function: AggregateFunction, value: &Value, limits: &Limits) -> Result<WordKind> {
+    let refuse = || Error::unsupported(format!("{function:?} of {:?}", value.ty));
+    match (function, value.form) {
+        (AggregateFunction::Sum, Form::F64) => Ok(WordKind::AddDouble),
+        (AggregateFunction::Sum, Form::I32 | Form::I64 | Form::I128) => {
+            let is_decimal = value.ty == Type::I128;
+            let is_wide = is_decimal && !value.bounds.is_some_and(|bounds| sum_fits(bounds, limits.row_count));
+            Ok(if is_wide { WordKind::AddLow } else { WordKind::Add })
+        }
+        (AggregateFunction::Min, Form::I32 | Form::I64) => Ok(WordKind::Min),
+        (AggregateFunction::Max, Form::I32 | Form::I64) => Ok(WordKind::Max),
+        _ => Err(refuse()),
+    }
+}
+
+/// True where the sum of that many values fits 64 bits, with room for joins that give each row a thousand matches.
+fn sum_fits(bounds: Bounds, row_count: u64) -> bool {
+    let rows = i128::from(row_count.max(1)) * 1024;
+    let most = bounds.min.unsigned_abs().max(bounds.max.unsigned_abs());
+    i128::try_from(most).ok().and_then(|most| most.checked_mul(rows)).is_some_and(|sum| {
+        fits_i64(Bounds { min: -sum, max: sum })
+    })
+}
+
+fn register_type(kind: WordKind) -> &'static str {
+    match kind {
+        WordKind::Add => "u64",
+        WordKind::AddLow | WordKind::AddHigh => "u128",
+        WordKind::AddDouble => "f64",
+        WordKind::Min | WordKind::Max => "i64",
+    }
+}
+
+/// The value as a word's register holds it.
+fn as_word(contribution: &Contribution) -> String {
+    let code = &contribution.value.code;
+    match (contribution.is_count, contribution.kind) {
+        (true, _) => "1ull".into(),
+        (_, WordKind::Add) => format!("u64(i64({code}))"),
+        (_, WordKind::AddLow | WordKind::AddHigh) => format!("u128(i128({code}))"),
+        (_, WordKind::AddDouble) => code.clone(),
+        (_, WordKind::Min | WordKind::Max) => format!("i64({code})"),
+    }
+}
+
+fn guarded(contribution: &Contribution, update: String) -> String {
+    match &contribution.value.valid {
+        Some(valid) => format!("if ({valid}) {{ {update} }}"),
+        None => update,
+    }
+}
+
+fn in_registers(
+    mut code: RowCode,
+    layout: &GroupLayout,
+    contributions: &[Contribution],
+    scope: &mut RowScope<'_, '_>,
+    block: &mut Block,
+) -> RowCode {
+    block.line("AT(a0)++;");
+    for contribution in contributions {
+        let (word, value) = (contribution.word, as_word(contribution));
+        block.line(guarded(contribution, match contribution.kind {
+            WordKind::Min => format!("if ({value} < AT(a{word})) AT(a{word}) = {value};"),
+            WordKind::Max => format!("if ({value} > AT(a{word})) AT(a{word}) = {value};"),
+            _ => format!("AT(a{word}) += {value};"),
+        }));
+    }
+    let groups = scope.kernel.args.pointer(Arg::Groups, "u64");
+    let registers = layout.words.iter().enumerate().filter(|(_, kind)| **kind != WordKind::AddHigh);
+    for (word, kind) in registers {
+        let ty = register_type(*kind);
+        let identity = match kind {
+            WordKind::Min | WordKind::Max => i64_constant(kind.identity() as i64),
+            _ => "0".into(),
+        };
+        code.prologue += &format!("{ty} a{word}[LANES]; EACH_LANE {{ AT(a{word}) = {identity}; }}\n");
+        let (combine, update) = match kind {
+            WordKind::Add => ("lane_sum", format!("atomic_add({groups} + {word}, all)")),
+            WordKind::AddLow | WordKind::AddHigh => ("lane_sum", format!("atomic_add_128({groups} + {word}, i128(all))")),
+            WordKind::AddDouble => ("lane_sum", format!("atomic_add((f64*)({groups} + {word}), all)")),
+            WordKind::Min => ("lane_min", format!("atomic_min((i64*)({groups} + {word}), all)")),
+            WordKind::Max => ("lane_max", format!("atomic_max((i64*)({groups} + {word}), all)")),
+        };
+        code.epilogue += &format!("{{ const {ty} all = {combine}(a{word}); if (IS_FIRST_LANE) {update}; }}\n");
+    }
+    code
+}
+
+/// Adds `value` to the word at `at`, whoever else does.
+fn atomic_update(kind: WordKind, at: &str, value: &str) -> String {
+    match kind {
+        WordKind::Add => format!("atomic_add({at}, {value});"),
+        WordKind::AddLow | WordKind::AddHigh => format!("atomic_add_128({at}, i128({value}));"),
+        WordKind::AddDouble => format!("atomic_add((f64*)({at}), {value});"),
+        WordKind::Min => format!("atomic_min((i64*)({at}), {value});"),
+        WordKind::Max => format!("atomic_max((i64*)({at}), {value});"),
+    }
+}
+
+fn in_memory(
+    mut code: RowCode,
+    layout: &GroupLayout,
+    group: &str,
+    contributions: &[Contribution],
+    limits: &Limits,
+    scope: &mut RowScope<'_, '_>,
+    block: &mut Block,
+) -> RowCode {
+    let args = &mut scope.kernel.args;
+    let groups = args.pointer(Arg::Groups, "u64");
+    let place = match layout.kind {
+        GroupKind::Hashed => {
+            let (keys, mask) = (args.pointer(Arg::GroupKeys, "u64"), args.word(Arg::GroupSlotMask));
+            let flags = args.pointer(Arg::Flags, "u32");
+            let slot =
+                block.define("u64", "s", format!("slot_to_insert({keys}, {mask}, {group}, {flags}, FLAG_GROUPS_FULL)"));
+            block.line(format!("if ({slot} == NO_KEY) continue;"));
+            slot
+        }
+        _ => group.to_string(),
+    };
+    let copies = layout.shared_copies;
+    // Halves of a 128-bit sum lie side by side, so the words of one copy of one group do.
+    let at = |word: usize| match copies {
+        0 => format!("{groups} + {place} * {} + {word}", layout.words.len()),
+        _ => format!("shared_groups + ({place} * {copies} + (lane & {})) * {} + {word}", copies - 1, layout.words.len()),
+    };
+    block.line(format!("atomic_add({}, 1ull);", at(0)));
+    for contribution in contributions {
+        let update = atomic_update(contribution.kind, &at(contribution.word), &as_word(contribution));
+        block.line(guarded(contribution, update));
+    }
+    if copies > 0 {
+        share(&mut code, layout, &groups, limits.shared_offset);
+    }
+    code
+}
+
+/// Code that clears the copies in shared memory before, and adds them to memory after.
+fn share(code: &mut RowCode, layout: &GroupLayout, groups: &str, offset: usize) {
+    let (words, copies, count) = (layout.words.len(), layout.shared_copies, layout.code_count);
+    code.prologue += &format!("u64* const shared_groups = (u64*)(block_shared + {offset});\n");
+    let identities: Vec<String> = layout.words.iter().map(|kind| format!("{}ull", kind.identity())).collect();
+    code.prologue += &format!(
+        "{{ const u64 identity[] = {{{}}};\n\
+         for (u64 i = THREAD_IN_BLOCK; i < {}ull; i += THREADS_IN_BLOCK) shared_groups[i] = identity[i % {words}]; }}\n\
+         BLOCK_BARRIER;\n",
+        identities.join(", "),
+        count * u64::from(copies) * words as u64,
+    );
+    code.epilogue += "BLOCK_BARRIER;\n";
+    code.epilogue += &format!(
+        "for (u64 i = THREAD_IN_BLOCK; i < {}ull; i += THREADS_IN_BLOCK) {{\n\
+         const u64* const from = shared_groups + i * {words}; u64* const to = {groups} + i / {copies} * {words};\n\
+         if (from[0] == 0) continue;\n",
+        count * u64::from(copies),
+    );
+    for (word, kind) in layout.words.iter().enumerate().filter(|(_, kind)| **kind != WordKind::AddHigh) {
+        let value = match kind {
+            WordKind::AddLow => format!("u128(from[{word}]) | u128(from[{}]) << 64", word + 1),
+            WordKind::AddDouble => format!("*(const f64*)(from + {word})"),
+            WordKind::Min | WordKind::Max => format!("i64(from[{word}])"),
+            _ => format!("from[{word}]"),
+        };
+        code.epilogue += &atomic_update(*kind, &format!("to + {word}"), &value);
+        code.epilogue += "\n";
+    }
+    code.epilogue += "}\n";
+}

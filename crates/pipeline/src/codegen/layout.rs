@@ -1,0 +1,203 @@
+//! How hash tables and groups lie in memory. The generator and the run agree through these.
+//!
+//! Keys become one number, the *code*: each key minus its least value, times the product of the sizes before it. Codes
+//! are below 2^63, so one word of all ones is free to mean "no key".
+//!
+//! ```text
+//!   table, direct    bitmap [code], payload columns [code]                       unique keys of a small range
+//!   table, hashed    keys [slot], heads [slot] ─► rows: next, payload [row]      anything else; Bloom filter beside
+//!   groups, direct   state [code]                                                few possible groups
+//!   groups, hashed   keys [slot], state [slot]                                   many
+//! ```
+
+use std::sync::Arc;
+
+use pelton_error::{Error, Result};
+
+use super::value::{Form, Value};
+use crate::ir::{Bounds, Type};
+use crate::text::Dictionary;
+
+/// Codes stay below this.
+const CODE_MAX: u128 = 1 << 63;
+
+/// The values that one key may have.
+#[derive(Debug, Clone)]
+pub(crate) struct KeyDomain {
+    pub(crate) ty: Type,
+    pub(crate) min: i128,
+    /// Number of values, NULL not counted.
+    pub(crate) size: u64,
+    /// NULL has the number `size`.
+    pub(crate) is_nullable: bool,
+    pub(crate) dictionary: Option<Arc<Dictionary>>,
+}
+
+impl KeyDomain {
+    /// The domain of `value` as a key of what `what` says.
+    pub(crate) fn of(value: &Value, what: &str) -> Result<Self> {
+        let unknown = || Error::unsupported(format!("{what} of {:?} without known bounds", value.ty));
+        let (min, size) = match (value.form, &value.dictionary) {
+            (Form::Id, Some(dictionary)) => (0, dictionary.entries.len().max(1) as u128),
+            (Form::Bool, _) => (0, 2),
+            (Form::I32 | Form::I64, _) => {
+                let bounds = value.bounds.ok_or_else(unknown)?;
+                (bounds.min, (bounds.max - bounds.min) as u128 + 1)
+            }
+            _ => return Err(unknown()),
+        };
+        let is_nullable = value.valid.is_some();
+        let size = u64::try_from(size).ok().filter(|size| u128::from(*size) < CODE_MAX).ok_or_else(|| {
+            Error::unsupported(format!("{what} whose values span all of 64 bits"))
+        })?;
+        Ok(Self { ty: value.ty, min, size, is_nullable, dictionary: value.dictionary.clone() })
+    }
+
+    /// Codes of this key alone.
+    pub(crate) fn count(&self) -> u64 {
+        self.size + u64::from(self.is_nullable)
+    }
+}
+
+/// Codes of all keys together.
+pub(crate) fn code_count(domains: &[KeyDomain], what: &str) -> Result<u64> {
+    let count = domains.iter().try_fold(1u128, |count, domain| {
+        count.checked_mul(domain.count().into()).filter(|count| *count < CODE_MAX)
+    });
+    count.map(|count| count as u64).ok_or_else(|| {
+        Error::unsupported(format!("{what} whose possible combinations of {} columns pass 2^63", domains.len()))
+    })
+}
+
+/// What a match brings.
+#[derive(Debug, Clone)]
+pub(crate) struct PayloadColumn {
+    pub(crate) ty: Type,
+    pub(crate) form: Form,
+    pub(crate) bounds: Option<Bounds>,
+    pub(crate) is_nullable: bool,
+    pub(crate) dictionary: Option<Arc<Dictionary>>,
+}
+
+impl PayloadColumn {
+    pub(crate) fn of(value: &Value) -> Self {
+        Self {
+            ty: value.ty,
+            form: value.form,
+            bounds: value.bounds,
+            is_nullable: value.valid.is_some(),
+            dictionary: value.dictionary.clone(),
+        }
+    }
+}
+
+/// How a table finds keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TableKind {
+    /// By position. Keys are unique.
+    Direct,
+    /// By hashing; equal keys are chained.
+    Hashed,
+}
+
+/// A hash table.
+#[derive(Debug, Clone)]
+pub(crate) struct TableLayout {
+    pub(crate) kind: TableKind,
+    pub(crate) keys: Vec<KeyDomain>,
+    pub(crate) code_count: u64,
+    pub(crate) payload: Vec<PayloadColumn>,
+}
+
+/// What is known of a table once it is built, to probe it by.
+#[derive(Debug, Clone)]
+pub(crate) struct BuiltTable {
+    pub(crate) layout: TableLayout,
+    pub(crate) is_unique: bool,
+    pub(crate) row_count: u64,
+    /// The codes that occur lie between these.
+    pub(crate) codes: Option<(u64, u64)>,
+}
+
+impl BuiltTable {
+    /// The keys that occur, where there is one key column.
+    pub(crate) fn key_range(&self) -> Option<Bounds> {
+        let [key] = self.layout.keys.as_slice() else { return None };
+        let (low, high) = self.codes?;
+        Some(Bounds { min: key.min + i128::from(low), max: key.min + i128::from(high) })
+    }
+
+    /// The share of possible keys that occur.
+    pub(crate) fn density(&self) -> f64 {
+        self.row_count as f64 / self.layout.code_count.max(1) as f64
+    }
+}
+
+/// What a word of a group's state does with values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WordKind {
+    /// Adds modulo 2^64.
+    Add,
+    /// The lower half of a 128-bit sum; the next word is the upper.
+    AddLow,
+    /// See `AddLow`; nothing is applied to it by itself.
+    AddHigh,
+    /// Adds doubles.
+    AddDouble,
+    /// Keeps the least.
+    Min,
+    /// Keeps the greatest.
+    Max,
+}
+
+impl WordKind {
+    /// What the word starts with.
+    pub(crate) fn identity(self) -> u64 {
+        match self {
+            WordKind::Min => i64::MAX as u64,
+            WordKind::Max => i64::MIN as u64,
+            _ => 0,
+        }
+    }
+}
+
+/// One aggregate of a group, in the words of its state.
+#[derive(Debug, Clone)]
+pub(crate) struct AggregateOutput {
+    pub(crate) ty: Type,
+    /// The word (or the lower of two) that holds the value.
+    pub(crate) word: usize,
+    /// The word that counts values: NULL where it is 0. `None` where the aggregate is never NULL.
+    pub(crate) count_word: Option<usize>,
+}
+
+/// How groups lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GroupKind {
+    /// One group, without keys.
+    Global,
+    /// By position.
+    Direct,
+    /// By hashing.
+    Hashed,
+}
+
+/// The groups of an aggregation. Word 0 counts rows.
+#[derive(Debug, Clone)]
+pub(crate) struct GroupLayout {
+    pub(crate) kind: GroupKind,
+    pub(crate) keys: Vec<KeyDomain>,
+    pub(crate) code_count: u64,
+    pub(crate) words: Vec<WordKind>,
+    pub(crate) outputs: Vec<AggregateOutput>,
+    /// Copies of the state that a block keeps in shared memory; 0: none.
+    pub(crate) shared_copies: u32,
+}
+
+/// What a pipeline leaves behind.
+#[derive(Debug, Clone)]
+pub(crate) enum SinkLayout {
+    Build(TableLayout),
+    Groups(GroupLayout),
+    Rows(Vec<PayloadColumn>),
+}

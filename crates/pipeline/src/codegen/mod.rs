@@ -1,0 +1,281 @@
+//! From a pipeline to the source of its kernel: one function that decodes, filters, probes and aggregates.
+//!
+//! ```text
+//!   for each tile, a few vectors of 1024 rows, one a warp
+//!     open the pages                                   where bytes lie, widths, bases
+//!     for each vector
+//!       a mask of 32 rows a lane                       narrowed by each step, left as soon as it is empty:
+//!         ranges          compared among packed bits
+//!         conditions      on single rows that are left
+//!         bitmaps         of direct tables
+//!       for each row left                              payloads, remaining probes and conditions, the sink
+//!   accumulators of lanes ─► warp ─► memory
+//! ```
+//!
+//! What can be known before the kernel runs is compiled into it: types, nullability, formats, widths of packed pages,
+//! the layout of tables. What differs from run to run (addresses, bounds of ranges) are arguments, so that the same
+//! query over other constants finds its program in the cache.
+
+mod args;
+mod block;
+mod expr;
+mod filter;
+mod groups;
+mod layout;
+mod probe;
+mod scope;
+mod sink;
+mod source;
+mod value;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use pelton_error::{Result, ResultExt};
+
+pub(crate) use args::Arg;
+pub(crate) use layout::{
+    AggregateOutput, BuiltTable, GroupKind, GroupLayout, KeyDomain, PayloadColumn, SinkLayout, TableKind, TableLayout,
+    WordKind,
+};
+pub(crate) use source::{SourceColumn, StoredAs};
+pub(crate) use value::Form;
+
+use self::block::Block;
+use self::source::KernelContext;
+use crate::ir::{Pipeline, Type};
+use crate::text::Dictionary;
+use crate::text_results::Lut;
+
+/// The parts of every source that do not depend on the query.
+const TARGET: &str = include_str!("../../../../cuda/pipeline/target.h");
+const CHUNK: &str = include_str!("../../../../cuda/pipeline/chunk.h");
+const STATE: &str = include_str!("../../../../cuda/pipeline/state.h");
+
+/// The kernel's name in every program.
+pub(crate) const ENTRY: &str = "k_run";
+/// The kernel that fills words.
+pub(crate) const FILL_ENTRY: &str = "k_fill";
+/// The kernel that gathers the groups that have rows.
+pub(crate) const COMPACT_ENTRY: &str = "k_compact";
+/// Words that the fixed kernels take; programs take no fewer.
+const FIXED_ARGS: usize = 7;
+/// Shared memory of a block that every device has.
+const SHARED_BYTES_MAX: usize = 48 << 10;
+/// Threads of a block, where scratch memory does not ask for fewer.
+const BLOCK_THREADS: usize = 256;
+
+/// What the generator may choose, and what it must know.
+pub(crate) struct Request<'a> {
+    pub(crate) pipeline: &'a Pipeline,
+    pub(crate) source: &'a [SourceColumn],
+    /// What was built so far, by number.
+    pub(crate) tables: &'a [Option<BuiltTable>],
+    /// Dictionaries of the source's text columns, by column.
+    pub(crate) dictionaries: HashMap<usize, Arc<Dictionary>>,
+    /// Rows of the source.
+    pub(crate) row_count: u64,
+    /// The table to build must be hashed: its keys turned out not to be unique.
+    pub(crate) is_hashed: bool,
+    /// The most codes of groups or of a direct table.
+    pub(crate) direct_codes_max: u64,
+    /// All hashes equal, to test collisions.
+    pub(crate) has_equal_hashes: bool,
+}
+
+impl Generated {
+    /// Words that every entry of the program takes.
+    pub(crate) fn word_count(&self) -> usize {
+        self.args.len().max(FIXED_ARGS)
+    }
+}
+
+/// A kernel and how to run it.
+pub(crate) struct Generated {
+    pub(crate) text: String,
+    pub(crate) args: Vec<Arg>,
+    pub(crate) luts: Vec<Lut>,
+    /// Bounds of the range filters, by number.
+    pub(crate) ranges: Vec<(i64, i64)>,
+    /// The source columns that they are of.
+    pub(crate) range_columns: Vec<usize>,
+    pub(crate) sink: SinkLayout,
+    pub(crate) block_threads: u32,
+    pub(crate) shared_bytes: u32,
+}
+
+/// Generates the kernel.
+///
+/// # Errors
+///
+/// `Unsupported` for what kernels cannot do or cannot do exactly as the CPU would; a text function's own error.
+pub(crate) fn generate(request: Request<'_>) -> Result<Generated> {
+    let name = request.pipeline.name.clone();
+    Generator::new(request).run().context(|| format!("pipeline '{name}'"))
+}
+
+struct Generator<'a> {
+    request: Request<'a>,
+    kernel: KernelContext<'a>,
+    plan: filter::FilterPlan,
+}
+
+impl<'a> Generator<'a> {
+    fn new(request: Request<'a>) -> Self {
+        let kernel = KernelContext {
+            columns: &request.pipeline.columns,
+            source: request.source,
+            tables: request.tables,
+            dictionaries: request.dictionaries.clone(),
+            args: args::Args::default(),
+            luts: Vec::new(),
+        };
+        let plan = filter::FilterPlan::of(request.pipeline, request.source, request.tables);
+        Self { request, kernel, plan }
+    }
+
+    fn run(mut self) -> Result<Generated> {
+        let mut body = Block::default();
+        let warps = self.block_warps();
+        let rows = self.row_loop()?;
+        let scratch_bytes = self.scratch_bytes() * warps;
+        self.prologue(&mut body, &rows)?;
+        body.open("for (u64 tile = WARP; tile < tiles; tile += WARP_COUNT) {");
+        self.tile_head(&mut body, scratch_bytes, warps)?;
+        body.open("for (u32 row = start; row < end; row += 1024) {");
+        self.open_pages(&mut body);
+        body.line("const u32 v = row % page_rows >> 10;");
+        body.line("u32 mask[LANES];");
+        body.line("EACH_LANE { AT(mask) = first_mask(end - row, lane); }");
+        self.decode_deltas(&mut body)?;
+        self.masks(&mut body)?;
+        body.open("EACH_LANE {");
+        body.line("u32 left = AT(mask);");
+        body.open("while (left) {");
+        body.line("const u32 r = trailing_zeros(left);");
+        body.line("left &= left - 1;");
+        rows.text.lines().for_each(|line| body.line(line));
+        body.close_to(0);
+        rows.epilogue.lines().for_each(|line| body.line(line));
+        let shared_bytes = scratch_bytes + rows.shared_bytes;
+        Ok(Generated {
+            text: self.assemble(&body.into_text(), shared_bytes),
+            args: self.kernel.args.list().to_vec(),
+            luts: self.kernel.luts,
+            ranges: self.plan.range_bounds(),
+            range_columns: self.plan.range_columns(),
+            sink: rows.sink,
+            block_threads: warps as u32 * 32,
+            shared_bytes: shared_bytes as u32,
+        })
+    }
+
+    /// Scratch memory of a warp.
+    fn scratch_bytes(&self) -> usize {
+        self.request.source.iter().map(SourceColumn::scratch_bytes).sum()
+    }
+
+    fn block_warps(&self) -> usize {
+        let wanted = BLOCK_THREADS / 32;
+        match self.scratch_bytes() {
+            0 => wanted,
+            bytes => (SHARED_BYTES_MAX / bytes).clamp(1, wanted),
+        }
+    }
+
+    fn assemble(&self, body: &str, shared_bytes: usize) -> String {
+        let count = self.kernel.args.list().len().max(FIXED_ARGS);
+        let equal = if self.request.has_equal_hashes { "#define PELTON_EQUAL_HASHES\n" } else { "" };
+        format!(
+            "{equal}#define PELTON_ARG_COUNT {count}\n#define PELTON_SHARED_BYTES {shared_bytes}\n\
+             {TARGET}{CHUNK}{STATE}\nENTRY({ENTRY}) {{\n{body}}}\n"
+        )
+    }
+
+    fn prologue(&mut self, body: &mut Block, rows: &sink::RowCode) -> Result<()> {
+        let args = &mut self.kernel.args;
+        let chunks = args.pointer(Arg::Chunks, "const u64");
+        let row_counts = args.pointer(Arg::RowGroupRows, "const u32");
+        let (count, tiles) = (args.word(Arg::RowGroupCount), args.word(Arg::TilesPerGroup));
+        let tile_rows = args.word(Arg::TileRows);
+        body.line("BLOCK_SHARED");
+        body.line(format!("const u64* const chunks = {chunks};"));
+        body.line(format!("const u32* const row_counts = {row_counts};"));
+        body.line(format!("const u32 tiles_per_group = u32({tiles});"));
+        body.line(format!("const u64 tiles = {count} * tiles_per_group;"));
+        body.line(format!("const u32 tile_rows = u32({tile_rows});"));
+        rows.prologue.lines().for_each(|line| body.line(line));
+        Ok(())
+    }
+
+    fn tile_head(&self, body: &mut Block, scratch_bytes: usize, warps: usize) -> Result<()> {
+        let stride = self.request.source.len() + self.text_columns().count();
+        body.line("const u32 group = u32(tile / tiles_per_group);");
+        body.line("const u32 group_rows = row_counts[group];");
+        body.line("const u32 start = u32(tile % tiles_per_group) * tile_rows;");
+        body.line("if (start >= group_rows) continue;");
+        body.line("const u32 end = group_rows - start < tile_rows ? group_rows : start + tile_rows;");
+        body.line(format!("const u64* const c = chunks + u64(group) * {stride};"));
+        match self.request.source.is_empty() {
+            true => body.line("const u32 page_rows = 1024;"),
+            false => body.line("const u32 page_rows = load((const u32*)(c[0] + 12));"),
+        }
+        for (k, source) in self.request.source.iter().enumerate() {
+            body.line(format!("{} p{k};", source.page_type()?));
+        }
+        for (place, k) in self.text_columns().enumerate() {
+            body.line(format!("const u32* const m{k} = (const u32*)c[{}];", self.request.source.len() + place));
+        }
+        self.plan.declare_codes(body);
+        let mut offset = 0;
+        for (k, source) in self.request.source.iter().enumerate().filter(|(_, source)| source.has_delta()) {
+            let (ty, bytes) = (source.scratch_type()?, source.scratch_bytes());
+            body.line(format!("{ty}* const s{k} = ({ty}*)(block_shared + {offset} + WARP_IN_BLOCK * {bytes});"));
+            offset += bytes * warps;
+        }
+        assert_eq!(offset, scratch_bytes, "every warp has scratch memory for every such column");
+        Ok(())
+    }
+
+    /// Source columns that are codes of chunk dictionaries.
+    fn text_columns(&self) -> impl Iterator<Item = usize> {
+        let is_text = |(_, source): &(usize, &SourceColumn)| source.stored == StoredAs::TextCodes;
+        self.request.source.iter().enumerate().filter(is_text).map(|(k, _)| k)
+    }
+
+    fn open_pages(&mut self, body: &mut Block) {
+        body.open("if (row == start || row % page_rows == 0) {");
+        for k in 0..self.request.source.len() {
+            body.line(format!("p{k}.open((const u8*)c[{k}], row);"));
+        }
+        self.plan.find_codes(&mut self.kernel.args, body);
+        body.close();
+    }
+
+    fn decode_deltas(&self, body: &mut Block) -> Result<()> {
+        let deltas: Vec<usize> =
+            (0..self.request.source.len()).filter(|k| self.request.source[*k].has_delta()).collect();
+        if deltas.is_empty() {
+            return Ok(());
+        }
+        body.line("WARP_BARRIER;");
+        body.line("const u32 page_start = row / page_rows * page_rows;");
+        body.line("const u32 page_end = group_rows - page_start < page_rows ? group_rows : page_start + page_rows;");
+        for k in deltas {
+            let ty = self.request.source[k].scratch_type()?;
+            body.open(format!("if (p{k}.is(DELTA) && p{k}.nulls != 1) {{"));
+            body.line(format!(
+                "EACH_LANE {{ delta_vector<{ty}>(p{k}.body, p{k}.width, p{k}.extra, u64(p{k}.base), \
+                 p{k}.base_of_bases, page_end - page_start, v, s{k}, lane); }}"
+            ));
+            body.close();
+        }
+        body.line("WARP_BARRIER;");
+        Ok(())
+    }
+}
+
+/// The type that a sum of `ty` has.
+pub(crate) fn sum_type(ty: Type) -> Type {
+    if ty == Type::I32 { Type::I64 } else { ty }
+}

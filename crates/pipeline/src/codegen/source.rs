@@ -1,0 +1,250 @@
+//! The columns of a pipeline as its kernel reads them: chunks, tables that were probed, results computed on the way.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use pelton_chunk::{Layout, PhysicalType, Transform};
+use pelton_error::{Error, Result};
+
+use super::args::{Arg, Args};
+use super::block::Block;
+use super::layout::BuiltTable;
+use super::scope::Scope;
+use super::value::{Form, Value};
+use crate::ir::{Column, TextFunction, Type};
+use crate::text::Dictionary;
+use crate::text_results::Lut;
+
+/// What the chunks of a column hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StoredAs {
+    /// Values of this type.
+    Values(PhysicalType),
+    /// Codes of each chunk's own dictionary of texts, remapped to entries of the column's.
+    TextCodes,
+    /// Entries of the column's dictionary.
+    TextIds,
+}
+
+/// How a source column is stored.
+#[derive(Debug, Clone)]
+pub(crate) struct SourceColumn {
+    pub(crate) stored: StoredAs,
+    /// All that occur.
+    pub(crate) formats: BTreeSet<(Transform, Layout)>,
+    /// Widths of its bit-packed pages, where they are known.
+    pub(crate) widths: Option<BTreeSet<u8>>,
+}
+
+impl SourceColumn {
+    /// The C++ type of stored values.
+    fn stored_type(&self) -> Result<&'static str> {
+        Ok(match self.stored {
+            StoredAs::TextCodes | StoredAs::TextIds => "u32",
+            StoredAs::Values(physical) => match physical {
+                PhysicalType::U8 => "u8",
+                PhysicalType::U16 => "u16",
+                PhysicalType::U32 => "u32",
+                PhysicalType::I8 => "i8",
+                PhysicalType::I16 => "i16",
+                PhysicalType::I32 => "i32",
+                PhysicalType::I64 => "i64",
+                PhysicalType::I128 => "i128",
+                PhysicalType::F64 => "f64",
+                other => return Err(Error::unsupported(format!("a column stored as {other:?}"))),
+            },
+        })
+    }
+
+    /// Bits of a stored word.
+    fn word_bits(&self) -> usize {
+        match self.stored {
+            StoredAs::TextCodes | StoredAs::TextIds => 32,
+            StoredAs::Values(physical) => (physical.width_bytes().unwrap_or(4) * 8).min(64),
+        }
+    }
+
+    fn format_bits(&self) -> u32 {
+        let bit = |(transform, layout): &(Transform, Layout)| match (transform, layout) {
+            (_, Layout::Constant) => 1,
+            (Transform::Dictionary, Layout::RunLength) => 32,
+            (Transform::Dictionary, _) => 16,
+            (Transform::Alp, _) => 64,
+            (Transform::None, Layout::Plain) => 2,
+            (Transform::None, Layout::BitPacked) => 4,
+            (Transform::None, Layout::RunLength) => 8,
+            (Transform::None, Layout::Delta) => 128,
+        };
+        self.formats.iter().map(bit).fold(0, |all, bit| all | bit)
+    }
+
+    /// The type of its `Page` in C++.
+    pub(crate) fn page_type(&self) -> Result<String> {
+        let bits = self.format_bits();
+        Ok(match self.stored_type()? {
+            "f64" => format!("DoublePage<{bits}>"),
+            stored => format!("Page<{stored}, {bits}>"),
+        })
+    }
+
+    /// True where vectors are decoded into scratch memory before rows are read.
+    pub(crate) fn has_delta(&self) -> bool {
+        self.formats.contains(&(Transform::None, Layout::Delta))
+    }
+
+    /// Bytes of scratch memory of a warp.
+    pub(crate) fn scratch_bytes(&self) -> usize {
+        if self.has_delta() { 1056 * self.word_bits() / 8 } else { 0 }
+    }
+
+    /// The C++ type of its scratch memory.
+    pub(crate) fn scratch_type(&self) -> Result<&'static str> {
+        self.stored_type()
+    }
+
+    /// True where a range of values can be looked for among packed bits.
+    pub(crate) fn has_ranges(&self) -> bool {
+        use PhysicalType::*;
+        let is_integer = matches!(self.stored, StoredAs::Values(U8 | U16 | U32 | I8 | I16 | I32 | I64));
+        is_integer && !self.has_delta()
+    }
+
+    /// Widths to unroll for, as template arguments.
+    pub(crate) fn known_widths(&self) -> String {
+        let is_wide = self.word_bits() >= 32 || self.formats.iter().all(|(t, _)| *t == Transform::Dictionary);
+        let Some(widths) = self.widths.as_ref().filter(|widths| is_wide && widths.len() <= WIDTHS_MAX) else {
+            return String::new();
+        };
+        let fitting: Vec<String> = widths.iter().filter(|width| **width <= 32).map(u8::to_string).collect();
+        fitting.join(", ")
+    }
+}
+
+/// More widths than this make code larger than it is worth.
+const WIDTHS_MAX: usize = 5;
+
+/// A payload column that has not been loaded yet.
+#[derive(Debug, Clone)]
+pub(crate) struct PendingPayload {
+    pub(crate) table: usize,
+    pub(crate) index: usize,
+    /// Where in the payload column.
+    pub(crate) row: String,
+    /// False where an outer probe found nothing; `None` where there always is something.
+    pub(crate) matched: Option<String>,
+}
+
+/// What all scopes of one kernel share.
+pub(crate) struct KernelContext<'a> {
+    pub(crate) columns: &'a [Column],
+    pub(crate) source: &'a [SourceColumn],
+    pub(crate) tables: &'a [Option<BuiltTable>],
+    /// Of text columns of the source, by column.
+    pub(crate) dictionaries: HashMap<usize, Arc<Dictionary>>,
+    pub(crate) args: Args,
+    pub(crate) luts: Vec<Lut>,
+}
+
+/// The columns of the row `r` of `lane` of vector `v`.
+pub(crate) struct RowScope<'k, 'a> {
+    pub(crate) kernel: &'k mut KernelContext<'a>,
+    known: HashMap<usize, Value>,
+    pending: HashMap<usize, PendingPayload>,
+}
+
+impl<'k, 'a> RowScope<'k, 'a> {
+    pub(crate) fn new(kernel: &'k mut KernelContext<'a>) -> Self {
+        Self { kernel, known: HashMap::new(), pending: HashMap::new() }
+    }
+
+    /// Column `column` has this value from here on.
+    pub(crate) fn set(&mut self, column: usize, value: Value) {
+        self.known.insert(column, value);
+    }
+
+    /// Column `column` is loaded when it is first needed.
+    pub(crate) fn set_pending(&mut self, column: usize, payload: PendingPayload) {
+        self.pending.insert(column, payload);
+    }
+
+    fn load_source(&mut self, k: usize, block: &mut Block) -> Result<Value> {
+        let (column, source) = (&self.kernel.columns[k], &self.kernel.source[k]);
+        let form = Form::of(column.ty, column.bounds);
+        let direct = match (column.ty, source.stored) {
+            (Type::Text, StoredAs::TextCodes) => format!("load(m{k} + p{k}.code_at(v, r, lane))"),
+            (Type::F64, _) => format!("p{k}.at_double(v, r, lane)"),
+            _ => format!("p{k}.at(v, r, lane)"),
+        };
+        let code = if source.has_delta() {
+            format!("(p{k}.is(DELTA) ? s{k}[scratch_index(position_of(r, lane))] : {direct})")
+        } else {
+            direct
+        };
+        let code = if form == Form::Bool { format!("{code} != 0") } else { format!("{}({code})", form.c_type()) };
+        let name = block.define(form.c_type(), "x", code);
+        let valid = column.is_nullable.then(|| block.define("bool", "n", format!("p{k}.is_valid(v, r, lane)")));
+        let mut value = Value::new(name, column.ty, column.bounds).with_valid(valid);
+        value.dictionary = self.kernel.dictionaries.get(&k).cloned();
+        Ok(value)
+    }
+
+    fn load_payload(&mut self, pending: &PendingPayload, block: &mut Block) -> Result<Value> {
+        let table = self.kernel.tables[pending.table].as_ref().expect("tables are built before they are probed");
+        let payload = table.layout.payload[pending.index].clone();
+        let guarded = |code: String| match &pending.matched {
+            Some(matched) => format!("({matched} ? {code} : 0)"),
+            None => code,
+        };
+        let array = self.kernel.args.pointer(Arg::Payload(pending.table, pending.index), payload.form.array_type());
+        let name = block.define(payload.form.c_type(), "y", guarded(format!("{array}[{}]", pending.row)));
+        let valid = payload.is_nullable.then(|| {
+            let array = self.kernel.args.pointer(Arg::PayloadValid(pending.table, pending.index), "u8");
+            block.define("bool", "n", guarded(format!("{array}[{}]", pending.row)))
+        });
+        let mut value = Value::new(name, payload.ty, payload.bounds).with_valid(valid.or(pending.matched.clone()));
+        // A missing match reads as 0.
+        value.bounds = if pending.matched.is_some() { value.bounds.map(with_zero) } else { value.bounds };
+        value.dictionary = payload.dictionary;
+        Ok(value)
+    }
+}
+
+fn with_zero(bounds: crate::ir::Bounds) -> crate::ir::Bounds {
+    crate::ir::Bounds { min: bounds.min.min(0), max: bounds.max.max(0) }
+}
+
+impl Scope for RowScope<'_, '_> {
+    fn column(&mut self, column: usize, block: &mut Block) -> Result<Value> {
+        if let Some(value) = self.known.get(&column) {
+            return Ok(value.clone());
+        }
+        let value = match self.pending.remove(&column) {
+            Some(pending) => self.load_payload(&pending, block)?,
+            None if column < self.kernel.source.len() => self.load_source(column, block)?,
+            None => return Err(Error::invalid_input(format!("a plan that reads column {column} before it is there"))),
+        };
+        self.known.insert(column, value.clone());
+        Ok(value)
+    }
+
+    fn of_text(&mut self, column: usize, function: &Arc<dyn TextFunction>, block: &mut Block) -> Result<Value> {
+        let text = self.column(column, block)?;
+        let Some(dictionary) = &text.dictionary else {
+            return Err(Error::invalid_input("a function of text on a column that is none"));
+        };
+        let index = Lut::find_or_add(&mut self.kernel.luts, dictionary, function)?;
+        let lut = &self.kernel.luts[index];
+        let (form, bounds, ty) = (lut.form, lut.bounds, lut.ty);
+        let (lut_dictionary, is_nullable) = (lut.dictionary.clone(), lut.valid.is_some());
+        let array = self.kernel.args.pointer(Arg::Lut(index), &format!("const {}", form.array_type()));
+        let code = block.define(form.c_type(), "t", format!("load({array} + {})", text.code));
+        let valid = is_nullable.then(|| {
+            let array = self.kernel.args.pointer(Arg::LutValid(index), "const u8");
+            block.define("bool", "n", format!("load({array} + {}) != 0", text.code))
+        });
+        let mut value = Value::new(code, ty, bounds);
+        value.form = form;
+        value.dictionary = lut_dictionary;
+        Ok(value.with_valid(super::value::both_valid(&valid, &text.valid)))
+    }
+}

@@ -1,0 +1,243 @@
+//! Where the chunks of a morsel come to lie in a slot: arithmetic alone.
+//!
+//! ```text
+//!   slot   │ staged: chunks read from disk │ run of a pinned column │ run of another │ run of the first │ …
+//!
+//!   pinned │ chunk 3 │ chunk 4 │░ 5 ░│ chunk 6 │ chunk 7      one run, one copy: 5 is not wanted but small
+//! ```
+//!
+//! A run is copied as it lies, so chunks keep their distances and their alignment in it.
+
+use super::extent::{CHUNK_ALIGN, ChunkPlace};
+
+/// Unwanted bytes between wanted chunks that are copied along rather than starting another copy: about what the link
+/// moves in the time that it takes to start one. A guess.
+const GAP_BYTES_MAX: usize = 64 << 10;
+
+/// A chunk of a row group that may come into a morsel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Piece {
+    /// From disk, of this length.
+    Staged(usize),
+    /// In pinned memory.
+    Pinned(ChunkPlace),
+    /// In the device's memory, at this address.
+    Kept(u64),
+}
+
+/// Neighbouring bytes of an extent, one copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Run {
+    /// Of the scan.
+    pub(super) column: usize,
+    pub(super) extent: usize,
+    pub(super) start: usize,
+    pub(super) end: usize,
+}
+
+/// Bytes that something takes in a slot.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct SlotBytes {
+    /// On the device: all.
+    pub(super) device: usize,
+    /// In pinned memory: what comes from disk.
+    pub(super) pinned: usize,
+}
+
+impl SlotBytes {
+    pub(super) fn fits(self, room: SlotBytes) -> bool {
+        self.device <= room.device && self.pinned <= room.pinned
+    }
+
+    pub(super) fn max(self, other: SlotBytes) -> Self {
+        Self { device: self.device.max(other.device), pinned: self.pinned.max(other.pinned) }
+    }
+
+    /// No more than `bytes` of either.
+    pub(super) fn at_most(self, bytes: usize) -> Self {
+        Self { device: self.device.min(bytes), pinned: self.pinned.min(bytes) }
+    }
+}
+
+impl std::ops::Add for SlotBytes {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { device: self.device + other.device, pinned: self.pinned + other.pinned }
+    }
+}
+
+/// A morsel in the making.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    pub(super) row_groups: Vec<u32>,
+    /// Row group major.
+    spots: Vec<Spot>,
+    staged_bytes: usize,
+    runs: Vec<Run>,
+    run_bytes: usize,
+}
+
+#[derive(Debug)]
+enum Spot {
+    /// At this byte of the staged part.
+    Staged(usize),
+    /// At this byte of a run's extent.
+    Run {
+        run: usize,
+        at: usize,
+    },
+    Kept(u64),
+}
+
+impl Draft {
+    /// What it takes.
+    pub(super) fn bytes(&self) -> SlotBytes {
+        SlotBytes { device: self.staged_bytes + self.run_bytes, pinned: self.staged_bytes }
+    }
+
+    /// What a further row group with these chunks, one a column, would take.
+    pub(super) fn growth(&self, pieces: &[Piece]) -> SlotBytes {
+        let mut growth = SlotBytes::default();
+        for (column, piece) in pieces.iter().enumerate() {
+            match piece {
+                Piece::Staged(bytes) => {
+                    let room = bytes.next_multiple_of(CHUNK_ALIGN);
+                    growth = growth + SlotBytes { device: room, pinned: room };
+                }
+                Piece::Pinned(place) => {
+                    growth.device +=
+                        self.extendable(column, place).map_or(place.room(), |run| place.end() - run.end);
+                }
+                Piece::Kept(_) => {}
+            }
+        }
+        growth
+    }
+
+    /// Adds a row group.
+    pub(super) fn push(&mut self, row_group: u32, pieces: &[Piece]) {
+        self.row_groups.push(row_group);
+        for (column, piece) in pieces.iter().enumerate() {
+            let spot = match piece {
+                Piece::Staged(bytes) => {
+                    let at = self.staged_bytes;
+                    self.staged_bytes += bytes.next_multiple_of(CHUNK_ALIGN);
+                    Spot::Staged(at)
+                }
+                Piece::Pinned(place) => Spot::Run { run: self.run_of(column, place), at: place.start },
+                Piece::Kept(address) => Spot::Kept(*address),
+            };
+            self.spots.push(spot);
+        }
+    }
+
+    /// The run that holds `place` from now on.
+    fn run_of(&mut self, column: usize, place: &ChunkPlace) -> usize {
+        let (start, end) = (place.start, place.end());
+        if self.extendable(column, place).is_some() {
+            let run = self.last_run(column).expect("just seen");
+            self.run_bytes += end - self.runs[run].end;
+            self.runs[run].end = end;
+            return run;
+        }
+        self.run_bytes += end - start;
+        self.runs.push(Run { column, extent: place.extent, start, end });
+        self.runs.len() - 1
+    }
+
+    /// The run that `place` may continue.
+    fn extendable(&self, column: usize, place: &ChunkPlace) -> Option<&Run> {
+        let run = &self.runs[self.last_run(column)?];
+        let gap = place.start.checked_sub(run.end)?;
+        (run.extent == place.extent && gap <= GAP_BYTES_MAX).then_some(run)
+    }
+
+    fn last_run(&self, column: usize) -> Option<usize> {
+        self.runs.iter().rposition(|run| run.column == column)
+    }
+
+    /// The copies of pinned runs, with the byte of the slot at which each is put.
+    pub(super) fn copies(&self) -> impl Iterator<Item = (usize, &Run)> {
+        let mut target = self.staged_bytes;
+        self.runs.iter().map(move |run| {
+            let at = target;
+            target += run.end - run.start;
+            (at, run)
+        })
+    }
+
+    /// The addresses of all chunks, row group major, in a slot that starts at `base`.
+    pub(super) fn addresses(&self, base: u64) -> Vec<u64> {
+        let targets: Vec<(usize, &Run)> = self.copies().collect();
+        let address = |spot: &Spot| match spot {
+            Spot::Staged(at) => base + *at as u64,
+            Spot::Run { run, at } => {
+                let (target, run) = targets[*run];
+                base + (target + at - run.start) as u64
+            }
+            Spot::Kept(address) => *address,
+        };
+        self.spots.iter().map(address).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pinned(extent: usize, start: usize, bytes: usize) -> Piece {
+        Piece::Pinned(ChunkPlace { extent, start, bytes })
+    }
+
+    /// Adds row groups, holding growth against what is added; answers the runs as (column, start, end).
+    fn check(row_groups: &[&[Piece]]) -> (Draft, Vec<(usize, usize, usize)>) {
+        let mut draft = Draft::default();
+        for (row_group, pieces) in row_groups.iter().enumerate() {
+            let expected = draft.bytes() + draft.growth(pieces);
+            draft.push(row_group as u32, pieces);
+            assert_eq!(draft.bytes(), expected);
+        }
+        let runs = draft.runs.iter().map(|run| (run.column, run.start, run.end)).collect();
+        (draft, runs)
+    }
+
+    #[test]
+    fn neighbours_are_one_run() {
+        let (draft, runs) = check(&[
+            &[pinned(0, 0, 100), pinned(0, 0, 128)],
+            &[pinned(0, 128, 120), pinned(0, 128, 129)],
+            &[pinned(0, 256, 128), pinned(0, 384, 8)],
+        ]);
+        assert_eq!(runs, [(0, 0, 384), (1, 0, 512)]);
+        assert_eq!(draft.addresses(1000), [1000, 1384, 1128, 1512, 1256, 1768]);
+        assert_eq!(draft.bytes(), SlotBytes { device: 896, pinned: 0 });
+    }
+
+    #[test]
+    fn a_small_gap_is_copied_along_and_a_large_one_is_not() {
+        let after = |gap| check(&[&[pinned(0, 0, 128)], &[pinned(0, 128 + gap, 128)]]);
+        assert_eq!(after(GAP_BYTES_MAX).1, [(0, 0, GAP_BYTES_MAX + 256)]);
+        assert_eq!(after(GAP_BYTES_MAX + 128).1.len(), 2);
+        let (draft, _) = after(GAP_BYTES_MAX + 128);
+        assert_eq!(draft.addresses(0), [0, 128]);
+    }
+
+    #[test]
+    fn a_run_ends_with_its_extent() {
+        let (draft, runs) = check(&[&[pinned(0, 1024, 128)], &[pinned(1, 1152, 128)], &[pinned(2, 0, 128)]]);
+        assert_eq!(runs.len(), 3);
+        assert_eq!(draft.addresses(0), [0, 128, 256]);
+    }
+
+    #[test]
+    fn staged_chunks_come_first_and_kept_ones_take_nothing() {
+        let (draft, _) = check(&[
+            &[pinned(0, 0, 200), Piece::Staged(130), Piece::Kept(77)],
+            &[pinned(0, 256, 200), Piece::Staged(1), Piece::Kept(99)],
+        ]);
+        assert_eq!(draft.addresses(10_000), [10_384, 10_000, 77, 10_640, 10_256, 99]);
+        assert_eq!(draft.bytes(), SlotBytes { device: 384 + 512, pinned: 384 });
+        assert_eq!(draft.copies().map(|(target, _)| target).collect::<Vec<_>>(), [384]);
+    }
+}

@@ -1,0 +1,178 @@
+//! Columns brought to a device to stay, and made to leave again.
+//!
+//! ```text
+//!   pinned   extent ─copy─► extent of the device
+//!   disk     extent ─load─► pinned memory ─copy─► extent of the device, a few at a time
+//! ```
+//!
+//! Room is made extent by extent: by the budget first, and where the device's memory is taken by others, also below it.
+
+use std::sync::{Arc, PoisonError};
+
+use pelton_device::{Buffer, DeviceId, MemoryKind, OnFull, Stream};
+use pelton_error::{CancelFlag, ErrorKind, Result, ResultExt};
+use pelton_store::Table;
+
+use super::Homes;
+use super::cache::DeviceCache;
+use super::extent::{StoredColumn, plan_extents};
+use super::formats::check_readable;
+use super::slots::is_device_full;
+
+/// Extents in pinned memory at once on their way from disk to a device.
+const EXTENTS_AT_ONCE: usize = 4;
+
+impl Homes {
+    /// Copies a column to the device, from where it is, and waits until it is there. Columns that were not used for
+    /// longer make room, none in use; false where there is not enough.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for text without dictionary, `OutOfMemory` of pinned memory to read through, `Corrupt`,
+    /// `Cancelled`, `InvalidInput` for a device that the machine lacks, errors of reading and copying.
+    pub fn keep_on_device(
+        &self,
+        table: &Arc<Table>,
+        column: usize,
+        device: DeviceId,
+        stream: &Stream,
+        cancel: &CancelFlag,
+    ) -> Result<bool> {
+        self.machine.device(device)?;
+        check_readable(table, column)?;
+        let _turn = self.keeping.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (table.id(), column);
+        let pinned = {
+            let mut state = self.state();
+            if state.devices[device.0 as usize].take(key).is_some() {
+                return Ok(true);
+            }
+            state.pinned.get(&key).cloned()
+        };
+        let kept = match pinned {
+            Some(pinned) => self.keep_pinned(&pinned, device, stream, cancel),
+            None => self.keep_stored(table, column, device, stream, cancel),
+        };
+        let name = || format!("keeping column '{}' on {device}", table.schema().columns[column].name);
+        let Some(kept) = kept.context(name)? else { return Ok(false) };
+        let mut state = self.state();
+        state.widths.insert(key, kept.widths.clone());
+        state.devices[device.0 as usize].insert(key, Arc::new(kept));
+        Ok(true)
+    }
+
+    fn keep_pinned(
+        &self,
+        pinned: &StoredColumn,
+        device: DeviceId,
+        stream: &Stream,
+        cancel: &CancelFlag,
+    ) -> Result<Option<StoredColumn>> {
+        let mut arriving = Arriving { homes: self, device, stream, extents: Vec::new(), bytes: 0 };
+        if !arriving.may_fit(pinned.bytes()) {
+            return Ok(None);
+        }
+        for extent in &pinned.extents {
+            cancel.check()?;
+            if !arriving.copy(extent)? {
+                return Ok(None);
+            }
+        }
+        stream.wait_blocking()?;
+        let (places, widths) = (pinned.places.clone(), pinned.widths.clone());
+        Ok(Some(StoredColumn { extents: arriving.extents, places, widths }))
+    }
+
+    /// Through pinned memory, a few extents at a time.
+    fn keep_stored(
+        &self,
+        table: &Arc<Table>,
+        column: usize,
+        device: DeviceId,
+        stream: &Stream,
+        cancel: &CancelFlag,
+    ) -> Result<Option<StoredColumn>> {
+        let mut arriving = Arriving { homes: self, device, stream, extents: Vec::new(), bytes: 0 };
+        if !arriving.may_fit(table.column_summary(column).stored_bytes) {
+            return Ok(None);
+        }
+        let extents = plan_extents(table, column, self.options.extent_bytes)?;
+        let mut loaded = Vec::new();
+        let (mut next, mut at_once) = (0, self.options.threads.min(EXTENTS_AT_ONCE));
+        while next < extents.len() {
+            let batch = &extents[next..extents.len().min(next + at_once)];
+            let jobs = batch.iter().map(|row_groups| (column, row_groups.clone())).collect();
+            let pinned = match self.load_extents(table, jobs, at_once, cancel) {
+                Err(error) if matches!(error.kind(), ErrorKind::OutOfMemory { .. }) && at_once > 1 => {
+                    at_once = 1;
+                    continue;
+                }
+                pinned => pinned?,
+            };
+            next += pinned.len();
+            for mut extent in pinned {
+                if !arriving.copy(&extent.buffer)? {
+                    return Ok(None);
+                }
+                extent.buffer = arriving.extents[loaded.len()].clone();
+                loaded.push(extent);
+            }
+            // Gives the pinned memory back.
+            stream.wait_blocking()?;
+        }
+        Ok(Some(StoredColumn::assemble(loaded)))
+    }
+
+    /// Frees at least `bytes` of columns kept on `device`, as long as there are some that are not in use; answers how
+    /// many were freed.
+    pub fn evict(&self, device: DeviceId, bytes: u64) -> u64 {
+        let mut freed = 0;
+        while freed < bytes {
+            let evicted = self.state().devices.get_mut(device.0 as usize).and_then(DeviceCache::evict_one);
+            let Some(column) = evicted else { break };
+            freed += column.bytes();
+        }
+        freed
+    }
+}
+
+/// A column on its way to a device's memory.
+struct Arriving<'a> {
+    homes: &'a Homes,
+    device: DeviceId,
+    stream: &'a Stream,
+    extents: Vec<Buffer>,
+    bytes: u64,
+}
+
+impl Arriving<'_> {
+    /// False where evicting everything that may be evicted would not be enough.
+    fn may_fit(&self, bytes: u64) -> bool {
+        let state = self.homes.state();
+        let cache = &state.devices[self.device.0 as usize];
+        cache.bytes() - cache.idle_bytes() + bytes <= self.homes.options.device_cache_bytes
+    }
+
+    /// Enqueues the copy of a pinned extent; false where there is no room for it.
+    fn copy(&mut self, extent: &Buffer) -> Result<bool> {
+        let bytes = extent.len() as u64;
+        while self.homes.device_bytes_used(self.device) + self.bytes + bytes
+            > self.homes.options.device_cache_bytes
+        {
+            if self.homes.evict(self.device, 1) == 0 {
+                return Ok(false);
+            }
+        }
+        let target = loop {
+            match self.homes.machine.allocate(MemoryKind::Device(self.device), extent.len(), OnFull::Refuse) {
+                Err(error) if is_device_full(&error) && self.homes.evict(self.device, 1) > 0 => {}
+                Err(error) if is_device_full(&error) => return Ok(false),
+                target => break target?,
+            }
+        };
+        self.stream.copy(&extent.span(), &target.span())?;
+        self.bytes += bytes;
+        self.extents.push(target);
+        Ok(true)
+    }
+}

@@ -1,0 +1,38 @@
+//! Compiling for GPUs: NVRTC, its options, and what a device needs of it.
+
+use pelton_device::cuda::{Nvrtc, NvrtcArchitecture, nvrtc};
+use pelton_error::Result;
+
+/// `--fmad=false`: a product and a sum are two roundings, as on the host and in Arrow, so that answers do not depend on
+/// where a query ran. What programs do is bound by memory, not by arithmetic.
+const OPTIONS: [&str; 3] = ["-std=c++17", "--device-int128", "--fmad=false"];
+
+/// NVRTC with the architecture that it compiles for.
+pub(super) struct CudaCompiler {
+    nvrtc: &'static Nvrtc,
+    architecture: NvrtcArchitecture,
+}
+
+impl CudaCompiler {
+    pub(super) fn for_capability(major: u32, minor: u32) -> Result<Self> {
+        let nvrtc = nvrtc()?;
+        Ok(Self { nvrtc, architecture: nvrtc.architecture_for(major, minor)? })
+    }
+
+    pub(super) fn identity(&self) -> String {
+        let (major, minor) = self.nvrtc.version();
+        format!("NVRTC {major}.{minor} for {} with {}", self.architecture, OPTIONS.join(" "))
+    }
+
+    pub(super) fn compile(&self, source: &str) -> Result<Vec<u8>> {
+        self.nvrtc.compile(source, self.architecture, &OPTIONS)
+    }
+}
+
+/// What was found, in a line.
+pub(super) fn status() -> Result<String> {
+    let nvrtc = nvrtc()?;
+    let numbers = nvrtc.architectures();
+    let text = |number: Option<&u32>| number.map_or(String::new(), |n| format!("{}.{}", n / 10, n % 10));
+    Ok(format!("{nvrtc:?}, compute capabilities {} to {}", text(numbers.first()), text(numbers.last())))
+}

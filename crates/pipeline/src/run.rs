@@ -1,0 +1,222 @@
+//! Running plans: one pipeline after the other, each fed in morsels, several in flight.
+//!
+//! ```text
+//!   Plan ──► for each pipeline
+//!              what is stored how ──► source ──► program          (from memory, disk, or compiled)
+//!              tables, groups, rows: memory on the device
+//!              Feed ──► slot 0: copy ── kernel ── done            up to `slots` morsels at once
+//!                       slot 1:    copy ── kernel ── done
+//!              flags ──► repeat with another table, or go on
+//!            ──► Rows, RunReport
+//! ```
+
+mod execution;
+mod finish;
+mod memory;
+mod report;
+mod results;
+mod upload;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use pelton_device::cuda::{self, CudaOptions};
+use pelton_device::host::{self, HostOptions};
+use pelton_device::{DeviceId, DeviceKind, Machine};
+use pelton_error::{CancelFlag, Error, Result};
+use pelton_store::IoEngine;
+
+use self::execution::Execution;
+pub use self::report::{PipelineReport, RunReport};
+use crate::home::{HomeOptions, Homes, text_supported};
+use crate::ir::{Plan, Source, Type};
+use crate::program::{Compiler, Target, nvrtc_status};
+use crate::rows::Rows;
+
+/// What pipelines run on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TargetChoice {
+    /// This GPU.
+    Cuda {
+        /// Its number.
+        device: u32,
+    },
+    /// Threads of the host, by a logical device: the same pipelines, compiled by the system's C++ compiler.
+    Host,
+}
+
+/// How pipelines run. None of it changes results.
+#[derive(Debug, Clone)]
+pub struct RuntimeOptions {
+    /// On what.
+    pub target: TargetChoice,
+    /// The most device memory that is taken, bytes; `None`: all that is free.
+    pub device_cap_bytes: Option<u64>,
+    /// The most pinned memory that is taken, bytes; `None`: half of the machine's.
+    pub pinned_cap_bytes: Option<u64>,
+    /// Folder of compiled programs; `None`: the user's cache.
+    pub cache: Option<PathBuf>,
+    /// Whether the next morsel is copied while one is worked on.
+    pub overlap: bool,
+    /// All keys hash alike: a test of collisions.
+    pub equal_hashes: bool,
+    /// Bytes of chunks that are moved in one go.
+    pub morsel_bytes: usize,
+    /// Row groups of a morsel at most.
+    pub row_groups_max: usize,
+    /// Morsels in flight.
+    pub slots: usize,
+    /// Bytes of columns that are kept on the device between queries.
+    pub device_cache_bytes: u64,
+    /// Threads of the host target; 0: all cores.
+    pub workers: u32,
+}
+
+impl Default for RuntimeOptions {
+    fn default() -> Self {
+        Self {
+            target: TargetChoice::Cuda { device: 0 },
+            device_cap_bytes: None,
+            pinned_cap_bytes: None,
+            cache: None,
+            overlap: true,
+            equal_hashes: false,
+            morsel_bytes: 32 << 20,
+            row_groups_max: 4096,
+            slots: 4,
+            device_cache_bytes: 0,
+            workers: 0,
+        }
+    }
+}
+
+/// Runs plans on one device. `Send` and `Sync`; one serves a session.
+pub struct Runtime {
+    options: RuntimeOptions,
+    machine: Machine,
+    device: DeviceId,
+    target: Target,
+    compiler: Compiler,
+    homes: Arc<Homes>,
+}
+
+impl Runtime {
+    /// Opens the device and finds a compiler for it.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` that names what is missing (driver, NVRTC) and the remedy; `InvalidInput` for a device that the
+    /// machine lacks.
+    pub fn open(mut options: RuntimeOptions, io: Arc<IoEngine>) -> Result<Arc<Self>> {
+        if options.workers == 0 {
+            options.workers = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
+        }
+        let machine = open_machine(&options)?;
+        let device = DeviceId(match options.target {
+            TargetChoice::Cuda { device } => device,
+            TargetChoice::Host => 0,
+        });
+        let target = match machine.device(device)?.kind {
+            DeviceKind::Cuda { major, minor } => {
+                nvrtc_status()?;
+                Target::Cuda { device, major, minor }
+            }
+            DeviceKind::Logical => Target::Host,
+            DeviceKind::Simulated => return Err(Error::unsupported("pipelines on a simulated device")),
+        };
+        let home_options = HomeOptions { device_cache_bytes: options.device_cache_bytes, ..HomeOptions::default() };
+        let homes = Arc::new(Homes::new(machine.clone(), io, home_options));
+        let compiler = Compiler::new(options.cache.clone());
+        Ok(Arc::new(Self { options, machine, device, target, compiler, homes }))
+    }
+
+    /// Where columns are.
+    pub fn homes(&self) -> &Arc<Homes> {
+        &self.homes
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// The device that pipelines run on.
+    pub fn device(&self) -> DeviceId {
+        self.device
+    }
+
+    /// How pipelines run.
+    pub fn options(&self) -> &RuntimeOptions {
+        &self.options
+    }
+
+    /// The device in words.
+    pub fn describe(&self) -> String {
+        match self.target {
+            Target::Host => "host target".into(),
+            Target::Cuda { device, .. } => {
+                let name = self.machine.device(device).map_or("GPU".into(), |info| info.name.clone());
+                format!("{name} ({device})")
+            }
+        }
+    }
+
+    /// Whether `plan` could be run, as far as can be told before anything is read.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` with the reason.
+    pub fn check(&self, plan: &Plan) -> Result<()> {
+        for pipeline in &plan.pipelines {
+            let Source::Table(scan) = &pipeline.source else { continue };
+            for (table_column, column) in scan.columns.iter().zip(&pipeline.columns) {
+                if column.ty == Type::Text {
+                    text_supported(&scan.table, *table_column).map_err(Error::unsupported)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs `plan` over tables and these uploads and waits for its rows.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` and `OutOfMemory` where another path should be taken, `Corrupt` for damaged files, `Cancelled`,
+    /// `DeviceLost`.
+    pub fn run(&self, plan: &Plan, uploads: Vec<Rows>, cancel: &CancelFlag) -> Result<(Rows, RunReport)> {
+        let started = Instant::now();
+        let mut execution = Execution::new(self, plan, uploads, cancel)?;
+        let mut result = Rows::default();
+        for index in 0..plan.pipelines.len() {
+            cancel.check()?;
+            if let Some(rows) = execution.pipeline(index)? {
+                result = rows;
+            }
+        }
+        let pipelines = execution.into_reports();
+        Ok((result, RunReport { pipelines, elapsed: started.elapsed() }))
+    }
+}
+
+fn open_machine(options: &RuntimeOptions) -> Result<Machine> {
+    match options.target {
+        TargetChoice::Cuda { .. } => cuda::open(&CudaOptions {
+            memory_cap_bytes: options.device_cap_bytes,
+            pinned_cap_bytes: options.pinned_cap_bytes,
+            ..CudaOptions::default()
+        }),
+        TargetChoice::Host => {
+            let defaults = HostOptions::default();
+            Ok(host::open(&HostOptions {
+                memory_cap_bytes: options.device_cap_bytes.unwrap_or(HOST_TARGET_BYTES),
+                pinned_cap_bytes: options.pinned_cap_bytes.unwrap_or(HOST_TARGET_BYTES),
+                ..defaults
+            }))
+        }
+    }
+}
+
+/// Memory that the host target takes at most where nobody says.
+const HOST_TARGET_BYTES: u64 = 4 << 30;

@@ -1,0 +1,204 @@
+//! The end of a pipeline: what its flags say, and what its sink holds.
+
+use pelton_device::{DeviceId, Machine, MemoryKind, OnFull, Span, Stream};
+use pelton_error::{Error, Result};
+
+use super::execution::{Attempt, Execution, GROWTH, Kernel};
+use super::memory::{State, download_blocking, download_words_blocking};
+use super::results::{group_rows, output_column};
+use crate::codegen::{Arg, BuiltTable, GroupKind, GroupLayout, PayloadColumn, SinkLayout, TableKind, TableLayout};
+use crate::rows::Rows;
+
+/// Flags, as in cuda/pipeline/target.h.
+const FLAG_DUPLICATE: u64 = 1;
+const FLAG_TABLE_FULL: u64 = 2;
+const FLAG_GROUPS_FULL: u64 = 4;
+const FLAG_OUTPUT_FULL: u64 = 8;
+
+/// Groups that are brought to the host in one go where nobody knows how many there are.
+const COMPACT_ROWS: u64 = 1 << 16;
+/// Tries of one pipeline; each gives a table several times the room.
+const ATTEMPTS_MAX: usize = 12;
+
+/// What became of a try.
+pub(crate) enum Outcome {
+    /// A table, and its arrays.
+    Built(BuiltTable, State),
+    /// Rows.
+    Rows(Rows),
+    /// To be tried again so.
+    Again(Attempt),
+}
+
+/// Looks at the flags of a pipeline that has run, and takes its result.
+pub(crate) fn finish(
+    execution: &Execution<'_>,
+    kernel: Kernel,
+    rows: Option<Rows>,
+    attempt: Attempt,
+) -> Result<Outcome> {
+    if let Some(rows) = rows {
+        return Ok(Outcome::Rows(rows));
+    }
+    if attempt.number >= ATTEMPTS_MAX {
+        return Err(Error::unsupported("a table that stays too small for its rows"));
+    }
+    let next = Attempt { number: attempt.number + 1, ..attempt };
+    match kernel.generated.sink.clone() {
+        SinkLayout::Build(layout) => finish_build(execution, kernel, layout, next),
+        SinkLayout::Groups(layout) => finish_groups(execution, &kernel, &layout, next),
+        SinkLayout::Rows(columns) => Ok(Outcome::Rows(no_rows(&columns))),
+    }
+}
+
+fn finish_build(execution: &Execution<'_>, kernel: Kernel, layout: TableLayout, next: Attempt) -> Result<Outcome> {
+    let flags = flags(&execution.stream, &kernel)?;
+    if flags & FLAG_TABLE_FULL != 0 {
+        return Ok(Outcome::Again(Attempt { build_rows_factor: next.build_rows_factor * GROWTH, ..next }));
+    }
+    let has_duplicates = flags & FLAG_DUPLICATE != 0;
+    if has_duplicates && layout.kind == TableKind::Direct {
+        return Ok(Outcome::Again(Attempt { is_hashed: true, ..next }));
+    }
+    let number = |arg: &Arg| if let Arg::TableStats(table) = arg { Some(*table) } else { None };
+    let table = kernel.generated.args.iter().find_map(number).unwrap_or(0);
+    let stats = download_words_blocking(&execution.stream, kernel.state.span(Arg::TableStats(table))?)?;
+    let (row_count, low, high) = (stats[0], stats[1], stats[2] as i64);
+    let codes = u64::try_from(high).ok().map(|high| (low, high));
+    let built = BuiltTable { layout, is_unique: !has_duplicates, row_count, codes };
+    Ok(Outcome::Built(built, kernel.state))
+}
+
+fn flags(stream: &Stream, kernel: &Kernel) -> Result<u64> {
+    Ok(download_words_blocking(stream, kernel.state.span(Arg::Flags)?)?[0] & 0xFFFF_FFFF)
+}
+
+fn finish_groups(
+    execution: &Execution<'_>,
+    kernel: &Kernel,
+    layout: &GroupLayout,
+    next: Attempt,
+) -> Result<Outcome> {
+    let stream = &execution.stream;
+    if layout.kind == GroupKind::Global {
+        let words = download_words_blocking(stream, kernel.state.span(Arg::Groups)?)?;
+        let record: Vec<u64> = std::iter::once(0).chain(words).collect();
+        return Ok(Outcome::Rows(group_rows(layout, &record)?));
+    }
+    if layout.kind == GroupKind::Hashed && flags(stream, kernel)? & FLAG_GROUPS_FULL != 0 {
+        return Ok(Outcome::Again(Attempt { groups: next.groups * GROWTH, ..next }));
+    }
+    let records = gather(execution, kernel, layout)?;
+    Ok(Outcome::Rows(group_rows(layout, &records)?))
+}
+
+/// The records of all groups that have rows.
+fn gather(execution: &Execution<'_>, kernel: &Kernel, layout: &GroupLayout) -> Result<Vec<u64>> {
+    let (machine, device) = (execution.runtime.machine(), execution.runtime.device());
+    let groups = kernel.state.span(Arg::Groups)?.clone();
+    let width = layout.words.len() as u64 + 1;
+    let places = groups.len() as u64 / 8 / layout.words.len() as u64;
+    let keys = (layout.kind == GroupKind::Hashed).then(|| kernel.state.span(Arg::GroupKeys)).transpose()?;
+    let count_span = on_device(machine, device, 8)?;
+    let mut capacity = places.min(COMPACT_ROWS);
+    loop {
+        let out = on_device(machine, device, (capacity * width * 8) as usize)?;
+        execution.clear(kernel, &count_span)?;
+        let words = vec![
+            groups.address(),
+            places,
+            layout.words.len() as u64,
+            keys.map_or(0, Span::address),
+            out.address(),
+            count_span.address(),
+            capacity,
+        ];
+        let mut reads = vec![groups.clone()];
+        reads.extend(keys.cloned());
+        execution.compact(kernel, words, reads, vec![out.clone(), count_span.clone()])?;
+        let count = download_words_blocking(&execution.stream, &count_span)?[0];
+        if count <= capacity {
+            let bytes = (count * width * 8) as usize;
+            return if bytes == 0 {
+                Ok(Vec::new())
+            } else {
+                download_words_blocking(&execution.stream, &out.slice(0..bytes))
+            };
+        }
+        capacity = count;
+    }
+}
+
+fn on_device(machine: &Machine, device: DeviceId, bytes: usize) -> Result<Span> {
+    Ok(machine.allocate(MemoryKind::Device(device), bytes.max(8), OnFull::Refuse)?.span())
+}
+
+fn no_rows(columns: &[PayloadColumn]) -> Rows {
+    let columns = columns.iter().map(|column| output_column(column, &[], column.is_nullable.then_some(&[]), 0));
+    Rows { row_count: 0, columns: columns.collect() }
+}
+
+/// The rows of one morsel.
+pub(crate) struct Output<'o> {
+    pub(crate) columns: &'o [PayloadColumn],
+    /// Rows that go in.
+    pub(crate) rows: u64,
+}
+
+impl Output<'_> {
+    /// Runs `launch` with room for its rows, with more where that was not enough, and takes them.
+    pub(crate) fn run(
+        &self,
+        execution: &Execution<'_>,
+        kernel: &mut Kernel,
+        stream: &Stream,
+        launch: impl Fn(&Kernel) -> Result<()>,
+    ) -> Result<Rows> {
+        let mut capacity = self.rows;
+        for _ in 0..ATTEMPTS_MAX {
+            self.allocate(execution, kernel, capacity)?;
+            // Cleared in the run's own stream, which is waited for: the kernel runs in another.
+            execution.stream.wait_blocking()?;
+            launch(kernel)?;
+            stream.wait_blocking()?;
+            let count = download_words_blocking(stream, kernel.state.span(Arg::OutputCount)?)?[0];
+            if count <= capacity && flags(stream, kernel)? & FLAG_OUTPUT_FULL == 0 {
+                return self.take(kernel, stream, count as usize);
+            }
+            capacity = count.max(capacity * 2);
+        }
+        Err(Error::unsupported("rows that grow from try to try"))
+    }
+
+    fn allocate(&self, execution: &Execution<'_>, kernel: &mut Kernel, capacity: u64) -> Result<()> {
+        if kernel.state.word(Arg::OutputCapacity).is_none_or(|room| room < capacity) {
+            let (machine, device) = (execution.runtime.machine(), execution.runtime.device());
+            for (index, column) in self.columns.iter().enumerate() {
+                kernel.state.allocate(machine, device, Arg::Output(index), capacity as usize * column.form.bytes())?;
+                if column.is_nullable {
+                    kernel.state.allocate(machine, device, Arg::OutputValid(index), capacity as usize)?;
+                }
+            }
+            kernel.state.allocate(machine, device, Arg::OutputCount, 8)?;
+            kernel.state.set(Arg::OutputCapacity, capacity);
+        }
+        let count = kernel.state.span(Arg::OutputCount)?.clone();
+        let flags = kernel.state.span(Arg::Flags)?.clone();
+        execution.clear(kernel, &count)?;
+        execution.clear(kernel, &flags)
+    }
+
+    fn take(&self, kernel: &Kernel, stream: &Stream, count: usize) -> Result<Rows> {
+        let mut columns = Vec::with_capacity(self.columns.len());
+        for (index, column) in self.columns.iter().enumerate() {
+            let bytes = |arg, width: usize| match count {
+                0 => Ok(Vec::new()),
+                _ => download_blocking(stream, &kernel.state.span(arg)?.slice(0..count * width)),
+            };
+            let values = bytes(Arg::Output(index), column.form.bytes())?;
+            let valid = column.is_nullable.then(|| bytes(Arg::OutputValid(index), 1)).transpose()?;
+            columns.push(output_column(column, &values, valid.as_deref(), count));
+        }
+        Ok(Rows { row_count: count, columns })
+    }
+}

@@ -1,0 +1,139 @@
+//! What a run did, pipeline by pipeline.
+
+use std::time::Duration;
+
+use crate::home::FeedReport;
+use crate::program::{CompileReport, Origin};
+
+/// One pipeline of a run.
+#[derive(Debug, Clone, Default)]
+pub struct PipelineReport {
+    /// As in the plan.
+    pub name: String,
+    /// Rows of the row groups that were gone through.
+    pub rows_in: u64,
+    /// Rows, or groups, that came out.
+    pub rows_out: u64,
+    /// Row groups that finished hash tables ruled out.
+    pub row_groups_skipped: u64,
+    /// Bytes of chunks asked of the table's files.
+    pub disk_bytes: u64,
+    /// Bytes of chunks moved over the link.
+    pub link_bytes: u64,
+    /// Bytes of chunks that were on the device.
+    pub device_bytes: u64,
+    /// Bytes of the columns before encoding, of the row groups that were gone through.
+    pub raw_bytes: u64,
+    /// Bytes of chunks that the host decompressed, compressed, and the time that its threads took.
+    pub codec_bytes: u64,
+    /// See `codec_bytes`.
+    pub codec_time: Duration,
+    /// Time spent waiting for files.
+    pub disk_wait: Duration,
+    /// Device memory that buffers for chunks took, bytes.
+    pub slot_bytes: u64,
+    /// Buffers in flight.
+    pub slots: usize,
+    /// Device memory of tables, groups and rows, bytes.
+    pub state_bytes: u64,
+    /// Time that compilers took, and how many programs were compiled anew.
+    pub compile: Duration,
+    /// See `compile`.
+    pub compiled: usize,
+    /// Runs that found a table too small or keys not unique, and were repeated.
+    pub repeats: usize,
+    /// Time of the pipeline, without compiling.
+    pub elapsed: Duration,
+    /// What was done with less memory than wanted, and which knob gives more.
+    pub notes: Vec<String>,
+}
+
+impl PipelineReport {
+    pub(crate) fn add_feed(&mut self, feed: &FeedReport) {
+        self.disk_bytes += feed.disk_bytes;
+        self.link_bytes += feed.moved_bytes;
+        self.device_bytes += feed.device_bytes;
+        self.codec_bytes += feed.codec_bytes_before;
+        self.codec_time += feed.codec_time;
+        self.disk_wait += feed.disk_wait;
+        self.row_groups_skipped += feed.row_groups_dropped;
+        self.slots = feed.slots;
+        self.slot_bytes = (feed.slots * feed.slot_device_bytes) as u64;
+    }
+
+    pub(crate) fn add_compile(&mut self, report: &CompileReport) {
+        self.compile += report.elapsed;
+        self.compiled += usize::from(matches!(report.origin, Origin::Compiled));
+    }
+
+    /// The report as text, the first line the pipeline itself.
+    pub fn lines(&self) -> Vec<String> {
+        let rate = |bytes: u64| bytes as f64 / self.elapsed.as_secs_f64().max(1e-9) / 1e9;
+        let mut lines = vec![format!(
+            "{}: {} rows in, {} out, {:.2} ms",
+            self.name,
+            self.rows_in,
+            self.rows_out,
+            self.elapsed.as_secs_f64() * 1e3
+        )];
+        lines.push(format!(
+            "  chunks: {:.2} MB from files, {:.2} MB over the link ({:.1} GB/s), {:.2} MB on the device; \
+             {:.2} MB uncompressed ({:.1} GB/s)",
+            self.disk_bytes as f64 / 1e6,
+            self.link_bytes as f64 / 1e6,
+            rate(self.link_bytes),
+            self.device_bytes as f64 / 1e6,
+            self.raw_bytes as f64 / 1e6,
+            rate(self.raw_bytes)
+        ));
+        lines.push(format!(
+            "  memory: {} buffers of {:.2} MB for chunks, {:.2} MB of state",
+            self.slots,
+            self.slot_bytes as f64 / 1e6 / self.slots.max(1) as f64,
+            self.state_bytes as f64 / 1e6
+        ));
+        if self.row_groups_skipped > 0 {
+            lines.push(format!("  skipped by finished hash tables: {} row groups", self.row_groups_skipped));
+        }
+        if self.codec_bytes > 0 {
+            lines.push(format!(
+                "  decompressed on the host: {:.2} MB in {:.2} ms of thread time",
+                self.codec_bytes as f64 / 1e6,
+                self.codec_time.as_secs_f64() * 1e3
+            ));
+        }
+        if self.compiled > 0 || self.compile > Duration::from_millis(1) {
+            lines.push(format!(
+                "  compile: {:.1} ms ({})",
+                self.compile.as_secs_f64() * 1e3,
+                if self.compiled > 0 { "new" } else { "from the cache" }
+            ));
+        }
+        if self.repeats > 0 {
+            lines.push(format!("  repeated {} times with a larger or another table", self.repeats));
+        }
+        lines.extend(self.notes.iter().map(|note| format!("  {note}")));
+        lines
+    }
+}
+
+/// A run.
+#[derive(Debug, Clone, Default)]
+pub struct RunReport {
+    /// Its pipelines, in order.
+    pub pipelines: Vec<PipelineReport>,
+    /// From the call to the rows.
+    pub elapsed: Duration,
+}
+
+impl RunReport {
+    /// The report as text.
+    pub fn lines(&self) -> Vec<String> {
+        self.pipelines.iter().flat_map(PipelineReport::lines).collect()
+    }
+
+    /// Time that compilers took.
+    pub fn compile(&self) -> Duration {
+        self.pipelines.iter().map(|pipeline| pipeline.compile).sum()
+    }
+}

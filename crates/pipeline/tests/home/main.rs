@@ -1,0 +1,6 @@
+//! Chunks that reach a device decode to the values of the table, whatever home they come from.
+
+mod feeding;
+mod fixture;
+mod keeping;
+mod texts;

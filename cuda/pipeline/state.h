@@ -1,0 +1,80 @@
+// What pipelines leave behind: hash tables, groups, rows.
+
+const u64 NO_KEY = ~0ull;
+
+// Open addressing over 64-bit keys, linear probing. Slots are a power of two; a full table raises a flag.
+DEV u64 slot_to_insert(u64* keys, u64 slot_mask, u64 key, u32* flags, u32 full) {
+  u64 slot = hash_of(key) & slot_mask;
+  for (u64 step = 0; step <= slot_mask; step++) {
+    u64 seen = *(volatile u64*)(keys + slot);
+    if (seen == NO_KEY) seen = atomic_swap_if(keys + slot, NO_KEY, key);
+    if (seen == NO_KEY || seen == key) return slot;
+    slot = (slot + 1) & slot_mask;
+  }
+  atomic_or(flags, full);
+  return NO_KEY;
+}
+DEV u64 slot_of(const u64* keys, u64 slot_mask, u64 key) {
+  u64 slot = hash_of(key) & slot_mask;
+  for (u64 step = 0; step <= slot_mask; step++) {
+    const u64 seen = load(keys + slot);
+    if (seen == key) return slot;
+    if (seen == NO_KEY) return NO_KEY;
+    slot = (slot + 1) & slot_mask;
+  }
+  return NO_KEY;
+}
+
+// Two bits of one 64-bit word a key: what they do not both hold was never inserted (register-blocked Bloom filter,
+// Putze, Sanders, Singler 2007).
+DEV u64 bloom_bits(u64 hash) { return (1ull << (hash >> 52 & 63)) | (1ull << (hash >> 58)); }
+DEV void bloom_insert(u32* words, u64 word_mask, u64 key) {
+  const u64 hash = hash_of(key), bits = bloom_bits(hash);
+  u32* at = words + 2 * ((hash >> 20) & word_mask);
+  if (u32(bits)) atomic_or(at, u32(bits));
+  if (u32(bits >> 32)) atomic_or(at + 1, u32(bits >> 32));
+}
+DEV bool bloom_may_hold(const u64* words, u64 word_mask, u64 key) {
+  const u64 hash = hash_of(key), bits = bloom_bits(hash);
+  return (load(words + ((hash >> 20) & word_mask)) & bits) == bits;
+}
+
+DEV bool bitmap_holds(const u32* bitmap, u64 index) { return load(bitmap + (index >> 5)) >> (index & 31) & 1; }
+
+DEV void atomic_add_128(u64* at, i128 value) {
+  const u64 low = u64(u128(value)), high = u64(u128(value) >> 64);
+  const u64 before = atomic_add(at, low);
+  const u64 carry = before + low < low ? 1 : 0;
+  if (high + carry) atomic_add(at + 1, high + carry);
+}
+
+#ifdef PELTON_GPU
+#define THREAD (u64(blockIdx.x) * blockDim.x + threadIdx.x)
+#define THREAD_COUNT (u64(gridDim.x) * blockDim.x)
+#else
+#define THREAD u64(worker)
+#define THREAD_COUNT u64(worker_count)
+#endif
+
+// Sets every stride-th of a range of 64-bit words.
+SMALL_ENTRY(k_fill) {
+  u64* const target = (u64*)W(0);
+  const u64 count = W(1), value = W(2), stride = W(3);
+  for (u64 i = THREAD; i < count; i += THREAD_COUNT) target[i * stride] = value;
+}
+
+// Copies the groups that have rows to one place: the code of each, then its words.
+SMALL_ENTRY(k_compact) {
+  const u64* const groups = (const u64*)W(0);
+  const u64 places = W(1), words = W(2), capacity = W(6);
+  const u64* const keys = (const u64*)W(3);
+  u64* const out = (u64*)W(4);
+  u64* const count = (u64*)W(5);
+  for (u64 place = THREAD; place < places; place += THREAD_COUNT) {
+    if (groups[place * words] == 0) continue;
+    const u64 row = reserve_row(count);
+    if (row >= capacity) continue;
+    out[row * (words + 1)] = keys ? keys[place] : place;
+    for (u64 word = 0; word < words; word++) out[row * (words + 1) + 1 + word] = groups[place * words + word];
+  }
+}

@@ -1,0 +1,164 @@
+// What generated pipelines are written in: a subset of C++ that NVRTC compiles for a GPU and the system's compiler for
+// the host.
+//
+//   GPU    a warp takes 1024 rows; each of its 32 lanes holds 32 of them, one bit each in a mask of its own
+//   host   a worker takes 1024 rows and goes through the 32 lanes in turn
+//
+// Code between EACH_LANE and its end runs for every lane; what a lane keeps from one such part to the next lies in
+// arrays of LANES entries, indexed by AT. Atomics are the only way in which warps and workers meet.
+
+typedef signed char i8;
+typedef unsigned char u8;
+typedef short i16;
+typedef unsigned short u16;
+typedef int i32;
+typedef unsigned int u32;
+typedef long long i64;
+typedef unsigned long long u64;
+typedef __int128 i128;
+typedef unsigned __int128 u128;
+typedef double f64;
+
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define PELTON_GPU 1
+#endif
+
+#ifdef PELTON_GPU
+
+#define DEV __device__ __forceinline__
+#define LANES 1
+#define EACH_LANE if (const u32 lane = threadIdx.x & 31; true)
+#define AT(array) array[0]
+#define UNROLL _Pragma("unroll")
+#define UNROLL_4 _Pragma("unroll 4")
+
+struct PeltonArgs { u64 w[PELTON_ARG_COUNT]; };
+#define ENTRY(name) extern "C" __global__ void __launch_bounds__(256) name(const __grid_constant__ PeltonArgs args)
+#define SMALL_ENTRY(name) ENTRY(name)
+#define W(index) args.w[index]
+#define WARP ((u64(blockIdx.x) * blockDim.x + threadIdx.x) >> 5)
+#define WARP_COUNT ((u64(gridDim.x) * blockDim.x) >> 5)
+#define WARP_IN_BLOCK (threadIdx.x >> 5)
+#define BLOCK_SHARED extern __shared__ __align__(16) u8 block_shared[];
+#define BLOCK_BARRIER __syncthreads()
+#define WARP_BARRIER __syncwarp()
+#define THREAD_IN_BLOCK threadIdx.x
+#define THREADS_IN_BLOCK blockDim.x
+
+DEV u32 trailing_zeros(u32 x) { return __ffs(x) - 1; }
+DEV u32 ones(u32 x) { return __popc(x); }
+DEV u32 shift_pair(u32 low, u32 high, u32 bits) { return __funnelshift_r(low, high, bits); }
+DEV bool any_lane(const u32* mask) { return __any_sync(~0u, mask[0] != 0); }
+DEV u32 atomic_or(u32* at, u32 bits) { return atomicOr(at, bits); }
+DEV u32 atomic_add(u32* at, u32 value) { return atomicAdd(at, value); }
+DEV u64 atomic_add(u64* at, u64 value) { return atomicAdd(at, value); }
+DEV void atomic_add(f64* at, f64 value) { atomicAdd(at, value); }
+DEV void atomic_min(i64* at, i64 value) { atomicMin(at, value); }
+DEV void atomic_max(i64* at, i64 value) { atomicMax(at, value); }
+DEV u64 atomic_swap_if(u64* at, u64 expected, u64 value) { return atomicCAS(at, expected, value); }
+DEV u32 atomic_swap(u32* at, u32 value) { return atomicExch(at, value); }
+// Streamed once: kept out of the way of what is read again.
+template <class T> DEV T load_once(const T* at) { return __ldcs(at); }
+template <class T> DEV T load(const T* at) { return __ldg(at); }
+// A place for one more row of each lane that asks now.
+DEV u64 reserve_row(u64* count) {
+  const u32 active = __activemask(), lane = threadIdx.x & 31, leader = __ffs(active) - 1;
+  u64 first = 0;
+  if (lane == leader) first = atomicAdd(count, u64(__popc(active)));
+  return __shfl_sync(active, first, leader) + __popc(active & ((1u << lane) - 1));
+}
+#define LANE_SUM(T) DEV T lane_sum(const T* values) { T sum = values[0]; \
+  for (int offset = 16; offset; offset >>= 1) sum += __shfl_down_sync(~0u, sum, offset); return sum; }
+LANE_SUM(u64)
+LANE_SUM(f64)
+DEV i64 lane_min(const i64* values) { i64 least = values[0];
+  for (int o = 16; o; o >>= 1) { i64 other = __shfl_down_sync(~0u, least, o); if (other < least) least = other; } return least; }
+DEV i64 lane_max(const i64* values) { i64 most = values[0];
+  for (int o = 16; o; o >>= 1) { i64 other = __shfl_down_sync(~0u, most, o); if (other > most) most = other; } return most; }
+DEV u128 lane_sum(const u128* values) { u64 low = u64(values[0]), high = u64(values[0] >> 64);
+  for (int o = 16; o; o >>= 1) { u64 l = __shfl_down_sync(~0u, low, o), h = __shfl_down_sync(~0u, high, o);
+    low += l; high += h + (low < l); } return (u128(high) << 64) | low; }
+#define IS_FIRST_LANE ((threadIdx.x & 31) == 0)
+DEV u64 bits_of(f64 value) { return __double_as_longlong(value); }
+
+#else  // the host
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#define DEV inline __attribute__((always_inline))
+#define LANES 32
+#define EACH_LANE for (u32 lane = 0; lane < 32; lane++)
+#define AT(array) array[lane]
+#define UNROLL
+#define UNROLL_4
+#define ENTRY(name) extern "C" void name(const u64* args, u32 worker, u32 worker_count)
+#define SMALL_ENTRY(name) ENTRY(name)
+#define W(index) args[index]
+#define WARP u64(worker)
+#define WARP_COUNT u64(worker_count)
+#define WARP_IN_BLOCK 0u
+#define BLOCK_SHARED alignas(16) static thread_local u8 block_shared[PELTON_SHARED_BYTES + 16];
+#define BLOCK_BARRIER
+#define WARP_BARRIER
+#define THREAD_IN_BLOCK 0u
+#define THREADS_IN_BLOCK 1u
+
+DEV u32 trailing_zeros(u32 x) { return u32(__builtin_ctz(x)); }
+DEV u32 ones(u32 x) { return u32(__builtin_popcount(x)); }
+DEV u32 shift_pair(u32 low, u32 high, u32 bits) { return u32(((u64(high) << 32) | low) >> bits); }
+DEV bool any_lane(const u32* mask) { u32 any = 0; for (u32 i = 0; i < 32; i++) any |= mask[i]; return any != 0; }
+DEV u32 atomic_or(u32* at, u32 bits) { return __atomic_fetch_or(at, bits, __ATOMIC_RELAXED); }
+DEV u32 atomic_add(u32* at, u32 value) { return __atomic_fetch_add(at, value, __ATOMIC_RELAXED); }
+DEV u64 atomic_add(u64* at, u64 value) { return __atomic_fetch_add(at, value, __ATOMIC_RELAXED); }
+DEV u64 bits_of(f64 value) { u64 bits; memcpy(&bits, &value, 8); return bits; }
+DEV f64 of_bits(u64 bits) { f64 value; memcpy(&value, &bits, 8); return value; }
+DEV u64 atomic_swap_if(u64* at, u64 expected, u64 value) {
+  __atomic_compare_exchange_n(at, &expected, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE); return expected; }
+DEV u32 atomic_swap(u32* at, u32 value) { return __atomic_exchange_n(at, value, __ATOMIC_RELAXED); }
+DEV void atomic_add(f64* at, f64 value) {
+  u64* word = (u64*)at; u64 seen = __atomic_load_n(word, __ATOMIC_RELAXED);
+  for (;;) { u64 was = atomic_swap_if(word, seen, bits_of(of_bits(seen) + value)); if (was == seen) return; seen = was; } }
+DEV void atomic_min(i64* at, i64 value) {
+  i64 seen = __atomic_load_n(at, __ATOMIC_RELAXED);
+  while (value < seen && !__atomic_compare_exchange_n(at, &seen, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {} }
+DEV void atomic_max(i64* at, i64 value) {
+  i64 seen = __atomic_load_n(at, __ATOMIC_RELAXED);
+  while (value > seen && !__atomic_compare_exchange_n(at, &seen, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {} }
+template <class T> DEV T load_once(const T* at) { return *at; }
+template <class T> DEV T load(const T* at) { return *at; }
+DEV u64 reserve_row(u64* count) { return atomic_add(count, u64(1)); }
+#define LANE_SUM(T) DEV T lane_sum(const T* values) { T sum = 0; for (u32 i = 0; i < 32; i++) sum += values[i]; return sum; }
+LANE_SUM(u64)
+LANE_SUM(f64)
+LANE_SUM(u128)
+DEV i64 lane_min(const i64* values) { i64 least = values[0]; for (u32 i = 1; i < 32; i++) if (values[i] < least) least = values[i]; return least; }
+DEV i64 lane_max(const i64* values) { i64 most = values[0]; for (u32 i = 1; i < 32; i++) if (values[i] > most) most = values[i]; return most; }
+#define IS_FIRST_LANE true
+
+#endif
+
+// A flag that a pipeline raises; never lowered while it runs.
+enum Flag : u32 { FLAG_DUPLICATE = 1, FLAG_TABLE_FULL = 2, FLAG_GROUPS_FULL = 4, FLAG_OUTPUT_FULL = 8 };
+
+// splitmix64's finisher; all equal on request, to test what collisions do.
+DEV u64 hash_of(u64 key) {
+#ifdef PELTON_EQUAL_HASHES
+  return 0;
+#else
+  key ^= key >> 30; key *= 0xBF58476D1CE4E5B9ull; key ^= key >> 27; key *= 0x94D049BB133111EBull; return key ^ (key >> 31);
+#endif
+}
+
+// Orders doubles as Arrow does: by sign, then magnitude; -0 before 0, NaN outermost.
+DEV i64 total_order(f64 value) { i64 bits = i64(bits_of(value)); return bits ^ i64(u64(bits >> 63) >> 1); }
+
+// Days since 1970-01-01 to a civil date (Hinnant, "chrono-compatible low-level date algorithms").
+struct CivilDate { i32 year, month, day; };
+DEV CivilDate civil_date(i32 days) {
+  const i64 z = i64(days) + 719468, era = (z >= 0 ? z : z - 146096) / 146097;
+  const u32 doe = u32(z - era * 146097), yoe = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365;
+  const u32 doy = doe - (365 * yoe + yoe / 4 - yoe / 100), mp = (5 * doy + 2) / 153;
+  const i32 month = i32(mp < 10 ? mp + 3 : mp - 9);
+  return {i32(i64(yoe) + era * 400) + (month <= 2), month, i32(doy - (153 * mp + 2) / 5 + 1)};
+}
