@@ -1,5 +1,6 @@
-//! EXPLAIN and EXPLAIN ANALYZE: the plan with estimated and actual rows, then what each table's scan
-//! skipped and by which metadata, what it read, and the effective bandwidth that came of it.
+//! EXPLAIN and EXPLAIN ANALYZE: the plan with estimated and actual rows; the pipelines that run on a device, and why
+//! the rest does not; then what each table's scan skipped and by which metadata, what it read, and the effective
+//! bandwidth that came of it.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use pelton_error::Result;
 
 use crate::error::from_datafusion;
+use crate::gpu::{Devices, PeltonGpuExec, device_text, why_text};
 use crate::scan::{PeltonScanExec, ScanReport};
 
 /// What running the query gave.
@@ -28,18 +30,23 @@ pub(crate) fn schema() -> SchemaRef {
 }
 
 /// The explanation as rows.
-pub(crate) fn stream(plan: &Arc<dyn ExecutionPlan>, ran: Option<Ran>) -> Result<SendableRecordBatchStream> {
+pub(crate) fn stream(
+    plan: &Arc<dyn ExecutionPlan>,
+    devices: &Arc<Devices>,
+    ran: Option<Ran>,
+) -> Result<SendableRecordBatchStream> {
     let tree = pelton_planner::annotate(plan, ran.is_some());
-    let reports = scan_reports(plan)?;
-    let (kinds, texts) = match &ran {
-        None => (vec!["physical plan", "skipping"], vec![tree, skipping_text(&reports, None)]),
-        Some(ran) => {
-            (vec!["physical plan with metrics", "skipping"], vec![tree, skipping_text(&reports, Some(ran))])
-        }
-    };
+    let title = if ran.is_some() { "physical plan with metrics" } else { "physical plan" };
+    let mut sections = vec![(title, tree)];
+    if devices.is_any() {
+        sections.extend(device_text(plan).map(|text| ("on the device", text)));
+        sections.extend(why_text(plan, devices).map(|text| ("on the CPU", text)));
+    }
+    sections.push(("skipping", skipping_text(&scan_reports(plan)?, ran.as_ref())));
+    let (kinds, texts): (Vec<&str>, Vec<String>) = sections.into_iter().unzip();
     let columns: Vec<Arc<dyn datafusion::arrow::array::Array>> =
         vec![Arc::new(StringArray::from(kinds)), Arc::new(StringArray::from(texts))];
-    let batch = RecordBatch::try_new(schema(), columns).expect("two text columns of two rows");
+    let batch = RecordBatch::try_new(schema(), columns).expect("two text columns of the same length");
     Ok(Box::pin(RecordBatchStreamAdapter::new(schema(), futures::stream::iter([Ok(batch)]))))
 }
 
@@ -53,6 +60,12 @@ pub(crate) fn scan_reports(plan: &Arc<dyn ExecutionPlan>) -> Result<Vec<ScanRepo
 fn collect_reports(plan: &Arc<dyn ExecutionPlan>, reports: &mut Vec<ScanReport>) -> Result<()> {
     if let Some(scan) = plan.downcast_ref::<PeltonScanExec>() {
         reports.push(scan.report().map_err(from_datafusion)?);
+    }
+    if let Some(node) = plan.downcast_ref::<PeltonGpuExec>() {
+        if let Some(instead) = node.fallback_plan() {
+            return collect_reports(instead, reports);
+        }
+        reports.extend(node.scan_reports().map_err(from_datafusion)?);
     }
     plan.children().into_iter().try_for_each(|child| collect_reports(child, reports))
 }

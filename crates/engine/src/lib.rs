@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   PeltonSession ── SessionContext ── WarehouseSchema ── PeltonTable ── PeltonScanExec
-//!                        │ physical rules: join order (pelton-planner), sideways skipping
+//!                        │ physical rules: join order (pelton-planner), sideways skipping,
+//!                        └                 subtrees to a device ── PeltonGpuExec (pelton-pipeline)
 //! ```
 //!
 //! This is the lowest crate that knows DataFusion's tables and plans; `pelton-planner` below it knows plans
@@ -24,7 +25,8 @@ mod statistics;
 
 pub use error::from_datafusion;
 pub use explain::bytes_text;
+pub use gpu::{DeviceChoice, Devices, PeltonGpuExec};
 pub use provider::PeltonTable;
 pub use prune::SkippedBy;
 pub use scan::{PeltonScanExec, ScanOptions, ScanReport, Skipped};
-pub use session::{PeltonSession, Query, SessionOptions};
+pub use session::{PeltonSession, Query, SessionOptions, with_gpu};

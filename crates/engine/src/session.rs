@@ -3,7 +3,7 @@
 //! ```text
 //! SQL text ─▶ statements ─▶ logical plan ─▶ physical plan ─▶ rows
 //!                              │ DataFusion's rules, the cost-based join order before join selection,
-//!                              └ sideways skipping last
+//!                              └ sideways skipping, then what goes to a device
 //! ```
 
 use std::path::PathBuf;
@@ -26,9 +26,12 @@ use datafusion::sql::parser::{DFParserBuilder, Statement};
 use pelton_error::{Error, Result};
 use pelton_store::{IoEngine, IoOptions, Warehouse};
 
+use crate::gpu::stub::{Runtime, RuntimeOptions};
+
 use crate::catalog::WarehouseSchema;
 use crate::error::from_datafusion;
 use crate::explain;
+use crate::gpu::{DeviceChoice, Devices, GpuRule};
 use crate::scan::{ScanOptions, ScanReport};
 use crate::sideways::SidewaysRule;
 
@@ -47,6 +50,14 @@ pub struct SessionOptions {
     pub scan: ScanOptions,
     /// Whether joins are reordered by cost.
     pub reorder_joins: bool,
+    /// Where queries run.
+    pub device: DeviceChoice,
+    /// Device memory that queries and cached columns may take; `None`: what is free when the session opens.
+    pub device_mem_cap_bytes: Option<u64>,
+    /// Tables to load into pinned memory when the session opens.
+    pub pin: Vec<String>,
+    /// How the device is driven; its target and cap follow from the fields above.
+    pub runtime: RuntimeOptions,
 }
 
 impl Default for SessionOptions {
@@ -58,6 +69,10 @@ impl Default for SessionOptions {
             io: IoOptions::default(),
             scan: ScanOptions::default(),
             reorder_joins: true,
+            device: DeviceChoice::Auto,
+            device_mem_cap_bytes: None,
+            pin: Vec::new(),
+            runtime: RuntimeOptions::default(),
         }
     }
 }
@@ -66,20 +81,45 @@ impl Default for SessionOptions {
 pub struct PeltonSession {
     ctx: SessionContext,
     warehouse: Option<Arc<Warehouse>>,
+    devices: Arc<Devices>,
 }
 
 impl PeltonSession {
     /// Opens a session over the warehouse in `directory`; without one, over files alone.
+    ///
+    /// # Errors
+    ///
+    /// What a device that was asked for by name lacks; which table could not be pinned; of the warehouse.
     pub fn open(directory: Option<PathBuf>, options: &SessionOptions) -> Result<Self> {
         let warehouse = directory.map(Warehouse::open).transpose()?.map(Arc::new);
         let io = Arc::new(IoEngine::start(options.io.clone())?);
+        let devices = devices_of(options, &io)?;
         let schema = WarehouseSchema::new(warehouse.clone(), io, options.scan);
         let catalog = MemoryCatalogProvider::new();
         catalog.register_schema("public", Arc::new(schema)).map_err(from_datafusion)?;
-        let state = session_state(options).map_err(from_datafusion)?;
+        let state = session_state(options, &devices).map_err(from_datafusion)?;
         let ctx = SessionContext::new_with_state(state);
         ctx.register_catalog("pelton", Arc::new(catalog));
-        Ok(Self { ctx: ctx.enable_url_table(), warehouse })
+        let session = Self { ctx: ctx.enable_url_table(), warehouse, devices };
+        options.pin.iter().try_for_each(|name| session.pin(name))?;
+        Ok(session)
+    }
+
+    /// Loads the newest snapshot of table `name` into pinned memory, for queries that a device runs.
+    ///
+    /// # Errors
+    ///
+    /// Names the table and what is missing.
+    pub fn pin(&self, name: &str) -> Result<()> {
+        let Some(warehouse) = &self.warehouse else {
+            return Err(Error::invalid_input(format!("no table '{name}' to pin: no warehouse is open")));
+        };
+        self.devices.pin(&warehouse.table(name)?)
+    }
+
+    /// What drives the device, once a query or pinned table has needed it.
+    pub fn runtime(&self) -> Option<Arc<Runtime>> {
+        self.devices.opened().cloned()
     }
 
     /// DataFusion's context, for all that this type does not offer.
@@ -100,16 +140,20 @@ impl PeltonSession {
         match &plan {
             LogicalPlan::Analyze(analyze) => {
                 let inner = self.physical(analyze.input.as_ref().clone()).await?;
-                Ok(Query { plan: inner, mode: Mode::Analyze, ctx: self.ctx.clone() })
+                Ok(self.to_run(inner, Mode::Analyze))
             }
             LogicalPlan::Explain(explain)
                 if explain.explain_format == ExplainFormat::Indent && !explain.verbose =>
             {
                 let inner = self.physical(explain.plan.as_ref().clone()).await?;
-                Ok(Query { plan: inner, mode: Mode::Explain, ctx: self.ctx.clone() })
+                Ok(self.to_run(inner, Mode::Explain))
             }
-            _ => Ok(Query { plan: self.physical(plan).await?, mode: Mode::Rows, ctx: self.ctx.clone() }),
+            _ => Ok(self.to_run(self.physical(plan).await?, Mode::Rows)),
         }
+    }
+
+    fn to_run(&self, plan: Arc<dyn ExecutionPlan>, mode: Mode) -> Query {
+        Query { plan, mode, ctx: self.ctx.clone(), devices: Arc::clone(&self.devices) }
     }
 
     /// Plans the only statement of `sql`.
@@ -147,7 +191,25 @@ impl PeltonSession {
     }
 }
 
-fn session_state(options: &SessionOptions) -> datafusion::error::Result<SessionState> {
+/// The devices that `options` ask for; one that was asked for by name is opened at once.
+fn devices_of(options: &SessionOptions, io: &Arc<IoEngine>) -> Result<Arc<Devices>> {
+    let cap = options.device_mem_cap_bytes.or(options.runtime.device_cap_bytes);
+    let runtime = RuntimeOptions { device_cap_bytes: cap, ..options.runtime.clone() };
+    let threads = options.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into));
+    let devices = Devices::new(options.device, runtime, Arc::clone(io), threads.unwrap_or(1));
+    if matches!(options.device, DeviceChoice::Gpu(_) | DeviceChoice::Host) {
+        devices.runtime()?;
+    }
+    Ok(devices)
+}
+
+/// Adds to a DataFusion session of one's own that subtrees over Pelton tables run on `devices`. Call it last: the rule
+/// must come after all others.
+pub fn with_gpu(builder: SessionStateBuilder, devices: &Arc<Devices>) -> SessionStateBuilder {
+    builder.with_physical_optimizer_rule(Arc::new(GpuRule::new(Arc::clone(devices))))
+}
+
+fn session_state(options: &SessionOptions, devices: &Arc<Devices>) -> datafusion::error::Result<SessionState> {
     let mut config = SessionConfig::new()
         .with_batch_size(options.batch_rows)
         .with_information_schema(true)
@@ -170,12 +232,12 @@ fn session_state(options: &SessionOptions) -> datafusion::error::Result<SessionS
         rules = pelton_planner::install(rules);
     }
     rules.push(Arc::new(SidewaysRule));
-    Ok(SessionStateBuilder::new()
+    let builder = SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(Arc::new(runtime.build()?))
         .with_default_features()
-        .with_physical_optimizer_rules(rules)
-        .build())
+        .with_physical_optimizer_rules(rules);
+    Ok(with_gpu(builder, devices).build())
 }
 
 /// A sixteenth of the memory limit.
@@ -195,6 +257,7 @@ pub struct Query {
     plan: Arc<dyn ExecutionPlan>,
     mode: Mode,
     ctx: SessionContext,
+    devices: Arc<Devices>,
 }
 
 impl Query {
@@ -221,12 +284,12 @@ impl Query {
         let task = self.ctx.task_ctx();
         match self.mode {
             Mode::Rows => execute_stream(Arc::clone(&self.plan), task).map_err(from_datafusion),
-            Mode::Explain => explain::stream(&self.plan, None),
+            Mode::Explain => explain::stream(&self.plan, &self.devices, None),
             Mode::Analyze => {
                 let start = std::time::Instant::now();
                 let batches = collect(Arc::clone(&self.plan), task).await.map_err(from_datafusion)?;
                 let rows = batches.iter().map(RecordBatch::num_rows).sum();
-                explain::stream(&self.plan, Some(explain::Ran { rows, elapsed: start.elapsed() }))
+                explain::stream(&self.plan, &self.devices, Some(explain::Ran { rows, elapsed: start.elapsed() }))
             }
         }
     }

@@ -105,7 +105,7 @@ fn packed_widths_are_those_of_bit_packed_pages_with_values() {
     let mut values = vec![0; 1024];
     values.extend(vec![9; 1024]);
     values.extend((0..1000).map(|row| row % 16));
-    let validity = Validity::from_bools((0..3048).map(|row| row < 1024 || row >= 2048));
+    let validity = Validity::from_bools((0..3048).map(|row| !(1024..2048).contains(&row)));
     let column = Column { values: Values::I32(values), validity: Some(validity) };
     let widths = |encoding: &str| {
         let chunk = encode_chunk(&column, encoding.parse().unwrap(), 1024).unwrap();

@@ -210,7 +210,7 @@ impl<'a> Lowering<'a> {
             let condition = flow.exprs(&schema).condition(conjunct)?;
             flow.stream.filter(condition);
         }
-        let mut outputs = vec![None; filter.properties().schema().fields().len()];
+        let mut outputs = vec![None; filter.schema().fields().len()];
         for &index in needed {
             outputs[index] = Some(flow.output(input_column(index))?.clone());
         }

@@ -25,7 +25,7 @@ mod result;
 mod rule;
 mod scan;
 mod stream;
-mod stub;
+pub mod stub;
 mod text;
 mod upload;
 mod value;

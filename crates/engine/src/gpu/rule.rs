@@ -24,7 +24,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{
-    Distribution, ExecutionPlan, ExecutionPlanProperties, Partitioning, with_new_children_if_necessary,
+    Distribution, ExecutionPlan, ExecutionPlanProperties, Partitioning, replace_children_if_necessary,
 };
 use pelton_error::{Error, Result};
 
@@ -84,7 +84,7 @@ fn rewrite(
         rewrite(child, devices, by_hash)
     });
     let children = children.collect::<DataFusionResult<Vec<_>>>()?;
-    with_new_children_if_necessary(Arc::clone(plan), children)
+    replace_children_if_necessary(Arc::clone(plan), children)
 }
 
 /// The node that runs `lowered` in place of `plan`. Its uploads may hold further ones.

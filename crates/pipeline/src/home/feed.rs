@@ -129,7 +129,8 @@ impl Feed {
             .context(|| format!("feeding table '{}' to {device}", table.name()))?;
         let on_disk = columns.iter().zip(&sources).filter(|(_, source)| matches!(source, Source::Disk));
         let on_disk = on_disk.map(|(column, _)| *column).collect();
-        let mut intake = Intake::new(table, &homes.io, on_disk, row_groups, homes.options.threads, cancel);
+        let mut intake =
+            Intake::new(table, &homes.io, on_disk, row_groups.to_vec(), homes.options.threads, cancel);
         let room = slots[0].room();
         intake.set_ahead_bytes_max((slots.len() + 1) * room.pinned.max(1));
         let report = FeedReport {

@@ -84,7 +84,7 @@ impl Intake {
         table: &Arc<Table>,
         io: &Arc<IoEngine>,
         columns: Vec<usize>,
-        row_groups: &[u32],
+        row_groups: Vec<u32>,
         threads: usize,
         cancel: CancelFlag,
     ) -> Self {
@@ -93,7 +93,7 @@ impl Intake {
             io: Arc::clone(io),
             seen: vec![(0, 0); columns.len()],
             columns,
-            rest: row_groups.to_vec().into_iter(),
+            rest: row_groups.into_iter(),
             ahead: VecDeque::new(),
             ahead_bytes: 0,
             ahead_bytes_max: 0,

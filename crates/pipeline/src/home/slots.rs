@@ -74,7 +74,8 @@ pub(super) fn take_slots(
 
 fn refused(bytes: SlotBytes) -> String {
     format!(
-        "the smallest slot of a scan, for its largest row group, takes {} bytes of device memory and {} of pinned memory",
+        "the smallest slot of a scan, for its largest row group, takes {} bytes of device memory and {} of pinned \
+         memory",
         bytes.device, bytes.pinned
     )
 }

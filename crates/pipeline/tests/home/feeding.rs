@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use pelton_chunk::{Codec, Column, Encoding, Values};
+use pelton_device::cuda::{self, CudaOptions};
 use pelton_device::{MemoryKind, OnFull};
 use pelton_error::{CancelFlag, ErrorKind};
-use pelton_pipeline::home::{Feed, FeedOptions, Home, Homes};
+use pelton_pipeline::{Feed, FeedOptions, Home, Homes};
 use pelton_store::{ColumnSchema, LogicalType, Table, TableSchema};
 
 use crate::fixture::{
@@ -60,6 +61,20 @@ fn every_home_and_every_mix_gives_the_values_of_the_table() {
                 assert_eq!(report.moved_bytes > 0, mix != Mix::Device, "{codec} {mix:?}");
             }
         }
+    }
+}
+
+#[test]
+fn a_gpu_gets_what_logical_devices_get() {
+    let machine = match cuda::open(&CudaOptions::default()) {
+        Ok(machine) => machine,
+        Err(error) => return println!("SKIPPED: {error}"),
+    };
+    let place = table(Codec::Lz4, 3000, 100_000);
+    for mix in [Mix::Disk, Mix::Pinned, Mix::Device, Mix::All] {
+        let homes = homes_of(machine.clone(), 1 << 30);
+        settle(&homes, &place.table, mix);
+        run_all(&homes, &place.table, &READABLE);
     }
 }
 
@@ -211,8 +226,8 @@ fn under_tight_caps_slots_get_fewer_then_smaller_until_one_row_group_does_not_fi
     assert_eq!(run(row_group_bytes, plenty).unwrap(), (1, 1));
     for (device_bytes, pinned_bytes) in [(row_group_bytes - 1, plenty), (plenty, row_group_bytes - 1)] {
         let error = run(device_bytes, pinned_bytes).unwrap_err();
-        let kind = matches!(error.kind(), ErrorKind::OutOfMemory { requested_bytes, .. } if *requested_bytes == row_group_bytes);
-        assert!(kind, "{error}");
+        let ErrorKind::OutOfMemory { requested_bytes, .. } = error.kind() else { panic!("{error}") };
+        assert_eq!(*requested_bytes, row_group_bytes);
         let text = error.to_string();
         assert!(text.contains(&format!("takes {row_group_bytes} bytes of device memory")), "{text}");
         assert!(text.starts_with("feeding table 't' to device 0"), "{text}");

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use pelton_chunk::{ByteValues, ChunkView, Codec, Column, DecodedColumn, Encoding, Validity, Values};
 use pelton_device::{
-    Buffer, DeviceId, Event, Machine, MemoryKind, OnFull, Place as DevicePlace, Stream, Work, host,
+    Buffer, DeviceId, DeviceKind, Event, Machine, MemoryKind, OnFull, Place as DevicePlace, Stream, Work, host,
 };
 use pelton_error::{CancelFlag, Result};
-use pelton_pipeline::home::{Feed, FeedOptions, FeedReport, HomeOptions, Homes, Morsel};
+use pelton_pipeline::{Feed, FeedOptions, FeedReport, HomeOptions, Homes, Morsel};
 use pelton_store::{
     ColumnChoice, ColumnSchema, IoEngine, IoOptions, LogicalType, Table, TablePlan, TableSchema, TableWriter,
     Warehouse, WriteMode, WriteOptions, encode_row_group, read_chunk,
@@ -67,8 +67,8 @@ fn column(index: usize, first: u64, rows: u64) -> Column {
         _ => Values::Bytes(strings(all().map(|row| format!("comment of row {row}")))),
     };
     let is_valid = |row: u64| match index {
-        1 | 6 => row % 3 != 0,
-        2 => row / 1024 % 2 == 0,
+        1 | 6 => !row.is_multiple_of(3),
+        2 => (row / 1024).is_multiple_of(2),
         9 => false,
         _ => true,
     };
@@ -96,7 +96,6 @@ pub(crate) fn plan(schema: &TableSchema, encodings: &[Encoding], row_group_rows:
 /// A warehouse that is gone when dropped, with one table `t`.
 pub(crate) struct Place {
     _dir: tempfile::TempDir,
-    pub(crate) warehouse: Warehouse,
     pub(crate) table: Arc<Table>,
 }
 
@@ -130,7 +129,7 @@ pub(crate) fn place(
         }
         table = Some(writer.commit().unwrap());
     }
-    Place { _dir: dir, warehouse, table: table.unwrap() }
+    Place { _dir: dir, table: table.unwrap() }
 }
 
 pub(crate) fn engine() -> Arc<IoEngine> {
@@ -218,6 +217,18 @@ impl Reader {
         let copies = copies.collect();
         self.seen.push(Seen { morsel, copies });
         self.reading.record().unwrap()
+    }
+
+    /// Makes logical devices slow; real ones have no form of it.
+    fn pause(&self) {
+        if self.homes.machine().device(DEVICE).unwrap().kind != DeviceKind::Logical {
+            return;
+        }
+        let pause = Work::new("pause", vec![], vec![]).with_host(|| {
+            std::thread::sleep(Duration::from_micros(300));
+            Ok(())
+        });
+        self.reading.run(pause).unwrap();
     }
 
     /// Holds all that was read against the table; answers the row groups in the order in which they came.

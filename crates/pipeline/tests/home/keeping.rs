@@ -2,7 +2,7 @@
 
 use pelton_chunk::{Codec, Layout, Transform};
 use pelton_error::{CancelFlag, ErrorKind, Tier};
-use pelton_pipeline::home::{Feed, Home, formats};
+use pelton_pipeline::{Feed, Home, formats};
 
 use crate::fixture::{
     COMMENT, DEVICE, READABLE, all_row_groups, homes, homes_of, machine, options, run_all, stream, table,

@@ -1,0 +1,99 @@
+//! Aggregates: without keys, in shared memory, by position, by hashing.
+
+use std::collections::BTreeMap;
+
+use pelton_chunk::Codec;
+use pelton_pipeline::RuntimeOptions;
+use pelton_pipeline::ir::{Aggregate, AggregateFunction, Expr, Sink};
+
+use crate::fixture::table;
+use crate::oracle::{Cell, all_rows, column, options, run, runtime, single, sort, sorted, source};
+
+fn aggregates() -> Vec<Aggregate> {
+    use AggregateFunction::*;
+    let of = |function, input: usize| Aggregate { function, input: Some(column(input)) };
+    vec![
+        Aggregate { function: Count, input: None },
+        of(Count, 1),
+        of(Sum, 1),
+        of(Min, 1),
+        of(Max, 0),
+        of(Sum, 3),
+        of(Sum, 0),
+    ]
+}
+
+fn number(cell: &Cell) -> Option<i128> {
+    if let Cell::Int(value) = cell { Some(*value) } else { None }
+}
+
+fn expected(rows: &[Vec<Cell>]) -> Vec<Cell> {
+    let values = |column: usize| rows.iter().filter_map(move |row| number(&row[column]));
+    let cell = |value: Option<i128>| value.map_or(Cell::Null, Cell::Int);
+    let sum = |column: usize| cell(values(column).reduce(|a, b| a + b));
+    vec![
+        Cell::Int(rows.len() as i128),
+        Cell::Int(values(1).count() as i128),
+        sum(1),
+        cell(values(1).min()),
+        cell(values(0).max()),
+        sum(3),
+        sum(0),
+    ]
+}
+
+fn check_groups(keys: &[usize], options: RuntimeOptions) {
+    let place = table(Codec::None, 2048, 9000);
+    let (source, columns) = source(&runtime(options.clone()), &place.table);
+    let sink = Sink::Aggregate { keys: keys.iter().map(|key| column(*key)).collect(), aggregates: aggregates() };
+    let (rows, _) = run(options, &single(source, columns, Vec::new(), sink));
+    let mut groups: BTreeMap<String, (Vec<Cell>, Vec<Vec<Cell>>)> = BTreeMap::new();
+    for row in all_rows(&place.table) {
+        let key: Vec<Cell> = keys.iter().map(|key| row[*key].clone()).collect();
+        groups.entry(format!("{key:?}")).or_insert((key, Vec::new())).1.push(row);
+    }
+    let mut expected: Vec<Vec<Cell>> =
+        groups.into_values().map(|(key, rows)| [key, expected(&rows)].concat()).collect();
+    sort(&mut expected);
+    assert_eq!(sorted(&rows), expected);
+}
+
+#[test]
+fn one_group_without_keys() {
+    check_groups(&[], options());
+}
+
+#[test]
+fn no_rows_make_one_group_without_keys() {
+    let place = table(Codec::None, 2048, 3000);
+    let (source, columns) = source(&runtime(options()), &place.table);
+    let never = pelton_pipeline::ir::Op::Filter(Expr::Literal(pelton_pipeline::ir::Literal::Bool(false)));
+    let sink = Sink::Aggregate { keys: Vec::new(), aggregates: aggregates() };
+    let (rows, _) = run(options(), &single(source, columns, vec![never], sink));
+    assert_eq!(sorted(&rows), [expected(&[])]);
+}
+
+#[test]
+fn few_groups_of_nullable_text_and_flags() {
+    check_groups(&[6, 4], options());
+}
+
+#[test]
+fn groups_of_a_column_that_is_always_null() {
+    check_groups(&[9], options());
+}
+
+#[test]
+fn some_groups_by_position() {
+    check_groups(&[7, 1, 6], options());
+}
+
+#[test]
+fn many_groups_by_hashing() {
+    check_groups(&[0, 1], options());
+}
+
+#[test]
+fn groups_whose_keys_all_collide() {
+    check_groups(&[0, 7], RuntimeOptions { equal_hashes: true, ..options() });
+}
