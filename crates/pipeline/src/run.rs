@@ -17,21 +17,22 @@ mod report;
 mod results;
 mod upload;
 
+use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use pelton_device::cuda::{self, CudaOptions};
 use pelton_device::host::{self, HostOptions};
-use pelton_device::{DeviceId, DeviceKind, Machine};
-use pelton_error::{CancelFlag, Error, Result};
-use pelton_store::IoEngine;
+use pelton_device::{DeviceId, DeviceKind, Machine, Stream};
+use pelton_error::{CancelFlag, Error, ErrorKind, Result};
+use pelton_store::{IoEngine, TableId};
 
 use self::execution::Execution;
 pub use self::report::{PipelineReport, RunReport};
-use crate::home::{HomeOptions, Homes, text_supported};
-use crate::ir::{Plan, Source, Type};
-use crate::program::{Compiler, Target, nvrtc_status};
+use crate::home::{Home, HomeOptions, Homes, text_supported};
+use crate::ir::{Plan, Source, TableScan, Type};
+use crate::program::{CompileReport, Compiler, Program, Target, compile_for_check, nvrtc_status};
 use crate::rows::Rows;
 
 /// What pipelines run on.
@@ -67,10 +68,14 @@ pub struct RuntimeOptions {
     pub row_groups_max: usize,
     /// Morsels in flight.
     pub slots: usize,
-    /// Bytes of columns that are kept on the device between queries.
-    pub device_cache_bytes: u64,
+    /// Bytes of columns that are kept on the device between queries; `None`: half of its memory on a GPU, nothing on
+    /// the host target.
+    pub device_cache_bytes: Option<u64>,
     /// Threads of the host target; 0: all cores.
     pub workers: u32,
+    /// Compiles every source for this compute capability (major, minor) as well and refuses what does not compile: a
+    /// test of the host target.
+    pub check_for: Option<(u32, u32)>,
 }
 
 impl Default for RuntimeOptions {
@@ -85,8 +90,9 @@ impl Default for RuntimeOptions {
             morsel_bytes: 32 << 20,
             row_groups_max: 4096,
             slots: 4,
-            device_cache_bytes: 0,
+            device_cache_bytes: None,
             workers: 0,
+            check_for: None,
         }
     }
 }
@@ -99,6 +105,11 @@ pub struct Runtime {
     target: Target,
     compiler: Compiler,
     homes: Arc<Homes>,
+    keeps_columns: bool,
+    /// Sources that `check_for` has passed.
+    checked: Mutex<HashSet<u64>>,
+    /// Columns that a scan has read.
+    used: Mutex<HashSet<(TableId, usize)>>,
 }
 
 impl Runtime {
@@ -125,10 +136,16 @@ impl Runtime {
             DeviceKind::Logical => Target::Host,
             DeviceKind::Simulated => return Err(Error::unsupported("pipelines on a simulated device")),
         };
-        let home_options = HomeOptions { device_cache_bytes: options.device_cache_bytes, ..HomeOptions::default() };
+        let device_cache_bytes = options.device_cache_bytes.unwrap_or(match target {
+            Target::Cuda { .. } => machine.device(device)?.memory_cap_bytes / 2,
+            Target::Host => 0,
+        });
+        let home_options = HomeOptions { device_cache_bytes, ..HomeOptions::default() };
         let homes = Arc::new(Homes::new(machine.clone(), io, home_options));
         let compiler = Compiler::new(options.cache.clone());
-        Ok(Arc::new(Self { options, machine, device, target, compiler, homes }))
+        let (checked, used) = (Mutex::default(), Mutex::default());
+        let keeps_columns = device_cache_bytes > 0;
+        Ok(Arc::new(Self { options, machine, device, target, compiler, homes, keeps_columns, checked, used }))
     }
 
     /// Where columns are.
@@ -160,6 +177,38 @@ impl Runtime {
                 format!("{name} ({device})")
             }
         }
+    }
+
+    /// Compiles `source`, twice where that is asked for.
+    fn compile(&self, source: &str) -> Result<(Arc<Program>, CompileReport)> {
+        if let Some((major, minor)) = self.options.check_for {
+            let hash = xxhash_rust::xxh3::xxh3_64(source.as_bytes());
+            if !self.checked.lock().unwrap_or_else(PoisonError::into_inner).contains(&hash) {
+                compile_for_check(source, major, minor)?;
+                self.checked.lock().unwrap_or_else(PoisonError::into_inner).insert(hash);
+            }
+        }
+        self.compiler.compile(source, self.target)
+    }
+
+    /// Keeps columns on the device that are read for the second time, or of which most is read now.
+    fn keep_hot(&self, scan: &TableScan, stream: &Stream, cancel: &CancelFlag) -> Result<()> {
+        if !self.keeps_columns {
+            return Ok(());
+        }
+        let is_most = scan.row_groups.len() * 2 > scan.table.row_group_count();
+        for &column in &scan.columns {
+            let is_first = self.used.lock().unwrap_or_else(PoisonError::into_inner).insert((scan.table.id(), column));
+            let is_there = matches!(self.homes.home(&scan.table, column, self.device), Home::Device(_));
+            if is_there || (is_first && !is_most) {
+                continue;
+            }
+            match self.homes.keep_on_device(&scan.table, column, self.device, stream, cancel) {
+                Err(error) if !matches!(error.kind(), ErrorKind::OutOfMemory { .. }) => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Whether `plan` could be run, as far as can be told before anything is read.

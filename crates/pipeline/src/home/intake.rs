@@ -111,16 +111,17 @@ impl Intake {
     /// Another morsel is put together: begins reads, as far ahead as may be.
     pub(super) fn begin_round(&mut self, drop_row_group: DropRowGroup<'_>) -> Result<()> {
         self.round += 1;
+        let known = self.ahead.len();
         while !self.columns.is_empty() && self.ahead_bytes < self.ahead_bytes_max {
-            if !self.begin_next(drop_row_group)? {
+            if !self.admit_next(drop_row_group)? {
                 break;
             }
         }
-        Ok(())
+        self.begin_reads(known)
     }
 
-    /// Begins the reads of the next row group that is wanted; false at the end.
-    fn begin_next(&mut self, drop_row_group: DropRowGroup<'_>) -> Result<bool> {
+    /// Lines up the next row group that is wanted; false at the end.
+    fn admit_next(&mut self, drop_row_group: DropRowGroup<'_>) -> Result<bool> {
         for row_group in self.rest.by_ref() {
             self.cancel.check()?;
             if drop_row_group(row_group) {
@@ -129,7 +130,8 @@ impl Intake {
             }
             let mut chunks = Vec::with_capacity(self.columns.len());
             for index in 0..self.columns.len() {
-                chunks.push(self.begin_chunk(row_group as usize, index)?);
+                let stripped = self.estimate(row_group as usize, index)?;
+                chunks.push(Chunk { read: None, bytes: None, stripped });
             }
             let estimated_bytes = chunks.iter().map(|chunk| chunk.stripped).sum();
             self.ahead_bytes += estimated_bytes;
@@ -139,29 +141,50 @@ impl Intake {
         Ok(false)
     }
 
-    fn begin_chunk(&mut self, row_group: usize, index: usize) -> Result<Chunk> {
-        let column = self.columns[index];
-        let location = self.table.chunk(row_group, column)?;
+    /// The length that a chunk will have without codec.
+    fn estimate(&self, row_group: usize, index: usize) -> Result<usize> {
+        let location = self.table.chunk(row_group, self.columns[index])?;
         let (stored, stripped) = self.seen[index];
-        let estimate = match location.encoding.codec {
-            Codec::None => location.stored_bytes as usize,
-            _ if stored > 0 => (location.stored_bytes as f64 * stripped as f64 / stored as f64) as usize,
-            _ => estimated_chunk_bytes(&self.table, row_group, column)?,
-        };
-        let file = self.table.segment_file(location.segment);
-        let read = self.io.read(file, location.byte_offset, location.stored_bytes as usize);
-        self.counts.disk_bytes += location.stored_bytes;
-        Ok(Chunk { read: Some(read), bytes: None, stripped: estimate.next_multiple_of(CHUNK_ALIGN) })
+        if location.encoding.codec == Codec::None || stored == 0 {
+            return estimated_chunk_bytes(&self.table, row_group, self.columns[index]);
+        }
+        let bytes = location.stored_bytes as f64 * stripped as f64 / stored as f64;
+        Ok((bytes as usize).next_multiple_of(CHUNK_ALIGN))
+    }
+
+    /// Begins the reads of the row groups lined up from the one at `first` on. What lies in the page cache is copied
+    /// by whoever asks, so several threads do.
+    fn begin_reads(&mut self, first: usize) -> Result<()> {
+        let mut jobs = Vec::new();
+        let mut bytes = 0;
+        for incoming in self.ahead.iter_mut().skip(first) {
+            for (column, chunk) in self.columns.iter().zip(&mut incoming.chunks) {
+                let location = self.table.chunk(incoming.row_group as usize, *column)?;
+                bytes += location.stored_bytes;
+                jobs.push((location, chunk));
+            }
+        }
+        self.counts.disk_bytes += bytes;
+        let threads = threads_for(self.threads, bytes as usize);
+        parallel::map(jobs, threads, &self.cancel, |(location, chunk)| {
+            let file = self.table.segment_file(location.segment);
+            chunk.read = Some(self.io.read(file, location.byte_offset, location.stored_bytes as usize));
+            Ok(())
+        })?;
+        Ok(())
     }
 
     /// The next row group that is wanted still.
     pub(super) fn peek(&mut self, drop_row_group: DropRowGroup<'_>) -> Result<Option<&Incoming>> {
         loop {
-            if self.ahead.is_empty() && !self.begin_next(drop_row_group)? {
-                return Ok(None);
+            if self.ahead.is_empty() {
+                if !self.admit_next(drop_row_group)? {
+                    return Ok(None);
+                }
+                self.begin_reads(0)?;
             }
             let round = self.round;
-            let first = self.ahead.front_mut().expect("one was just begun, or there before");
+            let first = self.ahead.front_mut().expect("one was just lined up, or there before");
             let is_wanted = first.round == round || !drop_row_group(first.row_group);
             first.round = round;
             if is_wanted {
@@ -208,15 +231,19 @@ impl Intake {
         self.counts.disk_wait += started.elapsed();
         let bytes = jobs.iter().map(|(_, _, chunk)| chunk.stored().len()).sum();
         let (table, columns) = (&self.table, &self.columns);
-        let measured =
-            parallel::map(jobs, self.threads_for(bytes), &self.cancel, |(row_group, index, chunk)| {
+        let measured = parallel::map(
+            jobs,
+            threads_for(self.threads, bytes),
+            &self.cancel,
+            |(row_group, index, chunk)| {
                 let (stored, column) = (chunk.bytes.as_deref().unwrap_or_default(), columns[index]);
                 table.verify_chunk(row_group, column, stored)?;
                 let view = table.chunk_view(row_group, column, stored)?;
                 let counted = (view.encoding().codec != Codec::None).then_some((index, stored.len()));
                 chunk.stripped = stripped_bytes(&view);
                 Ok(counted.map(|(index, stored)| (index, stored as u64, chunk.stripped as u64)))
-            })?;
+            },
+        )?;
         for (index, stored, stripped) in measured.into_iter().flatten() {
             self.seen[index].0 += stored;
             self.seen[index].1 += stripped;
@@ -238,25 +265,31 @@ impl Intake {
         assert!(target.is_empty(), "the slot was laid out for these chunks");
         let (before, after, nanoseconds) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let (table, columns) = (&self.table, &self.columns);
-        parallel::map(jobs, self.threads_for(bytes), &self.cancel, |(row_group, index, stored, target)| {
-            let started = Instant::now();
-            strip_chunk(table, row_group, columns[index], stored, target)?;
-            if table.chunk(row_group, columns[index])?.encoding.codec != Codec::None {
-                before.fetch_add(stored.len() as u64, Ordering::Relaxed);
-                after.fetch_add(target.len() as u64, Ordering::Relaxed);
-                nanoseconds.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
-            }
-            Ok(())
-        })?;
+        parallel::map(
+            jobs,
+            threads_for(self.threads, bytes),
+            &self.cancel,
+            |(row_group, index, stored, target)| {
+                let started = Instant::now();
+                strip_chunk(table, row_group, columns[index], stored, target)?;
+                if table.chunk(row_group, columns[index])?.encoding.codec != Codec::None {
+                    before.fetch_add(stored.len() as u64, Ordering::Relaxed);
+                    after.fetch_add(target.len() as u64, Ordering::Relaxed);
+                    nanoseconds.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
+                }
+                Ok(())
+            },
+        )?;
         self.counts.codec_bytes_before += before.into_inner();
         self.counts.codec_bytes_after += after.into_inner();
         self.counts.codec_time += Duration::from_nanos(nanoseconds.into_inner());
         Ok(())
     }
+}
 
-    fn threads_for(&self, bytes: usize) -> usize {
-        self.threads.min(1 + bytes / BYTES_PER_THREAD)
-    }
+/// How many of `threads` something done to `bytes` is worth.
+fn threads_for(threads: usize, bytes: usize) -> usize {
+    threads.min(1 + bytes / BYTES_PER_THREAD)
 }
 
 impl Chunk {

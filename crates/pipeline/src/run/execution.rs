@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use pelton_device::cuda::Grid;
 use pelton_device::{Place, Span, Stream, Work};
-use pelton_error::{CancelFlag, Error, Result, ResultExt};
+use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt, Tier};
 use pelton_store::Table;
 use pelton_zone::{ColumnTest, Scalar, SkipKinds, Verdict, ZoneMap};
 
@@ -108,7 +108,7 @@ impl<'r> Execution<'r> {
         let mut attempt = Attempt { number: 0, is_hashed: false, groups: FIRST_GROUPS, build_rows_factor: 1 };
         let rows = loop {
             self.cancel.check()?;
-            match self.attempt(pipeline, &prepared, attempt, &mut report)? {
+            match self.attempt_evicting(pipeline, &prepared, attempt, &mut report)? {
                 Outcome::Built(table, state) => {
                     report.rows_out = table.row_count;
                     self.keep_table(&pipeline.sink, table, state);
@@ -190,6 +190,24 @@ impl<'r> Execution<'r> {
         })
     }
 
+    /// As `attempt`; columns that are only kept for later make room for what is needed now.
+    fn attempt_evicting(
+        &mut self,
+        pipeline: &Pipeline,
+        prepared: &Prepared,
+        attempt: Attempt,
+        report: &mut PipelineReport,
+    ) -> Result<Outcome> {
+        let outcome = self.attempt(pipeline, prepared, attempt, report);
+        let Err(error) = &outcome else { return outcome };
+        let is_full = matches!(error.kind(), ErrorKind::OutOfMemory { tier: Tier::Device, .. });
+        if !is_full || self.runtime.homes.evict(self.runtime.device, u64::MAX) == 0 {
+            return outcome;
+        }
+        report.notes.push("columns kept on the device made room; --device-mem-cap gives more".into());
+        self.attempt(pipeline, prepared, attempt, report)
+    }
+
     fn attempt(
         &mut self,
         pipeline: &Pipeline,
@@ -207,7 +225,7 @@ impl<'r> Execution<'r> {
             direct_codes_max: self.direct_codes_max()?,
             has_equal_hashes: self.runtime.options.equal_hashes,
         })?;
-        let compiled = self.runtime.compiler.compile(&generated.text, self.runtime.target);
+        let compiled = self.runtime.compile(&generated.text);
         let (program, compile) = compiled.context(|| format!("pipeline '{}'", pipeline.name))?;
         report.add_compile(&compile);
         let mut kernel = Kernel { program, generated, state: self.tables.clone() };
@@ -410,6 +428,7 @@ impl<'r> Execution<'r> {
         let (machine, device) = (&self.runtime.machine, self.runtime.device);
         let remaps = self.send_remaps(prepared, scan)?;
         let ready = self.stream.record()?;
+        self.runtime.keep_hot(scan, &self.stream, self.cancel)?;
         let homes = &self.runtime.homes;
         let mut feed = Feed::new(
             homes,

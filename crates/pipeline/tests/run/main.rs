@@ -1,4 +1,4 @@
-//! Plans run on the host target, against the same computed row by row.
+//! Plans run on a GPU, or the host target without one, against the same computed row by row.
 
 #[path = "../home/fixture.rs"]
 #[allow(dead_code)]

@@ -1,4 +1,4 @@
-//! The fixture's rows as plain values, and plans over its table.
+//! The fixture's rows as plain values, and plans over its table. Plans run on a GPU where there is one.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -26,14 +26,24 @@ fn cache() -> PathBuf {
     CACHE.get_or_init(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("programs")).clone()
 }
 
-/// Options of the host target, small.
+/// The first GPU where there is one, else the host target.
+fn target() -> TargetChoice {
+    static TARGET: OnceLock<TargetChoice> = OnceLock::new();
+    *TARGET.get_or_init(|| match pelton_device::cuda::open(&pelton_device::cuda::CudaOptions::default()) {
+        Ok(_) => TargetChoice::Cuda { device: 0 },
+        Err(_) => TargetChoice::Host,
+    })
+}
+
+/// Options for small tables.
 pub(crate) fn options() -> RuntimeOptions {
     RuntimeOptions {
-        target: TargetChoice::Host,
+        target: target(),
         cache: Some(cache()),
         workers: 3,
         device_cap_bytes: Some(256 << 20),
         pinned_cap_bytes: Some(256 << 20),
+        check_for: pelton_pipeline::nvrtc_status().is_ok().then_some((9, 0)),
         ..RuntimeOptions::default()
     }
 }
