@@ -1,16 +1,19 @@
 //! The warehouse as a DataFusion schema: tables are looked up when a query names them, so a session
-//! sees tables that were loaded after it began, each query its own snapshot. Views and external tables
-//! that a session creates live beside them, in memory.
+//! sees tables that were loaded after it began, each query its own snapshot. A snapshot is kept, with the
+//! metadata that was read of it, until the table has changed. Views and external tables that a session
+//! creates live beside them, in memory.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use datafusion::catalog::{MemorySchemaProvider, SchemaProvider, TableProvider};
 use datafusion::error::Result;
-use pelton_store::{IoEngine, Warehouse};
+use pelton_store::{IoEngine, Table, TableStamp, Warehouse};
 
-use crate::provider;
+use crate::error::to_datafusion;
+use crate::provider::PeltonTable;
 use crate::scan::ScanOptions;
 
 /// The tables of one warehouse and of this session.
@@ -20,6 +23,7 @@ pub(crate) struct WarehouseSchema {
     pub(crate) io: Arc<IoEngine>,
     pub(crate) options: ScanOptions,
     session_tables: MemorySchemaProvider,
+    snapshots: Mutex<HashMap<String, (TableStamp, Arc<Table>)>>,
 }
 
 impl fmt::Debug for WarehouseSchema {
@@ -30,7 +34,25 @@ impl fmt::Debug for WarehouseSchema {
 
 impl WarehouseSchema {
     pub(crate) fn new(warehouse: Option<Arc<Warehouse>>, io: Arc<IoEngine>, options: ScanOptions) -> Self {
-        Self { warehouse, io, options, session_tables: MemorySchemaProvider::new() }
+        Self { warehouse, io, options, session_tables: MemorySchemaProvider::new(), snapshots: Mutex::default() }
+    }
+
+    /// The newest snapshot of `name`; `None` where the warehouse has no such table.
+    fn snapshot(&self, warehouse: &Warehouse, name: &str) -> pelton_error::Result<Option<Arc<Table>>> {
+        let mut snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(stamp) = warehouse.stamp(name) else {
+            snapshots.remove(name);
+            return Ok(None);
+        };
+        if let Some((known, table)) = snapshots.get(name)
+            && *known == stamp
+        {
+            return Ok(Some(Arc::clone(table)));
+        }
+        // A commit between stamp and opening leaves an older stamp, so the next query opens the table again.
+        let table = warehouse.table(name)?;
+        snapshots.insert(name.to_owned(), (stamp, Arc::clone(&table)));
+        Ok(Some(table))
     }
 
     fn stored_names(&self) -> Vec<String> {
@@ -50,12 +72,10 @@ impl SchemaProvider for WarehouseSchema {
         if let Some(table) = self.session_tables.table(name).await? {
             return Ok(Some(table));
         }
-        match &self.warehouse {
-            Some(warehouse) if self.stored_names().iter().any(|stored| stored == name) => {
-                provider::open(warehouse, name, &self.io, self.options).map(Some)
-            }
-            _ => Ok(None),
-        }
+        let Some(warehouse) = &self.warehouse else { return Ok(None) };
+        let table = self.snapshot(warehouse, name).map_err(to_datafusion)?;
+        let provider = table.map(|table| PeltonTable::new(table, Arc::clone(&self.io), self.options));
+        Ok(provider.map(|provider| Arc::new(provider) as Arc<dyn TableProvider>))
     }
 
     fn register_table(

@@ -13,7 +13,6 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use pelton_store::{IoEngine, Table};
 
-use crate::error::to_datafusion;
 use crate::scan::{PeltonScanExec, ScanOptions};
 use crate::statistics;
 
@@ -89,15 +88,4 @@ impl TableProvider for PeltonTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(Arc::new(self.plan(state, projection, filters, limit)?))
     }
-}
-
-/// Opens the newest snapshot of `name` for DataFusion.
-pub(crate) fn open(
-    warehouse: &pelton_store::Warehouse,
-    name: &str,
-    io: &Arc<IoEngine>,
-    options: ScanOptions,
-) -> Result<Arc<dyn TableProvider>> {
-    let table = warehouse.table(name).map_err(to_datafusion)?;
-    Ok(Arc::new(PeltonTable::new(table, Arc::clone(io), options)))
 }

@@ -50,5 +50,5 @@ pub use segment::SegmentFile;
 pub use sideways::{SidewaysColumn, SidewaysLink, TableId};
 pub use summary::ColumnSummary;
 pub use table::{RowGroup, Table};
-pub use warehouse::Warehouse;
+pub use warehouse::{TableStamp, Warehouse};
 pub use writer::{TableWriter, WriteMode, WriteOptions};

@@ -1,5 +1,6 @@
 //! A directory of tables.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,6 +19,16 @@ const NAME_BYTES_MAX: usize = 200;
 #[derive(Debug, Clone)]
 pub struct Warehouse {
     dir: PathBuf,
+}
+
+/// Tells two states of a table apart without reading it: what the file system says of its manifest, which every commit
+/// replaces by another file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableStamp {
+    device: u64,
+    inode: u64,
+    changed: (i64, i64),
+    bytes: u64,
 }
 
 impl Warehouse {
@@ -78,6 +89,18 @@ impl Warehouse {
             Some(table) => Ok(Arc::new(table)),
             None => Err(self.no_table(name)),
         }
+    }
+
+    /// The stamp of table `name` as it is now; `None` where there is none.
+    pub fn stamp(&self, name: &str) -> Option<TableStamp> {
+        check_name(name).ok()?;
+        let manifest = std::fs::metadata(self.table_dir(name).join(MANIFEST)).ok()?;
+        Some(TableStamp {
+            device: manifest.dev(),
+            inode: manifest.ino(),
+            changed: (manifest.ctime(), manifest.ctime_nsec()),
+            bytes: manifest.len(),
+        })
     }
 
     /// Removes table `name`. Queries that have it open read on.

@@ -24,11 +24,13 @@ use crate::ir::{Aggregate, AggregateFunction, Bounds, Expr, Type};
 pub(super) struct Limits {
     /// The most codes of groups by position.
     pub(super) direct_codes_max: u64,
+    /// The most codes of a table by position.
+    pub(super) table_codes_max: u64,
     /// Shared memory taken already.
     pub(super) shared_offset: usize,
     /// Shared memory left.
     pub(super) shared_bytes_max: usize,
-    /// Rows that may come, before joins multiply them.
+    /// Rows that may come; the greatest number where nobody knows.
     pub(super) row_count: u64,
 }
 
@@ -145,9 +147,9 @@ fn word_kind(function: AggregateFunction, value: &Value, limits: &Limits) -> Res
     }
 }
 
-/// True where the sum of that many values fits 64 bits, with room for joins that give each row a thousand matches.
+/// True where the sum of that many values fits 64 bits.
 fn sum_fits(bounds: Bounds, row_count: u64) -> bool {
-    let rows = i128::from(row_count.max(1)) * 1024;
+    let rows = i128::from(row_count.max(1));
     let most = bounds.min.unsigned_abs().max(bounds.max.unsigned_abs());
     i128::try_from(most).ok().and_then(|most| most.checked_mul(rows)).is_some_and(|sum| {
         fits_i64(Bounds { min: -sum, max: sum })

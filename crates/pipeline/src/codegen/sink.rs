@@ -26,6 +26,17 @@ pub(crate) struct RowCode {
 }
 
 impl Generator<'_> {
+    /// True where a probe may give a row several matches.
+    fn multiplies_rows(&self) -> bool {
+        let may_repeat = |op: &Op| match op {
+            Op::Probe { table, kind: ProbeKind::Inner | ProbeKind::Outer, .. } => {
+                self.request.tables[*table].as_ref().is_some_and(|built| !built.is_unique)
+            }
+            _ => false,
+        };
+        self.request.pipeline.ops.iter().any(may_repeat)
+    }
+
     /// The row loop's body.
     pub(super) fn row_loop(&mut self) -> Result<RowCode> {
         let mut block = Block::default();
@@ -33,9 +44,10 @@ impl Generator<'_> {
         let scratch = self.scratch_bytes() * self.block_warps();
         let limits = groups::Limits {
             direct_codes_max: self.request.direct_codes_max,
+            table_codes_max: self.request.table_codes_max,
             shared_offset: scratch,
             shared_bytes_max: super::SHARED_BYTES_MAX.saturating_sub(scratch),
-            row_count: self.request.row_count,
+            row_count: if self.multiplies_rows() { u64::MAX } else { self.request.row_count },
         };
         let is_hashed = self.request.is_hashed;
         let mut next_column = pipeline.columns.len();
@@ -196,7 +208,7 @@ fn build(
     let domains =
         key_values.iter().map(|key| KeyDomain::of(key, "a join key")).collect::<Result<Vec<_>>>()?;
     let codes = code_count(&domains, "join keys")?;
-    let is_sparse = codes > limits.direct_codes_max.min(limits.row_count.saturating_mul(DIRECT_CODES_PER_ROW).max(1 << 22));
+    let is_sparse = codes > limits.table_codes_max.min(limits.row_count.saturating_mul(DIRECT_CODES_PER_ROW).max(1 << 22));
     let kind = if is_hashed || is_sparse || domains.len() > 1 { TableKind::Hashed } else { TableKind::Direct };
     let code = probe::code_of(&key_values, &domains, block);
     let args = &mut scope.kernel.args;

@@ -241,6 +241,7 @@ impl Feed {
                 if !draft.row_groups.is_empty() {
                     break;
                 }
+                self.intake.verify(next)?;
                 let source = SlotSource { homes: &self.homes, device: self.device };
                 self.slots[slot].grow(source, bytes)?;
             }

@@ -26,8 +26,10 @@ use crate::program::{Launch, Program};
 use crate::rows::{RowValues, Rows};
 use crate::text::{Dictionary, TextSource};
 
-/// Codes of a direct table or of groups by position, where memory allows.
+/// Codes of groups by position, where memory allows: their state is cleared and gone through in every run.
 const DIRECT_CODES_MAX: u64 = 1 << 22;
+/// Codes of a direct table, where memory allows: only its bitmap is cleared.
+const TABLE_CODES_MAX: u64 = 1 << 31;
 /// Groups that a hashed aggregation starts with room for.
 const FIRST_GROUPS: u64 = 1 << 20;
 /// How much larger the next try is after one that was too small.
@@ -222,7 +224,8 @@ impl<'r> Execution<'r> {
             dictionaries: prepared.dictionaries.clone(),
             row_count: prepared.row_count,
             is_hashed: attempt.is_hashed,
-            direct_codes_max: self.direct_codes_max()?,
+            direct_codes_max: DIRECT_CODES_MAX.min(self.memory_cap()? / 256).max(1024),
+            table_codes_max: TABLE_CODES_MAX.min(self.memory_cap()? / 64),
             has_equal_hashes: self.runtime.options.equal_hashes,
         })?;
         let compiled = self.runtime.compile(&generated.text);
@@ -239,10 +242,8 @@ impl<'r> Execution<'r> {
         finish(self, kernel, rows, attempt)
     }
 
-    /// A share of the device's memory at most.
-    fn direct_codes_max(&self) -> Result<u64> {
-        let cap = self.runtime.machine.device_budget(self.runtime.device)?.cap_bytes();
-        Ok(DIRECT_CODES_MAX.min(cap / 16 / 16).max(1024))
+    fn memory_cap(&self) -> Result<u64> {
+        Ok(self.runtime.machine.device_budget(self.runtime.device)?.cap_bytes())
     }
 
     /// The memory of the sink, cleared.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use pelton_chunk::{ByteValues, ChunkView, Codec, Column, DecodedColumn, Encoding, Validity, Values};
 use pelton_device::{
-    Buffer, DeviceId, DeviceKind, Event, Machine, MemoryKind, OnFull, Place as DevicePlace, Stream, Work, host,
+    Buffer, DeviceId, DeviceKind, Event, Machine, MemoryKind, OnFull, Place as DevicePlace, Stream, Work,
+    host,
 };
 use pelton_error::{CancelFlag, Result};
 use pelton_pipeline::{Feed, FeedOptions, FeedReport, HomeOptions, Homes, Morsel};
@@ -201,13 +202,7 @@ impl Reader {
     /// Enqueues the reading of a morsel; answers when it will be over.
     pub(crate) fn read(&mut self, morsel: Morsel) -> Event {
         self.reading.wait_for(&self.copying.record().unwrap()).unwrap();
-        let pause = Work::new("pause", vec![], vec![]);
-        self.reading
-            .run(pause.with_host(|| {
-                std::thread::sleep(Duration::from_micros(300));
-                Ok(())
-            }))
-            .unwrap();
+        self.pause();
         let copies = morsel.reads.iter().map(|span| {
             let bytes = span.len();
             let copy = self.homes.machine().allocate(MemoryKind::PAGEABLE, bytes, OnFull::Refuse).unwrap();
