@@ -107,7 +107,7 @@ template <class S, u32 F> struct Page {
   const u8* body;
   const S* dictionary;
   S base;
-  u32 width, format, count, dictionary_count, extra, page_rows, nulls;
+  u32 width, format, count, dictionary_count, extra, page_rows, nulls, code_base;
   u64 base_of_bases;
   const u8* valid_bits;
 
@@ -129,6 +129,7 @@ template <class S, u32 F> struct Page {
     const u8* entry = chunk + 64 + 48 * page;
     body = chunk + load((const u64*)entry);
     base = base_from(entry + 16);
+    code_base = load((const u32*)(entry + 16));
     width = entry[45]; nulls = entry[44]; extra = entry[46];
     count = load((const u32*)(entry + 40)); base_of_bases = load((const u64*)(entry + 32));
     valid_bits = body;
@@ -148,11 +149,10 @@ template <class S, u32 F> struct Page {
   }
   DEV u32 code_at(u32 vector, u32 r, u32 lane) const {
     u32 code = 0;
-    if ((F & DICTIONARY_PACKED) && is(DICTIONARY_PACKED)) code = u32(packed_at<32>(body + vector * 128 * width, width, r, lane));
-    if ((F & DICTIONARY_RUNS) && is(DICTIONARY_RUNS) && nulls != 1) code = u32(base_of_code() + run_value(vector * 1024 + position_of(r, lane)));
+    if ((F & DICTIONARY_PACKED) && is(DICTIONARY_PACKED)) code = code_base + u32(packed_at<32>(body + vector * 128 * width, width, r, lane));
+    if ((F & DICTIONARY_RUNS) && is(DICTIONARY_RUNS) && nulls != 1) code = code_base + u32(run_value(vector * 1024 + position_of(r, lane)));
     return code < dictionary_count ? code : 0;
   }
-  DEV u64 base_of_code() const { return u64(base); }
   // The value of the run that the row is in: the first whose last row is not before it.
   DEV u64 run_value(u32 row) const {
     const u64* ends = (const u64*)body;
@@ -181,8 +181,9 @@ template <class S, u32 F> struct Page {
       return Widths<T, N...>::range(body + u64(vector) * 128 * width, width, lane, from, u64(high) - u64(first) - from, mask);
     }
     if ((F & DICTIONARY_PACKED) && is(DICTIONARY_PACKED)) {
-      if (code_low >= code_end) return 0;
-      return Widths<32, N...>::range(body + u64(vector) * 128 * width, width, lane, code_low, code_end - 1 - code_low, mask);
+      if (code_low >= code_end || code_end <= code_base) return 0;
+      const u32 from = code_low < code_base ? 0 : code_low - code_base;
+      return Widths<32, N...>::range(body + u64(vector) * 128 * width, width, lane, from, code_end - 1 - code_base - from, mask);
     }
     u32 inside = 0;
     for (u32 r = 0; r < 32; r++) if (mask >> r & 1) { const i64 value = i64(at(vector, r, lane)); inside |= u32(value >= low && value <= high) << r; }

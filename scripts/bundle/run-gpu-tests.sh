@@ -90,9 +90,12 @@ if [ -n "$sanitizer" ]; then
   for program in "${programs[@]}"; do
     tools=(memcheck)
     # Only programs that launch kernels have races, barriers and memory of kernels to look at.
-    case $(basename "$program") in kernels-*) tools+=(racecheck initcheck synccheck) ;; esac
+    case $(basename "$program") in
+      kernels-* | pipeline-program | pipeline-run) tools+=(racecheck initcheck synccheck) ;;
+    esac
     for tool in "${tools[@]}"; do
-      options=(--tool "$tool" --error-exitcode 9)
+      # Programs may start compilers, which call no CUDA and are not what is tested.
+      options=(--tool "$tool" --error-exitcode 9 --target-processes application-only)
       # Refusals by the driver are results, which the tests check: some ask for them, and cuFile makes some itself.
       [ "$tool" = memcheck ] && options+=(--report-api-errors no)
       run "$tool" "$program" "$sanitizer" "${options[@]}" "$program" --nocapture --test-threads=4

@@ -2,8 +2,8 @@
 """The Star Schema Benchmark on Pelton beside DuckDB over tables in DuckDB's own memory, rows in the same order.
 
     pelton bench queries ssb --scale 10 --dir D --cluster-by d_year,s_region,c_region --pelton-only --json pelton.json
-    python3 tests/perf/golap.py duckdb --parquet R/parquet --parquet R/sorted-by-d_year-s_region-c_region --out duck.json
-    python3 tests/perf/golap.py compare --duckdb duck.json --results pelton.json --warehouse R/warehouse-by-...
+    python3 tests/perf/golap.py duckdb --parquet D/ssb-sf10/parquet --parquet D/ssb-sf10/sorted-by-... --out duck.json
+    python3 tests/perf/golap.py compare --duckdb duck.json --results pelton.json --warehouse D/ssb-sf10/warehouse-by-...
 
 1. `duckdb` reads the Parquet files into tables (CREATE TABLE AS SELECT, insertion order kept; a later --parquet
    replaces tables of an earlier one), runs each query once to warm up and then --runs times, from text to last row,
@@ -72,6 +72,10 @@ def sort_key(row, exact_columns):
     return parts
 
 
+def row_text(row) -> str:
+    return " | ".join("NULL" if value is None else value[1] for value in row)
+
+
 def differences(expected: list, actual: list) -> list[str]:
     """What differs, as lines of text; none when the answers agree."""
     if len(expected) != len(actual):
@@ -79,12 +83,11 @@ def differences(expected: list, actual: list) -> list[str]:
     widths = {len(row) for row in expected + actual}
     if len(widths) > 1:
         return [f"rows have {min(widths)} and {max(widths)} columns"]
-    is_exact = lambda column: all((row[column] or [""])[0] != "float" for row in expected + actual)
-    exact_columns = [column for column in range(max(widths, default=0)) if is_exact(column)]
+    float_columns = {i for row in expected + actual for i, value in enumerate(row) if value and value[0] == "float"}
+    exact_columns = [column for column in range(max(widths, default=0)) if column not in float_columns]
     pairs = zip(*(sorted(rows, key=lambda row: sort_key(row, exact_columns)) for rows in (expected, actual)))
-    texts = lambda row: " | ".join("NULL" if value is None else value[1] for value in row)
     wrong = [(e, a) for e, a in pairs if not all(same_cell(left, right) for left, right in zip(e, a))]
-    lines = [f"DuckDB {texts(e)}   Pelton {texts(a)}" for e, a in wrong[:DIFFERENCES_SHOWN]]
+    lines = [f"DuckDB {row_text(e)}   Pelton {row_text(a)}" for e, a in wrong[:DIFFERENCES_SHOWN]]
     return lines + ([f"and {len(wrong) - DIFFERENCES_SHOWN} more rows"] if len(wrong) > DIFFERENCES_SHOWN else [])
 
 
@@ -124,10 +127,10 @@ def run_duckdb(args) -> int:
     machine = {"duckdb": duckdb.__version__, "threads": args.threads, "load_s": load_s, "table_rows": rows}
     pathlib.Path(args.out).write_text(json.dumps(machine | {"queries": queries}) + "\n")
     print(f"{'query':<8}{'best ms':>10}{'median ms':>11}{'rows':>7}")
-    for query in queries:
-        best, median = min(query["ms"]), statistics.median(query["ms"])
-        print(f"{query['query']:<8}{best:>10.2f}{median:>11.2f}{len(query['answer']):>7}")
-    print(f"total   {sum(min(q['ms']) for q in queries):>10.2f}{sum(statistics.median(q['ms']) for q in queries):>11.2f}")
+    lines = [(q["query"], min(q["ms"]), statistics.median(q["ms"]), len(q["answer"])) for q in queries]
+    lines.append(("total", *(sum(line[column] for line in lines) for column in (1, 2, 3))))
+    for name, best, median, row_count in lines:
+        print(f"{name:<8}{best:>10.2f}{median:>11.2f}{row_count:>7}")
     return 0
 
 

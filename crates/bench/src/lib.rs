@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod export;
+pub mod golap;
 pub mod queries;
 pub mod results;
 pub mod sampling;

@@ -285,6 +285,8 @@ pub(crate) enum Experiment {
     Transfer(TransferArgs),
     /// How fast bytes travel between host and devices, and between devices (Maltenberger et al. 2022).
     P2p(P2pArgs),
+    /// Compressed scans, skipping and a device in the data path, from throttled storage (Boeschen et al. 2024).
+    Golap(GolapArgs),
 }
 
 #[derive(Debug, ClapArgs)]
@@ -428,6 +430,44 @@ pub(crate) struct SamplingArgs {
     /// Seed of the random samples.
     #[arg(long, default_value_t = 42)]
     pub(crate) seed: u64,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct GolapArgs {
+    /// Only these experiments of the paper, comma-separated: e1, e2, e3, e4, e5, e6, e7, e8, e10.
+    #[arg(long, value_name = "EXPERIMENTS", value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
+    /// Size of the data sets [default: 1, quick: 0.02].
+    #[arg(long)]
+    pub(crate) scale: Option<f64>,
+    /// Where files and tables are made, and found again by the next run.
+    #[arg(long, value_name = "DIR", default_value = "build/bench")]
+    pub(crate) dir: PathBuf,
+    /// Where queries run: auto (a GPU if there is one, else the CPU), cpu, gpu, gpu:<number>, or host (kernels on the
+    /// host's cores, in place of a GPU).
+    #[arg(long, default_value = "auto")]
+    pub(crate) device: String,
+    /// Rate that reads of tables are held to, per second.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "2GB")]
+    pub(crate) storage_rate: u64,
+    /// Few queries and sizes, small data: seconds in all.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Counted repetitions; mean and standard error are shown [default: 5, quick: 2].
+    #[arg(long)]
+    pub(crate) repetitions: Option<u32>,
+    /// Threads of the CPU engine and of loading [default: all cores].
+    #[arg(long)]
+    pub(crate) threads: Option<usize>,
+    /// DuckDB's times to show beside ours, as `tests/perf/peers.py --json` writes them.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) duckdb_json: Option<PathBuf>,
+    /// Also write the report to this file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Also draw its figures into this directory, as SVG.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) plots: Option<PathBuf>,
 }
 
 /// A size such as `64MiB`, `2GB` or `1000`.

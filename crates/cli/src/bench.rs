@@ -1,5 +1,6 @@
 //! `pelton bench`: experiments, their tables on standard output, their steps on standard error.
 
+use pelton_bench::golap::{self, GolapOptions, Part};
 use pelton_bench::queries::{self, QueriesOptions};
 use pelton_bench::results::append_json;
 use pelton_bench::workload::Workload;
@@ -7,7 +8,7 @@ use pelton_bench::{sampling, storage};
 use pelton_error::{Error, ErrorKind, Result};
 use pelton_load::{CancelFlag, ClusterBy};
 
-use crate::args::{BenchArgs, Experiment, QueriesArgs, SamplingArgs, StorageArgs, WorkloadArgs};
+use crate::args::{BenchArgs, Experiment, GolapArgs, QueriesArgs, SamplingArgs, StorageArgs, WorkloadArgs};
 use crate::generate::{core_count, dataset};
 use crate::{cancel, layer, load, sql};
 
@@ -21,6 +22,7 @@ pub(crate) fn run(args: BenchArgs) -> Result<()> {
         Experiment::Sampling(args) => run_sampling(&args, &cancel),
         Experiment::Transfer(args) => layer::run_transfer(&args, &cancel),
         Experiment::P2p(args) => layer::run_p2p(&args, &cancel),
+        Experiment::Golap(args) => run_golap(&args, &cancel),
     }
 }
 
@@ -85,4 +87,27 @@ fn run_sampling(args: &SamplingArgs, cancel: &CancelFlag) -> Result<()> {
     let results = sampling::run(&workload, args.seed, cancel, &say)?;
     print!("{}", sampling::table(&results));
     args.workload.json.as_deref().map_or(Ok(()), |path| append_json(path, &results))
+}
+
+/// Scale of `bench golap` where nobody says: quick, and not.
+const GOLAP_SCALES: (f64, f64) = (0.02, 1.0);
+/// Repetitions likewise.
+const GOLAP_REPETITIONS: (u32, u32) = (2, 5);
+
+fn run_golap(args: &GolapArgs, cancel: &CancelFlag) -> Result<()> {
+    let parts = args.only.iter().map(|name| name.parse()).collect::<Result<Vec<Part>>>()?;
+    let options = GolapOptions {
+        parts: if parts.is_empty() { Part::ALL.to_vec() } else { parts },
+        scale: args.scale.unwrap_or(if args.quick { GOLAP_SCALES.0 } else { GOLAP_SCALES.1 }),
+        dir: args.dir.clone(),
+        device: args.device.parse()?,
+        storage_bytes_per_s: args.storage_rate,
+        is_quick: args.quick,
+        repetitions: args.repetitions.unwrap_or(if args.quick { GOLAP_REPETITIONS.0 } else { GOLAP_REPETITIONS.1 }),
+        threads: args.threads.unwrap_or_else(core_count),
+        duckdb: args.duckdb_json.clone(),
+        seed: SEED,
+    };
+    let golap = golap::run(&options, cancel, &say)?;
+    layer::publish(&golap.report, args.json.as_deref(), args.plots.as_deref().map(|folder| (folder, &golap.figures[..])))
 }

@@ -17,8 +17,6 @@ use crate::{cancel, machine, topology};
 /// The paper's machines and the one at hand.
 const P2P_MACHINES: [&str; 4] = ["ac922", "delta", "dgx-a100", "auto"];
 
-type Plots = fn(&Report) -> Vec<(String, String)>;
-
 pub(crate) fn run_transfer(args: &TransferArgs, cancel: &CancelFlag) -> Result<()> {
     let opened = machine::open(&args.machine, args.layer.device_memory)?;
     eprintln!("on {}", topology::name(&opened.machine));
@@ -36,7 +34,8 @@ pub(crate) fn run_transfer(args: &TransferArgs, cancel: &CancelFlag) -> Result<(
     if outcome.is_err() {
         topology::forget_files(args.storage.as_deref());
     }
-    publish(&outcome?, &args.layer, transfer::plots)
+    let report = outcome?;
+    publish_layer(&report, &args.layer, &transfer::plots(&report))
 }
 
 pub(crate) fn run_p2p(args: &P2pArgs, cancel: &CancelFlag) -> Result<()> {
@@ -57,7 +56,7 @@ pub(crate) fn run_p2p(args: &P2pArgs, cancel: &CancelFlag) -> Result<()> {
     options.chunk_bytes = args.chunk;
     options.check_bytes = !args.no_check;
     let report = run_blocking(cancel, move || p2p::run(&options))?;
-    publish(&report, &args.layer, p2p::plots)
+    publish_layer(&report, &args.layer, &p2p::plots(&report))
 }
 
 /// Runs `work` on a thread of its own, so that Ctrl-C ends the command at once.
@@ -73,13 +72,22 @@ fn run_blocking(
     cancel::wait_blocking(&receiver, cancel)
 }
 
-fn publish(report: &Report, args: &LayerArgs, plots: Plots) -> Result<()> {
+fn publish_layer(report: &Report, args: &LayerArgs, plots: &[(String, String)]) -> Result<()> {
+    publish(report, args.json.as_deref(), args.plots.as_deref().map(|folder| (folder, plots)))
+}
+
+/// Prints `report`, writes it as JSON to a file, and its figures to a folder; refuses shapes that do not hold.
+pub(crate) fn publish(
+    report: &Report,
+    json: Option<&Path>,
+    plots: Option<(&Path, &[(String, String)])>,
+) -> Result<()> {
     print!("{}", report.to_text());
-    if let Some(path) = &args.json {
+    if let Some(path) = json {
         std::fs::write(path, report.to_json()).context(|| format!("writing {}", path.display()))?;
     }
-    if let Some(folder) = &args.plots {
-        write_plots(folder, &plots(report))?;
+    if let Some((folder, figures)) = plots {
+        write_plots(folder, figures)?;
     }
     if report.holds() {
         return Ok(());

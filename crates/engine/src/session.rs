@@ -24,9 +24,8 @@ use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use pelton_error::{Error, Result};
+use pelton_pipeline::{Runtime, RuntimeOptions};
 use pelton_store::{IoEngine, IoOptions, Warehouse};
-
-use crate::gpu::stub::{Runtime, RuntimeOptions};
 
 use crate::catalog::WarehouseSchema;
 use crate::error::from_datafusion;

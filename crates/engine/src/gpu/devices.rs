@@ -12,10 +12,9 @@ use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 
 use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt};
-use pelton_pipeline::{Dictionary, TextSource};
+use pelton_pipeline::{Dictionary, Home, Runtime, RuntimeOptions, TargetChoice, TextSource};
 use pelton_store::{IoEngine, Table};
 
-use super::stub::{self, Home, Runtime, RuntimeOptions, TargetChoice};
 
 /// Where queries run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -124,7 +123,7 @@ impl Devices {
             return Err(error).context(doing);
         }
         let runtime = self.runtime().context(doing)?;
-        runtime.homes().pin(table, None, &CancelFlag::new()).context(doing)?;
+        runtime.homes().pin(table, None, &CancelFlag::new())?;
         Ok(())
     }
 }
@@ -163,7 +162,7 @@ impl fmt::Debug for Devices {
 ///
 /// `Unsupported`, with the reason and the remedy.
 pub(super) fn text_supported(table: &Table, column: usize) -> Result<()> {
-    stub::text_supported(table, column).map_err(Error::unsupported)
+    pelton_pipeline::text_supported(table, column).map_err(Error::unsupported)
 }
 
 /// The dictionary of a text column of a table, read when a kernel first needs it.

@@ -29,13 +29,12 @@ use datafusion::physical_plan::{
 };
 use futures::{StreamExt, TryStreamExt};
 use pelton_error::{CancelFlag, Error, ErrorKind};
-use pelton_pipeline::Rows;
+use pelton_pipeline::{Rows, RunReport};
 use pelton_pipeline::ir::{Plan, Source};
 
 use super::devices::Devices;
 use super::lower::Lowered;
 use super::result;
-use super::stub::RunReport;
 use super::upload::{Upload, describe_by_rows};
 use crate::error::{from_datafusion, to_datafusion};
 use crate::scan::{PeltonScanExec, ScanReport};
@@ -133,8 +132,8 @@ impl PeltonGpuExec {
                 let Some(ran) = outcome.report.as_ref().and_then(|run| run.pipelines.get(*pipeline)) else {
                     return;
                 };
-                report.bytes_read = ran.bytes_read_disk;
-                report.row_groups_read = (scan.row_groups().len() as u64).saturating_sub(ran.skipped_late);
+                report.bytes_read = ran.disk_bytes;
+                report.row_groups_read = (scan.row_groups().len() as u64).saturating_sub(ran.row_groups_skipped);
                 report.output_rows = ran.rows_in;
             });
             Ok(report)

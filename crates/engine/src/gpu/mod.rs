@@ -25,7 +25,6 @@ mod result;
 mod rule;
 mod scan;
 mod stream;
-pub mod stub;
 mod text;
 mod upload;
 mod value;

@@ -55,11 +55,6 @@ impl Stream {
         Self { source, column_count: source_columns.len(), source_columns, ops: Vec::new(), scan, source_name }
     }
 
-    /// The steps so far.
-    pub(super) fn ops(&self) -> &[Op] {
-        &self.ops
-    }
-
     /// Keeps rows for which `condition` is true.
     pub(super) fn filter(&mut self, condition: Expr) {
         self.ops.push(Op::Filter(condition));

@@ -456,6 +456,7 @@ impl<'r> Execution<'r> {
         }
         let late = LateFilter::new(scan, kernel, prepared)?;
         let mut rows = is_output.then(Rows::default);
+        let mut kernels = Vec::new();
         for turn in 0.. {
             self.cancel.check()?;
             let slot = turn % slot_count;
@@ -469,17 +470,23 @@ impl<'r> Execution<'r> {
             let mut reads = morsel.reads;
             reads.extend(remaps.iter().map(|remap| remap.span.clone()));
             let work = Morsel { addresses: &addresses, row_counts: &row_counts, reads };
+            let before = stream.record()?;
             let more = self.run_morsel(kernel, stream, descriptors, &work)?;
             if let (Some(rows), Some(more)) = (&mut rows, more) {
                 append(rows, more);
             }
-            feed.release(slot, stream.record()?);
+            let done = stream.record()?;
+            feed.release(slot, done.clone());
+            kernels.push((before, done));
             if !options.overlap {
                 stream.wait_blocking()?;
             }
         }
         for (stream, _) in &lanes {
             stream.wait_blocking()?;
+        }
+        for (before, done) in &kernels {
+            report.kernels += done.elapsed_since(before)?;
         }
         report.add_feed(&feed.report());
         Ok(rows)

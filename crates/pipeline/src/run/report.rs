@@ -42,6 +42,8 @@ pub struct PipelineReport {
     pub compiled: usize,
     /// Runs that found a table too small or keys not unique, and were repeated.
     pub repeats: usize,
+    /// Time from each morsel's arrival to its end on the device, all together; morsels overlap.
+    pub kernels: Duration,
     /// Time of the pipeline, without compiling.
     pub elapsed: Duration,
     /// What was done with less memory than wanted, and which knob gives more.
@@ -70,11 +72,12 @@ impl PipelineReport {
     pub fn lines(&self) -> Vec<String> {
         let rate = |bytes: u64| bytes as f64 / self.elapsed.as_secs_f64().max(1e-9) / 1e9;
         let mut lines = vec![format!(
-            "{}: {} rows in, {} out, {:.2} ms",
+            "{}: {} rows in, {} out, {:.2} ms, kernels {:.2} ms",
             self.name,
             self.rows_in,
             self.rows_out,
-            self.elapsed.as_secs_f64() * 1e3
+            self.elapsed.as_secs_f64() * 1e3,
+            self.kernels.as_secs_f64() * 1e3
         )];
         lines.push(format!(
             "  chunks: {:.2} MB from files, {:.2} MB over the link ({:.1} GB/s), {:.2} MB on the device; \

@@ -1,10 +1,11 @@
 //! Every encoding, type and kind of validity, decoded inside kernels.
 
-use pelton_chunk::Codec;
-use pelton_pipeline::ir::{CompareOp, Expr, Op, Sink};
+use pelton_chunk::{Codec, Column as Values, Values as Data};
+use pelton_pipeline::ir::{Bounds, Column, CompareOp, Expr, Op, Sink, Source, TableScan, Type};
+use pelton_store::{ColumnSchema, LogicalType, TableSchema};
 
-use crate::fixture::table;
-use crate::oracle::{Cell, all_rows, column, int, options, run, runtime, single, sort, sorted, source};
+use crate::fixture::{strings, table};
+use crate::oracle::{Cell, all_rows, cells, column, column as column_of, int, options, run, runtime, single, sort, sorted, source};
 
 fn check_all(codec: Codec, row_group_rows: u32, rows: u64) {
     let place = table(codec, row_group_rows, rows);
@@ -44,6 +45,43 @@ fn a_range_of_a_packed_column_keeps_its_rows_and_no_null() {
     sort(&mut expected);
     assert!(expected.len() > 1000);
     assert_eq!(sorted(&rows), expected);
+}
+
+#[test]
+fn pages_without_the_first_codes_of_their_dictionary_are_decoded() {
+    // Sorted dates and texts: every page but the first packs codes less the smallest that it has.
+    let encodings = ["dict+bitpack", "dict+bitpack"].map(|text| text.parse().unwrap());
+    let column = |name: &str, logical| ColumnSchema { name: name.into(), logical, nullable: false };
+    let schema = TableSchema::new(vec![column("date", LogicalType::Int32), column("text", LogicalType::Utf8)]).unwrap();
+    let columns = |first: u64, count: u64| {
+        let dates = (first..first + count).map(|row| 19_920_000 + (row / 100) as i32).collect();
+        let texts = strings((first..first + count).map(|row| format!("text {:04}", row / 70)));
+        vec![Values::new(Data::I32(dates)), Values::new(Data::Bytes(texts))]
+    };
+    let place = crate::fixture::place(schema, &encodings, 5000, 10_000, columns);
+    let runtime = runtime(options());
+    let table = &place.table;
+    let bounds = Some(Bounds { min: 19_920_000, max: 19_930_000 });
+    let text = Some(runtime.homes().text(table, 1) as std::sync::Arc<dyn pelton_pipeline::TextSource>);
+    let columns = vec![
+        Column { name: "date".into(), ty: Type::I32, is_nullable: false, bounds, text: None },
+        Column { name: "text".into(), ty: Type::Text, is_nullable: false, bounds: None, text },
+    ];
+    let row_groups = (0..table.row_group_count() as u32).collect();
+    let scan = TableScan { table: std::sync::Arc::clone(table), columns: vec![0, 1], row_groups };
+    let between = |low: i32, high: i32| Expr::And(vec![compare(CompareOp::Ge, 0, low), compare(CompareOp::Le, 0, high)]);
+    for (low, high) in [(0, i32::MAX), (19_920_037, 19_920_061), (19_920_120, 19_920_120), (5, 6)] {
+        let sink = Sink::Materialize { columns: vec![column_of(0), column_of(1)] };
+        let plan = single(Source::Table(scan.clone()), columns.clone(), vec![Op::Filter(between(low, high))], sink);
+        let (rows, _) = runtime.run(&plan, Vec::new(), &pelton_error::CancelFlag::new()).unwrap();
+        let dates = cells(table, 0).into_iter().zip(cells(table, 1));
+        let mut expected: Vec<Vec<Cell>> = dates
+            .filter(|(date, _)| matches!(date, Cell::Int(date) if (low.into()..=high.into()).contains(date)))
+            .map(|(date, text)| vec![date, text])
+            .collect();
+        sort(&mut expected);
+        assert_eq!(sorted(&rows), expected, "{low} to {high}");
+    }
 }
 
 #[test]
