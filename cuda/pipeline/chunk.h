@@ -199,16 +199,12 @@ template <class S, u32 F> struct Page {
   // The first code whose value is not below the bound.
   DEV u32 code_from(i64 bound) const {
     if (!(F & DICTIONARY_PACKED) || !is(DICTIONARY_PACKED)) return 0;
-    u32 low = 0, high = dictionary_count;
-    while (low < high) { const u32 middle = (low + high) >> 1; if (i64(dictionary[middle]) < bound) low = middle + 1; else high = middle; }
-    return low;
+    return count_of_first(dictionary_count, [&](u32 code) { return i64(dictionary[code]) < bound; });
   }
   // The first code whose value is above the bound.
   DEV u32 code_after(i64 bound) const {
     if (!(F & DICTIONARY_PACKED) || !is(DICTIONARY_PACKED)) return 0;
-    u32 low = 0, high = dictionary_count;
-    while (low < high) { const u32 middle = (low + high) >> 1; if (i64(dictionary[middle]) <= bound) low = middle + 1; else high = middle; }
-    return low;
+    return count_of_first(dictionary_count, [&](u32 code) { return i64(dictionary[code]) <= bound; });
   }
 };
 

@@ -79,6 +79,20 @@ DEV u128 lane_sum(const u128* values) { u64 low = u64(values[0]), high = u64(val
   for (int o = 16; o; o >>= 1) { u64 l = __shfl_down_sync(~0u, low, o), h = __shfl_down_sync(~0u, high, o);
     low += l; high += h + (low < l); } return (u128(high) << 64) | low; }
 #define IS_FIRST_LANE ((threadIdx.x & 31) == 0)
+// The test is true for the first of `count` positions: for how many? All lanes of a warp ask at once and get the same
+// answer, after one look of each for every factor of 32.
+template <class Test> DEV u32 count_of_first(u32 count, Test test) {
+  u32 low = 0, high = count;
+  while (low < high) {
+    const u32 step = (high - low + 31) >> 5, at = low + (threadIdx.x & 31) * step;
+    const u32 passed = __popc(__ballot_sync(~0u, at < high && test(at)));
+    if (passed == 0) break;
+    const u32 beyond = low + passed * step;
+    low = beyond - step + 1;
+    high = beyond < high ? beyond : high;
+  }
+  return low;
+}
 DEV u64 bits_of(f64 value) { return __double_as_longlong(value); }
 
 #else  // the host
@@ -135,6 +149,11 @@ LANE_SUM(u128)
 DEV i64 lane_min(const i64* values) { i64 least = values[0]; for (u32 i = 1; i < 32; i++) if (values[i] < least) least = values[i]; return least; }
 DEV i64 lane_max(const i64* values) { i64 most = values[0]; for (u32 i = 1; i < 32; i++) if (values[i] > most) most = values[i]; return most; }
 #define IS_FIRST_LANE true
+template <class Test> DEV u32 count_of_first(u32 count, Test test) {
+  u32 low = 0, high = count;
+  while (low < high) { const u32 middle = (low + high) >> 1; if (test(middle)) low = middle + 1; else high = middle; }
+  return low;
+}
 
 #endif
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use pelton_engine::DeviceChoice;
 
 /// Analytical SQL on compressed tables that are skipped before they are read.
 #[derive(Debug, Parser)]
@@ -98,6 +99,21 @@ pub(crate) struct SessionArgs {
     /// Keep the join order that the query was written in.
     #[arg(long, hide_short_help = true)]
     pub(crate) no_join_order: bool,
+    /// Where queries run: auto (on a GPU where that is predicted to be faster), cpu, or gpu and gpu:<number> (on that
+    /// GPU, whatever can run there).
+    #[arg(long, value_name = "DEVICE", value_parser = parse_device, default_value = "auto")]
+    pub(crate) device: DeviceChoice,
+    /// Device memory that queries and the columns kept for them may take, such as 8GiB [default: what is free].
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) device_mem_cap: Option<u64>,
+    /// Load this table into pinned memory first, where a GPU reads it at the full rate of its link. Repeatable.
+    #[arg(long, value_name = "TABLE")]
+    pub(crate) pin: Vec<String>,
+}
+
+/// A device by name. `host` is one too: kernels compiled for the host's cores, for tests.
+fn parse_device(text: &str) -> Result<DeviceChoice, String> {
+    text.parse().map_err(|error: pelton_error::Error| error.to_string())
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -499,6 +515,20 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Args::command().debug_assert();
+    }
+
+    #[test]
+    fn a_query_may_name_its_device() {
+        let device = |words: &[&str]| {
+            let line = ["pelton", "sql", "SELECT 1"].iter().chain(words);
+            Args::try_parse_from(line).map(|args| match args.command {
+                Command::Sql(args) => args.session.device,
+                _ => unreachable!("sql was asked for"),
+            })
+        };
+        assert_eq!(device(&[]).unwrap(), DeviceChoice::Auto);
+        assert_eq!(device(&["--device", "gpu:1"]).unwrap(), DeviceChoice::Gpu(Some(1)));
+        assert!(device(&["--device", "abacus"]).unwrap_err().to_string().contains("abacus"));
     }
 
     #[test]

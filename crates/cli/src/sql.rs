@@ -70,6 +70,10 @@ pub(crate) fn session_options(args: &SessionArgs) -> Result<SessionOptions> {
         io: IoOptions { mode, ring: !args.no_io_uring, ..IoOptions::default() },
         scan: scan_options(&args.skip)?,
         reorder_joins: !args.no_join_order,
+        device: args.device,
+        device_mem_cap_bytes: args.device_mem_cap,
+        pin: args.pin.clone(),
+        ..SessionOptions::default()
     })
 }
 

@@ -131,9 +131,15 @@ impl Homes {
     ///
     /// `OutOfMemory` at the budget of pinned memory, `Corrupt` for damaged chunks, `Cancelled`, errors of reading;
     /// then nothing of it is pinned.
-    pub fn pin(&self, table: &Arc<Table>, columns: Option<&[usize]>, cancel: &CancelFlag) -> Result<PinReport> {
+    pub fn pin(
+        &self,
+        table: &Arc<Table>,
+        columns: Option<&[usize]>,
+        cancel: &CancelFlag,
+    ) -> Result<PinReport> {
         let started = Instant::now();
-        let mut wanted = columns.map_or_else(|| (0..table.schema().columns.len()).collect(), <[usize]>::to_vec);
+        let mut wanted =
+            columns.map_or_else(|| (0..table.schema().columns.len()).collect(), <[usize]>::to_vec);
         wanted.sort_unstable();
         wanted.dedup();
         let mut columns_left_out = Vec::new();
@@ -144,7 +150,8 @@ impl Homes {
                 false
             }
         });
-        let loaded = self.load(table, &wanted, cancel).context(|| format!("pinning table '{}'", table.name()))?;
+        let loaded =
+            self.load(table, &wanted, cancel).context(|| format!("pinning table '{}'", table.name()))?;
         let bytes = loaded.iter().map(StoredColumn::bytes).sum();
         let mut state = self.state();
         for (column, stored) in wanted.into_iter().zip(loaded) {
@@ -165,7 +172,10 @@ impl Homes {
             jobs.extend(extents.into_iter().map(|row_groups| (*column, row_groups)));
         }
         let mut extents = self.load_extents(table, jobs, self.options.threads, cancel)?.into_iter();
-        Ok(counts.into_iter().map(|count| StoredColumn::assemble(extents.by_ref().take(count).collect())).collect())
+        Ok(counts
+            .into_iter()
+            .map(|count| StoredColumn::assemble(extents.by_ref().take(count).collect()))
+            .collect())
     }
 
     fn load_extents(
@@ -192,7 +202,8 @@ impl Homes {
         let mut state = self.state();
         state.widths.retain(|(id, _), _| *id != table);
         state.texts.retain(|(id, _), _| *id != table);
-        let gone: Vec<_> = state.devices.iter_mut().flat_map(|cache| cache.retain(|(id, _)| id != table)).collect();
+        let gone: Vec<_> =
+            state.devices.iter_mut().flat_map(|cache| cache.retain(|(id, _)| id != table)).collect();
         drop(state);
         drop(gone);
     }

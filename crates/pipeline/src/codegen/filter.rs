@@ -222,16 +222,19 @@ impl Generator<'_> {
         for i in 0..self.plan.ranges.len() {
             self.range_step(i, body);
         }
+        let mut is_first = self.plan.ranges.is_empty();
         for condition in self.plan.conditions.clone() {
-            self.step(body, |scope, block| Ok(expr::generate(&condition, scope, block)?.is_true()))?;
+            self.step(body, is_first, |scope, block| Ok(expr::generate(&condition, scope, block)?.is_true()))?;
+            is_first = false;
         }
         for index in self.plan.bitmaps.clone() {
             let Op::Probe { table, keys, kind } = &self.request.pipeline.ops[index] else { continue };
             let is_anti = *kind == ProbeKind::Anti;
-            self.step(body, |scope, block| {
+            self.step(body, is_first, |scope, block| {
                 let found = probe::bitmap_test(*table, keys, scope, block)?;
                 Ok(if is_anti { format!("!({found})") } else { found })
             })?;
+            is_first = false;
         }
         body.line("if (!any_lane(mask)) continue;");
         Ok(())
@@ -254,23 +257,32 @@ impl Generator<'_> {
         }
     }
 
-    /// Keeps the rows for which `test` generates a true condition.
+    /// Keeps the rows for which `test` generates a true condition. The first step of all meets whole vectors, and goes
+    /// through every row, several at a time; later ones meet few rows, and go through those that are left.
     fn step(
         &mut self,
         body: &mut Block,
+        is_first: bool,
         test: impl FnOnce(&mut RowScope<'_, '_>, &mut Block) -> Result<String>,
     ) -> Result<()> {
         body.line("if (!any_lane(mask)) continue;");
         body.open("EACH_LANE {");
-        body.line("const u32 all = AT(mask);");
-        body.line("u32 keep = 0;");
-        body.line("UNROLL_4");
-        body.open("for (u32 r = 0; r < 32; r++) {");
-        body.open("if (all >> r & 1) {");
+        body.line("u32 left = AT(mask), keep = 0;");
+        if is_first {
+            body.line("UNROLL_4");
+            body.open("for (u32 r = 0; r < 32; r++) {");
+            body.open("if (left >> r & 1) {");
+        } else {
+            body.open("while (left) {");
+            body.line("const u32 r = trailing_zeros(left);");
+            body.line("left &= left - 1;");
+        }
         let mut scope = RowScope::new(&mut self.kernel);
         let condition = test(&mut scope, body)?;
         body.line(format!("keep |= u32({condition}) << r;"));
-        body.close();
+        if is_first {
+            body.close();
+        }
         body.close();
         body.line("AT(mask) = keep;");
         body.close();

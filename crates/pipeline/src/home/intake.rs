@@ -22,9 +22,8 @@ use super::extent::{CHUNK_ALIGN, strip_chunk};
 use super::formats::estimated_chunk_bytes;
 use super::parallel;
 
-/// Another thread is worth starting for each of these that are copied: it takes 30 us to start one (measured on a
-/// machine with an H200, 2026-11-22), in which a thread copies a tenth of that.
-const BYTES_PER_THREAD: usize = 4 << 20;
+/// Another thread is worth starting for each of these that are copied; a guess.
+const BYTES_PER_THREAD: usize = 2 << 20;
 /// So much longer than copying bytes takes decompressing to them; a guess between LZ4 and Deflate.
 const CODEC_COST: usize = 8;
 

@@ -1,11 +1,12 @@
 //! One run of a plan: what was built so far, and the pipeline at hand.
 
+use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
 use pelton_device::cuda::Grid;
-use pelton_device::{Place, Span, Stream, Work};
+use pelton_device::{Event, Place, Span, Stream, Work};
 use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt, Tier};
 use pelton_store::Table;
 use pelton_zone::{ColumnTest, Scalar, SkipKinds, Verdict, ZoneMap};
@@ -36,6 +37,9 @@ const FIRST_GROUPS: u64 = 1 << 20;
 pub(crate) const GROWTH: u64 = 8;
 /// Threads of a multiprocessor that a grid fills.
 const THREADS_PER_MULTIPROCESSOR: u32 = 2048;
+
+/// Blocks of a grid at most.
+const BLOCKS_MAX: u64 = 1 << 20;
 
 /// What the last try of a pipeline taught.
 #[derive(Debug, Clone, Copy)]
@@ -73,6 +77,8 @@ pub(crate) struct Kernel {
     pub(crate) program: Arc<Program>,
     pub(crate) generated: Generated,
     pub(crate) state: State,
+    /// Just before its last launch.
+    started: RefCell<Option<Event>>,
 }
 
 impl<'r> Execution<'r> {
@@ -231,7 +237,7 @@ impl<'r> Execution<'r> {
         let compiled = self.runtime.compile(&generated.text);
         let (program, compile) = compiled.context(|| format!("pipeline '{}'", pipeline.name))?;
         report.add_compile(&compile);
-        let mut kernel = Kernel { program, generated, state: self.tables.clone() };
+        let mut kernel = Kernel { program, generated, state: self.tables.clone(), started: RefCell::new(None) };
         self.allocate(&mut kernel, prepared, &attempt)?;
         report.state_bytes = kernel.state.bytes();
         let rows = match (&pipeline.source, &prepared.uploaded) {
@@ -470,14 +476,13 @@ impl<'r> Execution<'r> {
             let mut reads = morsel.reads;
             reads.extend(remaps.iter().map(|remap| remap.span.clone()));
             let work = Morsel { addresses: &addresses, row_counts: &row_counts, reads };
-            let before = stream.record()?;
             let more = self.run_morsel(kernel, stream, descriptors, &work)?;
             if let (Some(rows), Some(more)) = (&mut rows, more) {
                 append(rows, more);
             }
             let done = stream.record()?;
             feed.release(slot, done.clone());
-            kernels.push((before, done));
+            kernels.extend(kernel.started.take().map(|started| (started, done)));
             if !options.overlap {
                 stream.wait_blocking()?;
             }
@@ -557,12 +562,17 @@ impl<'r> Execution<'r> {
         words.resize(generated.word_count(), 0);
         let warps = u64::from(generated.block_threads / 32);
         let tiles = morsel.row_counts.len() as u64 * u64::from(tiles_per_group);
-        let grid = self.grid(tiles.div_ceil(warps), generated.block_threads, generated.shared_bytes)?;
+        let mut grid = self.grid(tiles.div_ceil(warps), generated.block_threads, generated.shared_bytes)?;
+        if generated.shared_bytes == 0 {
+            // Blocks without anything to set up are cheap, and as many as there are tiles balance themselves.
+            grid.blocks = tiles.div_ceil(warps).clamp(1, BLOCKS_MAX) as u32;
+        }
         let workers = (self.runtime.options.workers as u64).clamp(1, tiles.max(1)) as u32;
         let mut reads = morsel.reads.clone();
         reads.push(descriptors.span().clone());
         let writes = kernel.state.spans().cloned().collect();
         let work: Work = kernel.program.work("pipeline", ENTRY, words, Launch { grid, workers }, reads, writes)?;
+        kernel.started.replace(Some(stream.record()?));
         stream.run(work)
     }
 

@@ -42,7 +42,7 @@ pub struct PipelineReport {
     pub compiled: usize,
     /// Runs that found a table too small or keys not unique, and were repeated.
     pub repeats: usize,
-    /// Time from each morsel's arrival to its end on the device, all together; morsels overlap.
+    /// Time of the kernels on the device, all together; those of several morsels may run at once.
     pub kernels: Duration,
     /// Time of the pipeline, without compiling.
     pub elapsed: Duration,

@@ -1,0 +1,155 @@
+//! E4: for each column of the fact table, its compression ratio and the effective bandwidth of scanning it.
+//!
+//! ```text
+//!   bandwidth │        ________  decoding, measured from memory
+//!             │      /· ·  ·
+//!             │    /·
+//!             │  /·      ratio x storage rate
+//!             └──────────────────── ratio
+//! ```
+//!
+//! Where the two lines meet a scan turns from storage-bound to decoder-bound: at the ratio decoding rate / storage rate.
+//! Text is counted by its bytes, whatever width a device holds it in.
+
+use std::path::Path;
+
+use pelton_datagen::Dataset;
+use pelton_error::{Result, ResultExt};
+use pelton_experiment::Quoted;
+use pelton_experiment::plot::{LineChart, LineSeries, Scale};
+
+use super::data::{Data, Form};
+use super::scan::{Pace, Scanner, Target, other_answer};
+use super::stage::{GB_PER_S, derived, rate, row, shape, with};
+use super::{Findings, Stage};
+
+/// A scan at least this share of what storage allows is storage-bound.
+const STORAGE_BOUND: f64 = 0.9;
+/// Columns of a quick run.
+const QUICK: [&str; 4] = ["lo_orderkey", "lo_quantity", "lo_revenue", "lo_commitdate"];
+/// Decoder-bound "with compression ratios greater than 10".
+const PAPER_TURN: Quoted = Quoted::stated(10.0);
+
+/// A column's figures; bandwidths in bytes per second.
+struct Point {
+    name: String,
+    ratio: f64,
+    seconds: Vec<f64>,
+    raw_bytes: f64,
+    effective: f64,
+    /// From memory.
+    roof: f64,
+}
+
+/// E4.
+pub(super) fn run(stage: &Stage<'_>) -> Result<Findings> {
+    let data = Data::prepare(stage, Dataset::Ssb)?;
+    let warehouse = data.warehouse(stage, Form::Compressed, data.usual_rows())?;
+    let (mut points, left_out) = measure(stage, &warehouse, data.fact)?;
+    points.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
+    let storage = stage.options.storage_bytes_per_s as f64;
+    let mut findings = Findings::default();
+    for point in &points {
+        let ours = rate(point.raw_bytes / GB_PER_S, &point.seconds);
+        let bound = (point.ratio * storage).min(point.roof);
+        let note = format!(
+            "ratio {:.2}, {:.2} of the bound; decoding {:.2} GB/s",
+            point.ratio,
+            point.effective / bound,
+            point.roof / GB_PER_S
+        );
+        findings.rows.push(with(row(&stage.machine, "10", point.name.clone(), "GB/s", ours), None, note));
+    }
+    for (name, reason) in left_out {
+        findings.rows.push(row(&stage.machine, "10", name, "GB/s", pelton_experiment::Outcome::Missing(reason)));
+    }
+    let least = points.iter().map(|point| point.effective / (point.ratio * storage).min(point.roof));
+    let least = least.fold(f64::INFINITY, f64::min);
+    let found = (least >= 0.8, format!("at least {least:.2} of min(ratio x storage, decoding)"));
+    findings.shapes.push(shape(&stage.machine, "E4 (D8): scans reach storage or decoder", Ok(found)));
+    crossover(stage, &points, storage, &mut findings);
+    findings.figures.push(("golap-10-columns".into(), chart(stage, &points, storage)));
+    Ok(findings)
+}
+
+type Skipped = Vec<(String, String)>;
+
+/// From storage and from memory, the answers compared with the CPU engine's.
+fn measure(stage: &Stage<'_>, warehouse: &Path, fact: &str) -> Result<(Vec<Point>, Skipped)> {
+    let stored = Scanner::open(stage, warehouse, fact, true, Pace::USUAL)?;
+    let in_memory = Scanner::open(stage, warehouse, fact, false, Pace::USUAL)?;
+    let reference = Scanner::engine(stage, warehouse, fact, false, Pace::USUAL)?;
+    let table = stored.table();
+    let (mut points, mut left_out) = (Vec::new(), Vec::new());
+    for (column, schema) in table.schema().columns.iter().enumerate() {
+        if stage.options.is_quick && !QUICK.contains(&schema.name.as_str()) {
+            continue;
+        }
+        if let (true, Err(reason)) = (stage.has_device(), pelton_pipeline::text_supported(table, column)) {
+            left_out.push((schema.name.clone(), reason));
+            continue;
+        }
+        let scanned = stored.time(stage, column, Target::Sum).context(|| schema.name.clone())?;
+        let from_memory = in_memory.time(stage, column, Target::Sum)?;
+        let expected = reference.once(stage, column, Target::Sum)?;
+        if [&scanned.answer, &from_memory.answer].iter().any(|answer| **answer != expected.answer) {
+            return Err(other_answer(table, column));
+        }
+        let (raw_bytes, stored_bytes) = stored.bytes(column);
+        let per_s = |seconds: &[f64]| raw_bytes * seconds.len() as f64 / seconds.iter().sum::<f64>();
+        points.push(Point {
+            name: schema.name.clone(),
+            ratio: raw_bytes / stored_bytes.max(1.0),
+            raw_bytes,
+            effective: per_s(&scanned.seconds),
+            roof: per_s(&from_memory.seconds),
+            seconds: scanned.seconds,
+        });
+    }
+    Ok((points, left_out))
+}
+
+/// Appendix: where scans stop being storage-bound, found and computed.
+fn crossover(stage: &Stage<'_>, points: &[Point], storage: f64, findings: &mut Findings) {
+    let is_bound = |point: &&Point| point.effective >= STORAGE_BOUND * point.ratio * storage;
+    let turn = points.iter().find(|point| !is_bound(point) && point.roof < point.ratio * storage);
+    let median = median_roof(points) / storage;
+    let figure = "10, turn";
+    let ours = match turn {
+        Some(point) => derived(point.ratio),
+        None => pelton_experiment::Outcome::Missing("a column that decodes slower than storage allows".into()),
+    };
+    let note = "lowest ratio of a column that is decoder-bound";
+    let found = row(&stage.machine, figure, "ratio where decoding takes over, measured", "ratio", ours);
+    findings.rows.push(with(found, Some(PAPER_TURN), note));
+    let computed = row(&stage.machine, figure, "the same, computed", "ratio", derived(median));
+    findings.rows.push(with(computed, Some(PAPER_TURN), "median decoding rate / storage rate"));
+}
+
+fn median_roof(points: &[Point]) -> f64 {
+    if points.is_empty() {
+        return 0.0;
+    }
+    crate::results::median(&points.iter().map(|point| point.roof).collect::<Vec<f64>>())
+}
+
+fn chart(stage: &Stage<'_>, points: &[Point], storage: f64) -> String {
+    let series = |name: &str, is_reference, y: &dyn Fn(&Point) -> f64| LineSeries {
+        name: name.into(),
+        is_reference,
+        points: points.iter().map(|point| (point.ratio, y(point) / GB_PER_S)).collect(),
+    };
+    let chart = LineChart {
+        title: format!("{}, storage {} (measured), Figure 10", stage.machine, stage.options.storage_text()),
+        x_label: "compression ratio".into(),
+        y_label: "effective bandwidth, GB/s".into(),
+        x_scale: Scale::Log10,
+        y_scale: Scale::Log10,
+        series: vec![
+            series("ratio x storage rate", true, &|point| point.ratio * storage),
+            series("from storage", false, &|point| point.effective),
+            series("from memory", false, &|point| point.roof),
+        ],
+    };
+    chart.to_svg()
+}
