@@ -18,10 +18,17 @@
 //!
 //! Follows Boeschen, Ziegler and Binnig 2024, section 6. Co-execution (its section 6.5) and cost (6.7) are left out.
 
+mod chunks;
+mod columns;
 mod data;
 mod end_to_end;
 mod options;
+mod reads;
+mod samples;
+mod scan;
+mod slots;
 mod stage;
+mod systems;
 
 use pelton_error::{Result, ResultExt};
 use pelton_experiment::{Report, Row, Shape};
@@ -96,7 +103,13 @@ pub fn run(options: &GolapOptions, cancel: &CancelFlag, say: &dyn Fn(&str)) -> R
 fn carry_out(stage: &Stage<'_>, part: Part) -> Result<Findings> {
     match part {
         Part::E1 => end_to_end::ways(stage),
+        Part::E2 => reads::run(stage),
         Part::E3 => end_to_end::settings(stage),
-        _ => Ok(Findings::default()),
+        Part::E4 => columns::run(stage),
+        Part::E5 => slots::pipelines(stage),
+        Part::E6 => slots::overlap(stage),
+        Part::E7 => samples::run(stage),
+        Part::E8 => chunks::run(stage),
+        Part::E10 => systems::run(stage),
     }
 }

@@ -10,12 +10,24 @@ use std::time::Instant;
 use arrow::array::RecordBatch;
 use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
 use pelton_engine::{PeltonSession, ScanReport, SessionOptions, SkippedBy, bytes_text, from_datafusion};
-use pelton_error::{Error, ErrorKind, Result, ResultExt};
-use pelton_load::CancelFlag;
+use pelton_device::Place;
+use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt};
+use pelton_store::Warehouse;
 use serde::Serialize;
 
 use crate::results::{TextTable, median};
 use crate::workload::{Prepared, Workload};
+
+/// Where the columns of all tables are while queries on a device are timed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DataHome {
+    /// In the tables' files; nothing is kept on the device.
+    Disk,
+    /// In pinned host memory; nothing is kept on the device.
+    Pinned,
+    /// In device memory.
+    Device,
+}
 
 /// How to run.
 #[derive(Debug, Clone)]
@@ -28,8 +40,10 @@ pub struct QueriesOptions {
     pub only: Vec<String>,
     /// Leave the peer out.
     pub pelton_only: bool,
-    /// The session that queries run in.
+    /// The session that queries run in: a new one for each run, or one for all where a home is chosen.
     pub session: SessionOptions,
+    /// Where columns are; `None` where no device is meant.
+    pub home: Option<DataHome>,
 }
 
 /// One query's figures.
@@ -72,11 +86,19 @@ pub fn run(
     let runtime = tokio::runtime::Runtime::new().context(|| "starting the thread pool".into())?;
     let wanted =
         |name: &str| options.only.is_empty() || options.only.iter().any(|start| name.starts_with(start));
+    let shared = options.home.map(|home| at_home(home, prepared, options, cancel, say)).transpose()?;
     let mut results = Vec::new();
     for query in pelton_datagen::queries(workload.dataset).iter().filter(|query| wanted(query.name)) {
         cancel.check()?;
         let sql = query.sql_for_scale(workload.scale);
-        let ours = measure(options, prepared, || runtime.block_on(run_pelton(prepared, options, &sql)))
+        let ours = measure(options, prepared, || match &shared {
+            Some(session) => runtime.block_on(run_query(session, &sql)),
+            None => {
+                let session = PeltonSession::open(Some(prepared.warehouse.clone()), &options.session)?;
+                runtime.block_on(run_query(&session, &sql))
+            }
+        });
+        let ours = ours
             .context(|| format!("{} on Pelton", query.name))?;
         let peer = match options.pelton_only {
             true => None,
@@ -125,8 +147,41 @@ struct Answer {
     scans: Vec<ScanReport>,
 }
 
-async fn run_pelton(prepared: &Prepared, options: &QueriesOptions, sql: &str) -> Result<Answer> {
-    let session = PeltonSession::open(Some(prepared.warehouse.clone()), &options.session)?;
+/// A session over tables whose columns are at `home`.
+fn at_home(
+    home: DataHome,
+    prepared: &Prepared,
+    options: &QueriesOptions,
+    cancel: &CancelFlag,
+    say: &dyn Fn(&str),
+) -> Result<PeltonSession> {
+    let mut session = options.session.clone();
+    session.runtime.device_cache_bytes = Some(if home == DataHome::Device { u64::MAX } else { 0 });
+    let session = PeltonSession::open(Some(prepared.warehouse.clone()), &session)?;
+    if home == DataHome::Disk {
+        return Ok(session);
+    }
+    let runtime = session.open_runtime().context(|| "--home needs a device".into())?;
+    let (homes, device) = (runtime.homes(), runtime.device());
+    let warehouse = Warehouse::open(&prepared.warehouse)?;
+    for name in warehouse.tables()? {
+        let table = warehouse.table(&name)?;
+        let pinned = homes.pin(&table, None, cancel)?;
+        say(&format!("{name}: {} pinned in {:.2} s", bytes_text(pinned.bytes), pinned.elapsed.as_secs_f64()));
+        if home == DataHome::Device {
+            let left_out = |column: &str| pinned.columns_left_out.iter().any(|(name, _)| name == column);
+            let stream = runtime.machine().stream(Place::Device(device))?;
+            for (index, column) in table.schema().columns.iter().enumerate() {
+                if !left_out(&column.name) && !homes.keep_on_device(&table, index, device, &stream, cancel)? {
+                    return Err(Error::invalid_input(format!("no room for {name}.{} on the device", column.name)));
+                }
+            }
+        }
+    }
+    Ok(session)
+}
+
+async fn run_query(session: &PeltonSession, sql: &str) -> Result<Answer> {
     let query = session.query(sql).await?;
     let batches = query.collect().await?;
     Ok(Answer { batches, scans: query.scan_reports()? })

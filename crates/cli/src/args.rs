@@ -429,8 +429,22 @@ pub(crate) struct QueriesArgs {
     /// Skip the runs on Parquet.
     #[arg(long)]
     pub(crate) pelton_only: bool,
+    /// With --device gpu: where the columns of all tables are while queries run. One session then runs them all.
+    #[arg(long, value_enum)]
+    pub(crate) home: Option<HomeArg>,
     #[command(flatten)]
     pub(crate) session: SessionArgs,
+}
+
+/// Where columns are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum HomeArg {
+    /// In the tables' files.
+    Disk,
+    /// In pinned host memory.
+    Pinned,
+    /// In device memory.
+    Device,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -121,6 +121,15 @@ impl PeltonSession {
         self.devices.opened().cloned()
     }
 
+    /// The runtime of the session's device, opened now if no query has.
+    ///
+    /// # Errors
+    ///
+    /// What is missing: the driver, NVRTC, a C++ compiler.
+    pub fn open_runtime(&self) -> Result<Arc<Runtime>> {
+        self.devices.runtime()
+    }
+
     /// DataFusion's context, for all that this type does not offer.
     pub fn context(&self) -> &SessionContext {
         &self.ctx
@@ -208,7 +217,10 @@ pub fn with_gpu(builder: SessionStateBuilder, devices: &Arc<Devices>) -> Session
     builder.with_physical_optimizer_rule(Arc::new(GpuRule::new(Arc::clone(devices))))
 }
 
-fn session_state(options: &SessionOptions, devices: &Arc<Devices>) -> datafusion::error::Result<SessionState> {
+fn session_state(
+    options: &SessionOptions,
+    devices: &Arc<Devices>,
+) -> datafusion::error::Result<SessionState> {
     let mut config = SessionConfig::new()
         .with_batch_size(options.batch_rows)
         .with_information_schema(true)
@@ -288,7 +300,11 @@ impl Query {
                 let start = std::time::Instant::now();
                 let batches = collect(Arc::clone(&self.plan), task).await.map_err(from_datafusion)?;
                 let rows = batches.iter().map(RecordBatch::num_rows).sum();
-                explain::stream(&self.plan, &self.devices, Some(explain::Ran { rows, elapsed: start.elapsed() }))
+                explain::stream(
+                    &self.plan,
+                    &self.devices,
+                    Some(explain::Ran { rows, elapsed: start.elapsed() }),
+                )
             }
         }
     }

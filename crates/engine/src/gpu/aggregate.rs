@@ -13,7 +13,9 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::Literal;
-use datafusion::physical_plan::aggregates::{AggregateExec, AggregateInputMode, AggregateMode, AggregateOutputMode};
+use datafusion::physical_plan::aggregates::{
+    AggregateExec, AggregateInputMode, AggregateMode, AggregateOutputMode,
+};
 use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{Aggregate, AggregateFunction, Sink, Type};
 
@@ -33,7 +35,8 @@ impl Lowering<'_> {
         let gives_states = top.mode().output_mode() == AggregateOutputMode::Partial;
         check(first)?;
         let group_exprs = first.group_expr().expr();
-        let arguments: Vec<_> = first.aggr_expr().iter().flat_map(|function| function.expressions()).collect();
+        let arguments: Vec<_> =
+            first.aggr_expr().iter().flat_map(|function| function.expressions()).collect();
         let needed = columns_of(group_exprs.iter().map(|(expr, _)| expr).chain(&arguments));
         let mut flow = self.flow(first.input(), &needed)?;
         let schema = first.input().schema();
@@ -66,7 +69,9 @@ fn first_stage(top: &AggregateExec) -> Result<&AggregateExec> {
 }
 
 fn check(first: &AggregateExec) -> Result<()> {
-    if first.group_expr().has_grouping_set() || !first.group_expr().is_single() && !first.group_expr().is_empty() {
+    if first.group_expr().has_grouping_set()
+        || !first.group_expr().is_single() && !first.group_expr().is_empty()
+    {
         return Err(Error::unsupported("kernels have no grouping sets"));
     }
     if first.filter_expr().iter().any(Option::is_some) {
@@ -144,7 +149,9 @@ fn check_sum(input: &Value, result: &DataType, name: &str) -> Result<()> {
 fn check_extreme(input: &Value, name: &str) -> Result<()> {
     match kernel_type(&input.data_type)? {
         Type::I32 | Type::I64 | Type::I128 => Ok(()),
-        _ => Err(Error::unsupported(format!("{name}: kernels have no least or greatest {}", input.data_type))),
+        _ => {
+            Err(Error::unsupported(format!("{name}: kernels have no least or greatest {}", input.data_type)))
+        }
     }
 }
 

@@ -87,12 +87,7 @@ fn width(data_type: &DataType) -> Option<u8> {
 /// # Errors
 ///
 /// `Unsupported` for types without arithmetic, division of anything but doubles, and decimals that lose digits.
-pub(super) fn arithmetic(
-    op: ArithmeticOp,
-    left: Value,
-    right: Value,
-    data_type: &DataType,
-) -> Result<Value> {
+pub(super) fn arithmetic(op: ArithmeticOp, left: Value, right: Value, data_type: &DataType) -> Result<Value> {
     let is_nullable = left.is_nullable || right.is_nullable;
     let (left, right) = match (&left.data_type, &right.data_type, data_type) {
         (DataType::Decimal128(..), DataType::Decimal128(..), DataType::Decimal128(_, scale)) => {

@@ -76,7 +76,12 @@ impl Prediction {
 
 impl fmt::Display for Prediction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "predicted {:.1} ms on the device, {:.1} ms on the CPU", self.device_s * 1e3, self.cpu_s * 1e3)
+        write!(
+            f,
+            "predicted {:.1} ms on the device, {:.1} ms on the CPU",
+            self.device_s * 1e3,
+            self.cpu_s * 1e3
+        )
     }
 }
 

@@ -162,10 +162,10 @@ impl Names {
     }
 
     fn expr(&self, expr: &Expr) -> String {
-        let two = |left: &Expr, op: &str, right: &Expr| format!("{} {op} {}", self.part(left), self.part(right));
-        let many = |parts: &[Expr], op: &str| {
-            parts.iter().map(|part| self.part(part)).collect::<Vec<_>>().join(op)
-        };
+        let two =
+            |left: &Expr, op: &str, right: &Expr| format!("{} {op} {}", self.part(left), self.part(right));
+        let many =
+            |parts: &[Expr], op: &str| parts.iter().map(|part| self.part(part)).collect::<Vec<_>>().join(op);
         match expr {
             Expr::Column(index) => self.columns.get(*index).cloned().unwrap_or_else(|| format!("#{index}")),
             Expr::Literal(literal) => literal_text(literal),

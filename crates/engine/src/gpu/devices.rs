@@ -11,10 +11,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 
+use pelton_device::cuda;
 use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt};
 use pelton_pipeline::{Dictionary, Home, Runtime, RuntimeOptions, TargetChoice, TextSource};
 use pelton_store::{IoEngine, Table};
-
 
 /// Where queries run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,20 +57,28 @@ pub struct Devices {
     io: Arc<IoEngine>,
     /// Threads that the CPU would use.
     threads: usize,
+    /// Whether `Auto` found a GPU, once it has looked.
+    is_gpu_there: OnceLock<bool>,
     runtime: OnceLock<std::result::Result<Arc<Runtime>, (ErrorKind, String)>>,
 }
 
 impl Devices {
     /// The device that `choice` names. `options` say how it is driven; their target follows from `choice`. `threads`
     /// is how many the CPU would use, for `Auto` to compare with. Nothing is opened yet.
-    pub fn new(choice: DeviceChoice, options: RuntimeOptions, io: Arc<IoEngine>, threads: usize) -> Arc<Self> {
+    pub fn new(
+        choice: DeviceChoice,
+        options: RuntimeOptions,
+        io: Arc<IoEngine>,
+        threads: usize,
+    ) -> Arc<Self> {
         let target = match choice {
             DeviceChoice::Host => TargetChoice::Host,
             DeviceChoice::Gpu(device) => TargetChoice::Cuda { device: device.unwrap_or(0) },
             DeviceChoice::Auto | DeviceChoice::Cpu => TargetChoice::Cuda { device: 0 },
         };
         let options = RuntimeOptions { target, ..options };
-        Arc::new(Self { choice, options, io, threads, runtime: OnceLock::new() })
+        let (is_gpu_there, runtime) = (OnceLock::new(), OnceLock::new());
+        Arc::new(Self { choice, options, io, threads, is_gpu_there, runtime })
     }
 
     /// What was chosen.
@@ -83,14 +91,19 @@ impl Devices {
         self.threads
     }
 
-    /// False where everything runs on the CPU: by choice, or because `Auto` found no GPU. The first call looks for
-    /// the driver.
+    /// False where everything runs on the CPU: by choice, or because `Auto` finds no GPU. Looks for the driver, once.
     pub fn is_any(&self) -> bool {
         match self.choice {
             DeviceChoice::Cpu => false,
             DeviceChoice::Gpu(_) | DeviceChoice::Host => true,
-            DeviceChoice::Auto => pelton_device::cuda::status().device_count > 0,
+            DeviceChoice::Auto => *self.is_gpu_there.get_or_init(|| cuda::status().device_count > 0),
         }
+    }
+
+    /// True where it is known already that everything runs on the CPU. Looks for nothing.
+    pub(super) fn is_none_for_sure(&self) -> bool {
+        self.choice == DeviceChoice::Cpu
+            || (self.choice == DeviceChoice::Auto && self.is_gpu_there.get() == Some(&false))
     }
 
     /// The runtime; the first call opens it.

@@ -21,16 +21,19 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
-use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet,
+};
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions, collect, execute_stream,
+    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions, collect,
+    execute_stream,
 };
 use futures::{StreamExt, TryStreamExt};
 use pelton_error::{CancelFlag, Error, ErrorKind};
-use pelton_pipeline::{Rows, RunReport};
 use pelton_pipeline::ir::{Plan, Source};
+use pelton_pipeline::{Rows, RunReport};
 
 use super::devices::Devices;
 use super::lower::Lowered;
@@ -119,6 +122,11 @@ impl PeltonGpuExec {
         ask(&self.outcome.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Why the CPU ran the latest execution after all, where it did.
+    pub fn fallback_reason(&self) -> Option<String> {
+        self.with_outcome(|outcome| outcome.fallback.clone())
+    }
+
     /// What was run instead of this, if the device did not.
     pub(crate) fn fallback_plan(&self) -> Option<&Arc<dyn ExecutionPlan>> {
         self.with_outcome(|outcome| outcome.fallback.is_some()).then_some(&self.cpu)
@@ -133,7 +141,8 @@ impl PeltonGpuExec {
                     return;
                 };
                 report.bytes_read = ran.disk_bytes;
-                report.row_groups_read = (scan.row_groups().len() as u64).saturating_sub(ran.row_groups_skipped);
+                report.row_groups_read =
+                    (scan.row_groups().len() as u64).saturating_sub(ran.row_groups_skipped);
                 report.output_rows = ran.rows_in;
             });
             Ok(report)

@@ -213,17 +213,14 @@ impl Exprs<'_> {
         Ok(Value { expr: Expr::Case { branches, otherwise }, data_type, is_nullable, bounds: None })
     }
 
-    fn function(
-        &mut self,
-        expr: &Arc<dyn PhysicalExpr>,
-        function: &ScalarFunctionExpr,
-    ) -> Result<Value> {
+    fn function(&mut self, expr: &Arc<dyn PhysicalExpr>, function: &ScalarFunctionExpr) -> Result<Value> {
         let refused = || Error::unsupported(format!("kernels do not compute {expr}"));
         if !function.fun().inner().is::<DatePartFunc>() {
             return Err(refused());
         }
         let [part, input] = function.args() else { return Err(refused()) };
-        let part = part.downcast_ref::<Literal>().and_then(|part| date_part(part.value())).ok_or_else(refused)?;
+        let part =
+            part.downcast_ref::<Literal>().and_then(|part| date_part(part.value())).ok_or_else(refused)?;
         let input = self.lower(input)?;
         if input.data_type != DataType::Date32 {
             return Err(Error::unsupported(format!("parts of {} are not computed", input.data_type)));

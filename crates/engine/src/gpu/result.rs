@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int32Array, Int64Array, PrimitiveArray, RecordBatch,
-    RecordBatchOptions, UInt64Array,
+    ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int32Array, Int64Array, PrimitiveArray,
+    RecordBatch, RecordBatchOptions, UInt64Array,
 };
 use datafusion::arrow::buffer::{BooleanBuffer, NullBuffer};
 use datafusion::arrow::compute::cast;
@@ -56,7 +56,9 @@ fn array(column: RowColumn, data_type: &DataType) -> Result<ArrayRef> {
             Arc::new(decimals(values, nulls, *precision, *scale)?)
         }
         (RowValues::F64(values), _) => Arc::new(Float64Array::new(values.into(), nulls)),
-        (RowValues::Text { ids, dictionary }, _) => return texts(&ids, &dictionary, nulls.as_ref(), data_type),
+        (RowValues::Text { ids, dictionary }, _) => {
+            return texts(&ids, &dictionary, nulls.as_ref(), data_type);
+        }
         (RowValues::I128(_), other) => {
             return Err(Error::invalid_input(format!("a run gave decimals where the plan has {other}")));
         }
@@ -83,12 +85,13 @@ fn texts(
     let is_valid = |row: usize| nulls.is_none_or(|nulls| nulls.is_valid(row));
     let mut rows = Vec::with_capacity(ids.len());
     for (row, &id) in ids.iter().enumerate() {
-        let text = match is_valid(row) {
-            false => None,
-            true => Some(*entries.get(id as usize).ok_or_else(|| {
-                Error::corrupt(format!("text {id} of a dictionary of {}", entries.len()))
-            })?),
-        };
+        let text =
+            match is_valid(row) {
+                false => None,
+                true => Some(*entries.get(id as usize).ok_or_else(|| {
+                    Error::corrupt(format!("text {id} of a dictionary of {}", entries.len()))
+                })?),
+            };
         rows.push(text);
     }
     text_array(data_type, rows.into_iter())
@@ -101,7 +104,7 @@ fn wrong_type(error: ArrowError) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use datafusion::arrow::array::AsArray;
+    use datafusion::arrow::array::{Array, AsArray};
     use datafusion::arrow::datatypes::{Date32Type, Decimal128Type, Field, Schema};
 
     fn rows(values: RowValues, valid: Option<Vec<bool>>) -> Rows {
@@ -114,7 +117,8 @@ mod tests {
 
     #[test]
     fn rows_are_cut_to_batches() {
-        let found = batches(rows(RowValues::I64((0..10).collect()), None), &schema(DataType::Int64), 4).unwrap();
+        let found =
+            batches(rows(RowValues::I64((0..10).collect()), None), &schema(DataType::Int64), 4).unwrap();
         assert_eq!(found.iter().map(RecordBatch::num_rows).collect::<Vec<_>>(), [4, 4, 2]);
         assert!(batches(rows(RowValues::I64(vec![]), None), &schema(DataType::Int64), 4).unwrap().is_empty());
     }
@@ -122,7 +126,8 @@ mod tests {
     #[test]
     fn decimals_and_dates_take_the_type_of_the_plan() {
         let decimal = schema(DataType::Decimal128(20, 2));
-        let found = batches(rows(RowValues::I64(vec![150, 0]), Some(vec![true, false])), &decimal, 8).unwrap();
+        let found =
+            batches(rows(RowValues::I64(vec![150, 0]), Some(vec![true, false])), &decimal, 8).unwrap();
         let column = found[0].column(0).as_primitive::<Decimal128Type>();
         assert_eq!((column.value(0), column.is_null(1), column.scale()), (150, true, 2));
         let found = batches(rows(RowValues::I32(vec![8036]), None), &schema(DataType::Date32), 8).unwrap();
@@ -135,7 +140,8 @@ mod tests {
         dictionary.entries.push(b"a").unwrap();
         dictionary.entries.push(b"b").unwrap();
         let dictionary = Arc::new(dictionary);
-        let of = |ids: Vec<u32>, valid| rows(RowValues::Text { ids, dictionary: Arc::clone(&dictionary) }, valid);
+        let of =
+            |ids: Vec<u32>, valid| rows(RowValues::Text { ids, dictionary: Arc::clone(&dictionary) }, valid);
         let found = batches(of(vec![1, 9, 0], Some(vec![true, false, true])), &schema(DataType::Utf8View), 8);
         let found = found.unwrap();
         let column = found[0].column(0).as_string_view();

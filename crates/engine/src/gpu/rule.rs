@@ -27,6 +27,7 @@ use datafusion::physical_plan::{
     Distribution, ExecutionPlan, ExecutionPlanProperties, Partitioning, replace_children_if_necessary,
 };
 use pelton_error::{Error, Result};
+use pelton_pipeline::ir::Sink;
 
 use super::cost::Prediction;
 use super::devices::{DeviceChoice, Devices};
@@ -53,7 +54,7 @@ impl PhysicalOptimizerRule for GpuRule {
         plan: Arc<dyn ExecutionPlan>,
         _config: &ConfigOptions,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        if !self.devices.is_any() {
+        if self.devices.is_none_for_sure() {
             return Ok(plan);
         }
         rewrite(&plan, &self.devices, false)
@@ -118,20 +119,38 @@ pub(super) fn attempt(plan: &Arc<dyn ExecutionPlan>, devices: &Arc<Devices>) -> 
     let reason = match devices.choice() {
         DeviceChoice::Cpu => return Err(Error::unsupported("the CPU was chosen")),
         DeviceChoice::Gpu(_) | DeviceChoice::Host => "chosen by --device".to_owned(),
-        DeviceChoice::Auto => {
-            let prediction = Prediction::of(&lowered.plan, devices)?;
-            if !prediction.prefers_device() {
-                return Err(Error::unsupported(prediction.to_string()));
-            }
-            prediction.to_string()
-        }
+        DeviceChoice::Auto => choose(&lowered, devices)?,
     };
     devices.runtime()?.check(&lowered.plan)?;
     Ok((lowered, reason))
 }
 
+/// Why `Auto` puts `lowered` on the device.
+///
+/// # Errors
+///
+/// `Unsupported`, with why it does not. Whether there is a GPU is looked at last: it may take its driver a while.
+fn choose(lowered: &Lowered, devices: &Devices) -> Result<String> {
+    if is_scan_alone(lowered) {
+        return Err(Error::unsupported("filtered rows of one table come as fast from the CPU"));
+    }
+    let prediction = Prediction::of(&lowered.plan, devices)?;
+    if !prediction.prefers_device() {
+        return Err(Error::unsupported(prediction.to_string()));
+    }
+    match devices.is_any() {
+        true => Ok(prediction.to_string()),
+        false => Err(Error::unsupported("there is no GPU")),
+    }
+}
+
+/// True for a single pipeline whose rows come out as they are.
+fn is_scan_alone(lowered: &Lowered) -> bool {
+    matches!(lowered.plan.pipelines.as_slice(), [pipeline] if matches!(pipeline.sink, Sink::Materialize { .. }))
+}
+
 /// True for nodes at which a subtree for a device may begin.
-pub(super) fn is_root(plan: &Arc<dyn ExecutionPlan>) -> bool {
+fn is_root(plan: &Arc<dyn ExecutionPlan>) -> bool {
     plan.is::<AggregateExec>()
         || plan.is::<HashJoinExec>()
         || plan.is::<FilterExec>()

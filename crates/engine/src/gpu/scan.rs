@@ -25,7 +25,10 @@ impl Lowering<'_> {
     pub(super) fn scan(&mut self, scan: &PeltonScanExec, needed: &Needed) -> Result<Flow> {
         let table = scan.table();
         if scan.fetch_rows().is_some() {
-            return Err(Error::unsupported(format!("the scan of '{}' stops at a number of rows", table.name())));
+            return Err(Error::unsupported(format!(
+                "the scan of '{}' stops at a number of rows",
+                table.name()
+            )));
         }
         let conjuncts = scan.ordered_conjuncts().map_err(from_datafusion)?;
         let mut read: Needed = needed.iter().map(|&output| scan.projection()[output]).collect();

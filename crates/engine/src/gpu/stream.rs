@@ -52,7 +52,14 @@ impl Stream {
         source_name: String,
         scan: Option<PeltonScanExec>,
     ) -> Self {
-        Self { source, column_count: source_columns.len(), source_columns, ops: Vec::new(), scan, source_name }
+        Self {
+            source,
+            column_count: source_columns.len(),
+            source_columns,
+            ops: Vec::new(),
+            scan,
+            source_name,
+        }
     }
 
     /// Keeps rows for which `condition` is true.

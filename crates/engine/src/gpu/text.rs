@@ -140,7 +140,9 @@ impl TextFunction for EntryFunction {
             Type::I32 => TextResults::I32(results.as_primitive::<Int32Type>().iter().collect()),
             Type::I64 => TextResults::I64(results.as_primitive::<Int64Type>().iter().collect()),
             Type::F64 => TextResults::F64(results.as_primitive::<Float64Type>().iter().collect()),
-            _ => TextResults::Text(texts(&results).into_iter().map(|text| text.map(<[u8]>::to_vec)).collect()),
+            _ => {
+                TextResults::Text(texts(&results).into_iter().map(|text| text.map(<[u8]>::to_vec)).collect())
+            }
         })
     }
 
@@ -235,7 +237,9 @@ mod tests {
         assert_eq!(text_input(&matches, &schema()), Some(1));
         let function = EntryFunction::try_new(&matches, &schema(), 1).unwrap();
         let results = function.evaluate(&[b"green", b"blue", b""]).unwrap();
-        assert!(matches!(results, TextResults::Bool(values) if values == [Some(true), Some(false), Some(false)]));
+        assert!(
+            matches!(results, TextResults::Bool(values) if values == [Some(true), Some(false), Some(false)])
+        );
         assert!(!function.is_nullable());
     }
 

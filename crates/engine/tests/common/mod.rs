@@ -53,6 +53,25 @@ impl Tables {
         PeltonSession::open(Some(self.directory.path().to_owned()), options).unwrap()
     }
 
+    #[allow(dead_code)] // not every test opens sessions that fail
+    pub(crate) fn try_session(&self, options: &SessionOptions) -> pelton_error::Result<PeltonSession> {
+        PeltonSession::open(Some(self.directory.path().to_owned()), options)
+    }
+
+    /// Changes one byte in the middle of each data file of table `name`.
+    #[allow(dead_code)] // not every test damages tables
+    pub(crate) fn damage(&self, name: &str) {
+        for entry in std::fs::read_dir(self.directory.path().join(name)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.file_name().unwrap().to_str().unwrap().starts_with("data-") {
+                let mut bytes = std::fs::read(&path).unwrap();
+                let middle = bytes.len() / 2;
+                bytes[middle] ^= 1;
+                std::fs::write(&path, bytes).unwrap();
+            }
+        }
+    }
+
     /// The oracle's answer, drawn.
     pub(crate) async fn expected(&self, sql: &str) -> String {
         let batches = self.oracle.sql(sql).await.unwrap().collect().await.unwrap();

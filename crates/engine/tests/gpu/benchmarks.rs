@@ -1,0 +1,52 @@
+//! All queries of SSB and TPC-H, beside plain DataFusion on the same rows.
+
+use datafusion::arrow::compute::concat_batches;
+use pelton_datagen::{Dataset, Query as BenchmarkQuery, batches, queries, tables};
+use pelton_engine::PeltonSession;
+
+use crate::common::{Tables, run};
+use crate::{device_nodes, fallbacks, on_host, sorted};
+
+const SCALE: f64 = 0.003;
+const SEED: u64 = 42;
+
+fn load(dataset: Dataset) -> Tables {
+    let loaded = Tables::new();
+    for table in tables(dataset, SCALE).unwrap() {
+        let rows: Vec<_> = batches(dataset, table.name, SCALE, 0, 1, SEED).unwrap().collect();
+        loaded.add(table.name, concat_batches(&table.schema, &rows).unwrap(), 4096, vec![]);
+    }
+    loaded
+}
+
+/// Runs `query` both ways; gives how many subtrees ran on the device.
+async fn check(tables: &Tables, session: &PeltonSession, query: &BenchmarkQuery) -> usize {
+    let sql = query.sql_for_scale(SCALE);
+    let (actual, ran) = run(session, &sql).await;
+    assert_eq!(sorted(&actual), sorted(&tables.expected(&sql).await), "{}", query.name);
+    let reasons = fallbacks(&ran);
+    assert!(reasons.is_empty(), "{} fell back: {reasons:?}", query.name);
+    device_nodes(&ran).len()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_query_of_ssb_runs_as_one_subtree_with_the_same_rows() {
+    let tables = load(Dataset::Ssb);
+    let session = tables.session(&on_host());
+    for query in queries(Dataset::Ssb) {
+        assert_eq!(check(&tables, &session, query).await, 1, "{}", query.name);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_query_of_tpch_has_the_same_rows_and_most_run_on_the_device() {
+    let tables = load(Dataset::Tpch);
+    let session = tables.session(&on_host());
+    let mut on_cpu = Vec::new();
+    for query in queries(Dataset::Tpch) {
+        if check(&tables, &session, query).await == 0 {
+            on_cpu.push(query.name);
+        }
+    }
+    assert!(on_cpu.len() <= 2, "on the CPU alone: {on_cpu:?}");
+}

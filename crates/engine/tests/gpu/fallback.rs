@@ -1,0 +1,52 @@
+//! When a device refuses: the CPU answers, and says why. What is an error on the CPU is one here.
+
+use pelton_engine::{RuntimeOptions, SessionOptions};
+use pelton_error::ErrorKind;
+
+use crate::common::{Tables, integers, run};
+use crate::{device_nodes, fallbacks, on_host, sorted};
+
+fn tables() -> Tables {
+    let tables = Tables::new();
+    let rows = 20_000;
+    let keys = (0..rows).map(|row| row * 7919 % 1_000_003).collect();
+    tables.add("t", integers(&[("key", keys), ("value", (0..rows).collect())]), 5000, vec![]);
+    tables
+}
+
+const GROUPS: &str = "SELECT key, sum(value) FROM t WHERE value > 3 GROUP BY key";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_device_memory_the_cpu_answers_and_says_why() {
+    let tables = tables();
+    let session = tables.session(&SessionOptions { device_mem_cap_bytes: Some(1 << 16), ..on_host() });
+    let (actual, query) = run(&session, GROUPS).await;
+    assert_eq!(sorted(&actual), sorted(&tables.expected(GROUPS).await));
+    assert_eq!(device_nodes(&query).len(), 1);
+    let reasons = fallbacks(&query);
+    assert!(reasons.len() == 1 && reasons[0].contains("memory"), "{reasons:?}");
+    let report = &query.scan_reports().unwrap()[0];
+    assert!(report.bytes_read > 0 && report.row_groups_read == 4, "{report:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_table_is_an_error_and_not_a_reason_to_try_the_cpu() {
+    let tables = tables();
+    let session = tables.session(&on_host());
+    let query = session.query(GROUPS).await.unwrap();
+    tables.damage("t");
+    let error = query.collect().await.unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Corrupt, "{error}");
+    assert!(fallbacks(&query).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_morsel_at_a_time_and_equal_hashes_change_nothing() {
+    let tables = tables();
+    let expected = tables.expected(GROUPS).await;
+    let small = RuntimeOptions { overlap: false, morsel_bytes: 1, slots: 1, ..on_host().runtime };
+    let session = tables.session(&SessionOptions { runtime: small, batch_rows: 100, ..on_host() });
+    let (actual, query) = run(&session, GROUPS).await;
+    assert_eq!(sorted(&actual), sorted(&expected));
+    assert!(fallbacks(&query).is_empty());
+}

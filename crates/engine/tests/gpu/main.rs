@@ -1,0 +1,55 @@
+//! Queries whose subtrees run as kernels, compiled for the host: never another answer than plain DataFusion's.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod benchmarks;
+mod fallback;
+mod nodes;
+mod predicates;
+mod shapes;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use datafusion::physical_plan::ExecutionPlan;
+use pelton_engine::{DeviceChoice, PeltonGpuExec, Query, SessionOptions};
+use pelton_pipeline::RuntimeOptions;
+
+/// Everything that kernels can do, on the host's cores. Programs are kept between runs of the tests.
+fn on_host() -> SessionOptions {
+    let cache = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("programs");
+    SessionOptions {
+        threads: Some(2),
+        device: DeviceChoice::Host,
+        runtime: RuntimeOptions { cache: Some(cache), workers: 2, ..RuntimeOptions::default() },
+        ..SessionOptions::default()
+    }
+}
+
+/// The nodes of a planned query that run on a device.
+fn device_nodes(query: &Query) -> Vec<Arc<dyn ExecutionPlan>> {
+    fn walk(plan: &Arc<dyn ExecutionPlan>, found: &mut Vec<Arc<dyn ExecutionPlan>>) {
+        if plan.is::<PeltonGpuExec>() {
+            found.push(Arc::clone(plan));
+        }
+        plan.children().into_iter().for_each(|child| walk(child, found));
+    }
+    let mut found = Vec::new();
+    walk(query.physical_plan(), &mut found);
+    found
+}
+
+/// Why nodes of an executed query ran on the CPU after all.
+fn fallbacks(query: &Query) -> Vec<String> {
+    let nodes = device_nodes(query);
+    nodes.iter().filter_map(|node| node.downcast_ref::<PeltonGpuExec>()?.fallback_reason()).collect()
+}
+
+/// The rows of a drawn table, in an order of their own.
+fn sorted(drawn: &str) -> Vec<&str> {
+    let mut rows: Vec<&str> =
+        drawn.lines().filter(|line| line.starts_with('|')).skip(1).map(str::trim).collect();
+    rows.sort_unstable();
+    rows
+}

@@ -1,0 +1,144 @@
+//! What plans look like with a device, and what EXPLAIN says of it.
+
+use datafusion::arrow::array::AsArray;
+use pelton_engine::{DeviceChoice, PeltonSession, SessionOptions};
+
+use crate::common::{Tables, integers, run};
+use crate::{device_nodes, on_host, sorted};
+
+fn tables() -> Tables {
+    let tables = Tables::new();
+    let rows = 6000;
+    let fact = integers(&[
+        ("f_key", (0..rows).map(|row| row % 97).collect()),
+        ("f_value", (0..rows).collect()),
+        ("f_unused", (0..rows).collect()),
+    ]);
+    tables.add("fact", fact, 500, vec![]);
+    let dimension =
+        integers(&[("d_key", (0..97).collect()), ("d_group", (0..97).map(|key| key / 10).collect())]);
+    tables.add("dim", dimension, 97, vec![]);
+    tables
+}
+
+async fn explanation(session: &PeltonSession, sql: &str) -> String {
+    let batches = session.query(sql).await.unwrap().collect().await.unwrap();
+    let texts = batches.iter().flat_map(|batch| {
+        (0..batch.num_rows()).map(|row| {
+            let text = |column: usize| batch.column(column).as_string::<i32>().value(row).to_owned();
+            format!("-- {}\n{}", text(0), text(1))
+        })
+    });
+    texts.collect()
+}
+
+const JOIN: &str =
+    "SELECT d_group, sum(f_value) FROM fact JOIN dim ON f_key = d_key WHERE d_group < 5 GROUP BY d_group";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_shows_pipelines_and_what_stays_on_the_cpu() {
+    let session = tables().session(&on_host());
+    let text = explanation(&session, &format!("EXPLAIN {JOIN}")).await;
+    assert!(text.contains("PeltonGpuExec: device=host target, pipelines=2"), "{text}");
+    assert!(text.contains("-- on the device\nchosen by --device\npipeline 0: build from dim"), "{text}");
+    assert!(text.contains("reads fact, 12 of 12 row groups: f_key (disk), f_value (disk)"), "{text}");
+    assert!(text.contains("filter d_group < 5"), "{text}");
+    assert!(!text.contains("f_unused"), "{text}");
+    assert!(!text.contains("-- on the CPU"), "{text}");
+
+    let text = explanation(&session, "EXPLAIN SELECT f_value FROM fact").await;
+    assert!(text.contains("-- on the CPU\nPeltonScanExec: nothing in it reduces rows"), "{text}");
+    let text = explanation(&session, "EXPLAIN SELECT stddev(f_value) FROM fact WHERE f_key > 3").await;
+    assert!(text.contains("kernels have no aggregate stddev"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_analyze_shows_what_the_run_did() {
+    let session = tables().session(&on_host());
+    let text = explanation(&session, &format!("EXPLAIN ANALYZE {JOIN}")).await;
+    assert!(text.contains("6000 rows in"), "{text}");
+    assert!(text.contains("actual=5"), "{text}");
+    assert!(text.contains("fact: 12 row groups"), "{text}");
+    assert!(text.contains("read: 12 row groups"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn averages_are_divided_on_the_cpu_from_states_of_the_device() {
+    let tables = tables();
+    let session = tables.session(&on_host());
+    let sql = "SELECT f_key, avg(f_value), count(*) FROM fact WHERE f_value > 10 GROUP BY f_key";
+    let (actual, query) = run(&session, sql).await;
+    assert_eq!(sorted(&actual), sorted(&tables.expected(sql).await));
+    assert_eq!(device_nodes(&query).len(), 1);
+    let plan = pelton_planner_line(&query);
+    assert!(plan.contains("AggregateExec: mode=Final"), "{plan}");
+    assert!(!plan.contains("mode=Partial"), "{plan}");
+}
+
+fn pelton_planner_line(query: &pelton_engine::Query) -> String {
+    datafusion::physical_plan::displayable(query.physical_plan().as_ref()).indent(false).to_string()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_cpu_alone_is_a_choice_and_what_auto_takes_for_little() {
+    let tables = tables();
+    for device in [DeviceChoice::Cpu, DeviceChoice::Auto] {
+        let session = tables.session(&SessionOptions { device, ..on_host() });
+        let (actual, query) = run(&session, JOIN).await;
+        assert_eq!(sorted(&actual), sorted(&tables.expected(JOIN).await));
+        assert!(device_nodes(&query).is_empty(), "{device:?}");
+        assert!(session.runtime().is_none(), "{device:?} opened a device for nothing");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pinned_tables_are_read_from_memory() {
+    let tables = tables();
+    let session = tables.session(&SessionOptions { pin: vec!["fact".into()], ..on_host() });
+    let text = explanation(&session, &format!("EXPLAIN {JOIN}")).await;
+    assert!(text.contains("f_key (pinned), f_value (pinned)"), "{text}");
+    let (actual, query) = run(&session, JOIN).await;
+    assert_eq!(sorted(&actual), sorted(&tables.expected(JOIN).await));
+    let fact = query.scan_reports().unwrap().into_iter().find(|report| report.table == "fact").unwrap();
+    assert_eq!(fact.bytes_read, 0);
+    assert_eq!(fact.row_groups_read, 12);
+}
+
+#[tokio::test]
+async fn a_table_that_cannot_be_pinned_is_named() {
+    let tables = tables();
+    let open = |options: SessionOptions| tables.try_session(&options).map(|_| ());
+    let error = open(SessionOptions { pin: vec!["nosuch".into()], ..on_host() }).unwrap_err();
+    assert!(error.to_string().contains("nosuch"), "{error}");
+    let cpu = SessionOptions { device: DeviceChoice::Cpu, pin: vec!["fact".into()], ..on_host() };
+    let error = open(cpu).unwrap_err();
+    assert!(error.to_string().contains("'fact'") && error.to_string().contains("--device"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_build_side_that_kernels_cannot_make_is_brought_over() {
+    let tables = tables();
+    let session = tables.session(&on_host());
+    let sql = "SELECT count(*), sum(f_value) FROM fact \
+               JOIN (SELECT d_group, stddev(d_key) AS s FROM dim GROUP BY d_group) ON f_key = d_group WHERE s > 1";
+    let (actual, query) = run(&session, sql).await;
+    assert_eq!(sorted(&actual), sorted(&tables.expected(sql).await));
+    let nodes = device_nodes(&query);
+    assert_eq!(nodes.len(), 1, "{}", pelton_planner_line(&query));
+    assert_eq!(nodes[0].children().len(), 1, "{}", pelton_planner_line(&query));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_aggregate_below_a_partitioned_join_keeps_its_partitions() {
+    let tables = tables();
+    let options = SessionOptions { threads: Some(4), ..on_host() };
+    let session = tables.session(&options);
+    let config = "SET datafusion.optimizer.hash_join_single_partition_threshold = 0";
+    run(&session, config).await;
+    run(&session, "SET datafusion.optimizer.hash_join_single_partition_threshold_rows = 0").await;
+    let sql = "SELECT l.f_key, l.s, r.m FROM (SELECT f_key, sum(f_value) AS s FROM fact GROUP BY f_key) l \
+               FULL JOIN (SELECT f_key, stddev(f_value) AS m FROM fact GROUP BY f_key) r ON l.f_key = r.f_key";
+    let (actual, query) = run(&session, sql).await;
+    assert_eq!(sorted(&actual), sorted(&tables.expected(sql).await), "{}", pelton_planner_line(&query));
+    assert_eq!(device_nodes(&query).len(), 1, "{}", pelton_planner_line(&query));
+}
