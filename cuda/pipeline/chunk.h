@@ -59,21 +59,40 @@ template <u32 T, u32 N> struct LaneWords {
       else { const u32 j = N * (lane >> 4) + i; word[i] = load_once((const u32*)vector + (((j >> 1) << 4) + (lane & 15)) * 2 + (j & 1)); }
     }
   }
-  DEV u32 get(u32 r) const {
+  // Value r in the upper N bits of a word; what is below them is left over from its neighbours.
+  DEV u32 top(u32 r) const {
     if constexpr (N == 0) return 0;
-    else { const u32 bit = r * N, i = bit >> 5, s = bit & 31; u32 value = word[i] >> s;
-      if (s + N > 32) value |= word[i + 1 < N ? i + 1 : i] << (32 - s);
-      return N == 32 ? value : value & ((1u << (N & 31)) - 1); }
+    else { const u32 bit = r * N, i = bit >> 5, end = (bit & 31) + N;
+      if (end <= 32) return word[i] << (32 - end);
+      return shift_pair(word[i], word[i + 1 < N ? i + 1 : i], end - 32); }
   }
 };
 
+// Whether a value, in the upper N bits of a word, lies between two: compared without cutting off what is below.
+template <u32 N> struct TopRange {
+  u32 low, span;
+  bool is_empty;
+  DEV TopRange() : low(0), span(0), is_empty(true) {}
+  // Bounds of packed values, which are below 2^N.
+  DEV TopRange(u64 from, u64 width) {
+    constexpr u64 MOST = N == 32 ? 0xFFFFFFFFull : (1ull << (N & 31)) - 1;
+    is_empty = from > MOST;
+    const u64 end = width > MOST - from ? MOST : from + width;
+    low = N == 0 ? 0 : u32(from) << ((32 - N) & 31);
+    span = is_empty ? 0 : N == 0 ? ~0u : (u32(end - from) << ((32 - N) & 31)) | u32((1ull << (32 - N)) - 1);
+  }
+  DEV bool holds(u32 top) const { return top - low <= span; }
+};
+
 // Which of a lane's 32 packed values lie in [low, low + span].
-template <u32 T, u32 N> DEV u32 range_known(const u8* vector, u32 lane, u32 low, u32 span) {
+template <u32 T, u32 N> DEV u32 range_known(const u8* vector, u32 lane, u64 low, u64 span) {
+  const TopRange<N> range(low, span);
+  if (range.is_empty) return 0;
   LaneWords<T, N> words;
   words.load_from(vector, lane);
   u32 inside = 0;
   UNROLL
-  for (u32 r = 0; r < 32; r++) inside |= u32(words.get(r) - low <= span) << r;
+  for (u32 r = 0; r < 32; r++) inside |= u32(range.holds(words.top(r))) << r;
   return inside;
 }
 template <u32 T> DEV u32 range_any(const u8* vector, u32 width, u32 lane, u64 low, u64 span, u32 mask) {
@@ -88,8 +107,7 @@ template <u32 T> struct Widths<T> {
 };
 template <u32 T, u32 FIRST, u32... REST> struct Widths<T, FIRST, REST...> {
   DEV static u32 range(const u8* vector, u32 width, u32 lane, u64 low, u64 span, u32 mask) {
-    // The packed values are below 2^FIRST, so 32 bits of the bounds say all.
-    if (width == FIRST) return low > 0xFFFFFFFFull ? 0 : mask & range_known<T, FIRST>(vector, lane, u32(low), span > 0xFFFFFFFFull ? 0xFFFFFFFFu : u32(span));
+    if (width == FIRST) return mask & range_known<T, FIRST>(vector, lane, low, span);
     return Widths<T, REST...>::range(vector, width, lane, low, span, mask);
   }
 };
@@ -100,41 +118,42 @@ DEV u64 stream_at(const u64* words, u32 width, u32 index) { return bits64(words,
 template <class S> struct Stored { static constexpr u32 T = sizeof(S) * 8; };
 template <> struct Stored<i128> { static constexpr u32 T = 64; };
 
-// A page of a column whose values are stored as S, in one of the formats F (a set).
-template <class S, u32 F> struct Page {
+// A page of a column whose values are stored as S, in one of the formats F (a set). KNOWN is the width of every
+// packed page, or negative.
+template <class S, u32 F, int KNOWN = -1> struct Page {
   static constexpr u32 T = Stored<S>::T;
   static constexpr bool HAS_DICTIONARY = (F & (DICTIONARY_PACKED | DICTIONARY_RUNS | CONSTANT)) != 0;
   const u8* body;
   const S* dictionary;
   S base;
-  u32 width, format, count, dictionary_count, extra, page_rows, nulls, code_base;
+  u32 stored_width, format, count, dictionary_count, extra, nulls, code_base;
   u64 base_of_bases;
   const u8* valid_bits;
 
   DEV u32 is(u32 one) const { return F == one ? 1 : format == one; }
+  DEV u32 width() const { return KNOWN >= 0 ? u32(KNOWN) : stored_width; }
 
-  DEV void open(const u8* chunk, u32 row) {
-    const u32 transform = chunk[2], layout = chunk[3], row_count = load((const u32*)(chunk + 8));
-    page_rows = load((const u32*)(chunk + 12));
+  // Page `page` of the `pages` that a chunk of this table's row group has unless it is constant; it has `rows` rows.
+  DEV void open(const u8* chunk, u32 page, u32 pages, u32 rows) {
+    const u32 transform = chunk[2], layout = chunk[3];
     format = layout == 0 ? CONSTANT : transform == 1 ? (layout == 2 ? DICTIONARY_PACKED : DICTIONARY_RUNS)
            : transform == 2 ? ALP : layout == 1 ? PLAIN : layout == 2 ? PACKED : layout == 3 ? DELTA : RUNS;
-    const u32 page_count = layout == 0 ? 0 : (row_count + page_rows - 1) / page_rows;
+    const u32 page_count = layout == 0 ? 0 : pages;
     if (HAS_DICTIONARY) {
       dictionary_count = load((const u32*)(chunk + 32));
       dictionary = (const S*)(chunk + ((64 + 48 * page_count + 127) & ~127u));
     }
-    width = 0; nulls = chunk[5] & 1; valid_bits = 0; body = chunk;
+    stored_width = 0; nulls = chunk[5] & 1; valid_bits = 0; body = chunk;
     if ((F & CONSTANT) && layout == 0) return;
-    const u32 page = row / page_rows, rows = row_count - page * page_rows < page_rows ? row_count - page * page_rows : page_rows;
     const u8* entry = chunk + 64 + 48 * page;
     body = chunk + load((const u64*)entry);
     base = base_from(entry + 16);
     code_base = load((const u32*)(entry + 16));
-    width = entry[45]; nulls = entry[44]; extra = entry[46];
+    stored_width = entry[45]; nulls = entry[44]; extra = entry[46];
     count = load((const u32*)(entry + 40)); base_of_bases = load((const u64*)(entry + 32));
     valid_bits = body;
     if (nulls == 2) body += ((rows + 1023) >> 10) << 7;
-    if (nulls == 1) { width = 0; count = 0; }  // a page without values has no bytes
+    if (nulls == 1) { stored_width = 0; count = 0; }  // a page without values has no bytes
   }
   DEV static S base_from(const u8* at) {
     if constexpr (sizeof(S) == 16) return S((u128(load((const u64*)(at + 8))) << 64) | load((const u64*)at));
@@ -149,8 +168,9 @@ template <class S, u32 F> struct Page {
   }
   DEV u32 code_at(u32 vector, u32 r, u32 lane) const {
     u32 code = 0;
-    if ((F & DICTIONARY_PACKED) && is(DICTIONARY_PACKED)) code = code_base + u32(packed_at<32>(body + vector * 128 * width, width, r, lane));
-    if ((F & DICTIONARY_RUNS) && is(DICTIONARY_RUNS) && nulls != 1) code = code_base + u32(run_value(vector * 1024 + position_of(r, lane)));
+    if (nulls == 1) return 0;
+    if ((F & DICTIONARY_PACKED) && is(DICTIONARY_PACKED)) code = code_base + u32(packed_at<32>(body + vector * 128 * width(), width(), r, lane));
+    if ((F & DICTIONARY_RUNS) && is(DICTIONARY_RUNS)) code = code_base + u32(run_value(vector * 1024 + position_of(r, lane)));
     return code < dictionary_count ? code : 0;
   }
   // The value of the run that the row is in: the first whose last row is not before it.
@@ -158,10 +178,10 @@ template <class S, u32 F> struct Page {
     const u64* ends = (const u64*)body;
     u32 low = 0, high = count - 1;
     while (low < high) { const u32 middle = (low + high) >> 1; if (stream_at(ends, extra, middle) < row) low = middle + 1; else high = middle; }
-    return stream_at(ends + ((u64(count) * extra) >> 6) + 2, width, low);
+    return stream_at(ends + ((u64(count) * extra) >> 6) + 2, width(), low);
   }
   DEV S at(u32 vector, u32 r, u32 lane) const {
-    if ((F & PACKED) && is(PACKED)) return S(base + S(packed_at<T>(body + u64(vector) * 128 * width, width, r, lane)));
+    if ((F & PACKED) && is(PACKED)) return KNOWN >= 0 && nulls == 1 ? S(0) : S(base + S(packed_at<T>(body + u64(vector) * 128 * width(), width(), r, lane)));
     if ((F & (DICTIONARY_PACKED | DICTIONARY_RUNS)) && (is(DICTIONARY_PACKED) || is(DICTIONARY_RUNS))) return dictionary[code_at(vector, r, lane)];
     if ((F & CONSTANT) && is(CONSTANT)) return nulls ? S(0) : dictionary[0];
     const u32 row = vector * 1024 + position_of(r, lane);
@@ -171,19 +191,34 @@ template <class S, u32 F> struct Page {
     return S(0);
   }
 
+  // The packed values of this page that stand for values in [low, high], or for codes from low to before the end.
+  template <u32 N> DEV TopRange<N> packed_range(i64 low, i64 high, u32 code_low, u32 code_end) const {
+    if (low > high || nulls == 1) return TopRange<N>();
+    if ((F & PACKED) && is(PACKED)) {
+      const i64 first = i64(base);
+      if (high < first) return TopRange<N>();
+      const u64 from = low <= first ? 0 : u64(low) - u64(first);
+      return TopRange<N>(from, u64(high) - u64(first) - from);
+    }
+    if (code_low >= code_end || code_end <= code_base) return TopRange<N>();
+    const u32 from = code_low < code_base ? 0 : code_low - code_base;
+    return TopRange<N>(from, code_end - 1 - code_base - from);
+  }
+  DEV const u8* packed_vector(u32 vector) const { return body + u64(vector) * 128 * width(); }
+
   // Which rows hold values in [low, high], of those in the mask; NULL rows may or may not be among them.
   template <u32... N> DEV u32 in_range(u32 vector, u32 lane, i64 low, i64 high, u32 code_low, u32 code_end, u32 mask) const {
-    if (low > high) return 0;
+    if (low > high || nulls == 1) return 0;
     if ((F & PACKED) && is(PACKED)) {
       const i64 first = i64(base);
       if (high < first) return 0;
       const u64 from = low <= first ? 0 : u64(low) - u64(first);
-      return Widths<T, N...>::range(body + u64(vector) * 128 * width, width, lane, from, u64(high) - u64(first) - from, mask);
+      return Widths<T, N...>::range(body + u64(vector) * 128 * width(), width(), lane, from, u64(high) - u64(first) - from, mask);
     }
     if ((F & DICTIONARY_PACKED) && is(DICTIONARY_PACKED)) {
       if (code_low >= code_end || code_end <= code_base) return 0;
       const u32 from = code_low < code_base ? 0 : code_low - code_base;
-      return Widths<32, N...>::range(body + u64(vector) * 128 * width, width, lane, from, code_end - 1 - code_base - from, mask);
+      return Widths<32, N...>::range(body + u64(vector) * 128 * width(), width(), lane, from, code_end - 1 - code_base - from, mask);
     }
     u32 inside = 0;
     for (u32 r = 0; r < 32; r++) if (mask >> r & 1) { const i64 value = i64(at(vector, r, lane)); inside |= u32(value >= low && value <= high) << r; }
@@ -209,7 +244,7 @@ template <class S, u32 F> struct Page {
 };
 
 // Doubles: bits are stored in 64-bit words.
-template <u32 F> struct DoublePage : Page<u64, F> {
+template <u32 F, int KNOWN = -1> struct DoublePage : Page<u64, F, KNOWN> {
   DEV f64 of(u64 bits) const {
 #ifdef PELTON_GPU
     return __longlong_as_double(i64(bits));
@@ -220,26 +255,23 @@ template <u32 F> struct DoublePage : Page<u64, F> {
   DEV f64 at_double(u32 vector, u32 r, u32 lane) const {
     if ((F & ALP) && this->is(ALP)) {
       const u32 row = vector * 1024 + position_of(r, lane);
-      const u32 page_vectors = exception_vectors;
-      const u8* exceptions = this->body + u64(page_vectors) * 128 * this->width;
+      const u8* exceptions = this->body + u64(vectors) * 128 * this->width();
       u32 low = 0, high = this->count;
       while (low < high) { const u32 middle = (low + high) >> 1; if (load((const u32*)exceptions + middle) < row) low = middle + 1; else high = middle; }
       if (low < this->count && load((const u32*)exceptions + low) == row) {
         const u8* values = exceptions + 4 * u64(this->count) + 8 * u64(low);
         return of(u64(load((const u32*)values)) | u64(load((const u32*)values + 1)) << 32);
       }
-      const i64 digits = i64(this->base + packed_at<64>(this->body + u64(vector) * 128 * this->width, this->width, r, lane));
+      const i64 digits = i64(this->base + packed_at<64>(this->body + u64(vector) * 128 * this->width(), this->width(), r, lane));
       f64 power = 1; for (u32 i = 0; i < this->extra; i++) power *= 10;
       return f64(digits) / power;
     }
-    return of(Page<u64, F>::at(vector, r, lane));
+    return of(Page<u64, F, KNOWN>::at(vector, r, lane));
   }
-  u32 exception_vectors;
-  DEV void open(const u8* chunk, u32 row) {
-    Page<u64, F>::open(chunk, row);
-    const u32 row_count = load((const u32*)(chunk + 8)), start = row / this->page_rows * this->page_rows;
-    const u32 rows = row_count - start < this->page_rows ? row_count - start : this->page_rows;
-    exception_vectors = (rows + 1023) >> 10;
+  u32 vectors;
+  DEV void open(const u8* chunk, u32 page, u32 pages, u32 rows) {
+    Page<u64, F, KNOWN>::open(chunk, page, pages, rows);
+    vectors = (rows + 1023) >> 10;
   }
 };
 

@@ -34,11 +34,12 @@ use pelton_error::{Result, ResultExt};
 use pelton_experiment::{Report, Row, Shape};
 use pelton_load::CancelFlag;
 
-use self::stage::Stage;
 pub use self::options::{GolapOptions, Part};
+use self::stage::Stage;
 
 /// What is reproduced.
-const PAPER: &str = "Boeschen, Ziegler and Binnig 2024, GOLAP: A GPU-in-Data-Path Architecture for High-Speed OLAP, section 6";
+const PAPER: &str = "Boeschen, Ziegler and Binnig 2024, GOLAP: A GPU-in-Data-Path Architecture for High-Speed OLAP, \
+                     section 6";
 
 /// What came out.
 #[derive(Debug)]

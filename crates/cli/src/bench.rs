@@ -95,24 +95,26 @@ fn run_sampling(args: &SamplingArgs, cancel: &CancelFlag) -> Result<()> {
 }
 
 /// Scale of `bench golap` where nobody says: quick, and not.
-const GOLAP_SCALES: (f64, f64) = (0.02, 1.0);
+const GOLAP_SCALES: [f64; 2] = [0.02, 1.0];
 /// Repetitions likewise.
-const GOLAP_REPETITIONS: (u32, u32) = (2, 5);
+const GOLAP_REPETITIONS: [u32; 2] = [2, 5];
 
 fn run_golap(args: &GolapArgs, cancel: &CancelFlag) -> Result<()> {
+    let usual = usize::from(!args.quick);
     let parts = args.only.iter().map(|name| name.parse()).collect::<Result<Vec<Part>>>()?;
     let options = GolapOptions {
         parts: if parts.is_empty() { Part::ALL.to_vec() } else { parts },
-        scale: args.scale.unwrap_or(if args.quick { GOLAP_SCALES.0 } else { GOLAP_SCALES.1 }),
+        scale: args.scale.unwrap_or(GOLAP_SCALES[usual]),
         dir: args.dir.clone(),
         device: args.device.parse()?,
         storage_bytes_per_s: args.storage_rate,
         is_quick: args.quick,
-        repetitions: args.repetitions.unwrap_or(if args.quick { GOLAP_REPETITIONS.0 } else { GOLAP_REPETITIONS.1 }),
+        repetitions: args.repetitions.unwrap_or(GOLAP_REPETITIONS[usual]),
         threads: args.threads.unwrap_or_else(core_count),
         duckdb: args.duckdb_json.clone(),
         seed: SEED,
     };
     let golap = golap::run(&options, cancel, &say)?;
-    layer::publish(&golap.report, args.json.as_deref(), args.plots.as_deref().map(|folder| (folder, &golap.figures[..])))
+    let figures = args.plots.as_deref().map(|folder| (folder, &golap.figures[..]));
+    layer::publish(&golap.report, args.json.as_deref(), figures)
 }

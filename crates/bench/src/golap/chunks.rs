@@ -107,11 +107,13 @@ fn skipped(stage: &Stage<'_>, warehouse: &Path, asked: &[Question]) -> Result<[f
     let mut shares = [0.0; 4];
     for (index, (_, kinds)) in TECHNIQUES.iter().enumerate() {
         let skip = kinds.iter().fold(SkipKinds::NONE, |kinds, kind| kinds.with(*kind));
-        let setup = Setup { device: DeviceChoice::Cpu, is_stored: false, scan: ScanOptions { skip, ..pruned() } };
+        let setup =
+            Setup { device: DeviceChoice::Cpu, is_stored: false, scan: ScanOptions { skip, ..pruned() } };
         let session = stage.session(warehouse, setup)?;
         for question in asked {
             let timed = stage.once(&session, &question.sql)?;
-            timed.check(&question.answer, &format!("{} skipping by {}", question.name, TECHNIQUES[index].0))?;
+            timed
+                .check(&question.answer, &format!("{} skipping by {}", question.name, TECHNIQUES[index].0))?;
             shares[index] += share_skipped(&timed) / asked.len() as f64;
         }
     }
@@ -176,7 +178,13 @@ fn push(stage: &Stage<'_>, size: &Size, findings: &mut Findings) {
         findings.rows.push(row(&stage.machine, "13", what, "GB/s", derived(value / GB_PER_S)));
     }
     let what = format!("{}, both by the closed form", size.what());
-    findings.rows.push(row(&stage.machine, "13, closed form", what, "GB/s", derived(size.predicted / GB_PER_S)));
+    findings.rows.push(row(
+        &stage.machine,
+        "13, closed form",
+        what,
+        "GB/s",
+        derived(size.predicted / GB_PER_S),
+    ));
     for ((name, _), share) in TECHNIQUES.into_iter().zip(size.skipped) {
         let what = format!("{}, {name}", size.what());
         findings.rows.push(row(&stage.machine, "14", what, "% of chunks skipped", derived(100.0 * share)));
@@ -223,7 +231,11 @@ fn shapes(stage: &Stage<'_>, sizes: &[Size]) -> Vec<Shape> {
     };
     vec![
         shape(&stage.machine, "E8 (D9): histograms skip at least what min/max skip", Ok((dominates, detail))),
-        shape(&stage.machine, "E8 (D9): larger chunks skip less", Ok((falls, format!("all: {} %", shares(3))))),
+        shape(
+            &stage.machine,
+            "E8 (D9): larger chunks skip less",
+            Ok((falls, format!("all: {} %", shares(3)))),
+        ),
         shape(&stage.machine, "E8: deciding what to skip costs less than 1 %", cost),
     ]
 }
@@ -236,7 +248,11 @@ fn figures(stage: &Stage<'_>, sizes: &[Size]) -> Vec<(String, String)> {
     };
     let chart = |title: &str, y_label: &str, series: Vec<LineSeries>| {
         let chart = LineChart {
-            title: format!("SSB Q1.x, {}, storage {} (measured), {title}", stage.machine, stage.options.storage_text()),
+            title: format!(
+                "SSB Q1.x, {}, storage {} (measured), {title}",
+                stage.machine,
+                stage.options.storage_text()
+            ),
             x_label: "uncompressed chunk, MB".into(),
             y_label: y_label.into(),
             x_scale: Scale::Log10,
@@ -246,7 +262,8 @@ fn figures(stage: &Stage<'_>, sizes: &[Size]) -> Vec<(String, String)> {
         chart.to_svg()
     };
     let settings = Setting::ALL.into_iter().enumerate();
-    let settings = settings.map(|(index, setting)| lines(setting.name(), &|size| size.effective[index] / GB_PER_S));
+    let settings =
+        settings.map(|(index, setting)| lines(setting.name(), &|size| size.effective[index] / GB_PER_S));
     let techniques = TECHNIQUES.into_iter().enumerate();
     let techniques = techniques.map(|(index, (name, _))| lines(name, &|size| 100.0 * size.skipped[index]));
     vec![

@@ -8,8 +8,8 @@
 //!             └──────────────────── ratio
 //! ```
 //!
-//! Where the two lines meet a scan turns from storage-bound to decoder-bound: at the ratio decoding rate / storage rate.
-//! Text is counted by its bytes, whatever width a device holds it in.
+//! Where the two lines meet a scan turns from storage-bound to decoder-bound: at the ratio that is the decoding rate
+//! over the storage rate. Text is counted by its bytes, whatever width a device holds it in.
 
 use std::path::Path;
 
@@ -61,7 +61,13 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Findings> {
         findings.rows.push(with(row(&stage.machine, "10", point.name.clone(), "GB/s", ours), None, note));
     }
     for (name, reason) in left_out {
-        findings.rows.push(row(&stage.machine, "10", name, "GB/s", pelton_experiment::Outcome::Missing(reason)));
+        findings.rows.push(row(
+            &stage.machine,
+            "10",
+            name,
+            "GB/s",
+            pelton_experiment::Outcome::Missing(reason),
+        ));
     }
     let least = points.iter().map(|point| point.effective / (point.ratio * storage).min(point.roof));
     let least = least.fold(f64::INFINITY, f64::min);
@@ -117,7 +123,9 @@ fn crossover(stage: &Stage<'_>, points: &[Point], storage: f64, findings: &mut F
     let figure = "10, turn";
     let ours = match turn {
         Some(point) => derived(point.ratio),
-        None => pelton_experiment::Outcome::Missing("a column that decodes slower than storage allows".into()),
+        None => {
+            pelton_experiment::Outcome::Missing("a column that decodes slower than storage allows".into())
+        }
     };
     let note = "lowest ratio of a column that is decoder-bound";
     let found = row(&stage.machine, figure, "ratio where decoding takes over, measured", "ratio", ours);

@@ -190,7 +190,8 @@ impl Data {
             let query = stage.pool.block_on(session.query(&sql))?;
             let stream = stage.pool.block_on(query.stream())?;
             let schema = query.schema();
-            let batches = futures::executor::block_on_stream(stream).map(|batch| batch.map_err(from_datafusion));
+            let batches =
+                futures::executor::block_on_stream(stream).map(|batch| batch.map_err(from_datafusion));
             write_parquet(&path, &schema, Compression::SNAPPY, batches)?;
         }
         Ok(out.display().to_string())

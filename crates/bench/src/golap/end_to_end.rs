@@ -62,12 +62,14 @@ pub(super) struct Question {
     pub(super) raw_bytes: u64,
 }
 
-/// The queries of `dataset` whose names start with one of these, answered by the CPU engine on uncompressed tables.
+/// The queries of these names (or, before a full stop, of all names that begin so), answered by the CPU engine on
+/// uncompressed tables.
 pub(super) fn questions(stage: &Stage<'_>, data: &Data, wanted: &[&str]) -> Result<Vec<Question>> {
     let warehouse = data.warehouse(stage, Form::Plain, data.usual_rows())?;
     let session = stage.session(&warehouse, Setting::ALL[0].setup(DeviceChoice::Cpu, false))?;
     let chosen = pelton_datagen::queries(data.workload.dataset).iter();
-    let chosen = chosen.filter(|query| wanted.iter().any(|start| query.name.starts_with(start)));
+    let is = |name: &str, wanted: &str| name == wanted || (wanted.ends_with('.') && name.starts_with(wanted));
+    let chosen = chosen.filter(|query| wanted.iter().any(|wanted| is(query.name, wanted)));
     let mut all = Vec::new();
     for query in chosen {
         let sql = query.sql_for_scale(stage.options.scale);
@@ -125,9 +127,7 @@ fn query_sets(is_quick: bool) -> Vec<(Dataset, &'static [&'static str])> {
 }
 
 fn measure(stage: &Stage<'_>, data: &Data, wanted: &[&str]) -> Result<Vec<Bars>> {
-    let exact = |name: &str| wanted.iter().any(|start| start.ends_with('.') || name == *start);
-    let mut questions = questions(stage, data, wanted)?;
-    questions.retain(|question| exact(question.name));
+    let questions = questions(stage, data, wanted)?;
     let mut timed: Vec<Vec<Timed>> = questions.iter().map(|_| Vec::new()).collect();
     for setting in Setting::ALL {
         let warehouse = data.warehouse(stage, setting.form, data.usual_rows())?;
@@ -184,7 +184,9 @@ impl Bars {
             Dataset::Tpch => Quoted::between(2.7, 5.0),
         };
         match setting.name() {
-            "pruned" if self.dataset == Dataset::Tpch && self.question.name == "Q5" => Some(Quoted::stated(3.0)),
+            "pruned" if self.dataset == Dataset::Tpch && self.question.name == "Q5" => {
+                Some(Quoted::stated(3.0))
+            }
             // "Small speedups".
             "pruned" if self.dataset == Dataset::Tpch && self.question.name == "Q1" => None,
             "pruned" => Some(Quoted::between(3.0, 8.0)),
@@ -212,10 +214,8 @@ fn best_together(stage: &Stage<'_>, bars: &[Bars]) -> Shape {
 
 /// "More than 2.5x, closely aligning with the compression ratios."
 fn gain_is_the_ratio(stage: &Stage<'_>, bars: &[Bars]) -> Shape {
-    let shares: Vec<f64> = bars
-        .iter()
-        .map(|query| query.effective()[2] / query.effective()[0] / query.ratio)
-        .collect();
+    let shares: Vec<f64> =
+        bars.iter().map(|query| query.effective()[2] / query.effective()[0] / query.ratio).collect();
     let least = shares.iter().copied().fold(f64::INFINITY, f64::min);
     let most = shares.iter().copied().fold(0.0, f64::max);
     let found = match stage.has_gpu() {
@@ -229,7 +229,10 @@ fn chart(stage: &Stage<'_>, bars: &[Bars]) -> String {
     let series = Setting::ALL.into_iter().enumerate().map(|(index, setting)| BarSeries {
         name: setting.name().into(),
         is_reference: index == 0,
-        bars: bars.iter().map(|query| bar(rate(query.question.raw_bytes as f64 / GB_PER_S, &query.timed[index].seconds))).collect(),
+        bars: bars
+            .iter()
+            .map(|query| bar(rate(query.question.raw_bytes as f64 / GB_PER_S, &query.timed[index].seconds)))
+            .collect(),
     });
     let chart = BarChart {
         title: format!("{}, storage {} (measured), Figure 9", stage.machine, stage.options.storage_text()),
@@ -259,7 +262,8 @@ struct Way {
 
 /// Figure 1: "more than 100 GiB/s" with skipping. In memory is 3.5 times the CPU from storage.
 fn figure_1() -> Vec<Way> {
-    let of_storage = |gib: f64| Quoted::stated(gib * (1u64 << 30) as f64 / PAPER_STORAGE_BYTES_PER_S).derived();
+    let of_storage =
+        |gib: f64| Quoted::stated(gib * (1u64 << 30) as f64 / PAPER_STORAGE_BYTES_PER_S).derived();
     let way = |name, is_device, is_stored, setting, paper| Way { name, is_device, is_stored, setting, paper };
     let [plain, plain_pruned, compressed, both] = Setting::ALL;
     vec![
@@ -289,7 +293,11 @@ pub(super) fn ways(stage: &Stage<'_>) -> Result<Findings> {
         findings.rows.push(with(measured, None, note));
         if let Some(value) = value {
             let share = derived(value * GB_PER_S / stage.options.storage_bytes_per_s as f64);
-            findings.rows.push(with(row(machine, "1, of storage", way.name, "x storage rate", share), way.paper, ""));
+            findings.rows.push(with(
+                row(machine, "1, of storage", way.name, "x storage rate", share),
+                way.paper,
+                "",
+            ));
         }
         values.push((way.name, value));
     }

@@ -83,7 +83,9 @@ impl GolapOptions {
     /// What can be refused before anything is made.
     pub(super) fn check(&self) -> Result<()> {
         if self.parts.is_empty() {
-            return Err(Error::invalid_input("no experiment chosen; name one, such as e3, or leave --only out"));
+            return Err(Error::invalid_input(
+                "no experiment chosen; name one, such as e3, or leave --only out",
+            ));
         }
         if self.repetitions == 0 {
             return Err(Error::invalid_input("0 repetitions measure nothing; ask for 1 at least"));

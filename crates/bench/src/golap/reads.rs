@@ -6,8 +6,8 @@
 //!   cuFile       storage ──► device memory, one blocking call a thread, as the paper's readers do
 //! ```
 //!
-//! Reads pass the page cache by where the file system allows it, and are not held to the storage rate. Every way's bytes
-//! are compared by their checksum with those of plain reads of the same file.
+//! Reads pass the page cache by where the file system allows it, and are not held to the storage rate. Every way's
+//! bytes are compared by their checksum with those of plain reads of the same file.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -80,7 +80,8 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Findings> {
     let mut findings = Findings::default();
     let mut points = Vec::new();
     for way in [Way::Ring, Way::Positioned] {
-        for (depth, bytes) in depths.iter().flat_map(|depth| sizes.iter().map(move |bytes| (*depth, *bytes))) {
+        for (depth, bytes) in depths.iter().flat_map(|depth| sizes.iter().map(move |bytes| (*depth, *bytes)))
+        {
             points.push(measure(stage, file, (way, depth, bytes), total, expected)?);
         }
     }
@@ -110,8 +111,7 @@ fn measure(
     total: u64,
     expected: u64,
 ) -> Result<Point> {
-    let options =
-        IoOptions { mode: IoMode::Direct, depth, ring: way == Way::Ring, ..IoOptions::default() };
+    let options = IoOptions { mode: IoMode::Direct, depth, ring: way == Way::Ring, ..IoOptions::default() };
     let engine = IoEngine::start(options)?;
     if read_all(&engine, file, depth, bytes, total, true)? != expected {
         return Err(other_bytes(file.path()));
@@ -192,7 +192,9 @@ fn cufile(stage: &Stage<'_>, path: &Path, total: u64, expected: u64) -> Result<R
     let ours = match CuFile::open(false) {
         Err(error) => Outcome::Missing(error.to_string()),
         Ok(library) => match by_cufile(stage, &library, path, total, expected) {
-            Err(error) if matches!(error.kind(), ErrorKind::Unsupported) => Outcome::Missing(error.to_string()),
+            Err(error) if matches!(error.kind(), ErrorKind::Unsupported) => {
+                Outcome::Missing(error.to_string())
+            }
             other => other?,
         },
     };

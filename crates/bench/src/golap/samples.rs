@@ -55,5 +55,9 @@ fn ratio_is_easy(stage: &Stage<'_>, dataset: Dataset, results: &[SamplingResult]
     };
     let (ratio, time) = (worst("ratio"), worst("time"));
     let detail = format!("mean deviation at most {ratio:.3} by ratio, {time:.3} by time");
-    shape(&stage.cpu, &format!("E7: the best ratio is found from samples of {dataset}"), Ok((ratio <= 1.1, detail)))
+    shape(
+        &stage.cpu,
+        &format!("E7: the best ratio is found from samples of {dataset}"),
+        Ok((ratio <= 1.1, detail)),
+    )
 }

@@ -13,7 +13,9 @@ use std::time::Instant;
 
 use pelton_engine::{DeviceChoice, PeltonSession, ScanOptions};
 use pelton_error::{CancelFlag, Error, ErrorKind, Result};
-use pelton_pipeline::ir::{Aggregate, AggregateFunction, Bounds, Column, Expr, Pipeline, Plan, Sink, Source, TableScan, Type};
+use pelton_pipeline::ir::{
+    Aggregate, AggregateFunction, Bounds, Column, Expr, Pipeline, Plan, Sink, Source, TableScan, Type,
+};
 use pelton_pipeline::{RowColumn, RowValues, Rows, Runtime, RuntimeOptions, TargetChoice, TextSource};
 use pelton_store::{IoEngine, LogicalType, Table, Warehouse};
 use pelton_zone::Scalar;
@@ -72,7 +74,13 @@ pub(super) struct Scanned {
 
 impl Scanner {
     /// Scans `table` of the tables in `warehouse` on the stage's device.
-    pub(super) fn open(stage: &Stage<'_>, warehouse: &Path, table: &str, is_stored: bool, pace: Pace) -> Result<Self> {
+    pub(super) fn open(
+        stage: &Stage<'_>,
+        warehouse: &Path,
+        table: &str,
+        is_stored: bool,
+        pace: Pace,
+    ) -> Result<Self> {
         if !stage.has_device() {
             return Self::engine(stage, warehouse, table, is_stored, pace);
         }
@@ -169,8 +177,9 @@ fn by_query(stage: &Stage<'_>, session: &PeltonSession, table: &Table, column: u
     for batch in &timed.answer {
         for row in 0..batch.num_rows() {
             let cell = |column: &arrow::array::ArrayRef| {
-                arrow::util::display::array_value_to_string(column, row)
-                    .map_err(|error| Error::new(ErrorKind::Corrupt, "a cell without a text").with_source(error))
+                arrow::util::display::array_value_to_string(column, row).map_err(|error| {
+                    Error::new(ErrorKind::Corrupt, "a cell without a text").with_source(error)
+                })
             };
             lines.push(batch.columns().iter().map(cell).collect::<Result<Vec<_>>>()?.join(" "));
         }
@@ -201,10 +210,9 @@ fn plan(runtime: &Runtime, table: &Arc<Table>, column: usize, target: Target) ->
         (Target::Sum, true) => {
             Sink::Aggregate { keys: vec![value], aggregates: aggregate(AggregateFunction::Count, None) }
         }
-        (Target::Sum, false) => Sink::Aggregate {
-            keys: Vec::new(),
-            aggregates: aggregate(AggregateFunction::Sum, Some(value)),
-        },
+        (Target::Sum, false) => {
+            Sink::Aggregate { keys: Vec::new(), aggregates: aggregate(AggregateFunction::Sum, Some(value)) }
+        }
     };
     let row_groups = (0..table.row_group_count() as u32).collect();
     let scan = TableScan { table: Arc::clone(table), columns: vec![column], row_groups };
@@ -227,7 +235,9 @@ fn source_column(runtime: &Runtime, table: &Arc<Table>, column: usize) -> Result
         Decimal { .. } => Type::I128,
         Float64 => Type::F64,
         Utf8 => Type::Text,
-        other => return Err(Error::unsupported(format!("scans of column '{}' of type {other}", schema.name))),
+        other => {
+            return Err(Error::unsupported(format!("scans of column '{}' of type {other}", schema.name)));
+        }
     };
     let summary = table.column_summary(column);
     let bounds = match (&summary.min, &summary.max) {
@@ -276,10 +286,8 @@ mod tests {
 
     #[test]
     fn nulls_are_left_out_of_the_sum_of_a_copy() {
-        let column = RowColumn {
-            values: RowValues::I32(vec![1, 20, 300]),
-            valid: Some(vec![true, false, true]),
-        };
+        let column =
+            RowColumn { values: RowValues::I32(vec![1, 20, 300]), valid: Some(vec![true, false, true]) };
         assert_eq!(sum(&column), "301");
         let rows = Rows { row_count: 3, columns: vec![column] };
         assert_eq!(answer(&rows, Target::Copy).unwrap(), "301");

@@ -56,17 +56,26 @@ fn measure(stage: &Stage<'_>, overlaps: &[bool], target: Target) -> Result<Vec<P
     let mut expected: Option<String> = None;
     for row_group_rows in sizes {
         let warehouse = data.narrow_warehouse(stage, &COLUMNS, Form::Compressed, row_group_rows)?;
-        for (slots, has_overlap) in slots.iter().flat_map(|slots| overlaps.iter().map(move |overlap| (*slots, *overlap))) {
+        for (slots, has_overlap) in
+            slots.iter().flat_map(|slots| overlaps.iter().map(move |overlap| (*slots, *overlap)))
+        {
             let pace = Pace { slots: Some(slots), has_overlap };
             let scanner = Scanner::open(stage, &warehouse, data.fact, true, pace)?;
             let column = column_of(&scanner);
             let scanned = scanner.time(stage, column, target)?;
-            if expected.get_or_insert_with(|| scanned.answer.clone()) != &scanned.answer {
+            if *expected.get_or_insert_with(|| scanned.answer.clone()) != scanned.answer {
                 return Err(other_answer(scanner.table(), column));
             }
             let (raw_bytes, stored_bytes) = scanner.bytes(column);
             let ratio = raw_bytes / stored_bytes.max(1.0);
-            points.push(Point { row_group_rows, slots, has_overlap, seconds: scanned.seconds, raw_bytes, ratio });
+            points.push(Point {
+                row_group_rows,
+                slots,
+                has_overlap,
+                seconds: scanned.seconds,
+                raw_bytes,
+                ratio,
+            });
         }
     }
     Ok(points)
@@ -102,7 +111,8 @@ pub(super) fn pipelines(stage: &Stage<'_>) -> Result<Findings> {
 /// "More pipelines: smaller chunks suffice".
 fn more_pipelines(stage: &Stage<'_>, points: &[Point]) -> Shape {
     let smallest = points.iter().map(|point| point.row_group_rows).min().unwrap_or(0);
-    let mut at_smallest: Vec<&Point> = points.iter().filter(|point| point.row_group_rows == smallest).collect();
+    let mut at_smallest: Vec<&Point> =
+        points.iter().filter(|point| point.row_group_rows == smallest).collect();
     at_smallest.sort_by_key(|point| point.slots);
     let found = match (at_smallest.first(), at_smallest.last()) {
         (Some(one), Some(many)) => {
@@ -152,7 +162,8 @@ fn overlap_helps(stage: &Stage<'_>, points: &[Point]) -> Shape {
     let (few, many) = (slots.clone().min().unwrap_or(1), slots.max().unwrap_or(1));
     let all = gain(&|_| true);
     let (with_few, with_many) = (gain(&|point| point.slots == few), gain(&|point| point.slots == many));
-    let detail = format!("{all:.2}x on average; {with_few:.2}x with {few} pipelines, {with_many:.2}x with {many}");
+    let detail =
+        format!("{all:.2}x on average; {with_few:.2}x with {few} pipelines, {with_many:.2}x with {many}");
     let found = match stage.has_gpu() {
         // A tenth is what neighbouring runs differ by.
         true => Ok((all >= 0.95 && with_many <= with_few + 0.1, detail)),
@@ -164,7 +175,8 @@ fn overlap_helps(stage: &Stage<'_>, points: &[Point]) -> Shape {
 fn push(stage: &Stage<'_>, figure: &str, point: &Point, findings: &mut Findings) {
     let megabytes = f64::from(point.row_group_rows) * VALUE_BYTES / 1e6;
     let overlap = if point.has_overlap { "" } else { ", no overlap" };
-    let what = format!("{} rows ({megabytes:.2} MB), {} pipelines{overlap}", point.row_group_rows, point.slots);
+    let what =
+        format!("{} rows ({megabytes:.2} MB), {} pipelines{overlap}", point.row_group_rows, point.slots);
     let ours = rate(point.raw_bytes / GB_PER_S, &point.seconds);
     let of = point.effective() / (point.ratio * stage.options.storage_bytes_per_s as f64);
     let note = format!("ratio {:.2}, {of:.2} of ratio x storage rate", point.ratio);
@@ -185,7 +197,11 @@ fn chart(stage: &Stage<'_>, points: &[Point], figure: u32) -> String {
             .collect(),
     });
     let chart = LineChart {
-        title: format!("{COLUMN}, {}, storage {} (measured), Figure {figure}", stage.machine, stage.options.storage_text()),
+        title: format!(
+            "{COLUMN}, {}, storage {} (measured), Figure {figure}",
+            stage.machine,
+            stage.options.storage_text()
+        ),
         x_label: "uncompressed chunk, MB".into(),
         y_label: "effective bandwidth, GB/s".into(),
         x_scale: Scale::Log10,

@@ -125,7 +125,7 @@ impl<'a> Stage<'a> {
             ..SessionOptions::default()
         };
         // Nothing stays on the device between queries: every figure is of data that come from storage.
-        options.runtime.device_cache_bytes = 0u64.into();
+        options.runtime.device_cache_bytes = Some(0);
         options
     }
 
@@ -176,7 +176,10 @@ impl<'a> Stage<'a> {
         let pair = |name: &str, value: String| (name.to_owned(), value);
         vec![
             pair("device", self.machine.clone()),
-            pair("storage", format!("reads of tables held to {}, up to 5 ms of it in one go", options.storage_text())),
+            pair(
+                "storage",
+                format!("reads of tables held to {}, up to 5 ms of it in one go", options.storage_text()),
+            ),
             pair("data", format!("scale {}, seed {}", options.scale, options.seed)),
             pair("runs", format!("{} after one to warm up", options.repetitions)),
             pair("timed", "text of a query to its last row; sessions and their metadata are open".into()),
@@ -231,7 +234,12 @@ pub(super) fn rate(amount: f64, seconds: &[f64]) -> Outcome {
     }
     let value = amount / mean;
     // To first order a quotient has the relative error of its divisor.
-    Outcome::Done(Measured { mean: value, standard_error: value * (standard_error / mean), best: amount / min, repetitions: count })
+    Outcome::Done(Measured {
+        mean: value,
+        standard_error: value * (standard_error / mean),
+        best: amount / min,
+        repetitions: count,
+    })
 }
 
 /// A figure that follows from others.
@@ -240,7 +248,13 @@ pub(super) fn derived(value: f64) -> Outcome {
 }
 
 /// A measured row.
-pub(super) fn row(machine: &str, figure: &str, what: impl Into<String>, unit: &'static str, ours: Outcome) -> Row {
+pub(super) fn row(
+    machine: &str,
+    figure: &str,
+    what: impl Into<String>,
+    unit: &'static str,
+    ours: Outcome,
+) -> Row {
     Row {
         figure: figure.into(),
         machine: machine.into(),

@@ -71,10 +71,14 @@ fn measure(stage: &Stage<'_>, dataset: Dataset, duckdb: &HashMap<String, f64>) -
 
 /// DataFusion over the Parquet files.
 async fn peer(stage: &Stage<'_>, data: &Data) -> Result<SessionContext> {
-    let context = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(stage.options.threads));
+    let context =
+        SessionContext::new_with_config(SessionConfig::new().with_target_partitions(stage.options.threads));
     for (table, directory) in &data.prepared.parquet {
         let path = directory.display().to_string();
-        context.register_parquet(table, path, ParquetReadOptions::default()).await.map_err(from_datafusion)?;
+        context
+            .register_parquet(table, path, ParquetReadOptions::default())
+            .await
+            .map_err(from_datafusion)?;
     }
     Ok(context)
 }
@@ -82,7 +86,8 @@ async fn peer(stage: &Stage<'_>, data: &Data) -> Result<SessionContext> {
 fn time_peer(stage: &Stage<'_>, peer: &SessionContext, sql: &str) -> Result<(Vec<f64>, Vec<RecordBatch>)> {
     let once = || -> Result<(f64, Vec<RecordBatch>)> {
         let started = Instant::now();
-        let answer = stage.pool.block_on(async { peer.sql(sql).await?.collect().await }).map_err(from_datafusion)?;
+        let answer =
+            stage.pool.block_on(async { peer.sql(sql).await?.collect().await }).map_err(from_datafusion)?;
         Ok((started.elapsed().as_secs_f64(), answer))
     };
     let (_, mut answer) = once()?;
@@ -105,8 +110,8 @@ fn duckdb_times(stage: &Stage<'_>) -> Result<HashMap<String, f64>> {
             let message = format!("'{}' is not what tests/perf/peers.py --json writes", path.display());
             Error::invalid_input(message).with_source(error)
         })?;
-        let of = |name: &str| entry[name].as_str().and_then(|text| text.split_once("-sf"));
-        let (Some((dataset, scale)), Some(query)) = (of("workload"), entry["query"].as_str()) else { continue };
+        let workload = entry["workload"].as_str().and_then(|text| text.split_once("-sf"));
+        let (Some((dataset, scale)), Some(query)) = (workload, entry["query"].as_str()) else { continue };
         let is_same_scale = scale.parse::<f64>().is_ok_and(|scale| scale == stage.options.scale);
         if let (true, Some(ms)) = (is_same_scale, entry["duckdb_ms"].as_f64()) {
             times.insert(format!("{dataset} {query}"), ms);
@@ -139,7 +144,11 @@ fn summarise(stage: &Stage<'_>, dataset: Dataset, entries: &[Entry], findings: &
     let paper = Some(Quoted::between(4.0, 23.0));
     let against = |name: &str, factor: Outcome| {
         let what = format!("{dataset}, all queries, against {name}");
-        with(row(&stage.machine, "16, speed-up", what, "x", factor), paper, "warm; the paper's are bound by storage")
+        with(
+            row(&stage.machine, "16, speed-up", what, "x", factor),
+            paper,
+            "warm; the paper's are bound by storage",
+        )
     };
     findings.rows.push(against("DataFusion on Parquet", derived(peer / ours)));
     let duckdb: Option<f64> = entries.iter().map(|entry| entry.duckdb).sum();
@@ -150,7 +159,11 @@ fn summarise(stage: &Stage<'_>, dataset: Dataset, entries: &[Entry], findings: &
         DeviceChoice::Gpu(_) => Ok((peer >= 4.0 * ours, detail)),
         _ => Err(format!("needs a GPU; {detail}")),
     };
-    findings.shapes.push(shape(&stage.machine, &format!("E10: {dataset} four times as fast as a CPU system"), found));
+    findings.shapes.push(shape(
+        &stage.machine,
+        &format!("E10: {dataset} four times as fast as a CPU system"),
+        found,
+    ));
 }
 
 fn chart(stage: &Stage<'_>, dataset: Dataset, entries: &[Entry]) -> String {
@@ -160,7 +173,11 @@ fn chart(stage: &Stage<'_>, dataset: Dataset, entries: &[Entry]) -> String {
         Some(Bar { value: summary.mean, error: summary.standard_error })
     };
     let mut series = vec![
-        BarSeries { name: "DataFusion on Parquet".into(), is_reference: true, bars: bars(&|entry| measured(&entry.peer)) },
+        BarSeries {
+            name: "DataFusion on Parquet".into(),
+            is_reference: true,
+            bars: bars(&|entry| measured(&entry.peer)),
+        },
         BarSeries { name: "Pelton".into(), is_reference: false, bars: bars(&|entry| measured(&entry.ours)) },
     ];
     if entries.iter().any(|entry| entry.duckdb.is_some()) {

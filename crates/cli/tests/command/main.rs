@@ -2,6 +2,7 @@
 //! when it is interrupted, killed, or out of room.
 
 mod bounds;
+mod golap;
 mod harness;
 mod interrupt;
 mod kill;

@@ -20,6 +20,7 @@ use pelton_pipeline::ir::{
 
 use super::devices::Devices;
 use super::exec::PeltonGpuExec;
+use super::lower::without_exchanges;
 use super::rule::attempt;
 use crate::scan::PeltonScanExec;
 
@@ -50,10 +51,16 @@ pub(crate) fn why_text(plan: &Arc<dyn ExecutionPlan>, devices: &Arc<Devices>) ->
 fn why_not(plan: &Arc<dyn ExecutionPlan>, devices: &Arc<Devices>) -> Option<String> {
     let is_asked_of =
         plan.is::<AggregateExec>() || plan.is::<PeltonScanExec>() || plan.name().ends_with("JoinExec");
-    if !is_asked_of {
+    if !is_asked_of || finishes_states_of_a_device(plan) {
         return None;
     }
     attempt(plan, devices).err().map(|error| error.to_string())
+}
+
+/// True for the last stage of an aggregate whose first runs on a device.
+fn finishes_states_of_a_device(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.downcast_ref::<AggregateExec>()
+        .is_some_and(|aggregate| without_exchanges(aggregate.input()).is::<PeltonGpuExec>())
 }
 
 /// Calls `each` with the nodes of `plan`, parents first, below those for which it says so.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use datafusion::common::config::ConfigOptions;
 use datafusion::error::Result as DataFusionResult;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::HashJoinExec;
@@ -75,10 +75,15 @@ fn rewrite(
     devices: &Arc<Devices>,
     by_hash: bool,
 ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-    if is_root(plan) {
-        if let Ok((lowered, reason)) = attempt(plan, devices) {
-            return on_device(plan, lowered, reason, devices, by_hash);
-        }
+    if is_root(plan)
+        && let Some(node) = on_device(plan, devices)?
+    {
+        return partitioned_as(plan, node, by_hash);
+    }
+    if let Some((states, finished)) = average_in_two_stages(plan)?
+        && let Some(node) = on_device(&states, devices)?
+    {
+        return partitioned_as(plan, replace_children_if_necessary(finished, vec![node])?, by_hash);
     }
     let children = plan.children().into_iter().enumerate().map(|(index, child)| {
         let by_hash = counts_on_hash(plan, index, by_hash);
@@ -88,18 +93,24 @@ fn rewrite(
     replace_children_if_necessary(Arc::clone(plan), children)
 }
 
-/// The node that runs `lowered` in place of `plan`. Its uploads may hold further ones.
+/// The node that runs `plan` on the device, where it should run there. Its uploads may hold further ones.
 fn on_device(
     plan: &Arc<dyn ExecutionPlan>,
-    lowered: Lowered,
-    reason: String,
     devices: &Arc<Devices>,
-    by_hash: bool,
-) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+) -> DataFusionResult<Option<Arc<dyn ExecutionPlan>>> {
+    let Ok((lowered, reason)) = attempt(plan, devices) else { return Ok(None) };
     let uploads = lowered.uploads.iter().map(|upload| rewrite(&upload.plan, devices, false));
     let uploads = uploads.collect::<DataFusionResult<Vec<_>>>()?;
     let node = PeltonGpuExec::new(lowered, uploads, Arc::clone(plan), Arc::clone(devices), reason);
-    let node: Arc<dyn ExecutionPlan> = Arc::new(node);
+    Ok(Some(Arc::new(node)))
+}
+
+/// `node`, of one partition, in place of `plan`: with the partitions of `plan` where a parent counts on them.
+fn partitioned_as(
+    plan: &Arc<dyn ExecutionPlan>,
+    node: Arc<dyn ExecutionPlan>,
+    by_hash: bool,
+) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
     match plan.output_partitioning() {
         Partitioning::Hash(exprs, count) if by_hash && *count > 1 => {
             let partitioning = Partitioning::Hash(exprs.clone(), *count);
@@ -107,6 +118,28 @@ fn on_device(
         }
         _ => Ok(node),
     }
+}
+
+/// An aggregate in one stage that has averages, as the stage that makes states and the one that finishes them.
+#[allow(clippy::type_complexity)] // two plans, or none
+fn average_in_two_stages(
+    plan: &Arc<dyn ExecutionPlan>,
+) -> DataFusionResult<Option<(Arc<dyn ExecutionPlan>, Arc<dyn ExecutionPlan>)>> {
+    let Some(whole) = plan.downcast_ref::<AggregateExec>() else { return Ok(None) };
+    let is_one_stage = matches!(whole.mode(), AggregateMode::Single | AggregateMode::SinglePartitioned);
+    let has_average = whole.aggr_expr().iter().any(|function| function.fun().name() == "avg");
+    if !is_one_stage || !has_average || whole.limit_options().is_some() {
+        return Ok(None);
+    }
+    let stage = |mode, group_by, input| {
+        let (functions, filters) = (whole.aggr_expr().to_vec(), whole.filter_expr().to_vec());
+        AggregateExec::try_new(mode, group_by, functions, filters, input, whole.input_schema())
+    };
+    let group_by = whole.group_expr();
+    let states = stage(AggregateMode::Partial, group_by.clone(), Arc::clone(whole.input()))?;
+    let states: Arc<dyn ExecutionPlan> = Arc::new(states);
+    let finished = stage(AggregateMode::Final, group_by.as_final(), Arc::clone(&states))?;
+    Ok(Some((states, Arc::new(finished))))
 }
 
 /// Lowers `plan` and decides that it should run on the device; with why.

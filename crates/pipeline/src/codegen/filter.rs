@@ -23,15 +23,29 @@ pub(crate) struct Range {
     pub(crate) high: i64,
 }
 
+/// A step that looks at single rows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Step<'p> {
+    /// A condition on columns of the source.
+    Condition(&'p Expr),
+    /// The bitmap that op number so probes.
+    Bitmap(usize),
+}
+
+/// Words of a lane that are held in registers at once at most.
+const FUSED_WORDS_MAX: usize = 48;
+
 /// Which steps narrow the mask.
 #[derive(Debug, Default)]
 pub(crate) struct FilterPlan {
     ranges: Vec<Range>,
     conditions: Vec<Expr>,
-    /// Ops that are probes of bitmaps, in the order of their steps.
+    /// Ops that are probes of bitmaps, the sparsest first.
     bitmaps: Vec<usize>,
-    /// Ops with nothing left to do in the row loop.
+    /// Ops that are filters taken apart into the above.
     done: Vec<usize>,
+    /// Ranges that are compared together, in registers.
+    fused: Vec<usize>,
 }
 
 impl FilterPlan {
@@ -63,7 +77,22 @@ impl FilterPlan {
         }
         plan.bitmaps.sort_by(|a, b| density(&pipeline.ops[*a], tables).total_cmp(&density(&pipeline.ops[*b], tables)));
         plan.ranges = ranges.into_iter().map(|(column, (low, high))| Range { column, low, high }).collect();
+        plan.fused = plan.ranges_in_registers(source);
         plan
+    }
+
+    /// The ranges whose columns' words fit registers together, if they are at least two.
+    fn ranges_in_registers(&self, source: &[SourceColumn]) -> Vec<usize> {
+        let mut words = 0;
+        let mut fused = Vec::new();
+        for (i, range) in self.ranges.iter().enumerate() {
+            let Some((_, width)) = source[range.column].register_width() else { continue };
+            if words + usize::from(width) <= FUSED_WORDS_MAX {
+                words += usize::from(width);
+                fused.push(i);
+            }
+        }
+        if fused.len() > 1 { fused } else { Vec::new() }
     }
 
     /// True where the row loop has nothing to do for op `index`.
@@ -71,9 +100,25 @@ impl FilterPlan {
         self.done.contains(&index)
     }
 
-    /// True where op `index` is a probe whose match the mask guarantees.
+    /// True where op `index` is a probe whose match is known when the row loop comes to it.
     pub(crate) fn is_matched(&self, index: usize) -> bool {
         self.bitmaps.contains(&index)
+    }
+
+    /// The step that meets whole vectors, and is worth a pass over their rows of its own: the first one, where no
+    /// ranges come before it.
+    fn whole_step(&self) -> Option<Step<'_>> {
+        if self.ranges.is_empty() { self.row_steps_from(0).next() } else { None }
+    }
+
+    /// The steps that the row loop begins with.
+    pub(crate) fn row_steps(&self) -> impl Iterator<Item = Step<'_>> {
+        self.row_steps_from(usize::from(self.ranges.is_empty()))
+    }
+
+    fn row_steps_from(&self, first: usize) -> impl Iterator<Item = Step<'_>> {
+        let conditions = self.conditions.iter().map(Step::Condition);
+        conditions.chain(self.bitmaps.iter().map(|index| Step::Bitmap(*index))).skip(first)
     }
 
     pub(crate) fn range_bounds(&self) -> Vec<(i64, i64)> {
@@ -87,6 +132,26 @@ impl FilterPlan {
     pub(crate) fn declare_codes(&self, body: &mut Block) {
         for i in 0..self.ranges.len() {
             body.line(format!("u32 code_low{i} = 0, code_end{i} = 0;"));
+        }
+    }
+
+    /// Declares the ranges that are compared in registers.
+    pub(crate) fn declare_fused(&self, source: &[SourceColumn], body: &mut Block) {
+        for &i in &self.fused {
+            let (_, width) = source[self.ranges[i].column].register_width().expect("only such ranges are fused");
+            body.line(format!("TopRange<{width}> fused{i};"));
+        }
+    }
+
+    /// Finds what the ranges mean in the page at hand.
+    pub(crate) fn find_fused(&self, source: &[SourceColumn], args: &mut Args, body: &mut Block) {
+        for &i in &self.fused {
+            let k = self.ranges[i].column;
+            let (_, width) = source[k].register_width().expect("only such ranges are fused");
+            let (low, high) = (args.word(Arg::RangeLow(i)), args.word(Arg::RangeHigh(i)));
+            body.line(format!(
+                "fused{i} = p{k}.packed_range<{width}>(i64({low}), i64({high}), code_low{i}, code_end{i});"
+            ));
         }
     }
 
@@ -219,25 +284,43 @@ const WORTHWHILE_SHARE: f64 = 0.8;
 impl Generator<'_> {
     /// The steps that narrow the mask.
     pub(super) fn masks(&mut self, body: &mut Block) -> Result<()> {
-        for i in 0..self.plan.ranges.len() {
+        self.fused_step(body);
+        let singles: Vec<usize> = (0..self.plan.ranges.len()).filter(|i| !self.plan.fused.contains(i)).collect();
+        for i in singles {
             self.range_step(i, body);
         }
-        let mut is_first = self.plan.ranges.is_empty();
-        for condition in self.plan.conditions.clone() {
-            self.step(body, is_first, |scope, block| Ok(expr::generate(&condition, scope, block)?.is_true()))?;
-            is_first = false;
-        }
-        for index in self.plan.bitmaps.clone() {
-            let Op::Probe { table, keys, kind } = &self.request.pipeline.ops[index] else { continue };
-            let is_anti = *kind == ProbeKind::Anti;
-            self.step(body, is_first, |scope, block| {
-                let found = probe::bitmap_test(*table, keys, scope, block)?;
-                Ok(if is_anti { format!("!({found})") } else { found })
-            })?;
-            is_first = false;
-        }
+        self.whole_step(body)?;
         body.line("if (!any_lane(mask)) continue;");
         Ok(())
+    }
+
+    /// All ranges of columns whose words fit registers, row by row together.
+    fn fused_step(&mut self, body: &mut Block) {
+        let fused = self.plan.fused.clone();
+        if fused.is_empty() {
+            return;
+        }
+        let join = |parts: Vec<String>, sign: &str| parts.join(sign);
+        let empty = fused.iter().map(|i| format!("fused{i}.is_empty")).collect();
+        body.line(format!("if ({}) continue;", join(empty, " || ")));
+        body.open("EACH_LANE {");
+        for &i in &fused {
+            let k = self.plan.ranges[i].column;
+            let (bits, width) = self.request.source[k].register_width().expect("only such ranges are fused");
+            body.line(format!("LaneWords<{bits}, {width}> w{i};"));
+            body.line(format!("w{i}.load_from(p{k}.packed_vector(v), lane);"));
+        }
+        body.line("u32 inside = 0;");
+        body.line("UNROLL");
+        let holds = fused.iter().map(|i| format!("fused{i}.holds(w{i}.top(r))")).collect();
+        body.line(format!("for (u32 r = 0; r < 32; r++) inside |= u32({}) << r;", join(holds, " & ")));
+        body.line("AT(mask) &= inside;");
+        for k in fused.iter().map(|i| self.plan.ranges[*i].column) {
+            if self.kernel.columns[k].is_nullable {
+                body.line(format!("AT(mask) = p{k}.valid_mask(v, lane, AT(mask));"));
+            }
+        }
+        body.close();
     }
 
     fn range_step(&mut self, i: usize, body: &mut Block) {
@@ -245,9 +328,7 @@ impl Generator<'_> {
         let args = &mut self.kernel.args;
         let (low, high) = (args.word(Arg::RangeLow(i)), args.word(Arg::RangeHigh(i)));
         let widths = self.request.source[k].known_widths();
-        if i > 0 {
-            body.line("if (!any_lane(mask)) continue;");
-        }
+        body.line("if (!any_lane(mask)) continue;");
         body.line(format!(
             "EACH_LANE {{ AT(mask) = p{k}.in_range<{widths}>(v, lane, i64({low}), i64({high}), code_low{i}, \
              code_end{i}, AT(mask)); }}"
@@ -257,35 +338,39 @@ impl Generator<'_> {
         }
     }
 
-    /// Keeps the rows for which `test` generates a true condition. The first step of all meets whole vectors, and goes
-    /// through every row, several at a time; later ones meet few rows, and go through those that are left.
-    fn step(
-        &mut self,
-        body: &mut Block,
-        is_first: bool,
-        test: impl FnOnce(&mut RowScope<'_, '_>, &mut Block) -> Result<String>,
-    ) -> Result<()> {
-        body.line("if (!any_lane(mask)) continue;");
+    /// The first condition or bitmap, over all rows, several at a time.
+    fn whole_step(&mut self, body: &mut Block) -> Result<()> {
+        let Some(step) = self.plan.whole_step() else { return Ok(()) };
         body.open("EACH_LANE {");
-        body.line("u32 left = AT(mask), keep = 0;");
-        if is_first {
-            body.line("UNROLL_4");
-            body.open("for (u32 r = 0; r < 32; r++) {");
-            body.open("if (left >> r & 1) {");
-        } else {
-            body.open("while (left) {");
-            body.line("const u32 r = trailing_zeros(left);");
-            body.line("left &= left - 1;");
-        }
+        body.line("const u32 all = AT(mask);");
+        body.line("u32 keep = 0;");
+        body.line("UNROLL_4");
+        body.open("for (u32 r = 0; r < 32; r++) {");
+        body.open("if (all >> r & 1) {");
         let mut scope = RowScope::new(&mut self.kernel);
-        let condition = test(&mut scope, body)?;
+        let condition = test(step, self.request.pipeline, &mut scope, body)?;
         body.line(format!("keep |= u32({condition}) << r;"));
-        if is_first {
-            body.close();
-        }
+        body.close();
         body.close();
         body.line("AT(mask) = keep;");
         body.close();
         Ok(())
+    }
+}
+
+/// The condition under which `step` keeps a row.
+pub(super) fn test(
+    step: Step<'_>,
+    pipeline: &Pipeline,
+    scope: &mut RowScope<'_, '_>,
+    block: &mut Block,
+) -> Result<String> {
+    match step {
+        Step::Condition(condition) => Ok(expr::generate(condition, scope, block)?.is_true()),
+        Step::Bitmap(index) => {
+            let Op::Probe { table, keys, kind } = &pipeline.ops[index] else { unreachable!("only probes have bitmaps") };
+            let found = probe::bitmap_test(*table, keys, scope, block)?;
+            Ok(if *kind == ProbeKind::Anti { format!("!({found})") } else { found })
+        }
     }
 }

@@ -5,10 +5,10 @@
 //!     open the pages                                   where bytes lie, widths, bases
 //!     for each vector
 //!       a mask of 32 rows a lane                       narrowed by each step, left as soon as it is empty:
-//!         ranges          compared among packed bits
-//!         conditions      on single rows that are left
-//!         bitmaps         of direct tables
-//!       for each row left                              payloads, remaining probes and conditions, the sink
+//!         ranges          compared among packed bits, those of several columns together
+//!         the first condition or bitmap, where there is no range
+//!       for each row left                              conditions, bitmaps of direct tables, the sparsest first;
+//!                                                      payloads, remaining probes and conditions, the sink
 //!   accumulators of lanes ─► warp ─► memory
 //! ```
 //!
@@ -146,7 +146,7 @@ impl<'a> Generator<'a> {
         self.tile_head(&mut body, scratch_bytes, warps)?;
         body.open("for (u32 row = start; row < end; row += 1024) {");
         self.open_pages(&mut body);
-        body.line("const u32 v = row % page_rows >> 10;");
+        body.line("const u32 v = page_row >> 10;");
         body.line("u32 mask[LANES];");
         body.line("EACH_LANE { AT(mask) = first_mask(end - row, lane); }");
         self.decode_deltas(&mut body)?;
@@ -222,6 +222,8 @@ impl<'a> Generator<'a> {
             true => body.line("const u32 page_rows = 1024;"),
             false => body.line("const u32 page_rows = load((const u32*)(c[0] + 12));"),
         }
+        body.line("const u32 pages = (group_rows + page_rows - 1) / page_rows;");
+        body.line("u32 page = start / page_rows, page_row = start - page * page_rows - 1024;");
         for (k, source) in self.request.source.iter().enumerate() {
             body.line(format!("{} p{k};", source.page_type()?));
         }
@@ -229,6 +231,7 @@ impl<'a> Generator<'a> {
             body.line(format!("const u32* const m{k} = (const u32*)c[{}];", self.request.source.len() + place));
         }
         self.plan.declare_codes(body);
+        self.plan.declare_fused(self.request.source, body);
         let mut offset = 0;
         for (k, source) in self.request.source.iter().enumerate().filter(|(_, source)| source.has_delta()) {
             let (ty, bytes) = (source.scratch_type()?, source.scratch_bytes());
@@ -246,11 +249,16 @@ impl<'a> Generator<'a> {
     }
 
     fn open_pages(&mut self, body: &mut Block) {
-        body.open("if (row == start || row % page_rows == 0) {");
+        body.line("page_row += 1024;");
+        body.line("if (page_row == page_rows) { page++; page_row = 0; }");
+        body.open("if (row == start || page_row == 0) {");
+        body.line("const u32 page_start = page * page_rows;");
+        body.line("const u32 rows = group_rows - page_start < page_rows ? group_rows - page_start : page_rows;");
         for k in 0..self.request.source.len() {
-            body.line(format!("p{k}.open((const u8*)c[{k}], row);"));
+            body.line(format!("p{k}.open((const u8*)c[{k}], page, pages, rows);"));
         }
         self.plan.find_codes(&mut self.kernel.args, body);
+        self.plan.find_fused(self.request.source, &mut self.kernel.args, body);
         body.close();
     }
 
@@ -261,13 +269,13 @@ impl<'a> Generator<'a> {
             return Ok(());
         }
         body.line("WARP_BARRIER;");
-        body.line("const u32 page_start = row / page_rows * page_rows;");
+        body.line("const u32 page_start = page * page_rows;");
         body.line("const u32 page_end = group_rows - page_start < page_rows ? group_rows : page_start + page_rows;");
         for k in deltas {
             let ty = self.request.source[k].scratch_type()?;
             body.open(format!("if (p{k}.is(DELTA) && p{k}.nulls != 1) {{"));
             body.line(format!(
-                "EACH_LANE {{ delta_vector<{ty}>(p{k}.body, p{k}.width, p{k}.extra, u64(p{k}.base), \
+                "EACH_LANE {{ delta_vector<{ty}>(p{k}.body, p{k}.width(), p{k}.extra, u64(p{k}.base), \
                  p{k}.base_of_bases, page_end - page_start, v, s{k}, lane); }}"
             ));
             body.close();

@@ -8,7 +8,7 @@ use super::groups;
 use super::layout::{KeyDomain, PayloadColumn, SinkLayout, TableKind, TableLayout, code_count};
 use super::source::{PendingPayload, RowScope};
 use super::value::Value;
-use super::{Generator, expr, probe};
+use super::{Generator, expr, filter, probe};
 use crate::ir::{Expr, Op, ProbeKind, Sink};
 
 /// The code of the row loop, and what it needs before and after all rows.
@@ -52,6 +52,10 @@ impl Generator<'_> {
         let is_hashed = self.request.is_hashed;
         let mut next_column = pipeline.columns.len();
         let mut scope = RowScope::new(&mut self.kernel);
+        for step in self.plan.row_steps() {
+            let condition = filter::test(step, pipeline, &mut scope, &mut block)?;
+            block.open(format!("if ({condition}) {{"));
+        }
         for (index, op) in pipeline.ops.iter().enumerate() {
             match op {
                 Op::Filter(_) if self.plan.is_done(index) => {}

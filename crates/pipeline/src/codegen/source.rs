@@ -81,9 +81,10 @@ impl SourceColumn {
     /// The type of its `Page` in C++.
     pub(crate) fn page_type(&self) -> Result<String> {
         let bits = self.format_bits();
+        let known = self.only_width().map_or(String::new(), |width| format!(", {width}"));
         Ok(match self.stored_type()? {
-            "f64" => format!("DoublePage<{bits}>"),
-            stored => format!("Page<{stored}, {bits}>"),
+            "f64" => format!("DoublePage<{bits}{known}>"),
+            stored => format!("Page<{stored}, {bits}{known}>"),
         })
     }
 
@@ -107,6 +108,20 @@ impl SourceColumn {
         use PhysicalType::*;
         let is_integer = matches!(self.stored, StoredAs::Values(U8 | U16 | U32 | I8 | I16 | I32 | I64));
         is_integer && !self.has_delta()
+    }
+
+    /// Bits of a packed word, and the width of every page, where that is one that lanes hold in registers.
+    pub(crate) fn register_width(&self) -> Option<(usize, u8)> {
+        let is_code = self.formats.iter().all(|(transform, _)| *transform == Transform::Dictionary);
+        let bits = if is_code { 32 } else { self.word_bits() };
+        self.only_width().filter(|width| *width <= 32 && bits >= 32).map(|width| (bits, width))
+    }
+
+    /// The width of every page, where all are packed to one.
+    fn only_width(&self) -> Option<u8> {
+        let is_packed = self.formats.iter().all(|(_, layout)| *layout == Layout::BitPacked);
+        let widths = self.widths.as_ref().filter(|widths| is_packed && widths.len() == 1)?;
+        widths.first().copied()
     }
 
     /// Widths to unroll for, as template arguments.
