@@ -11,7 +11,7 @@
 use std::path::Path;
 
 use pelton_datagen::Dataset;
-use pelton_engine::{DeviceChoice, ScanOptions};
+use pelton_engine::{DeviceChoice, ScanOptions, bytes_text};
 use pelton_error::Result;
 use pelton_experiment::plot::{LineChart, LineSeries, Scale};
 use pelton_experiment::{Outcome, Quoted, Shape};
@@ -19,7 +19,7 @@ use pelton_zone::{SkipKind, SkipKinds};
 
 use super::data::{Data, Form, row_group_rows};
 use super::end_to_end::{Question, Setting, questions};
-use super::stage::{GB_PER_S, Setup, Timed, derived, pruned, row, shape, with};
+use super::stage::{MB_PER_S, Setup, Timed, derived, pruned, row, shape, with};
 use super::{Findings, Stage};
 
 /// What SSB Q1 reads of the fact table, and the column of E5 and E6.
@@ -27,6 +27,8 @@ pub(super) const COLUMNS: [&str; 5] =
     ["lo_orderdate", "lo_quantity", "lo_discount", "lo_extendedprice", "lo_commitdate"];
 /// Bytes of their values.
 const VALUE_BYTES: f64 = 4.0;
+/// A column of 1.2 billion values, at the paper's scale.
+const PAPER_COLUMN_BYTES: f64 = 4.8e9;
 /// "Less than 1 % of total query time".
 const PRUNE_COST: f64 = 0.01;
 
@@ -57,7 +59,7 @@ impl Size {
     }
 
     fn what(&self) -> String {
-        format!("{} rows ({:.3} MB)", self.rows, self.megabytes())
+        format!("{} rows ({})", self.rows, bytes_text((f64::from(self.rows) * VALUE_BYTES) as u64))
     }
 }
 
@@ -76,7 +78,7 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Findings> {
     }
     let mut findings = Findings::default();
     sizes.iter().for_each(|size| push(stage, size, &mut findings));
-    crossover(stage, &sizes, &mut findings);
+    crossover(stage, data.fact_rows, &sizes, &mut findings);
     findings.shapes.extend(shapes(stage, &sizes));
     findings.figures = figures(stage, &sizes);
     Ok(findings)
@@ -175,38 +177,40 @@ fn predicted(stage: &Stage<'_>, warehouse: &Path, asked: &[Question], both: &[Ti
 fn push(stage: &Stage<'_>, size: &Size, findings: &mut Findings) {
     for (setting, value) in Setting::ALL.into_iter().zip(size.effective) {
         let what = format!("{}, {}", size.what(), setting.name());
-        findings.rows.push(row(&stage.machine, "13", what, "GB/s", derived(value / GB_PER_S)));
+        findings.rows.push(row(&stage.machine, "13", what, "MB/s", derived(value / MB_PER_S)));
     }
     let what = format!("{}, both by the closed form", size.what());
     findings.rows.push(row(
         &stage.machine,
         "13, closed form",
         what,
-        "GB/s",
-        derived(size.predicted / GB_PER_S),
+        "MB/s",
+        derived(size.predicted / MB_PER_S),
     ));
     for ((name, _), share) in TECHNIQUES.into_iter().zip(size.skipped) {
         let what = format!("{}, {name}", size.what());
-        findings.rows.push(row(&stage.machine, "14", what, "% of chunks skipped", derived(100.0 * share)));
+        findings.rows.push(row(&stage.cpu, "14", what, "% of chunks skipped", derived(100.0 * share)));
     }
     let paper = Some(Quoted::between(0.0, 100.0 * PRUNE_COST));
-    let cost = row(&stage.machine, "14, cost", size.what(), "% of the query", derived(100.0 * size.cost));
+    let cost = row(&stage.cpu, "14, cost", size.what(), "% of the query", derived(100.0 * size.cost));
     findings.rows.push(with(cost, paper, "planning with skipping less planning without"));
 }
 
-/// The chunk size where skipping less outweighs decoding faster.
-fn crossover(stage: &Stage<'_>, sizes: &[Size], findings: &mut Findings) {
+/// The chunk size where skipping less outweighs decoding faster, as a share of the column, so that scales compare.
+fn crossover(stage: &Stage<'_>, fact_rows: u64, sizes: &[Size], findings: &mut Findings) {
     let best = |value: fn(&Size) -> f64| sizes.iter().max_by(|a, b| value(a).total_cmp(&value(b)));
     let bests = [
         ("best chunk for both, measured", best(|size| size.effective[3])),
         ("the same, by the closed form", best(|size| size.predicted)),
     ];
+    let paper = |mebibytes: f64| 1e3 * mebibytes * f64::from(1 << 20) / PAPER_COLUMN_BYTES;
     for (what, size) in bests {
-        let ours = size.map_or(Outcome::Missing("chunk sizes".into()), |size| derived(size.megabytes()));
-        // 16 to 64 MiB of columns of 4.8 GB.
-        let paper = Some(Quoted::between(16.0, 64.0));
-        let note = "the paper's columns are 4.8 GB";
-        findings.rows.push(with(row(&stage.machine, "13, best", what, "MB a chunk", ours), paper, note));
+        let share = |size: &Size| derived(1e3 * f64::from(size.rows) / fact_rows as f64);
+        let ours = size.map_or(Outcome::Missing("chunk sizes".into()), share);
+        let quoted = Some(Quoted::between(paper(16.0), paper(64.0)).derived());
+        let note = size.map_or(String::new(), Size::what);
+        let row = row(&stage.machine, "13, best", what, "per mille of the column", ours);
+        findings.rows.push(with(row, quoted, note));
     }
 }
 
@@ -230,13 +234,13 @@ fn shapes(stage: &Stage<'_>, sizes: &[Size]) -> Vec<Shape> {
         false => Ok((worst < PRUNE_COST, cost_detail)),
     };
     vec![
-        shape(&stage.machine, "E8 (D9): histograms skip at least what min/max skip", Ok((dominates, detail))),
+        shape(&stage.cpu, "E8 (D9): histograms skip at least what min/max skip", Ok((dominates, detail))),
         shape(
             &stage.machine,
             "E8 (D9): larger chunks skip less",
             Ok((falls, format!("all: {} %", shares(3)))),
         ),
-        shape(&stage.machine, "E8: deciding what to skip costs less than 1 %", cost),
+        shape(&stage.cpu, "E8: deciding what to skip costs less than 1 %", cost),
     ]
 }
 
@@ -263,11 +267,11 @@ fn figures(stage: &Stage<'_>, sizes: &[Size]) -> Vec<(String, String)> {
     };
     let settings = Setting::ALL.into_iter().enumerate();
     let settings =
-        settings.map(|(index, setting)| lines(setting.name(), &|size| size.effective[index] / GB_PER_S));
+        settings.map(|(index, setting)| lines(setting.name(), &|size| size.effective[index] / MB_PER_S));
     let techniques = TECHNIQUES.into_iter().enumerate();
     let techniques = techniques.map(|(index, (name, _))| lines(name, &|size| 100.0 * size.skipped[index]));
     vec![
-        ("golap-13-chunks".into(), chart("Figure 13", "effective bandwidth, GB/s", settings.collect())),
+        ("golap-13-chunks".into(), chart("Figure 13", "effective bandwidth, MB/s", settings.collect())),
         ("golap-14-skipped".into(), chart("Figure 14", "% of chunks skipped", techniques.collect())),
     ]
 }

@@ -20,7 +20,7 @@ use pelton_experiment::plot::{LineChart, LineSeries, Scale};
 
 use super::data::{Data, Form};
 use super::scan::{Pace, Scanner, Target, other_answer};
-use super::stage::{GB_PER_S, derived, rate, row, shape, with};
+use super::stage::{MB_PER_S, derived, rate, row, shape, with};
 use super::{Findings, Stage};
 
 /// A scan at least this share of what storage allows is storage-bound.
@@ -50,22 +50,22 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Findings> {
     let storage = stage.options.storage_bytes_per_s as f64;
     let mut findings = Findings::default();
     for point in &points {
-        let ours = rate(point.raw_bytes / GB_PER_S, &point.seconds);
+        let ours = rate(point.raw_bytes / MB_PER_S, &point.seconds);
         let bound = (point.ratio * storage).min(point.roof);
         let note = format!(
-            "ratio {:.2}, {:.2} of the bound; decoding {:.2} GB/s",
+            "ratio {:.2}, {:.2} of the bound; decoding {:.0} MB/s",
             point.ratio,
             point.effective / bound,
-            point.roof / GB_PER_S
+            point.roof / MB_PER_S
         );
-        findings.rows.push(with(row(&stage.machine, "10", point.name.clone(), "GB/s", ours), None, note));
+        findings.rows.push(with(row(&stage.machine, "10", point.name.clone(), "MB/s", ours), None, note));
     }
     for (name, reason) in left_out {
         findings.rows.push(row(
             &stage.machine,
             "10",
             name,
-            "GB/s",
+            "MB/s",
             pelton_experiment::Outcome::Missing(reason),
         ));
     }
@@ -145,12 +145,12 @@ fn chart(stage: &Stage<'_>, points: &[Point], storage: f64) -> String {
     let series = |name: &str, is_reference, y: &dyn Fn(&Point) -> f64| LineSeries {
         name: name.into(),
         is_reference,
-        points: points.iter().map(|point| (point.ratio, y(point) / GB_PER_S)).collect(),
+        points: points.iter().map(|point| (point.ratio, y(point) / MB_PER_S)).collect(),
     };
     let chart = LineChart {
         title: format!("{}, storage {} (measured), Figure 10", stage.machine, stage.options.storage_text()),
         x_label: "compression ratio".into(),
-        y_label: "effective bandwidth, GB/s".into(),
+        y_label: "effective bandwidth, MB/s".into(),
         x_scale: Scale::Log10,
         y_scale: Scale::Log10,
         series: vec![

@@ -28,7 +28,7 @@ use rustix::fs::OFlags;
 
 use super::data::{Data, Form};
 use super::options::PAPER_STORAGE_BYTES_PER_S;
-use super::stage::{GB_PER_S, rate, row, shape, with};
+use super::stage::{MB_PER_S, rate, row, shape, with};
 use super::{Findings, Stage};
 
 /// The most bytes of a file that are read.
@@ -87,8 +87,8 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Findings> {
     }
     for point in &points {
         let what = format!("{}, {} x {} KiB", point.way.name(), point.depth, point.bytes >> 10);
-        let ours = rate(point.total_bytes / GB_PER_S, &point.seconds);
-        findings.rows.push(with(row(&stage.cpu, "4", what, "GB/s", ours), None, point.note.clone()));
+        let ours = rate(point.total_bytes / MB_PER_S, &point.seconds);
+        findings.rows.push(with(row(&stage.cpu, "4", what, "MB/s", ours), None, point.note.clone()));
     }
     findings.rows.push(cufile(stage, file.path(), total, expected)?);
     findings.shapes.push(depth_pays(stage, &points));
@@ -187,7 +187,7 @@ fn other_bytes(path: &Path) -> Error {
 /// Storage to device memory, as the paper reads; without it, what is missing.
 fn cufile(stage: &Stage<'_>, path: &Path, total: u64, expected: u64) -> Result<Row> {
     let what = "cuFile, 8 x 1 MiB";
-    let paper = Some(Quoted::stated(PAPER_STORAGE_BYTES_PER_S / GB_PER_S).derived());
+    let paper = Some(Quoted::stated(PAPER_STORAGE_BYTES_PER_S / MB_PER_S).derived());
     let machine = if stage.has_gpu() { &stage.machine } else { &stage.cpu };
     let ours = match CuFile::open(false) {
         Err(error) => Outcome::Missing(error.to_string()),
@@ -198,7 +198,7 @@ fn cufile(stage: &Stage<'_>, path: &Path, total: u64, expected: u64) -> Result<R
             other => other?,
         },
     };
-    Ok(with(row(machine, "4", what, "GB/s", ours), paper, ""))
+    Ok(with(row(machine, "4", what, "MB/s", ours), paper, ""))
 }
 
 /// Threads that read with cuFile.
@@ -242,20 +242,20 @@ fn by_cufile(stage: &Stage<'_>, library: &CuFile, path: &Path, total: u64, expec
         read()?;
         seconds.push(started.elapsed().as_secs_f64());
     }
-    Ok(rate(total as f64 / GB_PER_S, &seconds))
+    Ok(rate(total as f64 / MB_PER_S, &seconds))
 }
 
 /// "Concurrent requests are crucial to exhaust I/O capabilities."
 fn depth_pays(stage: &Stage<'_>, points: &[Point]) -> Shape {
     let best = |of: &dyn Fn(&Point) -> bool| {
-        points.iter().filter(|point| of(point)).map(Point::per_s).fold(0.0, f64::max) / GB_PER_S
+        points.iter().filter(|point| of(point)).map(Point::per_s).fold(0.0, f64::max) / MB_PER_S
     };
     let deepest = points.iter().map(|point| point.depth).max().unwrap_or(1);
     let (one, many) = (best(&|point| point.depth == 1), best(&|point| point.depth == deepest));
     let (ring, positioned) =
         (best(&|point| point.way == Way::Ring), best(&|point| point.way == Way::Positioned));
     let detail = format!(
-        "{one:.2} GB/s alone, {many:.2} with {deepest}; at best {positioned:.2} synchronous, {ring:.2} asynchronous"
+        "{one:.2} MB/s alone, {many:.2} with {deepest}; at best {positioned:.2} synchronous, {ring:.2} asynchronous"
     );
     shape(&stage.cpu, "E2: requests in flight fill the storage", Ok((many >= 0.9 * one, detail)))
 }
@@ -273,13 +273,13 @@ fn chart(stage: &Stage<'_>, points: &[Point]) -> String {
         points: points
             .iter()
             .filter(|point| point.way == way && point.bytes == bytes)
-            .map(|point| (f64::from(point.depth), point.per_s() / GB_PER_S))
+            .map(|point| (f64::from(point.depth), point.per_s() / MB_PER_S))
             .collect(),
     });
     let chart = LineChart {
         title: format!("reads of storage, {} (measured), Figure 4", stage.cpu),
         x_label: "requests in flight".into(),
-        y_label: "GB/s".into(),
+        y_label: "MB/s".into(),
         x_scale: Scale::Linear,
         y_scale: Scale::Linear,
         series: series.collect(),

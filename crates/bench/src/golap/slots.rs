@@ -8,6 +8,7 @@
 //! On the CPU engine a pipeline is a row group read ahead by each thread; copying to host memory is for devices.
 
 use pelton_datagen::Dataset;
+use pelton_engine::bytes_text;
 use pelton_error::Result;
 use pelton_experiment::plot::{LineChart, LineSeries, Scale};
 use pelton_experiment::{Outcome, Shape};
@@ -15,7 +16,7 @@ use pelton_experiment::{Outcome, Shape};
 use super::chunks::COLUMNS;
 use super::data::{Data, Form, row_group_rows};
 use super::scan::{Pace, Scanner, Target, other_answer};
-use super::stage::{GB_PER_S, derived, rate, row, shape, with};
+use super::stage::{MB_PER_S, derived, rate, row, shape, with};
 use super::{Findings, Stage};
 
 /// "A column with moderate compression, a ratio of around 3.2".
@@ -99,8 +100,8 @@ pub(super) fn pipelines(stage: &Stage<'_>) -> Result<Findings> {
         if !seen.contains(&point.row_group_rows) {
             seen.push(point.row_group_rows);
             let what = format!("{} rows, ratio x storage rate", point.row_group_rows);
-            let bound = derived(point.ratio * storage / GB_PER_S);
-            findings.rows.push(row(&stage.machine, "11, bound", what, "GB/s", bound));
+            let bound = derived(point.ratio * storage / MB_PER_S);
+            findings.rows.push(row(&stage.machine, "11, bound", what, "MB/s", bound));
         }
     }
     findings.shapes.push(more_pipelines(stage, &points));
@@ -116,9 +117,9 @@ fn more_pipelines(stage: &Stage<'_>, points: &[Point]) -> Shape {
     at_smallest.sort_by_key(|point| point.slots);
     let found = match (at_smallest.first(), at_smallest.last()) {
         (Some(one), Some(many)) => {
-            let (one_value, many_value) = (one.effective() / GB_PER_S, many.effective() / GB_PER_S);
+            let (one_value, many_value) = (one.effective() / MB_PER_S, many.effective() / MB_PER_S);
             let detail = format!(
-                "{smallest} rows: {one_value:.3} GB/s with {}, {many_value:.3} with {}",
+                "{smallest} rows: {one_value:.1} MB/s with {}, {many_value:.1} with {}",
                 one.slots, many.slots
             );
             Ok((many_value >= 0.95 * one_value, detail))
@@ -133,7 +134,7 @@ pub(super) fn overlap(stage: &Stage<'_>) -> Result<Findings> {
     let mut findings = Findings::default();
     if !stage.has_device() {
         let missing = Outcome::Missing("a GPU; --device host stands in for one".into());
-        findings.rows.push(row(&stage.machine, "12", format!("{COLUMN} to host memory"), "GB/s", missing));
+        findings.rows.push(row(&stage.machine, "12", format!("{COLUMN} to host memory"), "MB/s", missing));
         return Ok(findings);
     }
     let points = measure(stage, &[false, true], Target::Copy)?;
@@ -173,14 +174,13 @@ fn overlap_helps(stage: &Stage<'_>, points: &[Point]) -> Shape {
 }
 
 fn push(stage: &Stage<'_>, figure: &str, point: &Point, findings: &mut Findings) {
-    let megabytes = f64::from(point.row_group_rows) * VALUE_BYTES / 1e6;
+    let chunk = bytes_text((f64::from(point.row_group_rows) * VALUE_BYTES) as u64);
     let overlap = if point.has_overlap { "" } else { ", no overlap" };
-    let what =
-        format!("{} rows ({megabytes:.2} MB), {} pipelines{overlap}", point.row_group_rows, point.slots);
-    let ours = rate(point.raw_bytes / GB_PER_S, &point.seconds);
+    let what = format!("{} rows ({chunk}), pipelines: {}{overlap}", point.row_group_rows, point.slots);
+    let ours = rate(point.raw_bytes / MB_PER_S, &point.seconds);
     let of = point.effective() / (point.ratio * stage.options.storage_bytes_per_s as f64);
     let note = format!("ratio {:.2}, {of:.2} of ratio x storage rate", point.ratio);
-    findings.rows.push(with(row(&stage.machine, figure, what, "GB/s", ours), None, note));
+    findings.rows.push(with(row(&stage.machine, figure, what, "MB/s", ours), None, note));
 }
 
 fn chart(stage: &Stage<'_>, points: &[Point], figure: u32) -> String {
@@ -188,12 +188,12 @@ fn chart(stage: &Stage<'_>, points: &[Point], figure: u32) -> String {
     lines.sort_unstable();
     lines.dedup();
     let series = lines.into_iter().map(|(slots, has_overlap)| LineSeries {
-        name: format!("{slots} pipelines{}", if has_overlap { "" } else { ", no overlap" }),
+        name: format!("pipelines: {slots}{}", if has_overlap { "" } else { ", no overlap" }),
         is_reference: false,
         points: points
             .iter()
             .filter(|point| point.slots == slots && point.has_overlap == has_overlap)
-            .map(|point| (f64::from(point.row_group_rows) * VALUE_BYTES / 1e6, point.effective() / GB_PER_S))
+            .map(|point| (f64::from(point.row_group_rows) * VALUE_BYTES / 1e6, point.effective() / MB_PER_S))
             .collect(),
     });
     let chart = LineChart {
@@ -203,7 +203,7 @@ fn chart(stage: &Stage<'_>, points: &[Point], figure: u32) -> String {
             stage.options.storage_text()
         ),
         x_label: "uncompressed chunk, MB".into(),
-        y_label: "effective bandwidth, GB/s".into(),
+        y_label: "effective bandwidth, MB/s".into(),
         x_scale: Scale::Log10,
         y_scale: Scale::Linear,
         series: series.collect(),

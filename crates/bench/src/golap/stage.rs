@@ -18,7 +18,7 @@ use super::options::GolapOptions;
 use crate::queries::same_rows;
 
 /// Bytes per second in the unit of the report.
-pub(super) const GB_PER_S: f64 = 1e9;
+pub(super) const MB_PER_S: f64 = 1e6;
 
 /// Where the experiments take place.
 pub(super) struct Stage<'a> {

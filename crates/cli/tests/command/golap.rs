@@ -37,7 +37,7 @@ fn the_other_experiments_run_and_name_what_is_missing() {
         "CPU, memory",
         "io_uring, 8",
         "lo_commitdate",
-        "4 pipelines",
+        "pipelines: 4",
         "10 % sample, worst",
         "DataFusion on Parquet",
     ] {

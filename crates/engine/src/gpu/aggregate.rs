@@ -6,7 +6,8 @@
 //!       AggregateExec Partial                    with avg: one sink makes the states, which Final on the CPU divides
 //! ```
 //!
-//! The states of `avg` are a count and a sum; the others' states are their results.
+//! The states of `avg` are a count and a sum, and the count is NULL where the sum is; the others' states are their
+//! results.
 
 use std::sync::Arc;
 
@@ -23,6 +24,9 @@ use super::lower::{Lowering, columns_of, without_exchanges};
 use super::stream::Flow;
 use super::value::{Value, kernel_type};
 use crate::error::from_datafusion;
+
+/// The state of an average: a count and a sum.
+const AVERAGE_STATES: usize = 2;
 
 impl Lowering<'_> {
     /// The groups of an aggregate as the result.
@@ -48,7 +52,11 @@ impl Lowering<'_> {
         let keys = keys.collect::<Result<Vec<_>>>()?;
         let mut aggregates = Vec::new();
         for function in first.aggr_expr() {
-            aggregates.extend(lower_function(function, &mut flow, first, gives_states)?);
+            let lowered = lower_function(function, &mut flow, first, gives_states)?;
+            if lowered.len() == AVERAGE_STATES {
+                self.average_counts.push(keys.len() + aggregates.len());
+            }
+            aggregates.extend(lowered);
         }
         let purpose = if keys.is_empty() { "aggregate of" } else { "groups of" };
         self.finish(flow.stream, purpose, Sink::Aggregate { keys, aggregates });

@@ -161,7 +161,8 @@ impl Names {
 
     fn aggregate(&self, aggregate: &Aggregate) -> String {
         let input = aggregate.input.as_ref().map_or("*".to_owned(), |input| self.expr(input));
-        format!("{:?}({input})", aggregate.function).to_lowercase()
+        let function = format!("{:?}", aggregate.function).to_lowercase();
+        format!("{function}({input})")
     }
 
     fn exprs(&self, exprs: &[Expr]) -> String {
@@ -196,7 +197,9 @@ impl Names {
                 format!("{text} else {otherwise} end")
             }
             Expr::Cast { input, to } => format!("{} as {to:?}", self.part(input)),
-            Expr::DatePart { part, input } => format!("{part:?} of {}", self.part(input)).to_lowercase(),
+            Expr::DatePart { part, input } => {
+                format!("{} of {}", format!("{part:?}").to_lowercase(), self.part(input))
+            }
             Expr::OfText { function, .. } => function.name(),
         }
     }

@@ -59,6 +59,7 @@ pub struct PeltonGpuExec {
     /// The plans of the uploads.
     children: Vec<Arc<dyn ExecutionPlan>>,
     scans: Vec<(usize, PeltonScanExec)>,
+    average_counts: Vec<usize>,
     /// The subtree as it was planned.
     cpu: Arc<dyn ExecutionPlan>,
     devices: Arc<Devices>,
@@ -92,6 +93,7 @@ impl PeltonGpuExec {
             uploads: lowered.uploads,
             children,
             scans: lowered.scans,
+            average_counts: lowered.average_counts,
             estimated_rows: pelton_planner::estimated_rows(&cpu),
             cpu,
             devices,
@@ -156,6 +158,7 @@ impl PeltonGpuExec {
             plan: self.plan.clone(),
             uploads: self.uploads.clone(),
             children: self.children.clone(),
+            average_counts: self.average_counts.clone(),
             cpu: Arc::clone(&self.cpu),
             devices: Arc::clone(&self.devices),
             outcome: Arc::clone(&self.outcome),
@@ -169,6 +172,7 @@ struct Run {
     plan: Plan,
     uploads: Vec<Upload>,
     children: Vec<Arc<dyn ExecutionPlan>>,
+    average_counts: Vec<usize>,
     cpu: Arc<dyn ExecutionPlan>,
     devices: Arc<Devices>,
     outcome: Arc<Mutex<Outcome>>,
@@ -221,7 +225,7 @@ impl Run {
         let cancel = CancelOnDrop(CancelFlag::new());
         let (devices, flag) = (Arc::clone(&self.devices), cancel.0.clone());
         let run = tokio::task::spawn_blocking(move || devices.runtime()?.run(&plan, uploads, &flag));
-        let (rows, report) = run.await.map_err(|error| {
+        let (mut rows, report) = run.await.map_err(|error| {
             // A panic of the run is a bug, and stays one.
             match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
@@ -230,6 +234,7 @@ impl Run {
         })??;
         self.record(|outcome| outcome.report = Some(report));
         memory.try_grow(rows_bytes(&rows)).map_err(from_datafusion)?;
+        result::counts_are_null_with_sums(&mut rows, &self.average_counts);
         result::batches(rows, &self.cpu.schema(), context.session_config().batch_size())
     }
 
@@ -313,6 +318,7 @@ impl ExecutionPlan for PeltonGpuExec {
             uploads: self.uploads.clone(),
             children,
             scans: self.scans.clone(),
+            average_counts: self.average_counts.clone(),
             cpu: Arc::clone(&self.cpu),
             devices: Arc::clone(&self.devices),
             reason: self.reason.clone(),

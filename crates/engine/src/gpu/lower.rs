@@ -52,6 +52,8 @@ pub(super) struct Lowered {
     pub(super) scans: Vec<(usize, PeltonScanExec)>,
     /// The columns of the result.
     pub(super) schema: SchemaRef,
+    /// Columns of the result that are counts of averages: NULL where the sum, the column after, is.
+    pub(super) average_counts: Vec<usize>,
 }
 
 /// Lowers `plan`, all of it.
@@ -73,7 +75,13 @@ pub(super) fn lower(plan: &Arc<dyn ExecutionPlan>, devices: &Arc<Devices>) -> Re
     }
     let upload_count = lowering.uploads.len();
     let plan_of = Plan { pipelines: lowering.pipelines, table_count: lowering.table_count, upload_count };
-    Ok(Lowered { plan: plan_of, uploads: lowering.uploads, scans: lowering.scans, schema: plan.schema() })
+    Ok(Lowered {
+        plan: plan_of,
+        uploads: lowering.uploads,
+        scans: lowering.scans,
+        schema: plan.schema(),
+        average_counts: lowering.average_counts,
+    })
 }
 
 /// Whether parents may count on an order.
@@ -94,6 +102,8 @@ pub(super) struct Lowering<'a> {
     table_count: usize,
     uploads: Vec<Upload>,
     scans: Vec<(usize, PeltonScanExec)>,
+    /// See [`Lowered`].
+    pub(super) average_counts: Vec<usize>,
 }
 
 /// What to go back to where a side turns out not to be lowered.
@@ -106,7 +116,14 @@ struct Mark {
 
 impl<'a> Lowering<'a> {
     fn new(devices: &'a Arc<Devices>) -> Self {
-        Self { devices, pipelines: Vec::new(), table_count: 0, uploads: Vec::new(), scans: Vec::new() }
+        Self {
+            devices,
+            pipelines: Vec::new(),
+            table_count: 0,
+            uploads: Vec::new(),
+            scans: Vec::new(),
+            average_counts: Vec::new(),
+        }
     }
 
     /// All rows of `plan` as the result.

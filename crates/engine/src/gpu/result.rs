@@ -15,12 +15,25 @@ use pelton_pipeline::{Dictionary, RowColumn, RowValues, Rows};
 
 use super::text::text_array;
 
+/// Makes the counts of averages NULL where their sums, the columns after, are: by that DataFusion's last stage knows
+/// groups without values.
+pub(super) fn counts_are_null_with_sums(rows: &mut Rows, average_counts: &[usize]) {
+    for &count in average_counts {
+        if count + 1 < rows.columns.len() {
+            rows.columns[count].valid = rows.columns[count + 1].valid.clone();
+        }
+    }
+}
+
 /// `rows` in batches of at most `batch_rows`, with the columns of `schema`.
 ///
 /// # Errors
 ///
 /// `Corrupt` for text that is not UTF-8; `InvalidInput` where the columns are others than the schema's.
 pub(super) fn batches(rows: Rows, schema: &SchemaRef, batch_rows: usize) -> Result<Vec<RecordBatch>> {
+    if rows.row_count == 0 {
+        return Ok(Vec::new());
+    }
     if rows.columns.len() != schema.fields().len() {
         let (found, wanted) = (rows.columns.len(), schema.fields().len());
         return Err(Error::invalid_input(format!("a run gave {found} columns where the plan has {wanted}")));
@@ -113,6 +126,15 @@ mod tests {
 
     fn schema(data_type: DataType) -> SchemaRef {
         Arc::new(Schema::new(vec![Field::new("c", data_type, true)]))
+    }
+
+    #[test]
+    fn a_group_without_values_has_no_count_for_its_average() {
+        let column = |values, valid| RowColumn { values: RowValues::I64(values), valid };
+        let columns = vec![column(vec![2, 0], None), column(vec![9, 0], Some(vec![true, false]))];
+        let mut rows = Rows { row_count: 2, columns };
+        counts_are_null_with_sums(&mut rows, &[0]);
+        assert_eq!(rows.columns[0].valid, Some(vec![true, false]));
     }
 
     #[test]

@@ -37,7 +37,8 @@ const JOIN: &str =
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn explain_shows_pipelines_and_what_stays_on_the_cpu() {
-    let session = tables().session(&on_host());
+    let tables = tables();
+    let session = tables.session(&on_host());
     let text = explanation(&session, &format!("EXPLAIN {JOIN}")).await;
     assert!(text.contains("PeltonGpuExec: device=host target, pipelines=2"), "{text}");
     assert!(text.contains("-- on the device\nchosen by --device\npipeline 0: build from dim"), "{text}");
@@ -54,7 +55,8 @@ async fn explain_shows_pipelines_and_what_stays_on_the_cpu() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn explain_analyze_shows_what_the_run_did() {
-    let session = tables().session(&on_host());
+    let tables = tables();
+    let session = tables.session(&on_host());
     let text = explanation(&session, &format!("EXPLAIN ANALYZE {JOIN}")).await;
     assert!(text.contains("6000 rows in"), "{text}");
     assert!(text.contains("actual=5"), "{text}");

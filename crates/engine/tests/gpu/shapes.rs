@@ -44,7 +44,7 @@ async fn joins_of_every_kind_have_the_rows_of_the_oracle() {
             "SELECT id FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.int = a.int)",
             "SELECT a.id, b.id FROM a JOIN b ON a.int = b.int AND a.small = b.small",
             "SELECT a.id, b.id FROM a JOIN b ON a.price = b.price",
-            "SELECT a.id, b.id FROM a JOIN b ON a.int = b.big",
+            "SELECT a.id, b.id FROM a JOIN b ON a.id = b.int",
             "SELECT count(*), sum(b.big) FROM a JOIN b ON a.day = b.day",
         ],
         true,
