@@ -29,6 +29,7 @@ use pelton_error::{CancelFlag, Error, ErrorKind, Result};
 use pelton_store::{IoEngine, TableId};
 
 use self::execution::Execution;
+use self::memory::Lanes;
 pub use self::report::{PipelineReport, RunReport};
 use crate::home::{Home, HomeOptions, Homes, text_supported};
 use crate::ir::{Plan, Source, TableScan, Type};
@@ -105,6 +106,7 @@ pub struct Runtime {
     target: Target,
     compiler: Compiler,
     homes: Arc<Homes>,
+    lanes: Lanes,
     keeps_columns: bool,
     /// Sources that `check_for` has passed.
     checked: Mutex<HashSet<u64>>,
@@ -145,7 +147,8 @@ impl Runtime {
         let compiler = Compiler::new(options.cache.clone());
         let (checked, used) = (Mutex::default(), Mutex::default());
         let keeps_columns = device_cache_bytes > 0;
-        Ok(Arc::new(Self { options, machine, device, target, compiler, homes, keeps_columns, checked, used }))
+        let lanes = Lanes::default();
+        Ok(Arc::new(Self { options, machine, device, target, compiler, homes, lanes, keeps_columns, checked, used }))
     }
 
     /// Where columns are.
@@ -244,7 +247,7 @@ impl Runtime {
                 result = rows;
             }
         }
-        let pipelines = execution.into_reports();
+        let pipelines = execution.finish();
         Ok((result, RunReport { pipelines, elapsed: started.elapsed() }))
     }
 }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pelton_device::cuda::Grid;
-use pelton_device::{Event, Place, Span, Stream, Work};
+use pelton_device::{Event, Span, Stream, Work};
 use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt, Tier};
 use pelton_store::Table;
 use pelton_zone::{ColumnTest, Scalar, SkipKinds, Verdict, ZoneMap};
 
 use super::finish::{Outcome, finish};
-use super::memory::{Descriptors, State, upload};
+use super::memory::{Descriptors, Lane, State, upload};
 use super::report::PipelineReport;
 use super::results::append;
 use super::upload::{Uploaded, upload_rows};
@@ -21,7 +21,7 @@ use crate::codegen::{
     self, Arg, BuiltTable, COMPACT_ENTRY, ENTRY, FILL_ENTRY, Generated, GroupKind, GroupLayout, Request,
     SinkLayout, SourceColumn, StoredAs, TableKind, TableLayout, WordKind,
 };
-use crate::home::{ColumnText, Feed, FeedOptions, formats};
+use crate::home::{ColumnText, Feed, FeedOptions, Home, formats};
 use crate::ir::{Pipeline, Plan, Sink, Source, TableScan, Type};
 use crate::program::{Launch, Program};
 use crate::rows::{RowValues, Rows};
@@ -59,7 +59,7 @@ pub(crate) struct Execution<'r> {
     built: Vec<Option<BuiltTable>>,
     /// Arrays of the tables built so far.
     tables: State,
-    pub(crate) stream: Stream,
+    lane: Lane,
     reports: Vec<PipelineReport>,
 }
 
@@ -98,13 +98,20 @@ impl<'r> Execution<'r> {
             uploads: uploads.into_iter().map(Some).collect(),
             built: vec![None; plan.table_count],
             tables: State::default(),
-            stream: runtime.machine.stream(Place::Device(runtime.device))?,
+            lane: runtime.lanes.take(&runtime.machine, runtime.device, 0)?,
             reports: Vec::with_capacity(plan.pipelines.len()),
         })
     }
 
-    pub(crate) fn into_reports(self) -> Vec<PipelineReport> {
+    /// The reports, once all is done.
+    pub(crate) fn finish(self) -> Vec<PipelineReport> {
+        self.runtime.lanes.give_back(self.lane);
         self.reports
+    }
+
+    /// The stream of everything but morsels.
+    pub(crate) fn stream(&self) -> &Stream {
+        &self.lane.stream
     }
 
     /// Runs pipeline `index`; gives its rows, if it ends in any.
@@ -182,7 +189,7 @@ impl<'r> Execution<'r> {
         let rows = self.uploads.get_mut(upload).and_then(Option::take).ok_or_else(|| {
             Error::invalid_input(format!("upload {upload} of pipeline '{}' is not there", pipeline.name))
         })?;
-        let uploaded = upload_rows(&rows, self.runtime.device, &self.stream)?;
+        let uploaded = upload_rows(&rows, self.runtime.device, self.stream())?;
         let mut dictionaries = HashMap::new();
         for (k, column) in rows.columns.iter().enumerate() {
             if let RowValues::Text { dictionary, .. } = &column.values {
@@ -254,8 +261,9 @@ impl<'r> Execution<'r> {
 
     /// The memory of the sink, cleared.
     fn allocate(&self, kernel: &mut Kernel, prepared: &Prepared, attempt: &Attempt) -> Result<()> {
-        let flags = self.array(kernel, Arg::Flags, 8)?;
-        self.fill(kernel, &flags, 0, 0, 1)?;
+        // Flags, then the statistics of a table: rows, least and greatest code. One array, one copy either way.
+        let head: Vec<u8> = [0, 0, i64::MAX as u64, u64::MAX].iter().flat_map(|word: &u64| word.to_le_bytes()).collect();
+        upload(&mut kernel.state, self.stream(), self.runtime.device, Arg::Flags, &head)?;
         let sink = kernel.generated.sink.clone();
         match &sink {
             SinkLayout::Build(layout) => self.allocate_table(kernel, layout, prepared.row_count, attempt),
@@ -264,9 +272,9 @@ impl<'r> Execution<'r> {
         }?;
         let luts = std::mem::take(&mut kernel.generated.luts);
         for (index, lut) in luts.iter().enumerate() {
-            upload(&mut kernel.state, &self.stream, self.runtime.device, Arg::Lut(index), &lut.bytes)?;
+            upload(&mut kernel.state, self.stream(), self.runtime.device, Arg::Lut(index), &lut.bytes)?;
             if let Some(valid) = &lut.valid {
-                upload(&mut kernel.state, &self.stream, self.runtime.device, Arg::LutValid(index), valid)?;
+                upload(&mut kernel.state, self.stream(), self.runtime.device, Arg::LutValid(index), valid)?;
             }
         }
         for (index, (low, high)) in kernel.generated.ranges.clone().into_iter().enumerate() {
@@ -288,10 +296,7 @@ impl<'r> Execution<'r> {
         attempt: &Attempt,
     ) -> Result<()> {
         let table = built_table(kernel)?;
-        let stats = self.array(kernel, Arg::TableStats(table), 24)?;
-        self.fill(kernel, &stats, 0, 0, 1)?;
-        self.fill(kernel, &stats.slice(8..16), i64::MAX as u64, 0, 1)?;
-        self.fill(kernel, &stats.slice(16..24), u64::MAX, 0, 1)?;
+        kernel.state.set_part(Arg::TableStats(table), Arg::Flags, 8);
         let places = match layout.kind {
             TableKind::Direct => {
                 let bitmap = self.array(kernel, Arg::Bitmap(table), layout.code_count.div_ceil(64) as usize * 8)?;
@@ -388,7 +393,7 @@ impl<'r> Execution<'r> {
     ) -> Result<()> {
         words.resize(kernel.generated.word_count(), 0);
         let launch = Launch { grid: self.grid(items.div_ceil(256), 256, 0)?, workers: 1 };
-        self.stream.run(kernel.program.work(entry, entry, words, launch, reads, writes)?)
+        self.stream().run(kernel.program.work(entry, entry, words, launch, reads, writes)?)
     }
 
     fn grid(&self, blocks_wanted: u64, threads: u32, shared_bytes: u32) -> Result<Grid> {
@@ -415,8 +420,8 @@ impl<'r> Execution<'r> {
             row_counts: &uploaded.row_counts,
             reads: vec![uploaded.span.clone()],
         };
-        let rows = self.run_morsel(kernel, &self.stream, &descriptors, &morsel)?;
-        self.stream.wait_blocking()?;
+        let rows = self.run_morsel(kernel, self.stream(), &descriptors, &morsel)?;
+        self.stream().wait_blocking()?;
         Ok(rows)
     }
 
@@ -429,13 +434,14 @@ impl<'r> Execution<'r> {
     ) -> Result<Option<Rows>> {
         let is_output = matches!(kernel.generated.sink, SinkLayout::Rows(_));
         let options = &self.runtime.options;
-        let slots = if options.overlap && !is_output { options.slots } else { 1 };
+        let wanted = if options.overlap && !is_output { options.slots } else { 1 };
+        let slots = wanted.min(self.morsels_expected(scan)?);
         let feed_options =
             FeedOptions { morsel_bytes: options.morsel_bytes, row_groups_max: options.row_groups_max, slots };
         let (machine, device) = (&self.runtime.machine, self.runtime.device);
         let remaps = self.send_remaps(prepared, scan)?;
-        let ready = self.stream.record()?;
-        self.runtime.keep_hot(scan, &self.stream, self.cancel)?;
+        let ready = self.stream().record()?;
+        self.runtime.keep_hot(scan, self.stream(), self.cancel)?;
         let homes = &self.runtime.homes;
         let mut feed = Feed::new(
             homes,
@@ -456,9 +462,9 @@ impl<'r> Execution<'r> {
         let words = (scan.columns.len() + remaps.len() + 1) * options.row_groups_max.min(scan.row_groups.len());
         let mut lanes = Vec::with_capacity(slot_count);
         for _ in 0..slot_count {
-            let stream = machine.stream(Place::Device(device))?;
-            stream.wait_for(&ready)?;
-            lanes.push((stream, Descriptors::new(machine, device, words)?));
+            let lane = self.runtime.lanes.take(machine, device, words)?;
+            lane.stream.wait_for(&ready)?;
+            lanes.push(lane);
         }
         let late = LateFilter::new(scan, kernel, prepared)?;
         let mut rows = is_output.then(Rows::default);
@@ -466,7 +472,7 @@ impl<'r> Execution<'r> {
         for turn in 0.. {
             self.cancel.check()?;
             let slot = turn % slot_count;
-            let (stream, descriptors) = &lanes[slot];
+            let Lane { stream, descriptors } = &lanes[slot];
             let Some(morsel) = feed.next(slot, stream, &mut |group| late.rules_out(group))? else { break };
             let row_counts: Vec<u32> =
                 morsel.row_groups.iter().map(|group| scan.table.row_group(*group as usize).row_count).collect();
@@ -487,14 +493,31 @@ impl<'r> Execution<'r> {
                 stream.wait_blocking()?;
             }
         }
-        for (stream, _) in &lanes {
-            stream.wait_blocking()?;
+        for lane in &lanes {
+            lane.stream.wait_blocking()?;
         }
+        lanes.into_iter().for_each(|lane| self.runtime.lanes.give_back(lane));
         for (before, done) in &kernels {
             report.kernels += done.elapsed_since(before)?;
         }
         report.add_feed(&feed.report());
         Ok(rows)
+    }
+
+    /// Morsels that the scan makes at most, as far as sizes tell; at least 1.
+    fn morsels_expected(&self, scan: &TableScan) -> Result<usize> {
+        let options = &self.runtime.options;
+        let mut bytes = 0;
+        for &column in &scan.columns {
+            if matches!(self.runtime.homes.home(&scan.table, column, self.runtime.device), Home::Device(_)) {
+                continue;
+            }
+            for &group in &scan.row_groups {
+                bytes += scan.table.chunk(group as usize, column)?.raw_bytes;
+            }
+        }
+        let by_bytes = bytes as usize / options.morsel_bytes;
+        Ok((by_bytes + scan.row_groups.len() / options.row_groups_max + 1).max(1))
     }
 
     /// Puts the remaps of all row groups of each text column on the device.
@@ -514,7 +537,7 @@ impl<'r> Execution<'r> {
             }
             // Not an argument of the kernel: addresses go with the chunks.
             let mut state = State::default();
-            upload(&mut state, &self.stream, self.runtime.device, Arg::Chunks, &bytes)?;
+            upload(&mut state, self.stream(), self.runtime.device, Arg::Chunks, &bytes)?;
             all.push(Remaps { span: state.span(Arg::Chunks)?.clone(), offsets });
         }
         Ok(all)

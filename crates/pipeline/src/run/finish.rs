@@ -52,7 +52,8 @@ pub(crate) fn finish(
 }
 
 fn finish_build(execution: &Execution<'_>, kernel: Kernel, layout: TableLayout, next: Attempt) -> Result<Outcome> {
-    let flags = flags(&execution.stream, &kernel)?;
+    let head = download_words_blocking(execution.stream(), kernel.state.span(Arg::Flags)?)?;
+    let flags = head[0] & 0xFFFF_FFFF;
     if flags & FLAG_TABLE_FULL != 0 {
         return Ok(Outcome::Again(Attempt { build_rows_factor: next.build_rows_factor * GROWTH, ..next }));
     }
@@ -60,10 +61,7 @@ fn finish_build(execution: &Execution<'_>, kernel: Kernel, layout: TableLayout, 
     if has_duplicates && layout.kind == TableKind::Direct {
         return Ok(Outcome::Again(Attempt { is_hashed: true, ..next }));
     }
-    let number = |arg: &Arg| if let Arg::TableStats(table) = arg { Some(*table) } else { None };
-    let table = kernel.generated.args.iter().find_map(number).unwrap_or(0);
-    let stats = download_words_blocking(&execution.stream, kernel.state.span(Arg::TableStats(table))?)?;
-    let (row_count, low, high) = (stats[0], stats[1], stats[2] as i64);
+    let (row_count, low, high) = (head[1], head[2], head[3] as i64);
     let codes = u64::try_from(high).ok().map(|high| (low, high));
     let built = BuiltTable { layout, is_unique: !has_duplicates, row_count, codes };
     Ok(Outcome::Built(built, kernel.state))
@@ -79,7 +77,7 @@ fn finish_groups(
     layout: &GroupLayout,
     next: Attempt,
 ) -> Result<Outcome> {
-    let stream = &execution.stream;
+    let stream = execution.stream();
     if layout.kind == GroupKind::Global {
         let words = download_words_blocking(stream, kernel.state.span(Arg::Groups)?)?;
         let record: Vec<u64> = std::iter::once(0).chain(words).collect();
@@ -99,35 +97,42 @@ fn gather(execution: &Execution<'_>, kernel: &Kernel, layout: &GroupLayout) -> R
     let width = layout.words.len() as u64 + 1;
     let places = groups.len() as u64 / 8 / layout.words.len() as u64;
     let keys = (layout.kind == GroupKind::Hashed).then(|| kernel.state.span(Arg::GroupKeys)).transpose()?;
-    let count_span = on_device(machine, device, 8)?;
     let mut capacity = places.min(COMPACT_ROWS);
     loop {
-        let out = on_device(machine, device, (capacity * width * 8) as usize)?;
+        // The number of records, then the records: where they are few, one copy brings both.
+        let out = on_device(machine, device, (8 + capacity * width * 8) as usize)?;
+        let (count_span, records) = (out.slice(0..8), out.slice(8..out.len()));
         execution.clear(kernel, &count_span)?;
         let words = vec![
             groups.address(),
             places,
             layout.words.len() as u64,
             keys.map_or(0, Span::address),
-            out.address(),
+            records.address(),
             count_span.address(),
             capacity,
         ];
         let mut reads = vec![groups.clone()];
         reads.extend(keys.cloned());
-        execution.compact(kernel, words, reads, vec![out.clone(), count_span.clone()])?;
-        let count = download_words_blocking(&execution.stream, &count_span)?[0];
+        execution.compact(kernel, words, reads, vec![out.clone()])?;
+        let first = out.len().min(FIRST_COPY_BYTES);
+        let mut words = download_words_blocking(execution.stream(), &out.slice(0..first))?;
+        let count = words[0];
         if count <= capacity {
-            let bytes = (count * width * 8) as usize;
-            return if bytes == 0 {
-                Ok(Vec::new())
-            } else {
-                download_words_blocking(&execution.stream, &out.slice(0..bytes))
-            };
+            let bytes = (8 + count * width * 8) as usize;
+            if bytes > first {
+                words.extend(download_words_blocking(execution.stream(), &out.slice(first..bytes))?);
+            }
+            words.truncate(bytes / 8);
+            words.remove(0);
+            return Ok(words);
         }
         capacity = count;
     }
 }
+
+/// What the first copy of groups brings.
+const FIRST_COPY_BYTES: usize = 64 << 10;
 
 fn on_device(machine: &Machine, device: DeviceId, bytes: usize) -> Result<Span> {
     Ok(machine.allocate(MemoryKind::Device(device), bytes.max(8), OnFull::Refuse)?.span())
@@ -158,7 +163,7 @@ impl Output<'_> {
         for _ in 0..ATTEMPTS_MAX {
             self.allocate(execution, kernel, capacity)?;
             // Cleared in the run's own stream, which is waited for: the kernel runs in another.
-            execution.stream.wait_blocking()?;
+            execution.stream().wait_blocking()?;
             launch(kernel)?;
             stream.wait_blocking()?;
             let count = download_words_blocking(stream, kernel.state.span(Arg::OutputCount)?)?[0];

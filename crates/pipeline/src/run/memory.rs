@@ -1,8 +1,9 @@
 //! Memory of a run: arrays on the device, words of arguments, small transfers.
 
 use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 
-use pelton_device::{Buffer, DeviceId, Machine, MemoryKind, OnFull, Span, Stream};
+use pelton_device::{Buffer, DeviceId, Machine, MemoryKind, OnFull, Place, Span, Stream};
 use pelton_error::{Error, Result, ResultExt};
 
 use crate::codegen::Arg;
@@ -27,6 +28,13 @@ impl State {
         self.words.insert(arg, span.address());
         self.spans.insert(arg, span.clone());
         Ok(span)
+    }
+
+    /// `arg` is a part of an array of `owner`.
+    pub(crate) fn set_part(&mut self, arg: Arg, owner: Arg, byte_offset: u64) {
+        if let Some(address) = self.word(owner) {
+            self.words.insert(arg, address + byte_offset);
+        }
     }
 
     /// The word of `arg`.
@@ -123,4 +131,48 @@ impl Descriptors {
     pub(crate) fn span(&self) -> &Span {
         &self.device
     }
+
+    /// Words that it has room for.
+    fn words(&self) -> usize {
+        self.device.len() / 8
+    }
 }
+
+/// A stream with room for the descriptors of its morsels.
+pub(crate) struct Lane {
+    pub(crate) stream: Stream,
+    pub(crate) descriptors: Descriptors,
+}
+
+/// Lanes that nobody uses now: what they are made of costs more than what small queries do with it.
+#[derive(Default)]
+pub(crate) struct Lanes {
+    idle: Mutex<Vec<Lane>>,
+}
+
+impl Lanes {
+    /// A lane for morsels of at most `words` of descriptors.
+    pub(crate) fn take(&self, machine: &Machine, device: DeviceId, words: usize) -> Result<Lane> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(index) = idle.iter().position(|lane| lane.descriptors.words() >= words) {
+            return Ok(idle.swap_remove(index));
+        }
+        drop(idle);
+        let words = words.max(DESCRIPTOR_WORDS_MIN).next_power_of_two();
+        let stream = machine.stream(Place::Device(device))?;
+        Ok(Lane { stream, descriptors: Descriptors::new(machine, device, words)? })
+    }
+
+    /// Takes back a lane whose stream has been waited for.
+    pub(crate) fn give_back(&self, lane: Lane) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < IDLE_LANES_MAX {
+            idle.push(lane);
+        }
+    }
+}
+
+/// Descriptors of a few hundred row groups: one size for most scans.
+const DESCRIPTOR_WORDS_MIN: usize = 4096;
+/// More idle lanes than this are let go.
+const IDLE_LANES_MAX: usize = 32;
