@@ -317,6 +317,8 @@ pub struct TableScan {
     pub columns: Vec<usize>,
     /// The row groups that planning left, ascending.
     pub row_groups: Vec<u32>,
+    /// Whether finished hash tables may rule out further ones.
+    pub skips_late: bool,
 }
 
 /// Where the rows of a pipeline come from.

@@ -20,7 +20,7 @@ use pelton_experiment::plot::{LineChart, LineSeries, Scale};
 
 use super::data::{Data, Form};
 use super::scan::{Pace, Scanner, Target, other_answer};
-use super::stage::{MB_PER_S, derived, rate, row, shape, with};
+use super::stage::{JUDGED_S, MB_PER_S, TOO_SHORT, derived, rate, row, shape, with};
 use super::{Findings, Stage};
 
 /// A scan at least this share of what storage allows is storage-bound.
@@ -69,13 +69,27 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Findings> {
             pelton_experiment::Outcome::Missing(reason),
         ));
     }
-    let least = points.iter().map(|point| point.effective / (point.ratio * storage).min(point.roof));
-    let least = least.fold(f64::INFINITY, f64::min);
-    let found = (least >= 0.8, format!("at least {least:.2} of min(ratio x storage, decoding)"));
-    findings.shapes.push(shape(&stage.machine, "E4 (D8): scans reach storage or decoder", Ok(found)));
+    findings.shapes.push(shape(
+        &stage.machine,
+        "E4 (D8): scans reach storage or decoder",
+        bounded(&points, storage),
+    ));
     crossover(stage, &points, storage, &mut findings);
     findings.figures.push(("golap-10-columns".into(), chart(stage, &points, storage)));
     Ok(findings)
+}
+
+/// D8.
+fn bounded(points: &[Point], storage: f64) -> std::result::Result<(bool, String), String> {
+    let judged = points.iter().filter(|point| point.raw_bytes / point.effective >= JUDGED_S);
+    let shares = judged.map(|point| point.effective / (point.ratio * storage).min(point.roof));
+    let least = shares.clone().reduce(f64::min).ok_or(TOO_SHORT)?;
+    let detail = format!(
+        "at least {least:.2} of min(ratio x storage, decoding), {} of {} columns long enough",
+        shares.count(),
+        points.len()
+    );
+    Ok((least >= 0.8, detail))
 }
 
 type Skipped = Vec<(String, String)>;

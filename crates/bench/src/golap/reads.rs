@@ -250,12 +250,11 @@ fn depth_pays(stage: &Stage<'_>, points: &[Point]) -> Shape {
     let best = |of: &dyn Fn(&Point) -> bool| {
         points.iter().filter(|point| of(point)).map(Point::per_s).fold(0.0, f64::max) / MB_PER_S
     };
-    let deepest = points.iter().map(|point| point.depth).max().unwrap_or(1);
-    let (one, many) = (best(&|point| point.depth == 1), best(&|point| point.depth == deepest));
+    let (one, many) = (best(&|point| point.depth == 1), best(&|point| point.depth > 1));
     let (ring, positioned) =
         (best(&|point| point.way == Way::Ring), best(&|point| point.way == Way::Positioned));
     let detail = format!(
-        "{one:.2} MB/s alone, {many:.2} with {deepest}; at best {positioned:.2} synchronous, {ring:.2} asynchronous"
+        "{one:.2} MB/s alone, {many:.2} with more; at best {positioned:.2} synchronous, {ring:.2} asynchronous"
     );
     shape(&stage.cpu, "E2: requests in flight fill the storage", Ok((many >= 0.9 * one, detail)))
 }

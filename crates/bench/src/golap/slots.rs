@@ -16,7 +16,7 @@ use pelton_experiment::{Outcome, Shape};
 use super::chunks::COLUMNS;
 use super::data::{Data, Form, row_group_rows};
 use super::scan::{Pace, Scanner, Target, other_answer};
-use super::stage::{MB_PER_S, derived, rate, row, shape, with};
+use super::stage::{JUDGED_S, MB_PER_S, TOO_SHORT, derived, rate, row, shape, with};
 use super::{Findings, Stage};
 
 /// "A column with moderate compression, a ratio of around 3.2".
@@ -116,6 +116,7 @@ fn more_pipelines(stage: &Stage<'_>, points: &[Point]) -> Shape {
         points.iter().filter(|point| point.row_group_rows == smallest).collect();
     at_smallest.sort_by_key(|point| point.slots);
     let found = match (at_smallest.first(), at_smallest.last()) {
+        (Some(one), _) if one.raw_bytes / one.effective() < JUDGED_S => Err(TOO_SHORT.into()),
         (Some(one), Some(many)) => {
             let (one_value, many_value) = (one.effective() / MB_PER_S, many.effective() / MB_PER_S);
             let detail = format!(

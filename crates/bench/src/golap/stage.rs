@@ -20,6 +20,13 @@ use crate::queries::same_rows;
 /// Bytes per second in the unit of the report.
 pub(super) const MB_PER_S: f64 = 1e6;
 
+/// Shorter scans are not judged by bandwidth: reads may run 5 ms ahead of the storage rate, and what a scan costs
+/// whatever its size is of that order too.
+pub(super) const JUDGED_S: f64 = 0.02;
+/// Shapes that no scan was long enough for.
+pub(super) const TOO_SHORT: &str =
+    "no scan took 20 ms, so that fixed costs show; take a larger scale or slower storage";
+
 /// Where the experiments take place.
 pub(super) struct Stage<'a> {
     pub(super) options: &'a GolapOptions,
@@ -204,6 +211,11 @@ impl Timed {
     /// Mean of the repetitions, seconds.
     pub(super) fn mean(&self) -> f64 {
         Summary::of(&self.seconds).mean
+    }
+
+    /// Of the mean, seconds.
+    pub(super) fn standard_error(&self) -> f64 {
+        Summary::of(&self.seconds).standard_error
     }
 
     /// Refuses an answer that is not the reference's.

@@ -1,8 +1,9 @@
 //! E10: all queries of the data sets beside other systems, nothing skipped (Figure 16).
 //!
-//! All read the same rows in the same order from the page cache: a storage rate cannot be imposed on other systems, so
-//! that here compute is compared, where the paper compares systems that are bound by storage. DataFusion runs in this
-//! process on Parquet; DuckDB's times come from a file, since it is no part of this program.
+//! Tables are as `pelton load` makes them. All read the same rows in the same order from the page cache: a storage rate
+//! cannot be imposed on other systems, so that here compute is compared, where the paper compares systems that are bound
+//! by storage. DataFusion runs in this process on Parquet; DuckDB's times come from a file, since it is no part of this
+//! program.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -15,7 +16,7 @@ use pelton_error::{Error, ErrorKind, Result, ResultExt};
 use pelton_experiment::plot::{Bar, BarChart, BarSeries};
 use pelton_experiment::{Outcome, Quoted, Summary};
 
-use super::data::{Data, Form};
+use super::data::Data;
 use super::stage::{Setup, derived, row, shape, unpruned, with};
 use super::{Findings, Stage};
 use crate::queries::same_rows;
@@ -47,9 +48,8 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Findings> {
 
 fn measure(stage: &Stage<'_>, dataset: Dataset, duckdb: &HashMap<String, f64>) -> Result<Vec<Entry>> {
     let data = Data::prepare(stage, dataset)?;
-    let warehouse = data.warehouse(stage, Form::Compressed, data.usual_rows())?;
     let setup = Setup { device: stage.device, is_stored: false, scan: unpruned() };
-    let session = stage.session(&warehouse, setup)?;
+    let session = stage.session(&data.prepared.warehouse, setup)?;
     let peer = stage.pool.block_on(peer(stage, &data))?;
     let mut entries = Vec::new();
     for query in pelton_datagen::queries(dataset) {

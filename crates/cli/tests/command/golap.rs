@@ -5,7 +5,7 @@ use crate::harness::{Place, outcome};
 /// Runs these experiments on small data and gives status, standard output and standard error.
 fn golap(place: &Place, args: &[&str]) -> (Option<i32>, String, String) {
     let data = place.text_path("data");
-    let common = ["bench", "golap", "--quick", "--dir", &data, "--storage-rate", "20MB"];
+    let common = ["bench", "golap", "--quick", "--dir", &data];
     let child = place.pelton().args([&common[..], args].concat()).spawn().unwrap();
     let run = outcome(child);
     (run.status, String::from_utf8(run.stdout).unwrap(), run.stderr)
@@ -15,21 +15,31 @@ fn golap(place: &Place, args: &[&str]) -> (Option<i32>, String, String) {
 fn compression_and_skipping_show_from_slow_storage() {
     let place = Place::new();
     let (json, plots) = (place.text_path("report.json"), place.path("plots"));
-    let outputs = ["--device", "cpu", "--json", &json, "--plots", plots.to_str().unwrap()];
-    let (status, text, stderr) = golap(&place, &[&["--only", "e3,e8"], &outputs[..]].concat());
+    // So slow that every setting but the best takes tens of milliseconds, on any machine.
+    let slow = ["--device", "cpu", "--only", "e3", "--scale", "0.01", "--storage-rate", "2MB"];
+    let outputs = ["--repetitions", "1", "--json", &json, "--plots", plots.to_str().unwrap()];
+    let (status, text, stderr) = golap(&place, &[&slow[..], &outputs[..]].concat());
     assert_eq!(status, Some(0), "{stderr}\n{text}");
     assert!(text.contains("ssb Q1.3, both") && text.contains("MEASURED, CPU engine"), "{text}");
     assert!(text.contains("pass            E3 (D7)"), "{text}");
-    assert_eq!(text.matches("E8 (D9)").count(), 2, "{text}");
     let json = std::fs::read_to_string(json).unwrap();
     assert!(json.contains("\"experiment\": \"golap\""), "{json}");
-    assert!(plots.join("golap-9-end-to-end.svg").exists() && plots.join("golap-14-skipped.svg").exists());
+    assert!(plots.join("golap-9-end-to-end.svg").exists());
 }
 
 #[test]
 fn the_other_experiments_run_and_name_what_is_missing() {
     let place = Place::new();
-    let others = ["--device", "cpu", "--only", "e1,e2,e4,e5,e6,e7,e10", "--repetitions", "1"];
+    let others = [
+        "--device",
+        "cpu",
+        "--only",
+        "e1,e2,e4,e5,e6,e7,e8,e10",
+        "--repetitions",
+        "1",
+        "--storage-rate",
+        "20MB",
+    ];
     let (status, text, stderr) = golap(&place, &others);
     // Shapes rest on times, which a busy machine blurs; wrong answers and failures end otherwise.
     assert!(status == Some(0) || stderr.contains("a shape of the paper does not hold"), "{stderr}\n{text}");
@@ -43,6 +53,11 @@ fn the_other_experiments_run_and_name_what_is_missing() {
     ] {
         assert!(text.contains(row), "{row} in {text}");
     }
+    assert_eq!(
+        text.matches("pass            E8 (D9)").count(),
+        2,
+        "what is skipped depends on no clock: {text}"
+    );
     assert!(text.contains("n/a: a GPU; --device host stands in for one"), "{text}");
     assert!(text.contains("n/a: GPUDirect Storage") || text.contains("cuFile"), "{text}");
 }

@@ -25,6 +25,8 @@ use super::stream::Flow;
 use super::value::{Value, kernel_type};
 use crate::error::from_datafusion;
 
+/// Bits that the keys of a group may need together.
+const KEY_BITS_MAX: f64 = 63.0;
 /// The state of an average: a count and a sum.
 const AVERAGE_STATES: usize = 2;
 
@@ -47,9 +49,10 @@ impl Lowering<'_> {
         let keys = group_exprs.iter().map(|(expr, name)| {
             let key = flow.exprs(&schema).lower(expr)?;
             check_key(&key, name)?;
-            Ok(key.expr)
+            Ok(key)
         });
-        let keys = keys.collect::<Result<Vec<_>>>()?;
+        let keys = keys.collect::<Result<Vec<Value>>>()?;
+        check_combinations(&keys)?;
         let mut aggregates = Vec::new();
         for function in first.aggr_expr() {
             let lowered = lower_function(function, &mut flow, first, gives_states)?;
@@ -59,6 +62,7 @@ impl Lowering<'_> {
             aggregates.extend(lowered);
         }
         let purpose = if keys.is_empty() { "aggregate of" } else { "groups of" };
+        let keys = keys.into_iter().map(|key| key.expr).collect();
         self.finish(flow.stream, purpose, Sink::Aggregate { keys, aggregates });
         Ok(())
     }
@@ -100,6 +104,20 @@ fn check_key(key: &Value, name: &str) -> Result<()> {
     match kernel_type(&key.data_type)? {
         Type::F64 => Err(Error::unsupported(format!("{name}: kernels do not group by doubles"))),
         _ => Ok(()),
+    }
+}
+
+/// Kernels hold the keys of a group in one word: what is known to need more is left to the CPU before anything runs.
+fn check_combinations(keys: &[Value]) -> Result<()> {
+    let bits = keys.iter().filter_map(|key| key.bounds).map(|bounds| {
+        // One more than there are values, for NULL.
+        (bounds.max as f64 - bounds.min as f64 + 2.0).log2()
+    });
+    match bits.sum::<f64>() {
+        bits if bits <= KEY_BITS_MAX => Ok(()),
+        bits => {
+            Err(Error::unsupported(format!("its group keys need {bits:.0} bits, more than {KEY_BITS_MAX}")))
+        }
     }
 }
 

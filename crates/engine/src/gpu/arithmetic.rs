@@ -82,6 +82,11 @@ fn width(data_type: &DataType) -> Option<u8> {
     }
 }
 
+/// True for the types whose values are integers and nothing else.
+fn is_integer(data_type: &DataType) -> bool {
+    width(data_type).is_some() || matches!(data_type, DataType::UInt8 | DataType::UInt16 | DataType::UInt32)
+}
+
 /// `left op right`, which the plan says is a `data_type`.
 ///
 /// # Errors
@@ -183,17 +188,17 @@ pub(super) fn cast(value: Value, to: &DataType) -> Result<Value> {
             fitting(scaled, to).ok_or_else(refused)
         }
         (DataType::Decimal128(_, scale), DataType::Float64) => Ok(decimal_to_double(value, *scale)),
-        (one, DataType::Decimal128(_, scale)) if width(one).is_some() && *scale >= 0 => {
+        (one, DataType::Decimal128(_, scale)) if is_integer(one) && *scale >= 0 => {
             let wide = converted(value, Type::I128, to);
             let scaled = times_power_of_ten(wide, u32::from(scale.unsigned_abs()))?;
             fitting(scaled, to).ok_or_else(refused)
         }
-        (one, DataType::Float64) if width(one).is_some() => Ok(converted(value, Type::F64, to)),
+        (one, DataType::Float64) if is_integer(one) => Ok(converted(value, Type::F64, to)),
         (DataType::Boolean, other) if matches!(other, DataType::Int32 | DataType::Int64) => {
             let ty = kernel_type(other)?;
             Ok(converted(value, ty, to))
         }
-        (one, other) if width(one).is_some() && width(other).is_some() => {
+        (one, other) if is_integer(one) && is_integer(other) => {
             let ty = kernel_type(other)?;
             let value = fitting(value, to).ok_or_else(refused)?;
             Ok(if kernel_type(&from)? == ty { value } else { converted(value, ty, to) })

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use pelton_pipeline::ir::{
@@ -54,7 +55,19 @@ fn why_not(plan: &Arc<dyn ExecutionPlan>, devices: &Arc<Devices>) -> Option<Stri
     if !is_asked_of || finishes_states_of_a_device(plan) {
         return None;
     }
-    attempt(plan, devices).err().map(|error| error.to_string())
+    let planned = as_planned(plan)?;
+    attempt(&planned, devices).err().map(|error| error.to_string())
+}
+
+/// `plan` with what it was before parts of it went to a device.
+fn as_planned(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
+    let planned = Arc::clone(plan).transform_down(|node| {
+        Ok(match node.downcast_ref::<PeltonGpuExec>() {
+            Some(on_device) => Transformed::yes(Arc::clone(on_device.planned())),
+            None => Transformed::no(node),
+        })
+    });
+    planned.ok().map(|planned| planned.data)
 }
 
 /// True for the last stage of an aggregate whose first runs on a device.

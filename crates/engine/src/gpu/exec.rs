@@ -129,6 +129,11 @@ impl PeltonGpuExec {
         self.with_outcome(|outcome| outcome.fallback.clone())
     }
 
+    /// The subtree as it was planned for the CPU.
+    pub(super) fn planned(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.cpu
+    }
+
     /// What was run instead of this, if the device did not.
     pub(crate) fn fallback_plan(&self) -> Option<&Arc<dyn ExecutionPlan>> {
         self.with_outcome(|outcome| outcome.fallback.is_some()).then_some(&self.cpu)

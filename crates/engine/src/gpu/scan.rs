@@ -6,6 +6,7 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::DataType;
 use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{Bounds, Column, Source, TableScan, Type};
+use pelton_zone::SkipKinds;
 use pelton_store::Table;
 use pelton_zone::Scalar;
 
@@ -44,6 +45,7 @@ impl Lowering<'_> {
             table: Arc::clone(table),
             columns,
             row_groups: scan.row_groups().to_vec(),
+            skips_late: scan.options().dynamic && scan.options().skip != SkipKinds::NONE,
         });
         let stream = Stream::new(source, sources, table.name().to_owned(), Some(scan.clone()));
         filtered(stream, scan, needed, &conjuncts, &values)
@@ -76,7 +78,11 @@ fn values_by_table_column(table: &Table, columns: &[usize], sources: &[Column]) 
     let schema = table.arrow_schema();
     let values = columns.iter().zip(sources).enumerate().map(|(index, (&column, source))| {
         let data_type = schema.field(column).data_type().clone();
-        (column, Value { bounds: source.bounds, ..Value::column(index, data_type, source.is_nullable) })
+        let bounds = match source.ty {
+            Type::Text => Some(entry_numbers(table.column_summary(column).distinct_count)),
+            _ => source.bounds,
+        };
+        (column, Value { bounds, ..Value::column(index, data_type, source.is_nullable) })
     });
     values.collect()
 }
@@ -102,6 +108,11 @@ fn source_column(table: &Arc<Table>, column: usize, devices: &Arc<Devices>) -> R
         bounds: bounds(field.data_type(), summary.min.as_ref(), summary.max.as_ref()),
         text,
     })
+}
+
+/// The numbers of as many entries, give or take a few percent.
+fn entry_numbers(distinct_count: u64) -> Bounds {
+    Bounds { min: 0, max: i128::from(distinct_count) }
 }
 
 /// Bounds by the summary of the column, else by its type.

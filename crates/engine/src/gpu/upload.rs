@@ -85,8 +85,9 @@ impl Upload {
 pub(super) fn describe_by_rows(pipeline: &mut Pipeline, rows: &Rows) {
     for (column, brought) in pipeline.columns.iter_mut().zip(&rows.columns) {
         column.is_nullable = brought.valid.is_some();
-        if let Some(bounds) = bounds_of(brought) {
-            column.bounds = Some(bounds);
+        if column.bounds.is_some() {
+            // Without any value every bound holds: the narrowest is the cheapest.
+            column.bounds = bounds_of(brought).or(Some(Bounds { min: 0, max: 0 }));
         }
         if let RowValues::Text { dictionary, .. } = &brought.values {
             let dictionary = Arc::clone(dictionary);

@@ -27,7 +27,7 @@ pub(super) struct Value {
     pub(super) data_type: DataType,
     /// Whether it may be NULL.
     pub(super) is_nullable: bool,
-    /// What it lies between, where that is known more closely than by its type.
+    /// What it lies between, where that is known more closely than by its type; of text, the numbers of its entries.
     pub(super) bounds: Option<Bounds>,
 }
 

@@ -5,7 +5,7 @@ use pelton_datagen::{Dataset, Query as BenchmarkQuery, batches, queries, tables}
 use pelton_engine::PeltonSession;
 
 use crate::common::{Tables, run};
-use crate::{device_nodes, fallbacks, on_host, sorted};
+use crate::{assert_same_rows, device_nodes, fallbacks, on_host};
 
 const SCALE: f64 = 0.003;
 const SEED: u64 = 42;
@@ -23,11 +23,10 @@ fn load(dataset: Dataset) -> Tables {
 async fn check(tables: &Tables, session: &PeltonSession, query: &BenchmarkQuery) -> usize {
     let sql = query.sql_for_scale(SCALE);
     let (actual, ran) = run(session, &sql).await;
-    assert_eq!(sorted(&actual), sorted(&tables.expected(&sql).await), "{}", query.name);
+    assert_same_rows(&actual, &tables.expected(&sql).await, query.name);
     let reasons = fallbacks(&ran);
-    let may_fall_back = query.name == "Q10" && query.sql.contains("c_comment");
-    assert!(reasons.is_empty() || may_fall_back, "{} fell back: {reasons:?}", query.name);
-    device_nodes(&ran).len() - reasons.len()
+    assert!(reasons.is_empty(), "{} fell back: {reasons:?}", query.name);
+    device_nodes(&ran).len()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,7 +4,7 @@ use pelton_engine::{RuntimeOptions, SessionOptions};
 use pelton_error::ErrorKind;
 
 use crate::common::{Tables, integers, run};
-use crate::{device_nodes, fallbacks, on_host, sorted};
+use crate::{assert_same_rows, device_nodes, fallbacks, on_host};
 
 fn tables() -> Tables {
     let tables = Tables::new();
@@ -21,7 +21,7 @@ async fn without_device_memory_the_cpu_answers_and_says_why() {
     let tables = tables();
     let session = tables.session(&SessionOptions { device_mem_cap_bytes: Some(1 << 16), ..on_host() });
     let (actual, query) = run(&session, GROUPS).await;
-    assert_eq!(sorted(&actual), sorted(&tables.expected(GROUPS).await));
+    assert_same_rows(&actual, &tables.expected(GROUPS).await, GROUPS);
     assert_eq!(device_nodes(&query).len(), 1);
     let reasons = fallbacks(&query);
     assert!(reasons.len() == 1 && reasons[0].contains("memory"), "{reasons:?}");
@@ -47,6 +47,6 @@ async fn one_morsel_at_a_time_and_equal_hashes_change_nothing() {
     let small = RuntimeOptions { overlap: false, morsel_bytes: 1, slots: 1, ..on_host().runtime };
     let session = tables.session(&SessionOptions { runtime: small, batch_rows: 100, ..on_host() });
     let (actual, query) = run(&session, GROUPS).await;
-    assert_eq!(sorted(&actual), sorted(&expected));
+    assert_same_rows(&actual, &expected, GROUPS);
     assert!(fallbacks(&query).is_empty());
 }

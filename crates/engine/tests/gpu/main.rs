@@ -46,6 +46,14 @@ fn fallbacks(query: &Query) -> Vec<String> {
     nodes.iter().filter_map(|node| node.downcast_ref::<PeltonGpuExec>()?.fallback_reason()).collect()
 }
 
+/// Compares two drawn tables, in whatever order their rows are; shows where they first differ.
+fn assert_same_rows(actual: &str, expected: &str, what: &str) {
+    let (actual, expected) = (sorted(actual), sorted(expected));
+    let differ = actual.iter().zip(&expected).find(|(actual, expected)| actual != expected);
+    assert!(differ.is_none(), "{what}: {differ:?}");
+    assert_eq!(actual.len(), expected.len(), "rows of {what}");
+}
+
 /// The rows of a drawn table, in an order of their own.
 fn sorted(drawn: &str) -> Vec<&str> {
     let mut rows: Vec<&str> =

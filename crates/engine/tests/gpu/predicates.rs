@@ -5,7 +5,7 @@ use pelton_testkit::{Random, random_predicate, random_rows};
 use pelton_zone::SkipKinds;
 
 use crate::common::{Tables, run};
-use crate::{device_nodes, fallbacks, on_host, sorted};
+use crate::{assert_same_rows, device_nodes, fallbacks, on_host};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_predicates_select_the_same_rows_as_the_oracle() {
@@ -19,7 +19,7 @@ async fn random_predicates_select_the_same_rows_as_the_oracle() {
     for case in 0..40 {
         let sql = format!("SELECT id, int, day, price FROM t WHERE {}", random_predicate(&mut random));
         let (actual, query) = run(&session, &sql).await;
-        assert_eq!(sorted(&actual), sorted(&tables.expected(&sql).await), "case {case}: {sql}");
+        assert_same_rows(&actual, &tables.expected(&sql).await, &format!("case {case}: {sql}"));
         on_device += device_nodes(&query).len();
         fell_back += fallbacks(&query).len();
     }

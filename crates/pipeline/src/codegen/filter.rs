@@ -21,6 +21,8 @@ pub(crate) struct Range {
     pub(crate) column: usize,
     pub(crate) low: i64,
     pub(crate) high: i64,
+    /// True where a finished table has narrowed it: planning could not know.
+    pub(crate) is_late: bool,
 }
 
 /// A step that looks at single rows.
@@ -51,7 +53,7 @@ pub(crate) struct FilterPlan {
 impl FilterPlan {
     pub(crate) fn of(pipeline: &Pipeline, source: &[SourceColumn], tables: &[Option<BuiltTable>]) -> Self {
         let mut plan = Self::default();
-        let mut ranges: BTreeMap<usize, (i64, i64)> = BTreeMap::new();
+        let mut ranges: BTreeMap<usize, Range> = BTreeMap::new();
         for (index, op) in pipeline.ops.iter().enumerate() {
             match op {
                 Op::Filter(condition) if reads_source_alone(condition, source.len()) => {
@@ -76,7 +78,7 @@ impl FilterPlan {
             }
         }
         plan.bitmaps.sort_by(|a, b| density(&pipeline.ops[*a], tables).total_cmp(&density(&pipeline.ops[*b], tables)));
-        plan.ranges = ranges.into_iter().map(|(column, (low, high))| Range { column, low, high }).collect();
+        plan.ranges = ranges.into_values().collect();
         plan.fused = plan.ranges_in_registers(source);
         plan
     }
@@ -121,12 +123,9 @@ impl FilterPlan {
         conditions.chain(self.bitmaps.iter().map(|index| Step::Bitmap(*index))).skip(first)
     }
 
-    pub(crate) fn range_bounds(&self) -> Vec<(i64, i64)> {
-        self.ranges.iter().map(|range| (range.low, range.high)).collect()
-    }
-
-    pub(crate) fn range_columns(&self) -> Vec<usize> {
-        self.ranges.iter().map(|range| range.column).collect()
+    /// The range filters, by number.
+    pub(crate) fn ranges(&self) -> &[Range] {
+        &self.ranges
     }
 
     pub(crate) fn declare_codes(&self, body: &mut Block) {
@@ -175,9 +174,11 @@ fn density(op: &Op, tables: &[Option<BuiltTable>]) -> f64 {
     }
 }
 
-fn narrow(ranges: &mut BTreeMap<usize, (i64, i64)>, range: Range) {
-    let entry = ranges.entry(range.column).or_insert((i64::MIN, i64::MAX));
-    *entry = (entry.0.max(range.low), entry.1.min(range.high));
+fn narrow(ranges: &mut BTreeMap<usize, Range>, range: Range) {
+    let known = ranges.entry(range.column).or_insert_with(|| range.clone());
+    known.low = known.low.max(range.low);
+    known.high = known.high.min(range.high);
+    known.is_late |= range.is_late;
 }
 
 /// The conditions that `condition` is the conjunction of.
@@ -246,7 +247,7 @@ fn as_range(condition: &Expr, pipeline: &Pipeline, source: &[SourceColumn]) -> O
         CompareOp::Ge => (value, i64::MAX),
         CompareOp::Ne => return None,
     };
-    Some(Range { column, low, high })
+    Some(Range { column, low, high, is_late: false })
 }
 
 fn mirrored(op: CompareOp) -> CompareOp {
@@ -275,7 +276,8 @@ fn key_range(
     let (occurring, possible) = (built.key_range()?, pipeline.columns[column].bounds?);
     let share = (occurring.max - occurring.min) as f64 / ((possible.max - possible.min) as f64).max(1.0);
     (share < WORTHWHILE_SHARE).then_some(())?;
-    Some(Range { column, low: i64::try_from(occurring.min).ok()?, high: i64::try_from(occurring.max).ok()? })
+    let (low, high) = (i64::try_from(occurring.min).ok()?, i64::try_from(occurring.max).ok()?);
+    Some(Range { column, low, high, is_late: true })
 }
 
 /// A range of keys that leaves out less than the rest of this is not looked at.

@@ -34,6 +34,7 @@ use std::sync::Arc;
 use pelton_error::{Result, ResultExt};
 
 pub(crate) use args::Arg;
+pub(crate) use filter::Range;
 pub(crate) use layout::{
     AggregateOutput, BuiltTable, GroupKind, GroupLayout, KeyDomain, PayloadColumn, SinkLayout, TableKind, TableLayout,
     WordKind,
@@ -97,10 +98,8 @@ pub(crate) struct Generated {
     pub(crate) text: String,
     pub(crate) args: Vec<Arg>,
     pub(crate) luts: Vec<Lut>,
-    /// Bounds of the range filters, by number.
-    pub(crate) ranges: Vec<(i64, i64)>,
-    /// The source columns that they are of.
-    pub(crate) range_columns: Vec<usize>,
+    /// The range filters, by number.
+    pub(crate) ranges: Vec<Range>,
     pub(crate) sink: SinkLayout,
     pub(crate) block_threads: u32,
     pub(crate) shared_bytes: u32,
@@ -164,8 +163,7 @@ impl<'a> Generator<'a> {
             text: self.assemble(&body.into_text(), shared_bytes),
             args: self.kernel.args.list().to_vec(),
             luts: self.kernel.luts,
-            ranges: self.plan.range_bounds(),
-            range_columns: self.plan.range_columns(),
+            ranges: self.plan.ranges().to_vec(),
             sink: rows.sink,
             block_threads: warps as u32 * 32,
             shared_bytes: shared_bytes as u32,

@@ -9,7 +9,7 @@ use pelton_device::cuda::Grid;
 use pelton_device::{Event, Span, Stream, Work};
 use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt, Tier};
 use pelton_store::Table;
-use pelton_zone::{ColumnTest, Scalar, SkipKinds, Verdict, ZoneMap};
+use pelton_zone::{ColumnTest, Scalar, SkipKinds, Verdict};
 
 use super::finish::{Outcome, finish};
 use super::memory::{Descriptors, Lane, State, upload};
@@ -120,6 +120,7 @@ impl<'r> Execution<'r> {
         let started = Instant::now();
         let mut report = PipelineReport { name: pipeline.name.clone(), ..PipelineReport::default() };
         let prepared = self.prepare(pipeline)?;
+        report.prepare = started.elapsed();
         let mut attempt = Attempt { number: 0, is_hashed: false, groups: FIRST_GROUPS, build_rows_factor: 1 };
         let rows = loop {
             self.cancel.check()?;
@@ -230,6 +231,7 @@ impl<'r> Execution<'r> {
         attempt: Attempt,
         report: &mut PipelineReport,
     ) -> Result<Outcome> {
+        let started = Instant::now();
         let generated = codegen::generate(Request {
             pipeline,
             source: &prepared.columns,
@@ -241,18 +243,26 @@ impl<'r> Execution<'r> {
             table_codes_max: TABLE_CODES_MAX.min(self.memory_cap()? / 64),
             has_equal_hashes: self.runtime.options.equal_hashes,
         })?;
+        report.generate += started.elapsed();
         let compiled = self.runtime.compile(&generated.text);
         let (program, compile) = compiled.context(|| format!("pipeline '{}'", pipeline.name))?;
         report.add_compile(&compile);
         let mut kernel = Kernel { program, generated, state: self.tables.clone(), started: RefCell::new(None) };
+        let started = Instant::now();
         self.allocate(&mut kernel, prepared, &attempt)?;
+        report.allocate += started.elapsed();
         report.state_bytes = kernel.state.bytes();
+        let started = Instant::now();
         let rows = match (&pipeline.source, &prepared.uploaded) {
             (Source::Table(scan), _) => self.run_scan(&mut kernel, scan, prepared, report)?,
             (Source::Upload(_), Some(uploaded)) => self.run_upload(&mut kernel, uploaded, report)?,
             (Source::Upload(_), None) => unreachable!("uploads are prepared"),
         };
-        finish(self, kernel, rows, attempt)
+        report.run += started.elapsed();
+        let started = Instant::now();
+        let outcome = finish(self, kernel, rows, attempt);
+        report.finish += started.elapsed();
+        outcome
     }
 
     fn memory_cap(&self) -> Result<u64> {
@@ -277,9 +287,9 @@ impl<'r> Execution<'r> {
                 upload(&mut kernel.state, self.stream(), self.runtime.device, Arg::LutValid(index), valid)?;
             }
         }
-        for (index, (low, high)) in kernel.generated.ranges.clone().into_iter().enumerate() {
-            kernel.state.set(Arg::RangeLow(index), low as u64);
-            kernel.state.set(Arg::RangeHigh(index), high as u64);
+        for (index, range) in kernel.generated.ranges.iter().enumerate() {
+            kernel.state.set(Arg::RangeLow(index), range.low as u64);
+            kernel.state.set(Arg::RangeHigh(index), range.high as u64);
         }
         Ok(())
     }
@@ -652,26 +662,34 @@ fn raw_bytes(scan: &TableScan, row_groups: &[u32]) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Range filters, those of finished tables among them, against the zone maps of row groups that are still to come.
+/// Range filters that finished tables have narrowed, against the zone maps of row groups that are still to come.
 struct LateFilter {
-    tests: Vec<(Arc<Vec<ZoneMap>>, ColumnTest)>,
+    /// By row group.
+    is_ruled_out: Vec<bool>,
 }
 
 impl LateFilter {
     fn new(scan: &TableScan, kernel: &Kernel, prepared: &Prepared) -> Result<Self> {
         let mut tests = Vec::new();
-        for ((low, high), column) in kernel.generated.ranges.iter().zip(&kernel.generated.range_columns) {
-            debug_assert!(prepared.columns[*column].has_ranges());
+        for range in kernel.generated.ranges.iter().filter(|range| range.is_late && scan.skips_late) {
+            debug_assert!(prepared.columns[range.column].has_ranges());
             let bound = |value: i64| std::ops::Bound::Included(Scalar::Int(value.into()));
-            let test = ColumnTest::Range { lower: bound(*low), upper: bound(*high) };
-            tests.push((scan.table.zone_maps(scan.columns[*column])?, test));
+            let test = ColumnTest::Range { lower: bound(range.low), upper: bound(range.high) };
+            tests.push((scan.table.zone_maps(scan.columns[range.column])?, test));
         }
-        Ok(Self { tests })
+        let mut is_ruled_out = Vec::new();
+        if !tests.is_empty() {
+            is_ruled_out.resize(scan.table.row_group_count(), false);
+            for &group in &scan.row_groups {
+                is_ruled_out[group as usize] = tests.iter().any(|(zone_maps, test)| {
+                    matches!(zone_maps[group as usize].test(test, SkipKinds::ALL), Verdict::Never(_))
+                });
+            }
+        }
+        Ok(Self { is_ruled_out })
     }
 
     fn rules_out(&self, group: u32) -> bool {
-        self.tests.iter().any(|(zone_maps, test)| {
-            matches!(zone_maps[group as usize].test(test, SkipKinds::ALL), Verdict::Never(_))
-        })
+        self.is_ruled_out.get(group as usize).copied().unwrap_or(false)
     }
 }

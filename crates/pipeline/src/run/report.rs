@@ -44,6 +44,16 @@ pub struct PipelineReport {
     pub repeats: usize,
     /// Time of the kernels on the device, all together; those of several morsels may run at once.
     pub kernels: Duration,
+    /// Time to look up how columns are stored, and dictionaries.
+    pub prepare: Duration,
+    /// Time to generate source.
+    pub generate: Duration,
+    /// Time to take and clear memory.
+    pub allocate: Duration,
+    /// Time to feed and run all morsels.
+    pub run: Duration,
+    /// Time to bring the result to the host.
+    pub finish: Duration,
     /// Time of the pipeline, without compiling.
     pub elapsed: Duration,
     /// What was done with less memory than wanted, and which knob gives more.
@@ -88,6 +98,15 @@ impl PipelineReport {
             self.device_bytes as f64 / 1e6,
             self.raw_bytes as f64 / 1e6,
             rate(self.raw_bytes)
+        ));
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        lines.push(format!(
+            "  time: prepare {:.2} ms, generate {:.2}, memory {:.2}, morsels {:.2}, result {:.2}",
+            ms(self.prepare),
+            ms(self.generate),
+            ms(self.allocate),
+            ms(self.run),
+            ms(self.finish)
         ));
         lines.push(format!(
             "  memory: {} buffers of {:.2} MB for chunks, {:.2} MB of state",

@@ -77,7 +77,7 @@ fn pages_without_the_first_codes_of_their_dictionary_are_decoded() {
         },
     ];
     let row_groups = (0..table.row_group_count() as u32).collect();
-    let scan = TableScan { table: std::sync::Arc::clone(table), columns: vec![0, 1, 2], row_groups };
+    let scan = TableScan { table: std::sync::Arc::clone(table), columns: vec![0, 1, 2], row_groups, skips_late: true };
     let between = |low: i32, high: i32| {
         let dates = [compare(CompareOp::Ge, 0, low), compare(CompareOp::Le, 0, high)];
         Expr::And(dates.into_iter().chain([compare(CompareOp::Gt, 2, 3), compare(CompareOp::Lt, 2, 40)]).collect())
