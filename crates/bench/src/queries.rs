@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use arrow::array::RecordBatch;
 use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
-use pelton_engine::{PeltonSession, ScanReport, SessionOptions, SkippedBy, bytes_text, from_datafusion};
 use pelton_device::Place;
+use pelton_engine::{PeltonSession, ScanReport, SessionOptions, SkippedBy, bytes_text, from_datafusion};
 use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt};
 use pelton_store::Warehouse;
 use serde::Serialize;
@@ -98,8 +98,7 @@ pub fn run(
                 runtime.block_on(run_query(&session, &sql))
             }
         });
-        let ours = ours
-            .context(|| format!("{} on Pelton", query.name))?;
+        let ours = ours.context(|| format!("{} on Pelton", query.name))?;
         let peer = match options.pelton_only {
             true => None,
             false => {
@@ -173,7 +172,10 @@ fn at_home(
             let stream = runtime.machine().stream(Place::Device(device))?;
             for (index, column) in table.schema().columns.iter().enumerate() {
                 if !left_out(&column.name) && !homes.keep_on_device(&table, index, device, &stream, cancel)? {
-                    return Err(Error::invalid_input(format!("no room for {name}.{} on the device", column.name)));
+                    return Err(Error::invalid_input(format!(
+                        "no room for {name}.{} on the device",
+                        column.name
+                    )));
                 }
             }
         }

@@ -8,7 +8,9 @@ use pelton_bench::{sampling, storage};
 use pelton_error::{Error, ErrorKind, Result};
 use pelton_load::{CancelFlag, ClusterBy};
 
-use crate::args::{BenchArgs, Experiment, GolapArgs, HomeArg, QueriesArgs, SamplingArgs, StorageArgs, WorkloadArgs};
+use crate::args::{
+    BenchArgs, Experiment, GolapArgs, HomeArg, QueriesArgs, SamplingArgs, StorageArgs, WorkloadArgs,
+};
 use crate::generate::{core_count, dataset};
 use crate::{cancel, layer, load, sql};
 

@@ -34,7 +34,13 @@ impl fmt::Debug for WarehouseSchema {
 
 impl WarehouseSchema {
     pub(crate) fn new(warehouse: Option<Arc<Warehouse>>, io: Arc<IoEngine>, options: ScanOptions) -> Self {
-        Self { warehouse, io, options, session_tables: MemorySchemaProvider::new(), snapshots: Mutex::default() }
+        Self {
+            warehouse,
+            io,
+            options,
+            session_tables: MemorySchemaProvider::new(),
+            snapshots: Mutex::default(),
+        }
     }
 
     /// The newest snapshot of `name`; `None` where the warehouse has no such table.

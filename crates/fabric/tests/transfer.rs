@@ -10,8 +10,8 @@ use pelton_device::{
 };
 use pelton_error::{CancelFlag, ErrorKind};
 use pelton_fabric::transfer::{
-    Column, Delivery, Lender, Method, MethodRate, MethodRates, Storage, StorageOptions,
-    StoragePath, TransferOptions, borrow, choose, copy, relay,
+    Column, Delivery, Lender, Method, MethodRate, MethodRates, Storage, StorageOptions, StoragePath,
+    TransferOptions, borrow, choose, copy, relay,
 };
 use pelton_kernels::Library;
 

@@ -28,8 +28,8 @@ use pelton_store::{
 
 use crate::key_index::{KeyIndex, NO_ROW};
 use crate::keys::Interner;
-use pelton_error::CancelFlag;
 use crate::request::StarLink;
+use pelton_error::CancelFlag;
 
 /// The longest chain of links that is followed.
 const HOPS_MAX: usize = 4;

@@ -29,7 +29,6 @@ use pelton_zone::{ZoneMap, ZoneOptions};
 use crate::budget::{Budget, batch_bytes};
 use crate::cluster::Cluster;
 use crate::dimension::own_links;
-use pelton_error::CancelFlag;
 use crate::progress::{Meter, Phase, Progress};
 use crate::reader::OrderedReader;
 use crate::report::{Clock, LoadReport};
@@ -42,6 +41,7 @@ use crate::sort::{SortContext, SortKeys, sort};
 use crate::source::{Sources, conform, staging_schema};
 use crate::stage::Stage;
 use crate::write::{Encoding, Written, write_rows};
+use pelton_error::CancelFlag;
 
 type Batches<'a> = Box<dyn Iterator<Item = Result<RecordBatch>> + 'a>;
 

@@ -20,8 +20,8 @@ use arrow::array::RecordBatch;
 use pelton_error::{Error, Result};
 
 use crate::budget::{Budget, Held, batch_bytes};
-use pelton_error::CancelFlag;
 use crate::source::{Part, Parts, Sources};
+use pelton_error::CancelFlag;
 
 /// How often a waiting thread looks at the cancel flag.
 const WAIT: Duration = Duration::from_millis(50);

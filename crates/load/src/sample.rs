@@ -20,12 +20,12 @@ use pelton_error::Result;
 use pelton_store::{Sample, TableSchema};
 
 use crate::budget::{Budget, Held, batch_bytes};
-use pelton_error::CancelFlag;
 use crate::row_groups::column_of;
 use crate::scratch::SpillFile;
 use crate::sort::{SortContext, SortedRuns, sort};
 use crate::source::{Part, Sources};
 use crate::stage::Stage;
+use pelton_error::CancelFlag;
 
 /// Which rows to sample: runs of neighbouring rows at random positions.
 #[derive(Debug, Clone, Copy)]

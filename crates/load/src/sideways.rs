@@ -26,8 +26,8 @@ use pelton_zone::{ZoneMap, ZoneOptions};
 use crate::budget::{Budget, Held};
 use crate::dimension::{Attribute, Dimension, DimensionLoader, NO_VALUE};
 use crate::key_index::NO_ROW;
-use pelton_error::CancelFlag;
 use crate::request::StarLink;
+use pelton_error::CancelFlag;
 
 /// The dimensions of a fact table.
 pub(crate) struct Sideways {

@@ -23,8 +23,8 @@ use std::sync::Arc;
 use crate::budget::{Budget, Held, batch_bytes};
 use crate::keys::{Interner, order_by_rank};
 use crate::merge::{Merge, RunReader};
-use pelton_error::CancelFlag;
 use crate::scratch::{Scratch, SpillFile};
+use pelton_error::CancelFlag;
 
 /// The most rows in a batch that leaves the sort.
 const BATCH_ROWS_MAX: usize = 8192;

@@ -10,8 +10,8 @@ use arrow::datatypes::SchemaRef;
 use pelton_error::Result;
 
 use crate::budget::{Budget, Held, batch_bytes};
-use pelton_error::CancelFlag;
 use crate::scratch::{Scratch, SpillFile, overlap};
+use pelton_error::CancelFlag;
 
 /// Staged rows, in input order.
 pub(crate) struct Stage {

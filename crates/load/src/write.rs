@@ -19,10 +19,10 @@ use pelton_store::{EncodedRowGroup, TablePlan, TableSchema, TableWriter, encode_
 use pelton_zone::ZoneMap;
 
 use crate::budget::{Budget, Held};
-use pelton_error::CancelFlag;
-use crate::progress::{Meter};
+use crate::progress::Meter;
 use crate::row_groups::{RowGroups, StagedRowGroup};
 use crate::sideways::Sideways;
+use pelton_error::CancelFlag;
 
 /// A row group being encoded takes its rows, the columns made of them and the chunks.
 const BYTES_PER_STAGED_BYTE: u64 = 3;

@@ -63,7 +63,8 @@ fn write(dir: PathBuf, row_count: u64) -> Outcome<Arc<Table>> {
     let choices = COLUMNS.map(|(name, encoding)| Ok(ColumnChoice::fixed(name, encoding.parse()?)));
     let plan = TablePlan::new(choices.into_iter().collect::<Result<_, pelton_error::Error>>()?);
     let warehouse = Warehouse::open_or_create(dir)?;
-    let mut writer = TableWriter::begin(&warehouse, "lineorder", schema, WriteMode::Replace, WriteOptions::default())?;
+    let mut writer =
+        TableWriter::begin(&warehouse, "lineorder", schema, WriteMode::Replace, WriteOptions::default())?;
     writer.set_plan(&plan)?;
     let threads = std::thread::available_parallelism()?.get() as u64;
     let groups = row_count.div_ceil(ROW_GROUP_ROWS);
@@ -181,7 +182,10 @@ fn main() -> Outcome<()> {
     let (raw, plan) = (row_count as f64 * 16.0, plan(&table));
     for home in ["disk", "pinned", "device"] {
         let device_cache_bytes = Some(if home == "device" { 1 << 40 } else { 0 });
-        let runtime = Runtime::open(RuntimeOptions { target, device_cache_bytes, ..RuntimeOptions::default() }, Arc::clone(&io))?;
+        let runtime = Runtime::open(
+            RuntimeOptions { target, device_cache_bytes, ..RuntimeOptions::default() },
+            Arc::clone(&io),
+        )?;
         if home != "disk" {
             let report = runtime.homes().pin(&table, None, &cancel)?;
             println!("pinned {} bytes in {:.2} s", report.bytes, report.elapsed.as_secs_f64());
@@ -189,7 +193,13 @@ fn main() -> Outcome<()> {
         if home == "device" {
             let stream = runtime.machine().stream(Place::Device(runtime.device()))?;
             for column in 0..4 {
-                assert!(runtime.homes().keep_on_device(&table, column, runtime.device(), &stream, &cancel)?);
+                assert!(runtime.homes().keep_on_device(
+                    &table,
+                    column,
+                    runtime.device(),
+                    &stream,
+                    &cancel
+                )?);
             }
         }
         time(home, &runtime, &plan, raw, wanted)?;

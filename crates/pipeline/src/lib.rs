@@ -31,7 +31,9 @@ pub use home::{
     ColumnText, Feed, FeedOptions, FeedReport, Home, HomeOptions, Homes, Morsel, PinReport, TableText,
     column_dictionary, formats, text_supported,
 };
-pub use program::{CompileReport, Compiler, Launch, Origin, Program, Target, compile_for_check, nvrtc_status};
+pub use program::{
+    CompileReport, Compiler, Launch, Origin, Program, Target, compile_for_check, nvrtc_status,
+};
 pub use rows::{RowColumn, RowValues, Rows};
 pub use run::{PipelineReport, RunReport, Runtime, RuntimeOptions, TargetChoice};
 pub use text::{Dictionary, TextSource};

@@ -148,7 +148,18 @@ impl Runtime {
         let (checked, used) = (Mutex::default(), Mutex::default());
         let keeps_columns = device_cache_bytes > 0;
         let lanes = Lanes::default();
-        Ok(Arc::new(Self { options, machine, device, target, compiler, homes, lanes, keeps_columns, checked, used }))
+        Ok(Arc::new(Self {
+            options,
+            machine,
+            device,
+            target,
+            compiler,
+            homes,
+            lanes,
+            keeps_columns,
+            checked,
+            used,
+        }))
     }
 
     /// Where columns are.
@@ -201,7 +212,8 @@ impl Runtime {
         }
         let is_most = scan.row_groups.len() * 2 > scan.table.row_group_count();
         for &column in &scan.columns {
-            let is_first = self.used.lock().unwrap_or_else(PoisonError::into_inner).insert((scan.table.id(), column));
+            let is_first =
+                self.used.lock().unwrap_or_else(PoisonError::into_inner).insert((scan.table.id(), column));
             let is_there = matches!(self.homes.home(&scan.table, column, self.device), Home::Device(_));
             if is_there || (is_first && !is_most) {
                 continue;
@@ -257,7 +269,6 @@ fn open_machine(options: &RuntimeOptions) -> Result<Machine> {
         TargetChoice::Cuda { .. } => cuda::open(&CudaOptions {
             memory_cap_bytes: options.device_cap_bytes,
             pinned_cap_bytes: options.pinned_cap_bytes,
-            ..CudaOptions::default()
         }),
         TargetChoice::Host => {
             let defaults = HostOptions::default();

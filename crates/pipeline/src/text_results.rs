@@ -42,7 +42,11 @@ impl Lut {
         Ok(luts.len() - 1)
     }
 
-    fn evaluate(name: String, dictionary: &Arc<Dictionary>, function: &Arc<dyn TextFunction>) -> Result<Self> {
+    fn evaluate(
+        name: String,
+        dictionary: &Arc<Dictionary>,
+        function: &Arc<dyn TextFunction>,
+    ) -> Result<Self> {
         let entries: Vec<&[u8]> = dictionary.entries.iter().collect();
         let results = function.evaluate(&entries)?;
         let mut lut = Self {
@@ -90,7 +94,9 @@ impl Lut {
 }
 
 fn bounds_of(values: impl Iterator<Item = i128>) -> Option<Bounds> {
-    values.map(|value| Bounds { min: value, max: value }).reduce(|a, b| Bounds { min: a.min.min(b.min), max: a.max.max(b.max) })
+    values
+        .map(|value| Bounds { min: value, max: value })
+        .reduce(|a, b| Bounds { min: a.min.min(b.min), max: a.max.max(b.max) })
 }
 
 /// Numbers the distinct texts, in sorted order.

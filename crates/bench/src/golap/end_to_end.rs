@@ -163,11 +163,7 @@ impl Bars {
         for ((setting, timed), value) in Setting::ALL.into_iter().zip(&self.timed).zip(&effective) {
             let what = format!("{}, {}", self.name(), setting.name());
             let ours = rate(self.question.raw_bytes as f64 / MB_PER_S, &timed.seconds);
-            rows.push(with(
-                row(&stage.machine, "9", what.clone(), "MB/s", ours),
-                None,
-                self.note(stage, setting, timed),
-            ));
+            rows.push(with(row(&stage.machine, "9", what.clone(), "MB/s", ours), None, self.note(timed)));
             let gain = derived(value / effective[0]);
             let paper = self.paper(setting);
             rows.push(with(row(&stage.machine, "9, gain", what, "x uncompressed", gain), paper, ""));
@@ -175,20 +171,11 @@ impl Bars {
         rows
     }
 
-    fn note(&self, stage: &Stage<'_>, setting: Setting, timed: &Timed) -> String {
+    fn note(&self, timed: &Timed) -> String {
         let taken = timed.bytes_read() as f64 / 1e6;
         let of = self.question.raw_bytes as f64 / 1e6;
-        let stored: u64 = timed.scans.iter().map(|scan| scan.stored_bytes).sum();
-        let mut note = format!("{taken:.2} MB taken for {of:.2} MB uncompressed");
-        // Hash tables on a device rule out row groups that hold none of their keys; no setting turns that off.
-        if stage.has_device() && timed.note.is_empty() && !setting.is_pruned && timed.bytes_read() < stored {
-            note.push_str("; finished joins ruled row groups out");
-        }
-        if !timed.note.is_empty() {
-            note.push_str("; ");
-            note.push_str(&timed.note);
-        }
-        note
+        let gap = if timed.note.is_empty() { "" } else { "; " };
+        format!("{taken:.2} MB taken for {of:.2} MB uncompressed{gap}{}", timed.note)
     }
 
     /// The text of section 6.2. What holds for all queries of the figure is quoted for each of them.

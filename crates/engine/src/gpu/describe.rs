@@ -4,7 +4,7 @@
 //!   pipeline 1: groups of lineorder
 //!     reads lineorder, 12 of 46 row groups: lo_orderdate (pinned), lo_revenue (disk)
 //!     filter lo_discount >= 1
-//!     probe table 0 by lo_orderdate: inner
+//!     probe hash table 0 by lo_orderdate: inner
 //!     groups by d_year: sum(lo_revenue)
 //! ```
 
@@ -128,7 +128,7 @@ fn describe_pipeline(pipeline: &Pipeline, devices: &Devices, names: &mut Names, 
             }
             Op::Probe { table, keys, kind } => {
                 let kind_text = format!("{kind:?}").to_lowercase();
-                line(text, format_args!("  probe table {table} by {}: {kind_text}", names.exprs(keys)));
+                line(text, format_args!("  probe hash table {table} by {}: {kind_text}", names.exprs(keys)));
                 if matches!(kind, ProbeKind::Inner | ProbeKind::Outer) {
                     let brought = names.payloads.get(table).cloned().unwrap_or_default();
                     names.columns.extend(brought);
@@ -158,7 +158,7 @@ impl Names {
     fn sink(&self, sink: &Sink) -> String {
         match sink {
             Sink::Build { table, keys, payload } => {
-                format!("build table {table} by {} with [{}]", self.exprs(keys), self.exprs(payload))
+                format!("build hash table {table} by {} with [{}]", self.exprs(keys), self.exprs(payload))
             }
             Sink::Aggregate { keys, aggregates } => {
                 let aggregates: Vec<String> = aggregates.iter().map(|one| self.aggregate(one)).collect();

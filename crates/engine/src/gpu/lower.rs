@@ -1,8 +1,8 @@
 //! A subtree of a physical plan as pipelines.
 //!
 //! ```text
-//!   AggregateExec              pipeline 0   scan date ─► filter ─► build table 0
-//!     HashJoinExec             pipeline 1   scan lineorder ─► filter ─► probe table 0 ─► aggregate
+//!   AggregateExec              pipeline 0   scan date ─► filter ─► build hash table 0
+//!     HashJoinExec             pipeline 1   scan lineorder ─► filter ─► probe hash table 0 ─► aggregate
 //!       scan date
 //!       scan lineorder
 //! ```

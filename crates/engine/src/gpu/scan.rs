@@ -6,9 +6,9 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::DataType;
 use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{Bounds, Column, Source, TableScan, Type};
-use pelton_zone::SkipKinds;
 use pelton_store::Table;
 use pelton_zone::Scalar;
+use pelton_zone::SkipKinds;
 
 use super::devices::{Devices, TableText};
 use super::lower::{Lowering, Needed};

@@ -53,6 +53,11 @@ impl Tables {
         PeltonSession::open(Some(self.directory.path().to_owned()), options).unwrap()
     }
 
+    #[allow(dead_code)] // not every test opens the warehouse by itself
+    pub(crate) fn directory(&self) -> &std::path::Path {
+        self.directory.path()
+    }
+
     #[allow(dead_code)] // not every test opens sessions that fail
     pub(crate) fn try_session(&self, options: &SessionOptions) -> pelton_error::Result<PeltonSession> {
         PeltonSession::open(Some(self.directory.path().to_owned()), options)

@@ -1,7 +1,16 @@
 //! What plans look like with a device, and what EXPLAIN says of it.
 
+use std::sync::Arc;
+
 use datafusion::arrow::array::AsArray;
-use pelton_engine::{DeviceChoice, PeltonSession, SessionOptions};
+use datafusion::arrow::util::pretty::pretty_format_batches;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::physical_plan::displayable;
+use datafusion::prelude::SessionContext;
+use pelton_engine::{
+    DeviceChoice, Devices, PeltonSession, PeltonTable, ScanOptions, SessionOptions, with_gpu,
+};
+use pelton_store::{IoEngine, IoOptions, Warehouse};
 
 use crate::common::{Tables, integers, run};
 use crate::{assert_same_rows, device_nodes, on_host};
@@ -77,8 +86,50 @@ async fn averages_are_divided_on_the_cpu_from_states_of_the_device() {
     assert!(!plan.contains("mode=Partial"), "{plan}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_average_in_one_stage_becomes_two() {
+    let tables = tables();
+    let session = tables.session(&SessionOptions { threads: Some(1), ..on_host() });
+    let sql =
+        "SELECT d_group, avg(f_value), sum(f_value) FROM fact JOIN dim ON f_key = d_key GROUP BY d_group";
+    let (actual, query) = run(&session, sql).await;
+    assert_same_rows(&actual, &tables.expected(sql).await, sql);
+    assert_eq!(device_nodes(&query).len(), 1, "{}", plan_text(&query));
+    assert!(plan_text(&query).contains("mode=Final"), "{}", plan_text(&query));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_larger_scan_probes_whatever_the_join_order_says() {
+    let tables = tables();
+    let session = tables.session(&on_host());
+    // Few rows of the fact table are estimated to be left: the order has it build.
+    let sql = "SELECT sum(d_group) FROM fact JOIN dim ON f_key = d_key WHERE f_value < 20";
+    let (actual, _) = run(&session, sql).await;
+    assert_same_rows(&actual, &tables.expected(sql).await, sql);
+    let text = explanation(&session, &format!("EXPLAIN {sql}")).await;
+    assert!(text.contains("build from dim") && text.contains("aggregate of fact"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_datafusion_session_of_ones_own_runs_on_a_device() {
+    let tables = tables();
+    let io = Arc::new(IoEngine::start(IoOptions::default()).unwrap());
+    let table = Warehouse::open(tables.directory()).unwrap().table("fact").unwrap();
+    let devices = Devices::new(DeviceChoice::Host, on_host().runtime, Arc::clone(&io), 2);
+    let builder = SessionStateBuilder::new().with_default_features();
+    let session = SessionContext::new_with_state(with_gpu(builder, &devices).build());
+    let provider = PeltonTable::new(table, io, ScanOptions::default());
+    session.register_table("fact", Arc::new(provider)).unwrap();
+    let sql = "SELECT f_key, sum(f_value) FROM fact WHERE f_value > 7 GROUP BY f_key";
+    let frame = session.sql(sql).await.unwrap();
+    let plan = frame.clone().create_physical_plan().await.unwrap();
+    assert!(displayable(plan.as_ref()).indent(false).to_string().contains("PeltonGpuExec"));
+    let actual = pretty_format_batches(&frame.collect().await.unwrap()).unwrap().to_string();
+    assert_same_rows(&actual, &tables.expected(sql).await, sql);
+}
+
 fn plan_text(query: &pelton_engine::Query) -> String {
-    datafusion::physical_plan::displayable(query.physical_plan().as_ref()).indent(false).to_string()
+    displayable(query.physical_plan().as_ref()).indent(false).to_string()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

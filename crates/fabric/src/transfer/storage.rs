@@ -20,7 +20,6 @@ use pelton_device::{Buffer, DeviceId, DeviceKind, Event, Machine, MemoryKind, Pl
 use pelton_error::{CancelFlag, Error, Result, ResultExt};
 use rustix::fs::OFlags;
 
-
 /// Alignment of direct reads.
 const PAGE_BYTES: u64 = 4096;
 

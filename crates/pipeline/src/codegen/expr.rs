@@ -32,7 +32,8 @@ pub(crate) fn generate(expr: &Expr, scope: &mut dyn Scope, block: &mut Block) ->
         }
         Expr::IsNull(input) => {
             let input = generate(input, scope, block)?;
-            let code = input.valid.map_or("false".into(), |valid| block.define("bool", "b", format!("!{valid}")));
+            let code =
+                input.valid.map_or("false".into(), |valid| block.define("bool", "b", format!("!{valid}")));
             Ok(Value::new(code, Type::Bool, None))
         }
         Expr::In { input, values } => {
@@ -119,10 +120,14 @@ fn result_bounds(op: ArithmeticOp, left: Option<Bounds>, right: Option<Bounds>) 
     let (a, b) = (left?, right?);
     match op {
         ArithmeticOp::Add => Some(Bounds { min: a.min.checked_add(b.min)?, max: a.max.checked_add(b.max)? }),
-        ArithmeticOp::Subtract => Some(Bounds { min: a.min.checked_sub(b.max)?, max: a.max.checked_sub(b.min)? }),
+        ArithmeticOp::Subtract => {
+            Some(Bounds { min: a.min.checked_sub(b.max)?, max: a.max.checked_sub(b.min)? })
+        }
         ArithmeticOp::Multiply => {
             let mut products = [0; 4];
-            for (at, (x, y)) in [(a.min, b.min), (a.min, b.max), (a.max, b.min), (a.max, b.max)].iter().enumerate() {
+            for (at, (x, y)) in
+                [(a.min, b.min), (a.min, b.max), (a.max, b.min), (a.max, b.max)].iter().enumerate()
+            {
                 products[at] = x.checked_mul(*y)?;
             }
             Some(Bounds { min: *products.iter().min()?, max: *products.iter().max()? })
@@ -135,7 +140,8 @@ fn wrapping(op: ArithmeticOp, left: &Value, right: &Value, block: &mut Block) ->
     let (signed, unsigned) = if left.ty == Type::I32 { ("i32", "u32") } else { ("i64", "u64") };
     let code = format!("{signed}({unsigned}({}) {} {unsigned}({}))", left.code, symbol(op), right.code);
     let all = type_bounds(left.ty);
-    let bounds = result_bounds(op, left.bounds, right.bounds).filter(|bounds| all.is_some_and(|all| within(*bounds, all)));
+    let bounds = result_bounds(op, left.bounds, right.bounds)
+        .filter(|bounds| all.is_some_and(|all| within(*bounds, all)));
     Value::new(block.define(signed, "i", code), left.ty, bounds)
 }
 
@@ -199,9 +205,8 @@ fn connective(inputs: &[Expr], scope: &mut dyn Scope, block: &mut Block, is_and:
         return Ok(Value::new(block.define("bool", "b", code), Type::Bool, None));
     }
     let valid = |value: &Value| value.valid.clone().unwrap_or("true".into());
-    let decided = |value: &Value| {
-        format!("({} && {}{})", valid(value), if is_and { "!" } else { "" }, value.code)
-    };
+    let decided =
+        |value: &Value| format!("({} && {}{})", valid(value), if is_and { "!" } else { "" }, value.code);
     let decides: Vec<String> = values.iter().map(decided).collect();
     let decided = block.define("bool", "b", decides.join(" || "));
     let all_valid: Vec<String> = values.iter().map(valid).collect();
@@ -216,8 +221,10 @@ fn is_in(input: &Value, values: &[i128], block: &mut Block) -> Result<Value> {
     if !matches!(input.form, Form::I32 | Form::I64 | Form::I128) {
         return Err(Error::unsupported(format!("IN over {:?}", input.ty)));
     }
-    let fitting = values.iter().filter(|value| input.bounds.is_none_or(|b| **value >= b.min && **value <= b.max));
-    let tests: Vec<String> = fitting.map(|value| format!("{} == {}", input.code, constant(*value, input.form))).collect();
+    let fitting =
+        values.iter().filter(|value| input.bounds.is_none_or(|b| **value >= b.min && **value <= b.max));
+    let tests: Vec<String> =
+        fitting.map(|value| format!("{} == {}", input.code, constant(*value, input.form))).collect();
     let code = if tests.is_empty() { "false".into() } else { tests.join(" || ") };
     let code = block.define("bool", "b", code);
     Ok(Value::new(code, Type::Bool, None).with_valid(input.valid.clone()))
@@ -248,13 +255,16 @@ fn case(
     let form = Form::of(ty, bounds.or(type_bounds(ty)));
     let choose = |parts: Vec<String>| {
         let (last, chosen) = parts.split_last().expect("branches and an otherwise");
-        let chain: Vec<String> = conditions.iter().zip(chosen).map(|(c, part)| format!("{c} ? {part} : ")).collect();
+        let chain: Vec<String> =
+            conditions.iter().zip(chosen).map(|(c, part)| format!("{c} ? {part} : ")).collect();
         format!("{}{last}", chain.concat())
     };
-    let code = block.define(form.c_type(), "c", choose(values.iter().map(|value| in_form(value, form)).collect()));
-    let valid = values.iter().any(|value| value.valid.is_some()).then(|| {
-        choose(values.iter().map(|value| value.valid.clone().unwrap_or("true".into())).collect())
-    });
+    let code =
+        block.define(form.c_type(), "c", choose(values.iter().map(|value| in_form(value, form)).collect()));
+    let valid = values
+        .iter()
+        .any(|value| value.valid.is_some())
+        .then(|| choose(values.iter().map(|value| value.valid.clone().unwrap_or("true".into())).collect()));
     let valid = valid.map(|valid| block.define("bool", "n", valid));
     Ok(Value::new(code, ty, bounds).with_valid(valid))
 }
@@ -271,7 +281,8 @@ fn cast(input: &Value, to: Type, block: &mut Block) -> Result<Value> {
         (_, to) => type_bounds(to),
     };
     let bounds = input.bounds.or(type_bounds(input.ty));
-    let fits = target.is_none() || bounds.is_some_and(|bounds| target.is_some_and(|target| within(bounds, target)));
+    let fits =
+        target.is_none() || bounds.is_some_and(|bounds| target.is_some_and(|target| within(bounds, target)));
     if !fits {
         return Err(Error::unsupported(format!(
             "a cast from {:?} to {to:?} of values between {}, some of which may not fit",
@@ -280,7 +291,11 @@ fn cast(input: &Value, to: Type, block: &mut Block) -> Result<Value> {
         )));
     }
     let form = Form::of(to, bounds);
-    let code = if input.form == form { input.code.clone() } else { block.define(form.c_type(), "i", in_form(input, form)) };
+    let code = if input.form == form {
+        input.code.clone()
+    } else {
+        block.define(form.c_type(), "i", in_form(input, form))
+    };
     Ok(Value::new(code, to, bounds).with_valid(input.valid.clone()))
 }
 

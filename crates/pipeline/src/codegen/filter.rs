@@ -65,7 +65,9 @@ impl FilterPlan {
                         }
                     }
                 }
-                Op::Probe { table, keys, kind } if keys.iter().all(|key| reads_source_alone(key, source.len())) => {
+                Op::Probe { table, keys, kind }
+                    if keys.iter().all(|key| reads_source_alone(key, source.len())) =>
+                {
                     let Some(built) = tables.get(*table).and_then(Option::as_ref) else { continue };
                     if built.layout.kind == TableKind::Direct && *kind != ProbeKind::Outer {
                         plan.bitmaps.push(index);
@@ -77,7 +79,9 @@ impl FilterPlan {
                 _ => {}
             }
         }
-        plan.bitmaps.sort_by(|a, b| density(&pipeline.ops[*a], tables).total_cmp(&density(&pipeline.ops[*b], tables)));
+        plan.bitmaps.sort_by(|a, b| {
+            density(&pipeline.ops[*a], tables).total_cmp(&density(&pipeline.ops[*b], tables))
+        });
         plan.ranges = ranges.into_values().collect();
         plan.fused = plan.ranges_in_registers(source);
         plan
@@ -137,7 +141,8 @@ impl FilterPlan {
     /// Declares the ranges that are compared in registers.
     pub(crate) fn declare_fused(&self, source: &[SourceColumn], body: &mut Block) {
         for &i in &self.fused {
-            let (_, width) = source[self.ranges[i].column].register_width().expect("only such ranges are fused");
+            let (_, width) =
+                source[self.ranges[i].column].register_width().expect("only such ranges are fused");
             body.line(format!("TopRange<{width}> fused{i};"));
         }
     }
@@ -159,7 +164,9 @@ impl FilterPlan {
         for (i, range) in self.ranges.iter().enumerate() {
             let (low, high) = (args.word(Arg::RangeLow(i)), args.word(Arg::RangeHigh(i)));
             let k = range.column;
-            body.line(format!("code_low{i} = p{k}.code_from(i64({low})); code_end{i} = p{k}.code_after(i64({high}));"));
+            body.line(format!(
+                "code_low{i} = p{k}.code_from(i64({low})); code_end{i} = p{k}.code_after(i64({high}));"
+            ));
         }
     }
 }
@@ -233,11 +240,12 @@ fn integer(expr: &Expr) -> Option<i128> {
 
 fn as_range(condition: &Expr, pipeline: &Pipeline, source: &[SourceColumn]) -> Option<Range> {
     let Expr::Compare { op, left, right } = condition else { return None };
-    let (column, op, value) = match (plain_column(left, pipeline, source), plain_column(right, pipeline, source)) {
-        (Some(column), None) => (column, *op, integer(right)?),
-        (None, Some(column)) => (column, mirrored(*op), integer(left)?),
-        _ => return None,
-    };
+    let (column, op, value) =
+        match (plain_column(left, pipeline, source), plain_column(right, pipeline, source)) {
+            (Some(column), None) => (column, *op, integer(right)?),
+            (None, Some(column)) => (column, mirrored(*op), integer(left)?),
+            _ => return None,
+        };
     let value = i64::try_from(value).ok()?;
     let (low, high) = match op {
         CompareOp::Eq => (value, value),
@@ -287,7 +295,8 @@ impl Generator<'_> {
     /// The steps that narrow the mask.
     pub(super) fn masks(&mut self, body: &mut Block) -> Result<()> {
         self.fused_step(body);
-        let singles: Vec<usize> = (0..self.plan.ranges.len()).filter(|i| !self.plan.fused.contains(i)).collect();
+        let singles: Vec<usize> =
+            (0..self.plan.ranges.len()).filter(|i| !self.plan.fused.contains(i)).collect();
         for i in singles {
             self.range_step(i, body);
         }
@@ -370,7 +379,9 @@ pub(super) fn test(
     match step {
         Step::Condition(condition) => Ok(expr::generate(condition, scope, block)?.is_true()),
         Step::Bitmap(index) => {
-            let Op::Probe { table, keys, kind } = &pipeline.ops[index] else { unreachable!("only probes have bitmaps") };
+            let Op::Probe { table, keys, kind } = &pipeline.ops[index] else {
+                unreachable!("only probes have bitmaps")
+            };
             let found = probe::bitmap_test(*table, keys, scope, block)?;
             Ok(if *kind == ProbeKind::Anti { format!("!({found})") } else { found })
         }

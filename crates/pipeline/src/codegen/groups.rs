@@ -16,8 +16,8 @@ use super::layout::{AggregateOutput, GroupKind, GroupLayout, KeyDomain, SinkLayo
 use super::probe;
 use super::sink::RowCode;
 use super::source::RowScope;
-use super::value::{Form, Value, fits_i64, i64_constant};
 use super::sum_type;
+use super::value::{Form, Value, fits_i64, i64_constant};
 use crate::ir::{Aggregate, AggregateFunction, Bounds, Expr, Type};
 
 /// What bounds the choice of a layout.
@@ -52,7 +52,8 @@ pub(super) fn aggregate(
     block: &mut Block,
 ) -> Result<RowCode> {
     let key_values = keys.iter().map(|key| expr::generate(key, scope, block)).collect::<Result<Vec<_>>>()?;
-    let domains = key_values.iter().map(|key| KeyDomain::of(key, "a group key")).collect::<Result<Vec<_>>>()?;
+    let domains =
+        key_values.iter().map(|key| KeyDomain::of(key, "a group key")).collect::<Result<Vec<_>>>()?;
     let codes = code_count(&domains, "group keys")?;
     let (words, outputs, contributions) = state_of(aggregates, limits, scope, block)?;
     let kind = match () {
@@ -61,8 +62,10 @@ pub(super) fn aggregate(
         () => GroupKind::Hashed,
     };
     let state_bytes = (codes as usize).saturating_mul(words.len() * 8);
-    let copies = if kind == GroupKind::Direct { shared_copies(state_bytes, limits.shared_bytes_max) } else { 0 };
-    let layout = GroupLayout { kind, keys: domains, code_count: codes, words, outputs, shared_copies: copies };
+    let copies =
+        if kind == GroupKind::Direct { shared_copies(state_bytes, limits.shared_bytes_max) } else { 0 };
+    let layout =
+        GroupLayout { kind, keys: domains, code_count: codes, words, outputs, shared_copies: copies };
     let code = RowCode {
         text: String::new(),
         prologue: String::new(),
@@ -81,7 +84,8 @@ pub(super) fn aggregate(
 
 /// Copies of the state in shared memory: as many as fit, up to one a lane; fewer than 4 are not worth their barrier.
 fn shared_copies(state_bytes: usize, bytes_max: usize) -> u32 {
-    [32, 16, 8, 4].into_iter().find(|copies| state_bytes.saturating_mul(*copies) <= bytes_max).unwrap_or(0) as u32
+    [32, 16, 8, 4].into_iter().find(|copies| state_bytes.saturating_mul(*copies) <= bytes_max).unwrap_or(0)
+        as u32
 }
 
 type State = (Vec<WordKind>, Vec<AggregateOutput>, Vec<Contribution>);
@@ -138,7 +142,8 @@ fn word_kind(function: AggregateFunction, value: &Value, limits: &Limits) -> Res
         (AggregateFunction::Sum, Form::F64) => Ok(WordKind::AddDouble),
         (AggregateFunction::Sum, Form::I32 | Form::I64 | Form::I128) => {
             let is_decimal = value.ty == Type::I128;
-            let is_wide = is_decimal && !value.bounds.is_some_and(|bounds| sum_fits(bounds, limits.row_count));
+            let is_wide =
+                is_decimal && !value.bounds.is_some_and(|bounds| sum_fits(bounds, limits.row_count));
             Ok(if is_wide { WordKind::AddLow } else { WordKind::Add })
         }
         (AggregateFunction::Min, Form::I32 | Form::I64) => Ok(WordKind::Min),
@@ -151,9 +156,10 @@ fn word_kind(function: AggregateFunction, value: &Value, limits: &Limits) -> Res
 fn sum_fits(bounds: Bounds, row_count: u64) -> bool {
     let rows = i128::from(row_count.max(1));
     let most = bounds.min.unsigned_abs().max(bounds.max.unsigned_abs());
-    i128::try_from(most).ok().and_then(|most| most.checked_mul(rows)).is_some_and(|sum| {
-        fits_i64(Bounds { min: -sum, max: sum })
-    })
+    i128::try_from(most)
+        .ok()
+        .and_then(|most| most.checked_mul(rows))
+        .is_some_and(|sum| fits_i64(Bounds { min: -sum, max: sum }))
 }
 
 fn register_type(kind: WordKind) -> &'static str {
@@ -194,11 +200,14 @@ fn in_registers(
     block.line("AT(a0)++;");
     for contribution in contributions {
         let (word, value) = (contribution.word, as_word(contribution));
-        block.line(guarded(contribution, match contribution.kind {
-            WordKind::Min => format!("if ({value} < AT(a{word})) AT(a{word}) = {value};"),
-            WordKind::Max => format!("if ({value} > AT(a{word})) AT(a{word}) = {value};"),
-            _ => format!("AT(a{word}) += {value};"),
-        }));
+        block.line(guarded(
+            contribution,
+            match contribution.kind {
+                WordKind::Min => format!("if ({value} < AT(a{word})) AT(a{word}) = {value};"),
+                WordKind::Max => format!("if ({value} > AT(a{word})) AT(a{word}) = {value};"),
+                _ => format!("AT(a{word}) += {value};"),
+            },
+        ));
     }
     let groups = scope.kernel.args.pointer(Arg::Groups, "u64");
     let registers = layout.words.iter().enumerate().filter(|(_, kind)| **kind != WordKind::AddHigh);
@@ -211,12 +220,15 @@ fn in_registers(
         code.prologue += &format!("{ty} a{word}[LANES]; EACH_LANE {{ AT(a{word}) = {identity}; }}\n");
         let (combine, update) = match kind {
             WordKind::Add => ("lane_sum", format!("atomic_add({groups} + {word}, all)")),
-            WordKind::AddLow | WordKind::AddHigh => ("lane_sum", format!("atomic_add_128({groups} + {word}, i128(all))")),
+            WordKind::AddLow | WordKind::AddHigh => {
+                ("lane_sum", format!("atomic_add_128({groups} + {word}, i128(all))"))
+            }
             WordKind::AddDouble => ("lane_sum", format!("atomic_add((f64*)({groups} + {word}), all)")),
             WordKind::Min => ("lane_min", format!("atomic_min((i64*)({groups} + {word}), all)")),
             WordKind::Max => ("lane_max", format!("atomic_max((i64*)({groups} + {word}), all)")),
         };
-        code.epilogue += &format!("{{ const {ty} all = {combine}(a{word}); if (IS_FIRST_LANE) {update}; }}\n");
+        code.epilogue +=
+            &format!("{{ const {ty} all = {combine}(a{word}); if (IS_FIRST_LANE) {update}; }}\n");
     }
     code
 }
@@ -247,8 +259,11 @@ fn in_memory(
         GroupKind::Hashed => {
             let (keys, mask) = (args.pointer(Arg::GroupKeys, "u64"), args.word(Arg::GroupSlotMask));
             let flags = args.pointer(Arg::Flags, "u32");
-            let slot =
-                block.define("u64", "s", format!("slot_to_insert({keys}, {mask}, {group}, {flags}, FLAG_GROUPS_FULL)"));
+            let slot = block.define(
+                "u64",
+                "s",
+                format!("slot_to_insert({keys}, {mask}, {group}, {flags}, FLAG_GROUPS_FULL)"),
+            );
             block.line(format!("if ({slot} == NO_KEY) continue;"));
             slot
         }
@@ -258,7 +273,11 @@ fn in_memory(
     // Halves of a 128-bit sum lie side by side, so the words of one copy of one group do.
     let at = |word: usize| match copies {
         0 => format!("{groups} + {place} * {} + {word}", layout.words.len()),
-        _ => format!("shared_groups + ({place} * {copies} + (lane & {})) * {} + {word}", copies - 1, layout.words.len()),
+        _ => format!(
+            "shared_groups + ({place} * {copies} + (lane & {})) * {} + {word}",
+            copies - 1,
+            layout.words.len()
+        ),
     };
     block.line(format!("atomic_add({}, 1ull);", at(0)));
     for contribution in contributions {

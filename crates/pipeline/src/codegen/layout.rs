@@ -47,9 +47,10 @@ impl KeyDomain {
             _ => return Err(unknown()),
         };
         let is_nullable = value.valid.is_some();
-        let size = u64::try_from(size).ok().filter(|size| u128::from(*size) < CODE_MAX).ok_or_else(|| {
-            Error::unsupported(format!("{what} whose values span all of 64 bits"))
-        })?;
+        let size = u64::try_from(size)
+            .ok()
+            .filter(|size| u128::from(*size) < CODE_MAX)
+            .ok_or_else(|| Error::unsupported(format!("{what} whose values span all of 64 bits")))?;
         Ok(Self { ty: value.ty, min, size, is_nullable, dictionary: value.dictionary.clone() })
     }
 
@@ -65,7 +66,10 @@ pub(crate) fn code_count(domains: &[KeyDomain], what: &str) -> Result<u64> {
         count.checked_mul(domain.count().into()).filter(|count| *count < CODE_MAX)
     });
     count.map(|count| count as u64).ok_or_else(|| {
-        Error::unsupported(format!("{what} whose possible combinations of {} columns pass 2^63", domains.len()))
+        Error::unsupported(format!(
+            "{what} whose possible combinations of {} columns pass 2^63",
+            domains.len()
+        ))
     })
 }
 

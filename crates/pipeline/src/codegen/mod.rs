@@ -36,8 +36,8 @@ use pelton_error::{Result, ResultExt};
 pub(crate) use args::Arg;
 pub(crate) use filter::Range;
 pub(crate) use layout::{
-    AggregateOutput, BuiltTable, GroupKind, GroupLayout, KeyDomain, PayloadColumn, SinkLayout, TableKind, TableLayout,
-    WordKind,
+    AggregateOutput, BuiltTable, GroupKind, GroupLayout, KeyDomain, PayloadColumn, SinkLayout, TableKind,
+    TableLayout, WordKind,
 };
 pub(crate) use source::{SourceColumn, StoredAs};
 pub(crate) use value::Form;
@@ -226,14 +226,19 @@ impl<'a> Generator<'a> {
             body.line(format!("{} p{k};", source.page_type()?));
         }
         for (place, k) in self.text_columns().enumerate() {
-            body.line(format!("const u32* const m{k} = (const u32*)c[{}];", self.request.source.len() + place));
+            body.line(format!(
+                "const u32* const m{k} = (const u32*)c[{}];",
+                self.request.source.len() + place
+            ));
         }
         self.plan.declare_codes(body);
         self.plan.declare_fused(self.request.source, body);
         let mut offset = 0;
         for (k, source) in self.request.source.iter().enumerate().filter(|(_, source)| source.has_delta()) {
             let (ty, bytes) = (source.scratch_type()?, source.scratch_bytes());
-            body.line(format!("{ty}* const s{k} = ({ty}*)(block_shared + {offset} + WARP_IN_BLOCK * {bytes});"));
+            body.line(format!(
+                "{ty}* const s{k} = ({ty}*)(block_shared + {offset} + WARP_IN_BLOCK * {bytes});"
+            ));
             offset += bytes * warps;
         }
         assert_eq!(offset, scratch_bytes, "every warp has scratch memory for every such column");
@@ -251,7 +256,9 @@ impl<'a> Generator<'a> {
         body.line("if (page_row == page_rows) { page++; page_row = 0; }");
         body.open("if (row == start || page_row == 0) {");
         body.line("const u32 page_start = page * page_rows;");
-        body.line("const u32 rows = group_rows - page_start < page_rows ? group_rows - page_start : page_rows;");
+        body.line(
+            "const u32 rows = group_rows - page_start < page_rows ? group_rows - page_start : page_rows;",
+        );
         for k in 0..self.request.source.len() {
             body.line(format!("p{k}.open((const u8*)c[{k}], page, pages, rows);"));
         }
@@ -268,7 +275,9 @@ impl<'a> Generator<'a> {
         }
         body.line("WARP_BARRIER;");
         body.line("const u32 page_start = page * page_rows;");
-        body.line("const u32 page_end = group_rows - page_start < page_rows ? group_rows : page_start + page_rows;");
+        body.line(
+            "const u32 page_end = group_rows - page_start < page_rows ? group_rows : page_start + page_rows;",
+        );
         for k in deltas {
             let ty = self.request.source[k].scratch_type()?;
             body.open(format!("if (p{k}.is(DELTA) && p{k}.nulls != 1) {{"));

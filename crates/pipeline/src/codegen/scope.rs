@@ -14,5 +14,10 @@ pub(crate) trait Scope {
     fn column(&mut self, column: usize, block: &mut Block) -> Result<Value>;
 
     /// `function` of text column `column`.
-    fn of_text(&mut self, column: usize, function: &Arc<dyn TextFunction>, block: &mut Block) -> Result<Value>;
+    fn of_text(
+        &mut self,
+        column: usize,
+        function: &Arc<dyn TextFunction>,
+        block: &mut Block,
+    ) -> Result<Value>;
 }

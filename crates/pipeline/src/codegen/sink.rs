@@ -69,7 +69,8 @@ impl Generator<'_> {
                     next_column += 1;
                 }
                 Op::Probe { table, keys, kind } => {
-                    let probe = Probe { table: *table, keys, kind: *kind, is_matched: self.plan.is_matched(index) };
+                    let probe =
+                        Probe { table: *table, keys, kind: *kind, is_matched: self.plan.is_matched(index) };
                     probe.generate(next_column, &mut scope, &mut block)?;
                     next_column += probe.added_columns(&scope);
                 }
@@ -80,7 +81,9 @@ impl Generator<'_> {
             Sink::Build { table, keys, payload } => {
                 build(*table, keys, payload, is_hashed, &limits, &mut scope, &mut block)?
             }
-            Sink::Aggregate { keys, aggregates } => groups::aggregate(keys, aggregates, &limits, &mut scope, &mut block)?,
+            Sink::Aggregate { keys, aggregates } => {
+                groups::aggregate(keys, aggregates, &limits, &mut scope, &mut block)?
+            }
             Sink::Materialize { columns } => materialize(columns, &mut scope, &mut block)?,
         };
         debug_assert!(block.depth() >= depth_of_rows);
@@ -121,7 +124,8 @@ impl Probe<'_> {
             TableKind::Hashed => self.hashed(&condition, &code, is_unique, scope, block),
         };
         for index in 0..self.added_columns(scope) {
-            let payload = PendingPayload { table: self.table, index, row: row.clone(), matched: matched.clone() };
+            let payload =
+                PendingPayload { table: self.table, index, row: row.clone(), matched: matched.clone() };
             scope.set_pending(first_column + index, payload);
         }
         Ok(())
@@ -157,8 +161,10 @@ impl Probe<'_> {
         block: &mut Block,
     ) -> (String, Option<String>) {
         let (table, args) = (self.table, &mut scope.kernel.args);
-        let (keys, mask) = (args.pointer(Arg::TableKeys(table), "const u64"), args.word(Arg::TableSlotMask(table)));
-        let (bloom, bloom_mask) = (args.pointer(Arg::Bloom(table), "const u64"), args.word(Arg::BloomMask(table)));
+        let (keys, mask) =
+            (args.pointer(Arg::TableKeys(table), "const u64"), args.word(Arg::TableSlotMask(table)));
+        let (bloom, bloom_mask) =
+            (args.pointer(Arg::Bloom(table), "const u64"), args.word(Arg::BloomMask(table)));
         let (heads, next) =
             (args.pointer(Arg::Heads(table), "const u32"), args.pointer(Arg::Next(table), "const u32"));
         let first = block.name("h");
@@ -172,7 +178,9 @@ impl Probe<'_> {
             ProbeKind::Semi => block.open(format!("if ({first}) {{")),
             ProbeKind::Anti => block.open(format!("if (!{first}) {{")),
             ProbeKind::Inner if is_unique => block.open(format!("if ({first}) {{")),
-            ProbeKind::Inner => block.open(format!("for (; {first}; {first} = load({next} + ({first} - 1))) {{")),
+            ProbeKind::Inner => {
+                block.open(format!("for (; {first}; {first} = load({next} + ({first} - 1))) {{"))
+            }
             ProbeKind::Outer => {
                 let matched = block.define("bool", "b", format!("{first} != 0"));
                 if !is_unique {
@@ -202,7 +210,9 @@ fn build(
     block: &mut Block,
 ) -> Result<RowCode> {
     let mut key_values = values_of(keys, scope, block)?;
-    if let Some(valid) = key_values.iter().filter_map(|key| key.valid.clone()).reduce(|a, b| format!("{a} && {b}")) {
+    if let Some(valid) =
+        key_values.iter().filter_map(|key| key.valid.clone()).reduce(|a, b| format!("{a} && {b}"))
+    {
         block.open(format!("if ({valid}) {{"));
         key_values.iter_mut().for_each(|key| key.valid = None);
     }
@@ -212,8 +222,10 @@ fn build(
     let domains =
         key_values.iter().map(|key| KeyDomain::of(key, "a join key")).collect::<Result<Vec<_>>>()?;
     let codes = code_count(&domains, "join keys")?;
-    let is_sparse = codes > limits.table_codes_max.min(limits.row_count.saturating_mul(DIRECT_CODES_PER_ROW).max(1 << 22));
-    let kind = if is_hashed || is_sparse || domains.len() > 1 { TableKind::Hashed } else { TableKind::Direct };
+    let is_sparse = codes
+        > limits.table_codes_max.min(limits.row_count.saturating_mul(DIRECT_CODES_PER_ROW).max(1 << 22));
+    let kind =
+        if is_hashed || is_sparse || domains.len() > 1 { TableKind::Hashed } else { TableKind::Direct };
     let code = probe::code_of(&key_values, &domains, block);
     let args = &mut scope.kernel.args;
     let flags = args.pointer(Arg::Flags, "u32");
@@ -222,23 +234,35 @@ fn build(
         TableKind::Direct => {
             let bitmap = args.pointer(Arg::Bitmap(table), "u32");
             let bit = block.define("u32", "b", format!("1u << ({code} & 31)"));
-            block.line(format!("if (atomic_or({bitmap} + ({code} >> 5), {bit}) & {bit}) atomic_or({flags}, FLAG_DUPLICATE);"));
+            block.line(format!(
+                "if (atomic_or({bitmap} + ({code} >> 5), {bit}) & {bit}) atomic_or({flags}, FLAG_DUPLICATE);"
+            ));
             block.line("AT(built)++;");
             code.clone()
         }
         TableKind::Hashed => {
             let rows_max = args.word(Arg::TableRowsMax(table));
             let row = block.define("u64", "w", format!("reserve_row((u64*){stats})"));
-            block.line(format!("if ({row} >= {rows_max}) {{ atomic_or({flags}, FLAG_TABLE_FULL); continue; }}"));
+            block.line(format!(
+                "if ({row} >= {rows_max}) {{ atomic_or({flags}, FLAG_TABLE_FULL); continue; }}"
+            ));
             insert(table, &code, &row, &flags, scope, block);
             row
         }
     };
     block.line(format!("if (i64({code}) < AT(least)) AT(least) = i64({code});"));
     block.line(format!("if (i64({code}) > AT(most)) AT(most) = i64({code});"));
-    let columns = store(payload, &place, |index| (Arg::Payload(table, index), Arg::PayloadValid(table, index)), scope, block)?;
+    let columns = store(
+        payload,
+        &place,
+        |index| (Arg::Payload(table, index), Arg::PayloadValid(table, index)),
+        scope,
+        block,
+    )?;
     let built = if kind == TableKind::Direct {
-        format!("{{ const u64 n = lane_sum(built); if (IS_FIRST_LANE && n) atomic_add((u64*){stats}, n); }}\n")
+        format!(
+            "{{ const u64 n = lane_sum(built); if (IS_FIRST_LANE && n) atomic_add((u64*){stats}, n); }}\n"
+        )
     } else {
         String::new()
     };
@@ -266,7 +290,8 @@ fn insert(table: usize, code: &str, row: &str, flags: &str, scope: &mut RowScope
     let (keys, mask) = (args.pointer(Arg::TableKeys(table), "u64"), args.word(Arg::TableSlotMask(table)));
     let (heads, next) = (args.pointer(Arg::Heads(table), "u32"), args.pointer(Arg::Next(table), "u32"));
     let (bloom, bloom_mask) = (args.pointer(Arg::Bloom(table), "u32"), args.word(Arg::BloomMask(table)));
-    let slot = block.define("u64", "s", format!("slot_to_insert({keys}, {mask}, {code}, {flags}, FLAG_TABLE_FULL)"));
+    let slot =
+        block.define("u64", "s", format!("slot_to_insert({keys}, {mask}, {code}, {flags}, FLAG_TABLE_FULL)"));
     block.line(format!("if ({slot} == NO_KEY) continue;"));
     let before = block.define("u32", "h", format!("atomic_swap({heads} + {slot}, u32({row}) + 1)"));
     block.line(format!("{next}[{row}] = {before};"));
@@ -302,7 +327,8 @@ fn materialize(columns: &[Expr], scope: &mut RowScope<'_, '_>, block: &mut Block
     let flags = args.pointer(Arg::Flags, "u32");
     let place = block.define("u64", "w", format!("reserve_row({count})"));
     block.line(format!("if ({place} >= {capacity}) {{ atomic_or({flags}, FLAG_OUTPUT_FULL); continue; }}"));
-    let columns = store(columns, &place, |index| (Arg::Output(index), Arg::OutputValid(index)), scope, block)?;
+    let columns =
+        store(columns, &place, |index| (Arg::Output(index), Arg::OutputValid(index)), scope, block)?;
     Ok(RowCode {
         text: String::new(),
         prologue: String::new(),

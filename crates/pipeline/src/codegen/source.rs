@@ -195,28 +195,33 @@ impl<'k, 'a> RowScope<'k, 'a> {
         } else {
             direct
         };
-        let code = if form == Form::Bool { format!("{code} != 0") } else { format!("{}({code})", form.c_type()) };
+        let code =
+            if form == Form::Bool { format!("{code} != 0") } else { format!("{}({code})", form.c_type()) };
         let name = block.define(form.c_type(), "x", code);
-        let valid = column.is_nullable.then(|| block.define("bool", "n", format!("p{k}.is_valid(v, r, lane)")));
+        let valid =
+            column.is_nullable.then(|| block.define("bool", "n", format!("p{k}.is_valid(v, r, lane)")));
         let mut value = Value::new(name, column.ty, column.bounds).with_valid(valid);
         value.dictionary = self.kernel.dictionaries.get(&k).cloned();
         Ok(value)
     }
 
     fn load_payload(&mut self, pending: &PendingPayload, block: &mut Block) -> Result<Value> {
-        let table = self.kernel.tables[pending.table].as_ref().expect("tables are built before they are probed");
+        let table =
+            self.kernel.tables[pending.table].as_ref().expect("tables are built before they are probed");
         let payload = table.layout.payload[pending.index].clone();
         let guarded = |code: String| match &pending.matched {
             Some(matched) => format!("({matched} ? {code} : 0)"),
             None => code,
         };
-        let array = self.kernel.args.pointer(Arg::Payload(pending.table, pending.index), payload.form.array_type());
+        let array =
+            self.kernel.args.pointer(Arg::Payload(pending.table, pending.index), payload.form.array_type());
         let name = block.define(payload.form.c_type(), "y", guarded(format!("{array}[{}]", pending.row)));
         let valid = payload.is_nullable.then(|| {
             let array = self.kernel.args.pointer(Arg::PayloadValid(pending.table, pending.index), "u8");
             block.define("bool", "n", guarded(format!("{array}[{}]", pending.row)))
         });
-        let mut value = Value::new(name, payload.ty, payload.bounds).with_valid(valid.or(pending.matched.clone()));
+        let mut value =
+            Value::new(name, payload.ty, payload.bounds).with_valid(valid.or(pending.matched.clone()));
         // A missing match reads as 0.
         value.bounds = if pending.matched.is_some() { value.bounds.map(with_zero) } else { value.bounds };
         value.dictionary = payload.dictionary;
@@ -236,13 +241,22 @@ impl Scope for RowScope<'_, '_> {
         let value = match self.pending.remove(&column) {
             Some(pending) => self.load_payload(&pending, block)?,
             None if column < self.kernel.source.len() => self.load_source(column, block)?,
-            None => return Err(Error::invalid_input(format!("a plan that reads column {column} before it is there"))),
+            None => {
+                return Err(Error::invalid_input(format!(
+                    "a plan that reads column {column} before it is there"
+                )));
+            }
         };
         self.known.insert(column, value.clone());
         Ok(value)
     }
 
-    fn of_text(&mut self, column: usize, function: &Arc<dyn TextFunction>, block: &mut Block) -> Result<Value> {
+    fn of_text(
+        &mut self,
+        column: usize,
+        function: &Arc<dyn TextFunction>,
+        block: &mut Block,
+    ) -> Result<Value> {
         let text = self.column(column, block)?;
         let Some(dictionary) = &text.dictionary else {
             return Err(Error::invalid_input("a function of text on a column that is none"));

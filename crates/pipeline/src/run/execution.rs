@@ -11,12 +11,12 @@ use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt, Tier};
 use pelton_store::Table;
 use pelton_zone::{ColumnTest, Scalar, SkipKinds, Verdict};
 
+use super::Runtime;
 use super::finish::{Outcome, finish};
 use super::memory::{Descriptors, Lane, State, upload};
 use super::report::PipelineReport;
 use super::results::append;
 use super::upload::{Uploaded, upload_rows};
-use super::Runtime;
 use crate::codegen::{
     self, Arg, BuiltTable, COMPACT_ENTRY, ENTRY, FILL_ENTRY, Generated, GroupKind, GroupLayout, Request,
     SinkLayout, SourceColumn, StoredAs, TableKind, TableLayout, WordKind,
@@ -179,7 +179,9 @@ impl<'r> Execution<'r> {
             };
             prepared.columns.push(SourceColumn {
                 stored,
-                formats: formats(&scan.table, table_column, &scan.row_groups)?.into_iter().collect::<BTreeSet<_>>(),
+                formats: formats(&scan.table, table_column, &scan.row_groups)?
+                    .into_iter()
+                    .collect::<BTreeSet<_>>(),
                 widths: self.runtime.homes.widths(&scan.table, table_column),
             });
         }
@@ -247,7 +249,8 @@ impl<'r> Execution<'r> {
         let compiled = self.runtime.compile(&generated.text);
         let (program, compile) = compiled.context(|| format!("pipeline '{}'", pipeline.name))?;
         report.add_compile(&compile);
-        let mut kernel = Kernel { program, generated, state: self.tables.clone(), started: RefCell::new(None) };
+        let mut kernel =
+            Kernel { program, generated, state: self.tables.clone(), started: RefCell::new(None) };
         let started = Instant::now();
         self.allocate(&mut kernel, prepared, &attempt)?;
         report.allocate += started.elapsed();
@@ -272,7 +275,8 @@ impl<'r> Execution<'r> {
     /// The memory of the sink, cleared.
     fn allocate(&self, kernel: &mut Kernel, prepared: &Prepared, attempt: &Attempt) -> Result<()> {
         // Flags, then the statistics of a table: rows, least and greatest code. One array, one copy either way.
-        let head: Vec<u8> = [0, 0, i64::MAX as u64, u64::MAX].iter().flat_map(|word: &u64| word.to_le_bytes()).collect();
+        let head: Vec<u8> =
+            [0, 0, i64::MAX as u64, u64::MAX].iter().flat_map(|word: &u64| word.to_le_bytes()).collect();
         upload(&mut kernel.state, self.stream(), self.runtime.device, Arg::Flags, &head)?;
         let sink = kernel.generated.sink.clone();
         match &sink {
@@ -309,7 +313,8 @@ impl<'r> Execution<'r> {
         kernel.state.set_part(Arg::TableStats(table), Arg::Flags, 8);
         let places = match layout.kind {
             TableKind::Direct => {
-                let bitmap = self.array(kernel, Arg::Bitmap(table), layout.code_count.div_ceil(64) as usize * 8)?;
+                let bitmap =
+                    self.array(kernel, Arg::Bitmap(table), layout.code_count.div_ceil(64) as usize * 8)?;
                 self.fill(kernel, &bitmap, 0, 0, 1)?;
                 layout.code_count
             }
@@ -324,10 +329,18 @@ impl<'r> Execution<'r> {
         Ok(())
     }
 
-    fn allocate_hashed(&self, kernel: &mut Kernel, table: usize, row_count: u64, attempt: &Attempt) -> Result<u64> {
+    fn allocate_hashed(
+        &self,
+        kernel: &mut Kernel,
+        table: usize,
+        row_count: u64,
+        attempt: &Attempt,
+    ) -> Result<u64> {
         let rows_max = row_count.max(1) * attempt.build_rows_factor;
         if rows_max >= u64::from(u32::MAX) {
-            return Err(Error::unsupported(format!("a hash table of {rows_max} rows; 4294967294 is the most")));
+            return Err(Error::unsupported(format!(
+                "a hash table of {rows_max} rows; 4294967294 is the most"
+            )));
         }
         let slots = (rows_max + rows_max / 2).next_power_of_two().max(64);
         let bloom_words = (rows_max / 4).next_power_of_two().max(64);
@@ -382,7 +395,13 @@ impl<'r> Execution<'r> {
     }
 
     /// Gathers groups: see `k_compact`.
-    pub(crate) fn compact(&self, kernel: &Kernel, words: Vec<u64>, reads: Vec<Span>, writes: Vec<Span>) -> Result<()> {
+    pub(crate) fn compact(
+        &self,
+        kernel: &Kernel,
+        words: Vec<u64>,
+        reads: Vec<Span>,
+        writes: Vec<Span>,
+    ) -> Result<()> {
         let places = words[1];
         self.run_fixed(kernel, COMPACT_ENTRY, words, places, reads, writes)
     }
@@ -469,7 +488,8 @@ impl<'r> Execution<'r> {
                  --device-mem-cap and --pinned-mem-cap give more"
             ));
         }
-        let words = (scan.columns.len() + remaps.len() + 1) * options.row_groups_max.min(scan.row_groups.len());
+        let words =
+            (scan.columns.len() + remaps.len() + 1) * options.row_groups_max.min(scan.row_groups.len());
         let mut lanes = Vec::with_capacity(slot_count);
         for _ in 0..slot_count {
             let lane = self.runtime.lanes.take(machine, device, words)?;
@@ -484,8 +504,11 @@ impl<'r> Execution<'r> {
             let slot = turn % slot_count;
             let Lane { stream, descriptors } = &lanes[slot];
             let Some(morsel) = feed.next(slot, stream, &mut |group| late.rules_out(group))? else { break };
-            let row_counts: Vec<u32> =
-                morsel.row_groups.iter().map(|group| scan.table.row_group(*group as usize).row_count).collect();
+            let row_counts: Vec<u32> = morsel
+                .row_groups
+                .iter()
+                .map(|group| scan.table.row_group(*group as usize).row_count)
+                .collect();
             report.rows_in += row_counts.iter().map(|count| u64::from(*count)).sum::<u64>();
             report.raw_bytes += raw_bytes(scan, &morsel.row_groups)?;
             let addresses = with_remaps(&morsel.addresses, &morsel.row_groups, scan.columns.len(), &remaps);
@@ -567,13 +590,21 @@ impl<'r> Execution<'r> {
         }
         if let SinkLayout::Rows(columns) = kernel.generated.sink.clone() {
             let output = super::finish::Output { columns: &columns, rows };
-            return output.run(self, kernel, stream, |kernel| self.launch(kernel, stream, descriptors, morsel)).map(Some);
+            return output
+                .run(self, kernel, stream, |kernel| self.launch(kernel, stream, descriptors, morsel))
+                .map(Some);
         }
         self.launch(kernel, stream, descriptors, morsel)?;
         Ok(None)
     }
 
-    fn launch(&self, kernel: &Kernel, stream: &Stream, descriptors: &Descriptors, morsel: &Morsel<'_>) -> Result<()> {
+    fn launch(
+        &self,
+        kernel: &Kernel,
+        stream: &Stream,
+        descriptors: &Descriptors,
+        morsel: &Morsel<'_>,
+    ) -> Result<()> {
         let (chunks, row_counts) = descriptors.send(stream, morsel.addresses, morsel.row_counts)?;
         let largest = morsel.row_counts.iter().copied().max().unwrap_or(0);
         let rows: u64 = morsel.row_counts.iter().map(|count| u64::from(*count)).sum();
@@ -604,7 +635,8 @@ impl<'r> Execution<'r> {
         let mut reads = morsel.reads.clone();
         reads.push(descriptors.span().clone());
         let writes = kernel.state.spans().cloned().collect();
-        let work: Work = kernel.program.work("pipeline", ENTRY, words, Launch { grid, workers }, reads, writes)?;
+        let work: Work =
+            kernel.program.work("pipeline", ENTRY, words, Launch { grid, workers }, reads, writes)?;
         kernel.started.replace(Some(stream.record()?));
         stream.run(work)
     }
@@ -645,7 +677,12 @@ fn with_remaps(addresses: &[u64], row_groups: &[u32], columns: usize, remaps: &[
 /// The number of the table that a kernel builds.
 fn built_table(kernel: &Kernel) -> Result<usize> {
     let number = |arg: &Arg| if let Arg::TableStats(table) = arg { Some(*table) } else { None };
-    kernel.generated.args.iter().find_map(number).ok_or_else(|| Error::invalid_input("a build without a table"))
+    kernel
+        .generated
+        .args
+        .iter()
+        .find_map(number)
+        .ok_or_else(|| Error::invalid_input("a build without a table"))
 }
 
 fn row_count(table: &Table, group: u32) -> u64 {

@@ -6,7 +6,9 @@ use pelton_error::{Error, Result};
 use super::execution::{Attempt, Execution, GROWTH, Kernel};
 use super::memory::{State, download_blocking, download_words_blocking};
 use super::results::{group_rows, output_column};
-use crate::codegen::{Arg, BuiltTable, GroupKind, GroupLayout, PayloadColumn, SinkLayout, TableKind, TableLayout};
+use crate::codegen::{
+    Arg, BuiltTable, GroupKind, GroupLayout, PayloadColumn, SinkLayout, TableKind, TableLayout,
+};
 use crate::rows::Rows;
 
 /// Flags, as in cuda/pipeline/target.h.
@@ -51,7 +53,12 @@ pub(crate) fn finish(
     }
 }
 
-fn finish_build(execution: &Execution<'_>, kernel: Kernel, layout: TableLayout, next: Attempt) -> Result<Outcome> {
+fn finish_build(
+    execution: &Execution<'_>,
+    kernel: Kernel,
+    layout: TableLayout,
+    next: Attempt,
+) -> Result<Outcome> {
     let head = download_words_blocking(execution.stream(), kernel.state.span(Arg::Flags)?)?;
     let flags = head[0] & 0xFFFF_FFFF;
     if flags & FLAG_TABLE_FULL != 0 {
@@ -139,7 +146,8 @@ fn on_device(machine: &Machine, device: DeviceId, bytes: usize) -> Result<Span> 
 }
 
 fn no_rows(columns: &[PayloadColumn]) -> Rows {
-    let columns = columns.iter().map(|column| output_column(column, &[], column.is_nullable.then_some(&[]), 0));
+    let columns =
+        columns.iter().map(|column| output_column(column, &[], column.is_nullable.then_some(&[]), 0));
     Rows { row_count: 0, columns: columns.collect() }
 }
 
@@ -179,7 +187,12 @@ impl Output<'_> {
         if kernel.state.word(Arg::OutputCapacity).is_none_or(|room| room < capacity) {
             let (machine, device) = (execution.runtime.machine(), execution.runtime.device());
             for (index, column) in self.columns.iter().enumerate() {
-                kernel.state.allocate(machine, device, Arg::Output(index), capacity as usize * column.form.bytes())?;
+                kernel.state.allocate(
+                    machine,
+                    device,
+                    Arg::Output(index),
+                    capacity as usize * column.form.bytes(),
+                )?;
                 if column.is_nullable {
                     kernel.state.allocate(machine, device, Arg::OutputValid(index), capacity as usize)?;
                 }

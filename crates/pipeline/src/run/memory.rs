@@ -22,7 +22,13 @@ impl State {
     }
 
     /// `arg` is an array of `bytes`, at least 8, on `device`.
-    pub(crate) fn allocate(&mut self, machine: &Machine, device: DeviceId, arg: Arg, bytes: usize) -> Result<Span> {
+    pub(crate) fn allocate(
+        &mut self,
+        machine: &Machine,
+        device: DeviceId,
+        arg: Arg,
+        bytes: usize,
+    ) -> Result<Span> {
         let bytes = bytes.max(8).next_multiple_of(8);
         let span = machine.allocate(MemoryKind::Device(device), bytes, OnFull::Refuse)?.span();
         self.words.insert(arg, span.address());
@@ -44,7 +50,9 @@ impl State {
 
     /// The array of `arg`.
     pub(crate) fn span(&self, arg: Arg) -> Result<&Span> {
-        self.spans.get(&arg).ok_or_else(|| Error::invalid_input(format!("{arg:?} is no array of this pipeline")))
+        self.spans
+            .get(&arg)
+            .ok_or_else(|| Error::invalid_input(format!("{arg:?} is no array of this pipeline")))
     }
 
     /// Takes over what `other` has for the arguments that `is_wanted`.
@@ -67,9 +75,16 @@ impl State {
 }
 
 /// Copies `bytes` to a new array for `arg`; complete when `stream` gets there.
-pub(crate) fn upload(state: &mut State, stream: &Stream, device: DeviceId, arg: Arg, bytes: &[u8]) -> Result<()> {
+pub(crate) fn upload(
+    state: &mut State,
+    stream: &Stream,
+    device: DeviceId,
+    arg: Arg,
+    bytes: &[u8],
+) -> Result<()> {
     let machine = stream.machine();
-    let staged = machine.allocate(MemoryKind::PINNED, bytes.len().max(8).next_multiple_of(8), OnFull::Refuse)?;
+    let staged =
+        machine.allocate(MemoryKind::PINNED, bytes.len().max(8).next_multiple_of(8), OnFull::Refuse)?;
     staged.with_bytes_mut(|target| target[..bytes.len()].copy_from_slice(bytes))?;
     let span = state.allocate(machine, device, arg, bytes.len())?;
     stream.copy(&staged.span(), &span)
@@ -112,7 +127,10 @@ impl Descriptors {
         let address_bytes = addresses.len() * 8;
         let bytes = address_bytes + rows.len() * 4;
         if bytes > self.device.len() {
-            return Err(Error::invalid_input(format!("{} row groups are more than a morsel takes", rows.len())));
+            return Err(Error::invalid_input(format!(
+                "{} row groups are more than a morsel takes",
+                rows.len()
+            )));
         }
         self.pinned.with_bytes_mut(|target| {
             for (place, address) in target.chunks_exact_mut(8).zip(addresses) {

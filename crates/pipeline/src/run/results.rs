@@ -71,19 +71,19 @@ pub(crate) fn output_column(
     let narrow = || words(8).map(|word| i64::from_le_bytes(word.try_into().expect("8 bytes")));
     let values = match (column.ty, column.form) {
         (Type::Bool, _) => RowValues::Bool(values[..count].to_vec()),
-        (Type::I32, _) => {
-            RowValues::I32(words(4).map(|word| i32::from_le_bytes(word.try_into().expect("4 bytes"))).collect())
-        }
+        (Type::I32, _) => RowValues::I32(
+            words(4).map(|word| i32::from_le_bytes(word.try_into().expect("4 bytes"))).collect(),
+        ),
         (Type::Text, _) => RowValues::Text {
             ids: words(4).map(|word| u32::from_le_bytes(word.try_into().expect("4 bytes"))).collect(),
             dictionary: column.dictionary.clone().unwrap_or_else(|| Dictionary::default().into()),
         },
-        (Type::F64, _) => {
-            RowValues::F64(words(8).map(|word| f64::from_le_bytes(word.try_into().expect("8 bytes"))).collect())
-        }
-        (Type::I128, Form::I128) => {
-            RowValues::I128(words(16).map(|word| i128::from_le_bytes(word.try_into().expect("16 bytes"))).collect())
-        }
+        (Type::F64, _) => RowValues::F64(
+            words(8).map(|word| f64::from_le_bytes(word.try_into().expect("8 bytes"))).collect(),
+        ),
+        (Type::I128, Form::I128) => RowValues::I128(
+            words(16).map(|word| i128::from_le_bytes(word.try_into().expect("16 bytes"))).collect(),
+        ),
         (Type::I128, _) => RowValues::I128(narrow().map(i128::from).collect()),
         (Type::I64, _) => RowValues::I64(narrow().collect()),
     };

@@ -42,7 +42,8 @@ pub(crate) fn upload_rows(rows: &Rows, device: DeviceId, stream: &Stream) -> Res
         }
     }
     let columns = source_columns(rows, &chunks)?;
-    let bytes = chunks.iter().map(|chunk| chunk.len().next_multiple_of(CHUNK_ALIGN)).sum::<usize>().max(CHUNK_ALIGN);
+    let bytes =
+        chunks.iter().map(|chunk| chunk.len().next_multiple_of(CHUNK_ALIGN)).sum::<usize>().max(CHUNK_ALIGN);
     let machine = stream.machine();
     let staged = machine.allocate(MemoryKind::PINNED, bytes, OnFull::Refuse)?;
     let span = machine.allocate(MemoryKind::Device(device), bytes, OnFull::Refuse)?.span();

@@ -45,7 +45,8 @@ fn expected(rows: &[Vec<Cell>]) -> Vec<Cell> {
 fn check_groups(keys: &[usize], options: RuntimeOptions) {
     let place = table(Codec::None, 2048, 9000);
     let (source, columns) = source(&runtime(options.clone()), &place.table);
-    let sink = Sink::Aggregate { keys: keys.iter().map(|key| column(*key)).collect(), aggregates: aggregates() };
+    let sink =
+        Sink::Aggregate { keys: keys.iter().map(|key| column(*key)).collect(), aggregates: aggregates() };
     let (rows, _) = run(options, &single(source, columns, Vec::new(), sink));
     let mut groups: BTreeMap<String, (Vec<Cell>, Vec<Vec<Cell>>)> = BTreeMap::new();
     for row in all_rows(&place.table) {

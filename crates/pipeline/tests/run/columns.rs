@@ -5,7 +5,10 @@ use pelton_pipeline::ir::{Bounds, Column, CompareOp, Expr, Op, Sink, Source, Tab
 use pelton_store::{ColumnSchema, LogicalType, TableSchema};
 
 use crate::fixture::{strings, table};
-use crate::oracle::{Cell, all_rows, cells, column, column as column_of, int, options, run, runtime, single, sort, sorted, source};
+use crate::oracle::{
+    Cell, all_rows, cells, column, column as column_of, int, options, run, runtime, single, sort, sorted,
+    source,
+};
 
 fn check_all(codec: Codec, row_group_rows: u32, rows: u64) {
     let place = table(codec, row_group_rows, rows);
@@ -40,7 +43,8 @@ fn a_range_of_a_packed_column_keeps_its_rows_and_no_null() {
     let between = Expr::And(vec![compare(CompareOp::Ge, 1, 5), compare(CompareOp::Lt, 1, 20)]);
     let sink = Sink::Materialize { columns: vec![column(0), column(1)] };
     let (rows, _) = run(options(), &single(source, columns, vec![Op::Filter(between)], sink));
-    let mut expected: Vec<Vec<Cell>> = all_rows(&place.table).into_iter().map(|row| row[..2].to_vec()).collect();
+    let mut expected: Vec<Vec<Cell>> =
+        all_rows(&place.table).into_iter().map(|row| row[..2].to_vec()).collect();
     expected.retain(|row| matches!(row[1], Cell::Int(value) if (5..20).contains(&value)));
     sort(&mut expected);
     assert!(expected.len() > 1000);
@@ -77,10 +81,17 @@ fn pages_without_the_first_codes_of_their_dictionary_are_decoded() {
         },
     ];
     let row_groups = (0..table.row_group_count() as u32).collect();
-    let scan = TableScan { table: std::sync::Arc::clone(table), columns: vec![0, 1, 2], row_groups, skips_late: true };
+    let scan = TableScan {
+        table: std::sync::Arc::clone(table),
+        columns: vec![0, 1, 2],
+        row_groups,
+        skips_late: true,
+    };
     let between = |low: i32, high: i32| {
         let dates = [compare(CompareOp::Ge, 0, low), compare(CompareOp::Le, 0, high)];
-        Expr::And(dates.into_iter().chain([compare(CompareOp::Gt, 2, 3), compare(CompareOp::Lt, 2, 40)]).collect())
+        Expr::And(
+            dates.into_iter().chain([compare(CompareOp::Gt, 2, 3), compare(CompareOp::Lt, 2, 40)]).collect(),
+        )
     };
     // From disk, widths are not known; once pinned they are, and ranges are compared in registers.
     let ranges = [(0, i32::MAX), (19_920_037, 19_920_061), (19_920_120, 19_920_120), (5, 6)];
@@ -89,12 +100,11 @@ fn pages_without_the_first_codes_of_their_dictionary_are_decoded() {
             runtime.homes().pin(table, None, &pelton_error::CancelFlag::new()).unwrap();
         }
         let sink = Sink::Materialize { columns: vec![column_of(0), column_of(1)] };
-        let plan = single(Source::Table(scan.clone()), columns.clone(), vec![Op::Filter(between(low, high))], sink);
+        let plan =
+            single(Source::Table(scan.clone()), columns.clone(), vec![Op::Filter(between(low, high))], sink);
         let (rows, _) = runtime.run(&plan, Vec::new(), &pelton_error::CancelFlag::new()).unwrap();
         let all = cells(table, 0).into_iter().zip(cells(table, 1)).zip(cells(table, 2));
-        let is_within = |cell: &Cell, low: i32, high: i32| {
-            matches!(cell, Cell::Int(value) if (low.into()..=high.into()).contains(value))
-        };
+        let is_within = |cell: &Cell, low: i32, high: i32| matches!(cell, Cell::Int(value) if (low.into()..=high.into()).contains(value));
         let mut expected: Vec<Vec<Cell>> = all
             .filter(|((date, _), amount)| is_within(date, low, high) && is_within(amount, 4, 39))
             .map(|((date, text), _)| vec![date, text])

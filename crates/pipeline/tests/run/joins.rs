@@ -40,7 +40,13 @@ fn plan(table: &Arc<Table>, options: &RuntimeOptions, key: &Expr, probe_key: &Ex
     plan
 }
 
-fn check(key: Expr, probe_key: Expr, value: impl Fn(&Cell, bool) -> Option<i128>, options: RuntimeOptions, of: usize) {
+fn check(
+    key: Expr,
+    probe_key: Expr,
+    value: impl Fn(&Cell, bool) -> Option<i128>,
+    options: RuntimeOptions,
+    of: usize,
+) {
     for kind in [ProbeKind::Inner, ProbeKind::Outer, ProbeKind::Semi, ProbeKind::Anti] {
         let place = table(Codec::None, 1500, 2000);
         let rows = all_rows(&place.table);
@@ -59,8 +65,9 @@ fn check(key: Expr, probe_key: Expr, value: impl Fn(&Cell, bool) -> Option<i128>
                 ProbeKind::Semi if !matches.is_empty() => expected.push(vec![id]),
                 ProbeKind::Anti if matches.is_empty() => expected.push(vec![id]),
                 ProbeKind::Outer if matches.is_empty() => expected.push(vec![id, Cell::Null, Cell::Null]),
-                ProbeKind::Inner | ProbeKind::Outer => expected
-                    .extend(matches.iter().map(|(_, other)| vec![id.clone(), other[1].clone(), other[7].clone()])),
+                ProbeKind::Inner | ProbeKind::Outer => expected.extend(
+                    matches.iter().map(|(_, other)| vec![id.clone(), other[1].clone(), other[7].clone()]),
+                ),
                 _ => {}
             }
         }
@@ -97,7 +104,9 @@ fn probe_keys_outside_the_tables_range_match_nothing() {
         right: Box::new(Expr::Literal(pelton_pipeline::ir::Literal::I64(100))),
     };
     let key = Expr::Cast { input: Box::new(column(5)), to: Type::I64 };
-    let value = |cell: &Cell, is_build: bool| as_is(cell, is_build).map(|value| if is_build { value } else { value - 100 });
+    let value = |cell: &Cell, is_build: bool| {
+        as_is(cell, is_build).map(|value| if is_build { value } else { value - 100 })
+    };
     check(key, shifted, value, options(), 5);
 }
 

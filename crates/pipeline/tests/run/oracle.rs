@@ -68,13 +68,18 @@ pub(crate) fn source(runtime: &Runtime, table: &Arc<Table>) -> (Source, Vec<Colu
             LogicalType::Utf8 => Type::Text,
             _ => Type::I32,
         };
-        let all: Vec<i128> = cells(table, index).iter().filter_map(|cell| if let Cell::Int(value) = cell { Some(*value) } else { None }).collect();
+        let all: Vec<i128> = cells(table, index)
+            .iter()
+            .filter_map(|cell| if let Cell::Int(value) = cell { Some(*value) } else { None })
+            .collect();
         let bounds = all.iter().min().zip(all.iter().max()).map(|(min, max)| Bounds { min: *min, max: *max });
-        let text = (ty == Type::Text).then(|| runtime.homes().text(table, index) as Arc<dyn pelton_pipeline::TextSource>);
+        let text = (ty == Type::Text)
+            .then(|| runtime.homes().text(table, index) as Arc<dyn pelton_pipeline::TextSource>);
         Column { name: (*name).into(), ty, is_nullable: true, bounds, text }
     });
     let row_groups = (0..table.row_group_count() as u32).collect();
-    let scan = TableScan { table: Arc::clone(table), columns: READABLE.to_vec(), row_groups, skips_late: true };
+    let scan =
+        TableScan { table: Arc::clone(table), columns: READABLE.to_vec(), row_groups, skips_late: true };
     (Source::Table(scan), columns.to_vec())
 }
 
@@ -109,14 +114,15 @@ fn cell(values: &DecodedValues, row: usize) -> Cell {
         },
         DecodedValues::Dictionary { codes, dictionary } => {
             Cell::Text(dictionary.get(codes[row] as usize).to_vec())
-        },
+        }
     }
 }
 
 /// The rows that came out, in sorted order.
 pub(crate) fn sorted(rows: &Rows) -> Vec<Vec<Cell>> {
-    let mut all: Vec<Vec<Cell>> =
-        (0..rows.row_count).map(|row| rows.columns.iter().map(|column| output_cell(column, row)).collect()).collect();
+    let mut all: Vec<Vec<Cell>> = (0..rows.row_count)
+        .map(|row| rows.columns.iter().map(|column| output_cell(column, row)).collect())
+        .collect();
     sort(&mut all);
     all
 }
@@ -142,7 +148,9 @@ fn output_cell(column: &RowColumn, row: usize) -> Cell {
 /// The table's rows as cells, readable columns alone.
 pub(crate) fn all_rows(table: &Arc<Table>) -> Vec<Vec<Cell>> {
     let columns: Vec<Vec<Cell>> = READABLE.iter().map(|column| cells(table, *column)).collect();
-    (0..table.row_count() as usize).map(|row| columns.iter().map(|column| column[row].clone()).collect()).collect()
+    (0..table.row_count() as usize)
+        .map(|row| columns.iter().map(|column| column[row].clone()).collect())
+        .collect()
 }
 
 /// A plan of one pipeline.
