@@ -1,6 +1,6 @@
 //! The configurations: each turns one thing away from the default.
 
-use pelton_engine::{ScanOptions, SessionOptions};
+use pelton_engine::{DeviceChoice, ScanOptions, SessionOptions};
 use pelton_load::LoadOptions;
 use pelton_store::{IoMode, IoOptions, SampleOptions};
 use pelton_zone::SkipKinds;
@@ -70,6 +70,21 @@ impl Config {
     /// Joins in the order in which they are written.
     pub fn no_join_order(mut self) -> Self {
         self.session.reorder_joins = false;
+        self
+    }
+
+    /// Whatever kernels can do runs as kernels, compiled for the host and kept in the folder `programs`.
+    pub fn kernels(mut self, programs: &str) -> Self {
+        self.session.device = DeviceChoice::Host;
+        self.session.runtime.cache = Some(programs.into());
+        self.session.runtime.workers = THREADS as u32;
+        self
+    }
+
+    /// Kernels take at most `bytes` of device memory, and of pinned memory.
+    pub fn device_mem_cap(mut self, bytes: u64) -> Self {
+        self.session.device_mem_cap_bytes = Some(bytes);
+        self.session.runtime.pinned_cap_bytes = Some(bytes);
         self
     }
 

@@ -7,6 +7,8 @@ use pelton_store::IoMode;
 
 /// A disk, for direct I/O.
 const DISK: &str = env!("CARGO_TARGET_TMPDIR");
+/// Compiled kernels, for all configurations and the next run.
+const PROGRAMS: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/programs");
 /// Where waiting for a disk to sync costs nothing.
 const MEMORY: &str = "/dev/shm";
 
@@ -49,6 +51,8 @@ configurations! {
     no_join_order => |config| config.no_join_order();
     positioned_reads => |config| config.io(IoMode::Buffered, false);
     one_thread => |config| config.threads(1);
+    kernels => |config| config.kernels(PROGRAMS);
+    kernels_in_little_memory => |config| config.kernels(PROGRAMS).device_mem_cap(1 << 20).row_groups(7, 1024);
 }
 
 #[test]

@@ -22,7 +22,13 @@ fn on_host() -> SessionOptions {
     SessionOptions {
         threads: Some(2),
         device: DeviceChoice::Host,
-        runtime: RuntimeOptions { cache: Some(cache), workers: 2, ..RuntimeOptions::default() },
+        runtime: RuntimeOptions {
+            cache: Some(cache),
+            workers: 2,
+            // Every source is also compiled for a GPU, where there is NVRTC (CI installs it).
+            check_for: pelton_pipeline::nvrtc_status().is_ok().then_some((9, 0)),
+            ..RuntimeOptions::default()
+        },
         ..SessionOptions::default()
     }
 }
