@@ -10,7 +10,7 @@ use datafusion::common::{ColumnStatistics, Statistics};
 use datafusion::scalar::ScalarValue;
 use pelton_error::Result;
 use pelton_store::{ColumnSummary, LogicalType, Table};
-use pelton_zone::{Predicate, Scalar};
+use pelton_zone::{Predicate, Scalar, SkipKind, SkipKinds};
 
 use crate::prune::ZoneLookup;
 use crate::scan::PeltonScanExec;
@@ -62,18 +62,30 @@ pub(crate) fn of_table(table: &Table) -> Statistics {
     }
 }
 
-/// Rows of `table` for which `predicate` holds, by the zone maps of every row group.
+/// Histograms of at most so many row groups are gone through for an estimate. A guess: it bounds the time of planning.
+const ESTIMATED_ROW_GROUPS_MAX: usize = 256;
+
+/// Rows of `table` for which `predicate` holds, by zone maps: those of every row group say whether it may hold such
+/// rows at all, the histograms of row groups evenly among those that may say which share of them.
 pub(crate) fn estimated_rows(table: &Table, predicate: &Predicate<usize>) -> Result<f64> {
     if matches!(predicate, Predicate::And(parts) if parts.is_empty()) {
         return Ok(table.row_count() as f64);
     }
     let zones = ZoneLookup::own(table, predicate)?;
-    let mut rows = 0.0;
-    for row_group in 0..table.row_group_count() {
-        let selectivity = predicate.selectivity(&|column: &usize| zones.get(*column, row_group));
-        rows += selectivity * f64::from(table.row_group(row_group).row_count);
+    let bounds = SkipKinds::NONE.with(SkipKind::MinMax);
+    let mut candidates: Vec<usize> = (0..table.row_group_count()).collect();
+    if candidates.len() > ESTIMATED_ROW_GROUPS_MAX {
+        candidates.retain(|row_group| zones.ruled_out(predicate, *row_group, bounds).is_none());
     }
-    Ok(rows)
+    let rows_of = |row_group: usize| f64::from(table.row_group(row_group).row_count);
+    let possible: f64 = candidates.iter().map(|row_group| rows_of(*row_group)).sum();
+    let (mut looked_at, mut passing) = (0.0, 0.0);
+    for &row_group in candidates.iter().step_by(candidates.len().div_ceil(ESTIMATED_ROW_GROUPS_MAX).max(1)) {
+        let selectivity = predicate.selectivity(&|column: &usize| zones.get(*column, row_group));
+        looked_at += rows_of(row_group);
+        passing += selectivity * rows_of(row_group);
+    }
+    Ok(if looked_at > 0.0 { passing / looked_at * possible } else { 0.0 })
 }
 
 fn column_statistics_of(

@@ -3,6 +3,8 @@
 //! A byte is 0 for an empty bin, else 1 + round(12 log2(rows)), held at 255 (2.3 million rows). Twelve steps
 //! an octave put the error of a count at 2^(1/24) - 1 = 2.9 % at most. Encoding compares integers only.
 
+use std::sync::LazyLock;
+
 use crate::{Scalar, bins::Bins};
 
 /// Steps in which the logarithm of a count is kept, per doubling.
@@ -96,8 +98,15 @@ fn log_of(count: u32) -> u8 {
     u8::try_from(1 + octave * STEPS_PER_OCTAVE + step).unwrap_or(u8::MAX)
 }
 
+/// The counts of all logarithms: estimates add up hundreds of bins for each of thousands of chunks.
+static COUNTS: LazyLock<[f64; 256]> = LazyLock::new(|| {
+    std::array::from_fn(
+        |log| if log == 0 { 0.0 } else { ((log - 1) as f64 / f64::from(STEPS_PER_OCTAVE)).exp2() },
+    )
+});
+
 fn count_of(log: u8) -> f64 {
-    if log == 0 { 0.0 } else { (f64::from(log - 1) / f64::from(STEPS_PER_OCTAVE)).exp2() }
+    COUNTS[usize::from(log)]
 }
 
 #[cfg(test)]

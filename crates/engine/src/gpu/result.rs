@@ -48,7 +48,7 @@ pub(super) fn batches(rows: Rows, schema: &SchemaRef, batch_rows: usize) -> Resu
 
 /// A column as an array of `data_type`.
 fn array(column: RowColumn, data_type: &DataType) -> Result<ArrayRef> {
-    let nulls = column.valid.map(|valid| NullBuffer::from(valid));
+    let nulls = column.valid.map(NullBuffer::from);
     let array: ArrayRef = match (column.values, data_type) {
         (RowValues::Bool(values), _) => {
             let bits = BooleanBuffer::collect_bool(values.len(), |row| values[row] != 0);
