@@ -245,13 +245,6 @@ template <class S, u32 F, int KNOWN = -1> struct Page {
 
 // Doubles: bits are stored in 64-bit words.
 template <u32 F, int KNOWN = -1> struct DoublePage : Page<u64, F, KNOWN> {
-  DEV f64 of(u64 bits) const {
-#ifdef PELTON_GPU
-    return __longlong_as_double(i64(bits));
-#else
-    return of_bits(bits);
-#endif
-  }
   DEV f64 at_double(u32 vector, u32 r, u32 lane) const {
     if ((F & ALP) && this->is(ALP)) {
       const u32 row = vector * 1024 + position_of(r, lane);
@@ -260,13 +253,13 @@ template <u32 F, int KNOWN = -1> struct DoublePage : Page<u64, F, KNOWN> {
       while (low < high) { const u32 middle = (low + high) >> 1; if (load((const u32*)exceptions + middle) < row) low = middle + 1; else high = middle; }
       if (low < this->count && load((const u32*)exceptions + low) == row) {
         const u8* values = exceptions + 4 * u64(this->count) + 8 * u64(low);
-        return of(u64(load((const u32*)values)) | u64(load((const u32*)values + 1)) << 32);
+        return of_bits(u64(load((const u32*)values)) | u64(load((const u32*)values + 1)) << 32);
       }
       const i64 digits = i64(this->base + packed_at<64>(this->body + u64(vector) * 128 * this->width(), this->width(), r, lane));
       f64 power = 1; for (u32 i = 0; i < this->extra; i++) power *= 10;
       return f64(digits) / power;
     }
-    return of(Page<u64, F, KNOWN>::at(vector, r, lane));
+    return of_bits(Page<u64, F, KNOWN>::at(vector, r, lane));
   }
   u32 vectors;
   DEV void open(const u8* chunk, u32 page, u32 pages, u32 rows) {

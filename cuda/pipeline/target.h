@@ -94,6 +94,7 @@ template <class Test> DEV u32 count_of_first(u32 count, Test test) {
   return low;
 }
 DEV u64 bits_of(f64 value) { return __double_as_longlong(value); }
+DEV f64 of_bits(u64 bits) { return __longlong_as_double(i64(bits)); }
 
 #else  // the host
 

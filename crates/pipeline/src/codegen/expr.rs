@@ -73,15 +73,10 @@ fn literal_value(literal: Literal) -> Value {
     }
 }
 
-/// Exact: a hexadecimal literal, or one of the values that have none.
+/// Exact: decimal digits that lead back to the same double, or the bits of what has none. (The quotient of two zeros is
+/// a NaN of either sign, as the processor likes.)
 fn double_constant(value: f64) -> String {
-    if value.is_nan() {
-        return "(0.0 / 0.0)".into();
-    }
-    if value.is_infinite() {
-        return if value > 0.0 { "(1.0 / 0.0)" } else { "(-1.0 / 0.0)" }.into();
-    }
-    format!("{value:e}")
+    if value.is_finite() { format!("{value:e}") } else { format!("of_bits({:#x}ull)", value.to_bits()) }
 }
 
 /// The value in another form of the same type, or of a wider one.
