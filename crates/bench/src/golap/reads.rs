@@ -233,7 +233,7 @@ fn by_cufile(stage: &Stage<'_>, library: &CuFile, path: &Path, total: u64, expec
     let stream = machine.stream(Place::Device(DeviceId(0)))?;
     stream.copy(&target.span(), &pinned.span())?;
     stream.wait_blocking()?;
-    if pinned.with_bytes(|bytes| sum_of(bytes))? != expected {
+    if pinned.with_bytes(sum_of)? != expected {
         return Err(other_bytes(path));
     }
     let mut seconds = Vec::new();
