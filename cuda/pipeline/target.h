@@ -170,8 +170,8 @@ DEV u64 hash_of(u64 key) {
 #endif
 }
 
-// Orders doubles as Arrow does: by sign, then magnitude; -0 before 0, NaN outermost.
-DEV i64 total_order(f64 value) { i64 bits = i64(bits_of(value)); return bits ^ i64(u64(bits >> 63) >> 1); }
+// Orders doubles as DataFusion does: by sign, then magnitude, NaN outermost; the two zeros are equal.
+DEV i64 total_order(f64 value) { i64 bits = value == 0 ? 0 : i64(bits_of(value)); return bits ^ i64(u64(bits >> 63) >> 1); }
 
 // Days since 1970-01-01 to a civil date (Hinnant, "chrono-compatible low-level date algorithms").
 struct CivilDate { i32 year, month, day; };

@@ -32,7 +32,7 @@ pub enum Type {
     /// Decimals: unscaled values. Arithmetic must be shown not to overflow, by the bounds of its inputs; kernels hold
     /// them in 64 bits wherever the bounds allow.
     I128,
-    /// IEEE doubles, compared in total order as Arrow compares them.
+    /// IEEE doubles, compared in total order but for the two zeros, which are equal, as DataFusion compares them.
     F64,
     /// Text, held as the number of a dictionary entry.
     Text,
