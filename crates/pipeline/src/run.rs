@@ -10,11 +10,13 @@
 //!            ──► Rows, RunReport
 //! ```
 
+mod allocate;
 mod execution;
 mod finish;
 mod memory;
 mod report;
 mod results;
+mod scan;
 mod upload;
 
 use std::collections::HashSet;
