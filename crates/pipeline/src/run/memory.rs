@@ -95,7 +95,7 @@ pub(crate) fn download_blocking(stream: &Stream, span: &Span) -> Result<Vec<u8>>
     let staged = stream
         .machine()
         .allocate(MemoryKind::PINNED, span.len(), OnFull::Refuse)
-        .context(|| "a buffer for results; --pinned-mem-cap gives more".into())?;
+        .context(|| "a pinned buffer for results; fewer pinned tables leave more room".into())?;
     stream.copy(span, &staged.span())?;
     stream.wait_blocking()?;
     staged.with_bytes(<[u8]>::to_vec)

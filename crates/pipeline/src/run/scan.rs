@@ -82,7 +82,7 @@ impl Execution<'_> {
         if slot_count < slots {
             report.notes.push(format!(
                 "{slot_count} buffers in flight in place of {slots}: device or pinned memory is short; \
-                 --device-mem-cap and --pinned-mem-cap give more"
+                 --device-mem-cap gives more of the first, fewer pinned tables of the second"
             ));
         }
         let words =
