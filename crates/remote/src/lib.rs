@@ -1,0 +1,3 @@
+//! Objects by URL.
+
+#![forbid(unsafe_code)]

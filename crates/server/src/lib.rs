@@ -1,0 +1,3 @@
+//! Arrow Flight SQL over a Pelton session.
+
+#![forbid(unsafe_code)]
