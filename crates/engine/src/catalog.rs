@@ -14,7 +14,16 @@ use pelton_store::{IoEngine, Table, TableStamp, Warehouse};
 
 use crate::error::to_datafusion;
 use crate::provider::PeltonTable;
-use crate::scan::ScanOptions;
+use crate::memo::ZoneMemo;
+use crate::scan::{ScanOptions, ScanSource};
+
+/// A snapshot that is kept.
+#[derive(Clone)]
+struct Snapshot {
+    stamp: TableStamp,
+    table: Arc<Table>,
+    memo: Arc<ZoneMemo>,
+}
 
 /// The tables of one warehouse and of this session.
 pub(crate) struct WarehouseSchema {
@@ -23,7 +32,7 @@ pub(crate) struct WarehouseSchema {
     pub(crate) io: Arc<IoEngine>,
     pub(crate) options: ScanOptions,
     session_tables: MemorySchemaProvider,
-    snapshots: Mutex<HashMap<String, (TableStamp, Arc<Table>)>>,
+    snapshots: Mutex<HashMap<String, Snapshot>>,
 }
 
 impl fmt::Debug for WarehouseSchema {
@@ -44,21 +53,21 @@ impl WarehouseSchema {
     }
 
     /// The newest snapshot of `name`; `None` where the warehouse has no such table.
-    fn snapshot(&self, warehouse: &Warehouse, name: &str) -> pelton_error::Result<Option<Arc<Table>>> {
+    fn snapshot(&self, warehouse: &Warehouse, name: &str) -> pelton_error::Result<Option<Snapshot>> {
         let mut snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(stamp) = warehouse.stamp(name) else {
             snapshots.remove(name);
             return Ok(None);
         };
-        if let Some((known, table)) = snapshots.get(name)
-            && *known == stamp
+        if let Some(known) = snapshots.get(name)
+            && known.stamp == stamp
         {
-            return Ok(Some(Arc::clone(table)));
+            return Ok(Some(known.clone()));
         }
         // A commit between stamp and opening leaves an older stamp, so the next query opens the table again.
-        let table = warehouse.table(name)?;
-        snapshots.insert(name.to_owned(), (stamp, Arc::clone(&table)));
-        Ok(Some(table))
+        let snapshot = Snapshot { stamp, table: warehouse.table(name)?, memo: Arc::default() };
+        snapshots.insert(name.to_owned(), snapshot.clone());
+        Ok(Some(snapshot))
     }
 
     fn stored_names(&self) -> Vec<String> {
@@ -79,9 +88,12 @@ impl SchemaProvider for WarehouseSchema {
             return Ok(Some(table));
         }
         let Some(warehouse) = &self.warehouse else { return Ok(None) };
-        let table = self.snapshot(warehouse, name).map_err(to_datafusion)?;
-        let provider = table.map(|table| PeltonTable::new(table, Arc::clone(&self.io), self.options));
-        Ok(provider.map(|provider| Arc::new(provider) as Arc<dyn TableProvider>))
+        let snapshot = self.snapshot(warehouse, name).map_err(to_datafusion)?;
+        let provider = snapshot.map(|Snapshot { table, memo, .. }| {
+            let (io, options) = (Arc::clone(&self.io), self.options);
+            Arc::new(PeltonTable::with_memo(ScanSource { table, memo, io, options })) as Arc<dyn TableProvider>
+        });
+        Ok(provider)
     }
 
     fn register_table(

@@ -15,6 +15,7 @@ mod catalog;
 mod error;
 mod explain;
 mod gpu;
+mod memo;
 mod predicate;
 mod provider;
 mod prune;

@@ -13,21 +13,24 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use pelton_store::{IoEngine, Table};
 
-use crate::scan::{PeltonScanExec, ScanOptions};
+use crate::scan::{PeltonScanExec, ScanOptions, ScanSource};
 use crate::statistics;
 
 /// One snapshot of a table. All filters are evaluated inside the scan, exactly.
 pub struct PeltonTable {
-    table: Arc<Table>,
-    io: Arc<IoEngine>,
-    options: ScanOptions,
+    source: ScanSource,
     schema: SchemaRef,
 }
 
 impl PeltonTable {
     /// Serves `table` through `io`.
     pub fn new(table: Arc<Table>, io: Arc<IoEngine>, options: ScanOptions) -> Self {
-        Self { schema: table.arrow_schema(), table, io, options }
+        Self::with_memo(ScanSource { table, memo: Arc::default(), io, options })
+    }
+
+    /// Serves the snapshot of `source`, whose memo another provider may share.
+    pub(crate) fn with_memo(source: ScanSource) -> Self {
+        Self { schema: source.table.arrow_schema(), source }
     }
 
     fn plan(
@@ -44,9 +47,7 @@ impl PeltonTable {
             .map(|expr| state.create_physical_expr(expr.clone(), &schema))
             .collect::<Result<Vec<_>>>()?;
         PeltonScanExec::try_new(
-            Arc::clone(&self.table),
-            Arc::clone(&self.io),
-            self.options,
+            self.source.clone(),
             projection.map(Vec::as_slice),
             conjuncts,
             limit,
@@ -57,7 +58,7 @@ impl PeltonTable {
 
 impl fmt::Debug for PeltonTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PeltonTable({})", self.table.name())
+        write!(f, "PeltonTable({})", self.source.table.name())
     }
 }
 
@@ -76,7 +77,7 @@ impl TableProvider for PeltonTable {
     }
 
     fn statistics(&self) -> Option<Statistics> {
-        Some(statistics::of_table(&self.table))
+        Some(statistics::of_table(&self.source.table))
     }
 
     async fn scan(

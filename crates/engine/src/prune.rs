@@ -8,12 +8,13 @@
 //!
 //! Nothing here touches data: zone maps are read once per column and cached by the table snapshot.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pelton_error::Result;
 use pelton_store::Table;
 use pelton_zone::{Predicate, SkipKind, SkipKinds, Verdict, ZoneMap};
+
+use crate::memo::PruneQuestion;
 
 /// What kept a row group from being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,6 +76,25 @@ impl Pruned {
         Self { kept: (0..table.row_group_count() as u32).collect(), skipped: Vec::new() }
     }
 
+    /// The row groups that `question` leaves: own predicates first, then sideways.
+    pub(crate) fn of(table: &Table, question: &PruneQuestion) -> Result<Self> {
+        let mut pruned = Self::all(table);
+        if question.kinds == SkipKinds::NONE {
+            return Ok(pruned);
+        }
+        let zones = ZoneLookup::own(table, &question.own)?;
+        pruned.retain(|row_group| {
+            zones.ruled_out(&question.own, row_group, question.kinds).map(SkippedBy::from)
+        });
+        for predicate in &question.sideways {
+            let zones = ZoneLookup::sideways(table, predicate)?;
+            pruned.retain(|row_group| {
+                zones.ruled_out(predicate, row_group, question.kinds).map(|_| SkippedBy::Sideways)
+            });
+        }
+        Ok(pruned)
+    }
+
     /// Keeps the row groups for which `decide` finds no reason to skip.
     pub(crate) fn retain(&mut self, mut decide: impl FnMut(usize) -> Option<SkippedBy>) {
         let skipped = &mut self.skipped;
@@ -90,7 +110,7 @@ impl Pruned {
 
 /// The zone maps of the columns a predicate tests, read once.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ZoneLookup(BTreeMap<usize, Arc<Vec<ZoneMap>>>);
+pub(crate) struct ZoneLookup(Vec<(usize, Arc<Vec<ZoneMap>>)>);
 
 impl ZoneLookup {
     /// Of the table's own columns named in `predicate`.
@@ -107,20 +127,18 @@ impl ZoneLookup {
         predicate: &Predicate<usize>,
         mut zones: impl FnMut(usize) -> Result<Arc<Vec<ZoneMap>>>,
     ) -> Result<Self> {
-        let mut lookup = BTreeMap::new();
         let mut columns = Vec::new();
         columns_of(predicate, &mut columns);
-        for column in columns {
-            if let std::collections::btree_map::Entry::Vacant(entry) = lookup.entry(column) {
-                entry.insert(zones(column)?);
-            }
-        }
-        Ok(Self(lookup))
+        columns.sort_unstable();
+        columns.dedup();
+        let lookup = columns.into_iter().map(|column| Ok((column, zones(column)?)));
+        lookup.collect::<Result<_>>().map(Self)
     }
 
     /// The zone map of `column` in `row_group`, where it was loaded.
     pub(crate) fn get(&self, column: usize, row_group: usize) -> Option<&ZoneMap> {
-        self.0.get(&column).map(|zones| &zones[row_group])
+        let (_, zones) = self.0.iter().find(|(known, _)| *known == column)?;
+        Some(&zones[row_group])
     }
 
     /// What rules out that `row_group` holds a row for which `predicate` is true; `None`: it must be read.

@@ -21,8 +21,7 @@ use crate::scan::PeltonScanExec;
 pub(crate) fn of_scan(scan: &PeltonScanExec, divisor: usize) -> Result<Statistics> {
     let table = scan.table();
     let table_rows = table.row_count();
-    let predicate = scan.zone_predicate();
-    let rows = estimated_rows(table, &predicate)?;
+    let rows = scan.estimated_rows()?;
     let exact = scan.reads_every_row() && divisor == 1;
     let rows = rows.min(scan.fetch_rows().map_or(f64::MAX, |limit| limit as f64));
     let share = (rows / divisor as f64).round() as usize;

@@ -13,6 +13,7 @@
 //! Bounds: what is pinned and kept is counted by the machine's budgets, what is kept on a device also by
 //! [`HomeOptions::device_cache_bytes`]; loading holds one extent a thread beside them.
 
+mod borrow;
 mod cache;
 mod draft;
 mod extent;
@@ -31,8 +32,10 @@ use std::time::{Duration, Instant};
 
 use pelton_device::{DeviceId, Machine};
 use pelton_error::{CancelFlag, Result, ResultExt};
+use pelton_fabric::transfer::Links;
 use pelton_store::{IoEngine, Table, TableId};
 
+use self::borrow::Borrowers;
 use self::cache::DeviceCache;
 use self::extent::{LoadedExtent, StoredColumn, load_extent, plan_extents};
 pub use self::feed::{Feed, FeedOptions, FeedReport, Morsel};
@@ -52,12 +55,25 @@ pub struct HomeOptions {
     pub threads: usize,
     /// About as many bytes of a column are loaded by one thread in one go, to one buffer.
     pub extent_bytes: usize,
+    /// Neighbours' host links over which a device takes pinned chunks beside its own; none where they share what
+    /// limits it (`pelton_fabric::transfer::links_to_borrow` says which pay).
+    pub links: Links,
+    /// Bytes of one copy over a borrowed link; a feed that moves less than four of them borrows nothing.
+    pub link_chunk_bytes: usize,
 }
 
 impl Default for HomeOptions {
     fn default() -> Self {
         // The extent is a guess: a copy of it takes a millisecond, far more than it takes to start one.
-        Self { device_cache_bytes: 1 << 30, threads: 0, extent_bytes: 64 << 20 }
+        // On PCIe 5 copies of 8 MiB reach 0.98 of what large ones do (docs/perf/transfer.md), and a morsel still is some
+        // of them.
+        Self {
+            device_cache_bytes: 1 << 30,
+            threads: 0,
+            extent_bytes: 64 << 20,
+            links: Links::default(),
+            link_chunk_bytes: 8 << 20,
+        }
     }
 }
 
@@ -91,6 +107,7 @@ pub struct Homes {
     state: Mutex<State>,
     /// Held while a column is brought to a device, so that two who want room do not evict each other's.
     keeping: Mutex<()>,
+    borrowers: Borrowers,
 }
 
 #[derive(Default)]
@@ -111,7 +128,7 @@ impl Homes {
         }
         let devices = machine.info().devices.iter().map(|_| DeviceCache::default()).collect();
         let state = Mutex::new(State { devices, ..State::default() });
-        Self { machine, io, options, state, keeping: Mutex::new(()) }
+        Self { machine, io, options, state, keeping: Mutex::new(()), borrowers: Borrowers::default() }
     }
 
     /// The machine.

@@ -28,6 +28,9 @@ use pelton_device::cuda::{self, CudaOptions};
 use pelton_device::host::{self, HostOptions};
 use pelton_device::{DeviceId, DeviceKind, Machine, Stream};
 use pelton_error::{CancelFlag, Error, ErrorKind, Result};
+use pelton_fabric::measure::Profile;
+use pelton_fabric::transfer::{Links, links_to_borrow};
+use pelton_fabric::{self as fabric, Sources};
 use pelton_store::{IoEngine, TableId};
 
 use self::execution::Execution;
@@ -74,6 +77,8 @@ pub struct RuntimeOptions {
     /// Bytes of columns that are kept on the device between queries; `None`: half of its memory on a GPU, nothing on
     /// the host target.
     pub device_cache_bytes: Option<u64>,
+    /// Links of other devices that pinned chunks may come over; `None`: on GPUs those that are predicted to pay.
+    pub links: Option<Links>,
     /// Threads of the host target; 0: all cores.
     pub workers: u32,
     /// Compiles every source for this compute capability (major, minor) as well and refuses what does not compile: a
@@ -94,6 +99,7 @@ impl Default for RuntimeOptions {
             row_groups_max: 4096,
             slots: 4,
             device_cache_bytes: None,
+            links: None,
             workers: 0,
             check_for: None,
         }
@@ -144,7 +150,8 @@ impl Runtime {
             Target::Cuda { .. } => machine.device(device)?.memory_cap_bytes / 2,
             Target::Host => 0,
         });
-        let home_options = HomeOptions { device_cache_bytes, ..HomeOptions::default() };
+        let links = options.links.clone().unwrap_or_else(|| links_of(&machine, device, target));
+        let home_options = HomeOptions { device_cache_bytes, links, ..HomeOptions::default() };
         let homes = Arc::new(Homes::new(machine.clone(), io, home_options));
         let compiler = Compiler::new(options.cache.clone());
         let (checked, used) = (Mutex::default(), Mutex::default());
@@ -264,6 +271,26 @@ impl Runtime {
         let pipelines = execution.finish();
         Ok((result, RunReport { pipelines, elapsed: started.elapsed() }))
     }
+}
+
+/// The links that pay for `device`, by what was measured on this machine or else by what its links promise. What
+/// cannot be found out is not borrowed.
+fn links_of(machine: &Machine, device: DeviceId, target: Target) -> Links {
+    let devices = &machine.info().devices;
+    if target == Target::Host || devices.len() < 2 {
+        return Links::default();
+    }
+    let addresses = devices.iter().filter_map(|info| info.pci_address.clone()).collect();
+    let Ok(survey) = fabric::survey(&Sources { device_addresses: addresses, ..Sources::default() }) else {
+        return Links::default();
+    };
+    let profile = Profile::default_folder().ok().and_then(|at| Profile::load(&at, &survey.fingerprint()));
+    let topology = match profile {
+        Some(profile) => profile.apply(survey.topology),
+        None => survey.topology,
+    };
+    let node = devices[device.0 as usize].node.0;
+    links_to_borrow(&topology, node, device).unwrap_or_default()
 }
 
 fn open_machine(options: &RuntimeOptions) -> Result<Machine> {

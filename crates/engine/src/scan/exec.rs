@@ -28,7 +28,8 @@ use super::stream;
 use crate::error::to_datafusion;
 use crate::explain::bytes_text;
 use crate::predicate::zone_predicate;
-use crate::prune::{Pruned, SkippedBy, ZoneLookup};
+use crate::memo::{PruneQuestion, ZoneMemo};
+use crate::prune::{Pruned, SkippedBy};
 use crate::statistics;
 
 /// What a session sets for all its scans.
@@ -59,10 +60,24 @@ pub(crate) struct SidewaysFilter {
     pub(crate) predicate: Predicate<usize>,
 }
 
+/// What a scan reads, and how.
+#[derive(Clone)]
+pub(crate) struct ScanSource {
+    /// The snapshot.
+    pub(crate) table: Arc<Table>,
+    /// What planning knows of the snapshot.
+    pub(crate) memo: Arc<ZoneMemo>,
+    /// Reads its files.
+    pub(crate) io: Arc<IoEngine>,
+    /// What may be skipped by.
+    pub(crate) options: ScanOptions,
+}
+
 /// Scans a Pelton table.
 #[derive(Clone)]
 pub struct PeltonScanExec {
     pub(super) table: Arc<Table>,
+    memo: Arc<ZoneMemo>,
     pub(super) io: Arc<IoEngine>,
     pub(super) options: ScanOptions,
     /// Table columns in output order.
@@ -83,15 +98,14 @@ pub struct PeltonScanExec {
 impl PeltonScanExec {
     /// Plans a scan of `projection` (all columns where `None`), of rows that satisfy `conjuncts` (over table
     /// columns), into at most `partition_count` partitions.
-    pub fn try_new(
-        table: Arc<Table>,
-        io: Arc<IoEngine>,
-        options: ScanOptions,
+    pub(crate) fn try_new(
+        source: ScanSource,
         projection: Option<&[usize]>,
         conjuncts: Vec<Arc<dyn PhysicalExpr>>,
         limit: Option<usize>,
         partition_count: usize,
     ) -> Result<Self> {
+        let ScanSource { table, memo, io, options } = source;
         let projection = match projection {
             Some(columns) => columns.to_vec(),
             None => (0..table.schema().columns.len()).collect(),
@@ -106,8 +120,9 @@ impl PeltonScanExec {
         )
         .with_scheduling_type(SchedulingType::NonCooperative);
         let scan = Self {
-            pruned: Arc::new(Pruned::all(&table)),
+            pruned: Arc::default(),
             table,
+            memo,
             io,
             options,
             projection,
@@ -160,7 +175,7 @@ impl PeltonScanExec {
             let predicate = zone_predicate(expr, self.table.schema());
             let rows = match predicate {
                 Predicate::Unknown => f64::MAX, // LIKE and the like: last
-                known => statistics::estimated_rows(&self.table, &known).map_err(to_datafusion)?,
+                known => self.memo.estimated_rows(&self.table, &known).map_err(to_datafusion)?,
             };
             ranked.push((rows, Arc::clone(expr)));
         }
@@ -204,26 +219,24 @@ impl PeltonScanExec {
         Self { conjuncts, dynamic, metrics: ExecutionPlanMetricsSet::new(), ..self.clone() }.prune()
     }
 
-    /// Decides which row groups are read: own predicates first, then sideways, then a plain limit.
+    /// Rows that pass the static conjuncts, by zone maps.
+    pub(crate) fn estimated_rows(&self) -> pelton_error::Result<f64> {
+        self.memo.estimated_rows(&self.table, &self.zone_predicate())
+    }
+
+    /// Decides which row groups are read: by metadata, then by a plain limit.
     fn prune(mut self) -> Result<Self> {
-        let mut pruned = Pruned::all(&self.table);
-        if self.options.skip != SkipKinds::NONE {
-            let own = self.zone_predicate();
-            let zones = ZoneLookup::own(&self.table, &own).map_err(to_datafusion)?;
-            pruned
-                .retain(|row_group| zones.ruled_out(&own, row_group, self.options.skip).map(SkippedBy::from));
-            for filter in &self.sideways {
-                let zones = ZoneLookup::sideways(&self.table, &filter.predicate).map_err(to_datafusion)?;
-                pruned.retain(|row_group| {
-                    let ruled_out = zones.ruled_out(&filter.predicate, row_group, self.options.skip);
-                    ruled_out.map(|_| SkippedBy::Sideways)
-                });
-            }
-        }
+        let question = PruneQuestion {
+            own: self.zone_predicate(),
+            sideways: self.sideways.iter().map(|filter| filter.predicate.clone()).collect(),
+            kinds: self.options.skip,
+        };
+        self.pruned = self.memo.pruned(&self.table, &question).map_err(to_datafusion)?;
         if let (Some(limit), true) = (self.limit, self.conjuncts.is_empty()) {
+            let mut pruned = Pruned::clone(&self.pruned);
             pruned.kept.truncate(self.row_groups_holding(&pruned.kept, limit));
+            self.pruned = Arc::new(pruned);
         }
-        self.pruned = Arc::new(pruned);
         Ok(self)
     }
 

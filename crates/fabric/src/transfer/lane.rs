@@ -5,13 +5,11 @@
 //!            slots 0..depth               hop 0 fills slot c % depth when hop 1 has emptied it of chunk c - depth
 //! ```
 //!
-//! A transfer over several lanes at once deals its chunks so that all lanes end together, by the rates it is given. So
-//! a device *borrows* the host link of a neighbour: part of the bytes come over its own link, the rest over the
-//! neighbour's and the peer link. Everything is enqueued when the call returns; nobody waits.
+//! Everything is enqueued when the call returns; nobody waits.
 
 use std::collections::VecDeque;
 
-use pelton_device::{Buffer, DeviceId, Event, Machine, MemoryKind, NodeId, Place, Span, Stream};
+use pelton_device::{Buffer, Event, Machine, MemoryKind, NodeId, Place, Span, Stream};
 use pelton_error::{Error, Result, ResultExt};
 
 use super::options::TransferOptions;
@@ -20,8 +18,8 @@ use super::options::TransferOptions;
 #[derive(Debug)]
 pub struct Transfer {
     /// They carry the lanes, and must outlive what is enqueued.
-    _streams: Vec<Stream>,
-    ends: Vec<Event>,
+    pub(super) _streams: Vec<Stream>,
+    pub(super) ends: Vec<Event>,
 }
 
 impl Transfer {
@@ -89,75 +87,8 @@ pub fn relay(
     Ok(Transfer { _streams: lane.into_streams(), ends })
 }
 
-/// A neighbour whose host link is borrowed.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Lender {
-    /// Which device.
-    pub device: DeviceId,
-    /// What its lane carries, relative to the other lanes: bytes per second of the slower of its host link and the
-    /// peer link.
-    pub rate: f64,
-}
-
-/// Copies `source` in host memory to `target` on a device, over the device's own link at `own_rate` and at the same
-/// time over the links of `lenders`.
-///
-/// # Errors
-///
-/// As [`relay`], for every lane; `InvalidInput` for rates that are not positive.
-pub fn borrow(
-    machine: &Machine,
-    source: &Span,
-    target: &Span,
-    own_rate: f64,
-    lenders: &[Lender],
-    options: &TransferOptions,
-) -> Result<Transfer> {
-    options.check()?;
-    check_lengths(source, target)?;
-    let (from, to) = (home(source)?, home(target)?);
-    let mut routes = vec![(vec![from, to], own_rate)];
-    for lender in lenders {
-        if Place::Device(lender.device) == to {
-            return Err(Error::invalid_input(format!("{} borrowing its own link", lender.device)));
-        }
-        routes.push((vec![from, Place::Device(lender.device), to], lender.rate));
-    }
-    let mut lanes = Vec::with_capacity(routes.len());
-    for (route, rate) in &routes {
-        if !(rate.is_finite() && *rate > 0.0) {
-            return Err(Error::invalid_input(format!(
-                "a lane of {rate} bytes per second; rates are positive"
-            )));
-        }
-        check_route(machine, route, source, target)?;
-        lanes.push(Lane::new(machine, route, chunk_bytes(source, options), options)?);
-    }
-    let rates: Vec<f64> = routes.iter().map(|(_, rate)| *rate).collect();
-    let mut busy_until = vec![0.0; lanes.len()];
-    for (source, target) in source.chunks(options.chunk_bytes).zip(target.chunks(options.chunk_bytes)) {
-        options.cancel.check()?;
-        let lane = deal(&mut busy_until, &rates, source.len());
-        lanes[lane].enqueue(&source, &target)?;
-    }
-    let ends: Vec<Vec<Event>> = lanes.iter().map(Lane::ends).collect::<Result<_>>()?;
-    let streams = lanes.into_iter().flat_map(Lane::into_streams).collect();
-    Ok(Transfer { _streams: streams, ends: ends.into_iter().flatten().collect() })
-}
-
-/// The lane that would have carried `bytes` first; the lowest of equals.
-fn deal(busy_until: &mut [f64], rates: &[f64], bytes: usize) -> usize {
-    let ends = busy_until.iter().zip(rates).map(|(busy, rate)| busy + bytes as f64 / rate);
-    let (lane, end) = ends
-        .enumerate()
-        .min_by(|(_, a), (_, b)| a.total_cmp(b))
-        .expect("a transfer has at least its own lane");
-    busy_until[lane] = end;
-    lane
-}
-
 /// One route with its streams and the slots between its hops.
-struct Lane {
+pub(super) struct Lane {
     hops: Vec<Hop>,
     depth: usize,
 }
@@ -172,7 +103,7 @@ struct Hop {
 }
 
 impl Lane {
-    fn new(
+    pub(super) fn new(
         machine: &Machine,
         route: &[Place],
         chunk_bytes: usize,
@@ -193,7 +124,7 @@ impl Lane {
         Ok(Self { hops, depth: options.depth })
     }
 
-    fn enqueue(&mut self, source: &Span, target: &Span) -> Result<()> {
+    pub(super) fn enqueue(&mut self, source: &Span, target: &Span) -> Result<()> {
         let mut from = source.clone();
         let mut arrived: Option<Event> = None;
         for index in 0..self.hops.len() {
@@ -217,11 +148,11 @@ impl Lane {
     }
 
     /// The end of every hop: an error on an early one must not be lost on the way.
-    fn ends(&self) -> Result<Vec<Event>> {
+    pub(super) fn ends(&self) -> Result<Vec<Event>> {
         self.hops.iter().map(|hop| hop.stream.record()).collect()
     }
 
-    fn into_streams(self) -> Vec<Stream> {
+    pub(super) fn into_streams(self) -> Vec<Stream> {
         self.hops.into_iter().map(|hop| hop.stream).collect()
     }
 }
@@ -252,17 +183,17 @@ fn memory_at(place: Place) -> MemoryKind {
     }
 }
 
-fn home(span: &Span) -> Result<Place> {
+pub(super) fn home(span: &Span) -> Result<Place> {
     span.kind().home().ok_or_else(|| {
         Error::invalid_input(format!("{} lies at several places; name a route for one of them", span.kind()))
     })
 }
 
-fn chunk_bytes(source: &Span, options: &TransferOptions) -> usize {
+pub(super) fn chunk_bytes(source: &Span, options: &TransferOptions) -> usize {
     options.chunk_bytes.min(source.len().max(1))
 }
 
-fn check_lengths(source: &Span, target: &Span) -> Result<()> {
+pub(super) fn check_lengths(source: &Span, target: &Span) -> Result<()> {
     if source.len() != target.len() {
         return Err(Error::invalid_input(format!(
             "a transfer of {} bytes to a span of {}; cut them to one length",
@@ -273,13 +204,18 @@ fn check_lengths(source: &Span, target: &Span) -> Result<()> {
     Ok(())
 }
 
-fn check_route(machine: &Machine, route: &[Place], source: &Span, target: &Span) -> Result<()> {
+pub(super) fn check_route(machine: &Machine, route: &[Place], source: &Span, target: &Span) -> Result<()> {
     if route.len() < 2 {
         return Err(Error::invalid_input("a route names at least where it begins and where it ends"));
     }
     if route.first() != Some(&home(source)?) || route.last() != Some(&home(target)?) {
         return Err(Error::invalid_input("a route begins where the bytes are and ends where they shall be"));
     }
+    check_peers(machine, route)
+}
+
+/// Refuses hops between devices that do not reach each other's memory.
+pub(super) fn check_peers(machine: &Machine, route: &[Place]) -> Result<()> {
     for pair in route.windows(2) {
         if let (Place::Device(from), Place::Device(to)) = (pair[0], pair[1])
             && !machine.is_peer(from, to)
@@ -290,16 +226,4 @@ fn check_route(machine: &Machine, route: &[Place], source: &Span, target: &Span)
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn chunks_are_dealt_in_proportion_to_the_rates() {
-        let mut busy = vec![0.0; 2];
-        let lanes: Vec<usize> = (0..9).map(|_| deal(&mut busy, &[2.0, 1.0], 10)).collect();
-        assert_eq!(lanes.iter().filter(|lane| **lane == 1).count(), 3);
-    }
 }

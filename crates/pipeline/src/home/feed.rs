@@ -5,7 +5,8 @@
 //!                  2. waits until slot k is free           (back-pressure)
 //!                  3. takes row groups while they fit      (asks whether each is wanted still)
 //!                  4. waits for their chunks on disk; checksums, codecs off, into the slot's pinned memory
-//!                  5. enqueues the copies: one of the pinned memory, one a run of each pinned column
+//!                  5. enqueues the copies: one of the pinned memory, one a run of each pinned column; runs may come
+//!                     in part over the host links of idle neighbours
 //!   release(k)     says when kernels are done with it
 //! ```
 //!
@@ -19,6 +20,7 @@ use std::time::Duration;
 
 use pelton_device::{DeviceId, Event, Span, Stream};
 use pelton_error::{CancelFlag, Result, ResultExt};
+use pelton_fabric::transfer::Borrower;
 use pelton_store::Table;
 
 use super::Homes;
@@ -48,7 +50,17 @@ pub struct Feed {
     slots: Vec<Slot>,
     intake: Intake,
     row_groups_max: usize,
+    /// Of neighbours' links, where there are any to borrow.
+    borrower: Option<Borrower>,
     report: FeedReport,
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        if let Some(borrower) = self.borrower.take() {
+            self.homes.give_back_borrower(self.device, borrower);
+        }
+    }
 }
 
 /// Where a column is read from.
@@ -89,6 +101,8 @@ pub struct FeedReport {
     pub disk_bytes: u64,
     /// Bytes copied to the device.
     pub moved_bytes: u64,
+    /// Of them, over links of neighbours.
+    pub borrowed_bytes: u64,
     /// Bytes of chunks found on the device.
     pub device_bytes: u64,
     /// Bytes of chunks that had a codec, with it.
@@ -127,6 +141,8 @@ impl Feed {
         let need = need(table, columns, row_groups, &sources)?;
         let slots = take_slots(SlotSource { homes, device }, need, options.slots, options.morsel_bytes)
             .context(|| format!("feeding table '{}' to {device}", table.name()))?;
+        let pinned_bytes = need.all.device - need.all.pinned;
+        let borrower = homes.take_borrower(device, pinned_bytes)?;
         let on_disk = columns.iter().zip(&sources).filter(|(_, source)| matches!(source, Source::Disk));
         let on_disk = on_disk.map(|(column, _)| *column).collect();
         let mut intake =
@@ -146,6 +162,7 @@ impl Feed {
             slots,
             intake,
             row_groups_max: options.row_groups_max,
+            borrower,
             report,
         })
     }
@@ -263,11 +280,19 @@ impl Feed {
         let Slot { device, staging, .. } = &self.slots[slot];
         let bytes = draft.bytes();
         stream.copy(&staging.slice(0..bytes.pinned), &device.slice(0..bytes.pinned))?;
+        let borrowed_before = self.borrower.as_ref().map_or(0, Borrower::borrowed_bytes);
         for (at, run) in draft.copies() {
-            if let Source::Pinned(column) = &self.sources[run.column] {
-                let source = column.extents[run.extent].slice(run.start..run.end);
-                stream.copy(&source, &device.slice(at..at + source.len()))?;
+            let Source::Pinned(column) = &self.sources[run.column] else { continue };
+            let source = column.extents[run.extent].slice(run.start..run.end);
+            let target = device.slice(at..at + source.len());
+            match &mut self.borrower {
+                Some(borrower) => borrower.copy(stream, &source, &target)?,
+                None => stream.copy(&source, &target)?,
             }
+        }
+        if let Some(borrower) = &mut self.borrower {
+            borrower.join(stream)?;
+            self.report.borrowed_bytes += borrower.borrowed_bytes() - borrowed_before;
         }
         self.report.moved_bytes += bytes.device as u64;
         Ok(())

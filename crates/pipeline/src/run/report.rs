@@ -20,6 +20,8 @@ pub struct PipelineReport {
     pub disk_bytes: u64,
     /// Bytes of chunks moved over the link.
     pub link_bytes: u64,
+    /// Of them, over the links of other devices.
+    pub borrowed_bytes: u64,
     /// Bytes of chunks that were on the device.
     pub device_bytes: u64,
     /// Bytes of the columns before encoding, of the row groups that were gone through.
@@ -64,6 +66,7 @@ impl PipelineReport {
     pub(crate) fn add_feed(&mut self, feed: &FeedReport) {
         self.disk_bytes += feed.disk_bytes;
         self.link_bytes += feed.moved_bytes;
+        self.borrowed_bytes += feed.borrowed_bytes;
         self.device_bytes += feed.device_bytes;
         self.codec_bytes += feed.codec_bytes_before;
         self.codec_time += feed.codec_time;
@@ -114,6 +117,9 @@ impl PipelineReport {
             self.slot_bytes as f64 / 1e6 / self.slots.max(1) as f64,
             self.state_bytes as f64 / 1e6
         ));
+        if self.borrowed_bytes > 0 {
+            lines.push(format!("  borrowed: {:.2} MB over links of other devices", self.borrowed_bytes as f64 / 1e6));
+        }
         if self.row_groups_skipped > 0 {
             lines.push(format!("  skipped by finished hash tables: {} row groups", self.row_groups_skipped));
         }

@@ -6,7 +6,9 @@ use pelton_chunk::{Codec, Column, Encoding, Values};
 use pelton_device::cuda::{self, CudaOptions};
 use pelton_device::{MemoryKind, OnFull};
 use pelton_error::{CancelFlag, ErrorKind};
-use pelton_pipeline::{Feed, FeedOptions, Home, Homes};
+use pelton_device::{DeviceId, host};
+use pelton_fabric::transfer::{Lender, Links};
+use pelton_pipeline::{Feed, FeedOptions, Home, HomeOptions, Homes};
 use pelton_store::{ColumnSchema, LogicalType, Table, TableSchema};
 
 use crate::fixture::{
@@ -380,4 +382,22 @@ fn feeding_from_memory_takes_no_memory_once_it_runs() {
         feed.release(slot, done);
     }
     assert_eq!(reader.check(&place.table, &READABLE), row_groups);
+}
+
+#[test]
+fn pinned_chunks_come_over_a_borrowed_link_too() {
+    let place = table(Codec::None, 3000, 20_000);
+    let two = host::open(&host::HostOptions { device_count: 2, ..host::HostOptions::default() });
+    let links = Links { own_rate: 2.0, lenders: vec![Lender { device: DeviceId(1), rate: 1.0 }] };
+    let options =
+        HomeOptions { links, link_chunk_bytes: 4 << 10, extent_bytes: 40 << 10, ..HomeOptions::default() };
+    let homes = Arc::new(Homes::new(two, crate::fixture::engine(), options));
+    settle(&homes, &place.table, Mix::Pinned);
+    for _ in 0..2 {
+        let report = run_all(&homes, &place.table, &READABLE);
+        let share = report.borrowed_bytes as f64 / report.moved_bytes as f64;
+        assert!((0.2..0.45).contains(&share), "a third of the rate carries {share} of the bytes");
+    }
+    let used = homes.machine().device_budget(DeviceId(1)).unwrap().used_bytes();
+    assert_eq!(used, 3 * (4 << 10), "slots at the lender are taken once");
 }

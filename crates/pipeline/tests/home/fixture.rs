@@ -152,7 +152,7 @@ pub(crate) fn homes() -> Arc<Homes> {
 }
 
 pub(crate) fn homes_of(machine: Machine, device_cache_bytes: u64) -> Arc<Homes> {
-    let options = HomeOptions { device_cache_bytes, threads: 3, extent_bytes: 40 << 10 };
+    let options = HomeOptions { device_cache_bytes, threads: 3, extent_bytes: 40 << 10, ..HomeOptions::default() };
     Arc::new(Homes::new(machine, engine(), options))
 }
 
@@ -175,7 +175,7 @@ pub(crate) fn expected(table: &Arc<Table>, row_group: u32, column: usize) -> Dec
     table.chunk_view(row_group as usize, column, &bytes).unwrap().decode().unwrap()
 }
 
-fn engine_of_tests() -> Arc<IoEngine> {
+pub(crate) fn engine_of_tests() -> Arc<IoEngine> {
     static ENGINE: std::sync::OnceLock<Arc<IoEngine>> = std::sync::OnceLock::new();
     Arc::clone(ENGINE.get_or_init(engine))
 }
