@@ -106,6 +106,16 @@ pub(crate) struct SessionArgs {
     /// Device memory that queries and the columns kept for them may take, such as 8GiB [default: what is free].
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) device_mem_cap: Option<u64>,
+    /// Device memory for columns that are kept between queries, such as 2GiB or 0; part of the cap [default: half of the
+    /// device's memory].
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, hide_short_help = true)]
+    pub(crate) device_cache: Option<u64>,
+    /// Pinned host memory that queries and pinned tables may take, such as 32GiB [default: half of the machine's].
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, hide_short_help = true)]
+    pub(crate) pinned_mem_cap: Option<u64>,
+    /// Take pinned data over a GPU's own host link alone, not over those of idle neighbours too.
+    #[arg(long, hide_short_help = true)]
+    pub(crate) no_borrowed_links: bool,
     /// Load this table into pinned memory first, where a GPU reads it at the full rate of its link. Repeatable.
     #[arg(long, value_name = "TABLE")]
     pub(crate) pin: Vec<String>,

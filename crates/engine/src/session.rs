@@ -8,6 +8,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -143,25 +144,27 @@ impl PeltonSession {
 
     /// Plans one statement. Definitions (`CREATE VIEW …`) take effect here.
     pub async fn plan(&self, statement: Statement) -> Result<Query> {
+        let started = Instant::now();
         let plan =
             self.ctx.state().statement_to_plan(statement).await.map_err(|error| self.explained(error))?;
         match &plan {
             LogicalPlan::Analyze(analyze) => {
                 let inner = self.physical(analyze.input.as_ref().clone()).await?;
-                Ok(self.to_run(inner, Mode::Analyze))
+                Ok(self.to_run(inner, Mode::Analyze, started))
             }
             LogicalPlan::Explain(explain)
                 if explain.explain_format == ExplainFormat::Indent && !explain.verbose =>
             {
                 let inner = self.physical(explain.plan.as_ref().clone()).await?;
-                Ok(self.to_run(inner, Mode::Explain))
+                Ok(self.to_run(inner, Mode::Explain, started))
             }
-            _ => Ok(self.to_run(self.physical(plan).await?, Mode::Rows)),
+            _ => Ok(self.to_run(self.physical(plan).await?, Mode::Rows, started)),
         }
     }
 
-    fn to_run(&self, plan: Arc<dyn ExecutionPlan>, mode: Mode) -> Query {
-        Query { plan, mode, ctx: self.ctx.clone(), devices: Arc::clone(&self.devices) }
+    fn to_run(&self, plan: Arc<dyn ExecutionPlan>, mode: Mode, started: Instant) -> Query {
+        let (ctx, devices) = (self.ctx.clone(), Arc::clone(&self.devices));
+        Query { plan, mode, ctx, devices, planning: started.elapsed() }
     }
 
     /// Plans the only statement of `sql`.
@@ -269,6 +272,7 @@ pub struct Query {
     mode: Mode,
     ctx: SessionContext,
     devices: Arc<Devices>,
+    planning: Duration,
 }
 
 impl Query {
@@ -285,6 +289,11 @@ impl Query {
         self.mode != Mode::Rows
     }
 
+    /// Time that planning took.
+    pub fn planning_time(&self) -> Duration {
+        self.planning
+    }
+
     /// The physical plan.
     pub fn physical_plan(&self) -> &Arc<dyn ExecutionPlan> {
         &self.plan
@@ -297,14 +306,11 @@ impl Query {
             Mode::Rows => execute_stream(Arc::clone(&self.plan), task).map_err(from_datafusion),
             Mode::Explain => explain::stream(&self.plan, &self.devices, None),
             Mode::Analyze => {
-                let start = std::time::Instant::now();
+                let start = Instant::now();
                 let batches = collect(Arc::clone(&self.plan), task).await.map_err(from_datafusion)?;
                 let rows = batches.iter().map(RecordBatch::num_rows).sum();
-                explain::stream(
-                    &self.plan,
-                    &self.devices,
-                    Some(explain::Ran { rows, elapsed: start.elapsed() }),
-                )
+                let ran = explain::Ran { rows, planning: self.planning, elapsed: start.elapsed() };
+                explain::stream(&self.plan, &self.devices, Some(ran))
             }
         }
     }
