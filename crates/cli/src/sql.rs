@@ -75,6 +75,7 @@ pub(crate) fn session_options(args: &SessionArgs) -> Result<SessionOptions> {
         device: args.device,
         device_mem_cap_bytes: args.device_mem_cap,
         pin: args.pin.clone(),
+        keep_plans: !args.no_kept_plans,
         runtime: RuntimeOptions {
             device_cache_bytes: args.device_cache,
             pinned_cap_bytes: args.pinned_mem_cap,

@@ -64,7 +64,7 @@ fn collect_reports(plan: &Arc<dyn ExecutionPlan>, reports: &mut Vec<ScanReport>)
     }
     if let Some(node) = plan.downcast_ref::<PeltonGpuExec>() {
         if let Some(instead) = node.fallback_plan() {
-            return collect_reports(instead, reports);
+            return collect_reports(&instead, reports);
         }
         reports.extend(node.scan_reports().map_err(from_datafusion)?);
     }

@@ -15,6 +15,7 @@ mod catalog;
 mod error;
 mod explain;
 mod gpu;
+mod kept_plans;
 mod memo;
 mod predicate;
 mod provider;

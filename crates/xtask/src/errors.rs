@@ -74,7 +74,8 @@ fn messages(source: &str) -> Vec<(usize, String)> {
     for (kind, (constructor, _)) in KINDS.iter().enumerate() {
         for (at, _) in source.match_indices(constructor) {
             let rest = &source[at + constructor.len()..];
-            let literal = if constructor.ends_with('(') { first_argument(rest) } else { literal_nearby(rest) };
+            let literal =
+                if constructor.ends_with('(') { first_argument(rest) } else { literal_nearby(rest) };
             found.extend(literal.filter(|text| text.contains(' ')).map(|text| (kind, text)));
         }
     }
@@ -133,10 +134,8 @@ mod tests {
             #[cfg(test)]
             Error::corrupt("of a test");
         "#;
-        let expected = vec![
-            (0, "no table '…'; … there are".to_owned()),
-            (1, "kernels have no such thing".to_owned()),
-        ];
+        let expected =
+            vec![(0, "no table '…'; … there are".to_owned()), (1, "kernels have no such thing".to_owned())];
         assert_eq!(messages(source), expected);
     }
 

@@ -196,12 +196,18 @@ impl Feed {
         assert!(!self.slots[slot].is_out, "slot {slot} is released before it is used again");
         self.intake.begin_round(drop_row_group)?;
         self.slots[slot].wait_free()?;
-        let mut incoming = self.take(slot, drop_row_group)?;
+        let (mut incoming, draft) = self.take(slot, drop_row_group)?;
         if incoming.is_empty() {
             return Ok(None);
         }
-        self.intake.arrive(&mut incoming)?;
-        let draft = self.lay_out(slot, &incoming)?;
+        // What is in memory is as long as it was taken to be.
+        let draft = match self.sources.iter().any(|source| matches!(source, Source::Disk)) {
+            true => {
+                self.intake.arrive(&mut incoming)?;
+                self.lay_out(slot, &incoming)?
+            }
+            false => draft,
+        };
         self.intake.give_back(incoming.split_off(draft.row_groups.len()));
         self.stage(slot, &draft, &incoming)?;
         self.enqueue(slot, &draft, stream)?;
@@ -232,27 +238,28 @@ impl Feed {
     }
 
     /// Row groups for a morsel, by estimate where they are on disk.
-    fn take(&mut self, slot: usize, drop_row_group: DropRowGroup<'_>) -> Result<Vec<Incoming>> {
+    fn take(&mut self, slot: usize, drop_row_group: DropRowGroup<'_>) -> Result<(Vec<Incoming>, Draft)> {
         let room = self.slots[slot].room();
         let mut draft = Draft::default();
-        let mut taken = Vec::new();
+        let (mut taken, mut pieces) = (Vec::new(), Vec::with_capacity(self.sources.len()));
         while taken.len() < self.row_groups_max {
             let Some(next) = self.intake.peek(drop_row_group)? else { break };
-            let pieces = pieces(&self.sources, next);
+            pieces_of(&self.sources, next, &mut pieces);
             if !taken.is_empty() && !(draft.bytes() + draft.growth(&pieces)).fits(room) {
                 break;
             }
             draft.push(next.row_group, &pieces);
             taken.extend(self.intake.take());
         }
-        Ok(taken)
+        Ok((taken, draft))
     }
 
     /// The morsel of the first of these row groups, as many as fit now that their lengths are known.
     fn lay_out(&mut self, slot: usize, incoming: &[Incoming]) -> Result<Draft> {
         let mut draft = Draft::default();
+        let mut pieces = Vec::with_capacity(self.sources.len());
         for next in incoming {
-            let pieces = pieces(&self.sources, next);
+            pieces_of(&self.sources, next, &mut pieces);
             let bytes = draft.bytes() + draft.growth(&pieces);
             if !bytes.fits(self.slots[slot].room()) {
                 if !draft.row_groups.is_empty() {
@@ -333,23 +340,28 @@ fn source(homes: &Homes, table: &Table, column: usize, device: DeviceId) -> Sour
     }
 }
 
-/// The chunks of a row group, one a column.
-fn pieces(sources: &[Source], incoming: &Incoming) -> Vec<Piece> {
+/// Puts the chunks of a row group, one a column, into `pieces`.
+fn pieces_of(sources: &[Source], incoming: &Incoming, pieces: &mut Vec<Piece>) {
     let row_group = incoming.row_group as usize;
     let mut staged = incoming.chunks.iter();
     let piece = |source: &Source| match source {
-        Source::Device(column) => Piece::Kept(column.chunk(row_group).address()),
+        Source::Device(column) => Piece::Kept(column.address(row_group)),
         Source::Pinned(column) => Piece::Pinned(column.places[row_group]),
         Source::Disk => Piece::Staged(staged.next().map_or(0, |chunk| chunk.stripped)),
     };
-    sources.iter().map(piece).collect()
+    pieces.clear();
+    pieces.extend(sources.iter().map(piece));
 }
 
 /// What the row groups of a scan take in slots, by estimate where they are on disk under a codec.
 fn need(table: &Table, columns: &[usize], row_groups: &[u32], sources: &[Source]) -> Result<Need> {
     let (mut all, mut largest) = (Draft::default(), SlotBytes::default());
+    if sources.iter().all(|source| matches!(source, Source::Device(_))) {
+        return Ok(Need { largest, all: all.bytes() });
+    }
+    let mut pieces = Vec::with_capacity(columns.len());
     for row_group in row_groups {
-        let mut pieces = Vec::with_capacity(columns.len());
+        pieces.clear();
         for (column, source) in columns.iter().zip(sources) {
             pieces.push(match source {
                 Source::Device(_) => Piece::Kept(0),

@@ -110,8 +110,7 @@ impl<'r> Execution<'r> {
         let (first, others) = apart.split_first_mut().expect("a wave has a pipeline");
         let outcomes: Vec<Result<Option<Rows>>> = std::thread::scope(|threads| {
             let run = |(index, execution): &mut (usize, Self)| execution.pipeline(*index);
-            let others: Vec<_> =
-                others.iter_mut().map(|other| threads.spawn(move || run(other))).collect();
+            let others: Vec<_> = others.iter_mut().map(|other| threads.spawn(move || run(other))).collect();
             let first = run(first);
             let joined = others.into_iter().map(|other| match other.join() {
                 Ok(outcome) => outcome,
@@ -123,7 +122,9 @@ impl<'r> Execution<'r> {
         for ((index, execution), outcome) in apart.into_iter().zip(outcomes) {
             rows = match self.take_in(index, execution, outcome) {
                 // Alone it has the memory that the others took meanwhile.
-                Err(error) if matches!(error.kind(), ErrorKind::OutOfMemory { .. }) => self.pipeline(index)?,
+                Err(error) if matches!(error.kind(), ErrorKind::OutOfMemory { .. }) => {
+                    self.pipeline(index)?
+                }
                 outcome => outcome?,
             }
             .or(rows);
