@@ -1,0 +1,239 @@
+//! Which place of a statement an error is about, and what may have been meant there.
+//!
+//! ```text
+//!   pelton: no column 'nme'                     the message, without what only a parser would say
+//!     2 | SELECT id, nme FROM t                 the line of the statement
+//!       |            ^^^ did you mean name?     the place, and the nearest name
+//! ```
+//!
+//! DataFusion says places of syntax errors as line and column. Of other errors it names the thing, which is looked for
+//! in the statement.
+
+use std::ops::Range;
+
+use super::distance::nearest;
+use super::lex::{Kind, Token, tokens};
+
+/// An error as people read it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Complaint {
+    /// What is wrong.
+    pub(crate) message: String,
+    /// The bytes of the statement that it is about.
+    pub(crate) place: Option<Range<usize>>,
+    /// What may have been meant.
+    pub(crate) suggestion: Option<String>,
+}
+
+/// The complaint that `message`, DataFusion's, is about `sql`. `tables` are the names there are.
+pub(crate) fn complaint(message: &str, sql: &str, tables: &[String]) -> Complaint {
+    let tokens: Vec<Token> = tokens(sql).into_iter().filter(|token| token.kind != Kind::Comment).collect();
+    let readings = [syntax, missing_column, missing_table, missing_function, ambiguous_column];
+    let found = readings.iter().find_map(|reading| reading(&Error { message, sql, tokens: &tokens, tables }));
+    found.unwrap_or_else(|| Complaint { message: without_origin(message), place: None, suggestion: None })
+}
+
+/// What a reading may look at.
+struct Error<'a> {
+    message: &'a str,
+    sql: &'a str,
+    tokens: &'a [Token<'a>],
+    tables: &'a [String],
+}
+
+/// `SQL error: ParserError("Expected: …, found: x at Line: 1, Column: 8")`.
+fn syntax(error: &Error) -> Option<Complaint> {
+    let (_, rest) = error
+        .message
+        .split_once("ParserError(\"")
+        .or_else(|| error.message.split_once("TokenizerError(\""))?;
+    let text =
+        rest.rsplit_once("\")").map_or(rest, |(text, _)| text).replace("\\\"", "\"").replace("\\'", "'");
+    let text = text.replace("\\n", "\n");
+    let (what, at) = match text.rsplit_once(" at Line: ") {
+        Some((what, numbers)) => (what.to_owned(), offset_of(error.sql, numbers)),
+        None => (text.clone(), None),
+    };
+    let is_at_end = what.contains("found: EOF");
+    let start = if is_at_end { Some(error.sql.trim_end().len()) } else { at };
+    let what = what.replace("Expected: ", "expected ").replace(", found: EOF", ", but the statement ends");
+    let what = what.replace(", found: ", ", found ");
+    Some(Complaint {
+        message: format!("syntax error: {what}"),
+        place: start.map(|start| token_range(error.tokens, start)),
+        suggestion: None,
+    })
+}
+
+/// The byte that `1, Column: 8` says.
+fn offset_of(sql: &str, numbers: &str) -> Option<usize> {
+    let (line, column) = numbers.split_once(", Column: ")?;
+    let digits = column.find(|c: char| !c.is_ascii_digit()).unwrap_or(column.len());
+    let (line, column): (usize, usize) = (line.trim().parse().ok()?, column[..digits].parse().ok()?);
+    let before: usize = sql.split_inclusive('\n').take(line.checked_sub(1)?).map(str::len).sum();
+    let in_line = sql[before..].char_indices().nth(column.checked_sub(1)?);
+    Some(in_line.map_or(sql.len(), |(at, _)| before + at))
+}
+
+/// The token at or around `start`; a place of no length past the last.
+fn token_range(tokens: &[Token], start: usize) -> Range<usize> {
+    let found = tokens.iter().find(|token| token.start <= start && start < token.end());
+    found.map_or(start..start, |token| token.start..token.end())
+}
+
+/// `No field named t.nme. Did you mean 't.name'?`, then all fields there are.
+fn missing_column(error: &Error) -> Option<Complaint> {
+    let (_, rest) = error.message.split_once("No field named ")?;
+    let name = leading_name(rest);
+    let there_are: Vec<&str> = match rest.split_once("Valid fields are ") {
+        Some((_, list)) => list.trim_end_matches('.').split(", ").collect(),
+        None => Vec::new(),
+    };
+    let bare = last_part(name);
+    let suggestion = match nearest(&bare, there_are.iter().map(|field| field_part(field))) {
+        Some(field) => Some(shortest(field, &there_are)),
+        None => quoted_after(rest, "Did you mean '").map(str::to_owned),
+    };
+    let message = match (&suggestion, there_are.len()) {
+        (Some(_), _) | (None, 0) => format!("no column {name}"),
+        (None, count) => format!("no column {name}; there {}", listed(&there_are, count)),
+    };
+    Some(Complaint { message, place: range_of(error.tokens, name, |_, _| true), suggestion })
+}
+
+/// Fields at most that a message names.
+const FIELDS_LISTED_MAX: usize = 12;
+
+fn listed(fields: &[&str], count: usize) -> String {
+    let verb = if count == 1 { "is" } else { "are" };
+    let shown = fields.iter().take(FIELDS_LISTED_MAX).copied().collect::<Vec<_>>().join(", ");
+    match count.checked_sub(FIELDS_LISTED_MAX) {
+        None | Some(0) => format!("{verb} {shown}"),
+        Some(more) => format!("{verb} {shown} and {more} more"),
+    }
+}
+
+/// `table 'pelton.public.t' not found`.
+fn missing_table(error: &Error) -> Option<Complaint> {
+    let name = quoted_after(error.message, "table '")?;
+    let (_, after) = error.message.split_once(&format!("table '{name}' not found"))?;
+    // A statement that names no catalog is told about one.
+    let bare = name.strip_prefix("pelton.public.").unwrap_or(name);
+    let suggestion = nearest(bare, error.tables.iter().map(String::as_str)).map(str::to_owned);
+    let there_is = if suggestion.is_some() { "" } else { after };
+    let is_table = |before: Option<&Token>, _: Option<&Token>| {
+        before.is_some_and(|token| is_table_keyword(token) || token.is_symbol(","))
+    };
+    let place = range_of(error.tokens, bare, is_table);
+    Some(Complaint { message: format!("no table '{bare}'{there_is}"), place, suggestion })
+}
+
+fn is_table_keyword(token: &Token) -> bool {
+    ["from", "join", "into", "update", "table", "describe", "view"].iter().any(|word| token.is_word(word))
+}
+
+/// `Invalid function 'x'.` and `table function 'x' not found`.
+fn missing_function(error: &Error) -> Option<Complaint> {
+    let name = quoted_after(error.message, "Invalid function '")
+        .or_else(|| quoted_after(error.message, "table function '"))?;
+    let place = range_of(error.tokens, name, |_, after| after.is_some_and(|token| token.is_symbol("(")));
+    let suggestion = quoted_after(error.message, "Did you mean '").map(str::to_owned);
+    Some(Complaint { message: format!("no function '{name}'"), place, suggestion })
+}
+
+/// `Ambiguous reference to unqualified field x`.
+fn ambiguous_column(error: &Error) -> Option<Complaint> {
+    let (_, rest) = error.message.split_once("Ambiguous reference to unqualified field ")?;
+    let name = leading_name(rest);
+    let place = range_of(error.tokens, name, |before, _| before.is_none_or(|token| !token.is_symbol(".")));
+    let message = format!("column {name} is in more than one table; write table.{name}");
+    Some(Complaint { message, place, suggestion: None })
+}
+
+/// `message` without the parts of DataFusion that it went through.
+fn without_origin(message: &str) -> String {
+    let origins =
+        ["Error during planning: ", "Execution error: ", "SQL error: ", "Schema error: ", "Arrow error: "];
+    let mut text = message;
+    while let Some(rest) = origins.iter().find_map(|origin| text.strip_prefix(origin)) {
+        text = rest;
+    }
+    text.to_owned()
+}
+
+/// The text from after `marker` to the quote that follows.
+fn quoted_after<'a>(message: &'a str, marker: &str) -> Option<&'a str> {
+    let (_, rest) = message.split_once(marker)?;
+    Some(rest.split_once('\'')?.0)
+}
+
+/// The dotted name that `text` starts with, with its quotes.
+fn leading_name(text: &str) -> &str {
+    let mut end = 0;
+    let mut wants_part = true;
+    for token in tokens(text) {
+        let is_part = matches!(token.kind, Kind::Word | Kind::QuotedName) && wants_part;
+        if token.start != end || !(is_part || (token.is_symbol(".") && !wants_part)) {
+            break;
+        }
+        end = token.end();
+        wants_part = !is_part;
+    }
+    text[..end].trim_end_matches('.')
+}
+
+/// The part of `t.name` after the last dot outside of quotes, as it is written.
+fn field_part(field: &str) -> &str {
+    tokens(field).last().map_or(field, |token| &field[token.start..])
+}
+
+fn last_part(name: &str) -> String {
+    tokens(name).last().and_then(Token::name).unwrap_or_default()
+}
+
+/// `field` alone where only one of `fields` is called so, else the first with its table.
+fn shortest(field: &str, fields: &[&str]) -> String {
+    let mut same = fields.iter().filter(|other| field_part(other) == field);
+    match (same.next(), same.next()) {
+        (Some(first), Some(_)) => (*first).to_owned(),
+        _ => field.to_owned(),
+    }
+}
+
+/// Where `name` stands in the statement, or as much of its end as does; best where the tokens around it `fit`.
+fn range_of(
+    statement: &[Token],
+    name: &str,
+    fit: impl Fn(Option<&Token>, Option<&Token>) -> bool,
+) -> Option<Range<usize>> {
+    let parts: Vec<String> = tokens(name).iter().filter_map(Token::name).collect();
+    for from in 0..parts.len() {
+        let found: Vec<(usize, usize)> = (0..statement.len())
+            .filter_map(|at| matched(statement, at, &parts[from..]).map(|end| (at, end)))
+            .collect();
+        let around = |&&(at, end): &&(usize, usize)| {
+            fit(at.checked_sub(1).map(|before| &statement[before]), statement.get(end))
+        };
+        if let Some((at, end)) = found.iter().find(around).or(found.first()) {
+            return Some(statement[*at].start..statement[*end - 1].end());
+        }
+    }
+    None
+}
+
+/// The index after the tokens that read as `parts` with dots between, from index `at` on.
+fn matched(statement: &[Token], at: usize, parts: &[String]) -> Option<usize> {
+    let mut end = at;
+    for (index, part) in parts.iter().enumerate() {
+        if index > 0 {
+            statement.get(end).filter(|token| token.is_symbol("."))?;
+            end += 1;
+        }
+        statement.get(end).filter(|token| token.name().as_ref() == Some(part))?;
+        end += 1;
+    }
+    Some(end)
+}
+
+#[cfg(test)]
+mod tests;
