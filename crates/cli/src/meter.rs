@@ -14,7 +14,7 @@ const QUIET: Duration = Duration::from_millis(300);
 /// Between two drawings.
 const INTERVAL: Duration = Duration::from_millis(150);
 /// Cells of the bar.
-const BAR_CELLS: u64 = 20;
+const BAR_CELLS: u64 = 10;
 
 /// Draws the line; shared by the thread that waits and the task that runs.
 pub(crate) struct Meter {
@@ -128,10 +128,7 @@ mod tests {
     #[test]
     fn the_line_says_share_bytes_and_effective_rate() {
         let text = line(Duration::from_secs(2), &[report(1_000_000, 250_000), report(1_000_000, 750_000)]);
-        assert_eq!(
-            text,
-            "2.0 s  [━━━━━━━━━━          ] 50 %  1.0 MB read, 2.0 MB/s effective  (Ctrl-C cancels)"
-        );
+        assert_eq!(text, "2.0 s  [━━━━━     ] 50 %  1.0 MB read, 2.0 MB/s effective  (Ctrl-C cancels)");
     }
 
     #[test]

@@ -179,12 +179,17 @@ pub(crate) fn print_stats(ran: &Ran, elapsed: Duration) -> Result<()> {
     let skipped: u64 = reports.iter().map(|report| report.bytes_skipped()).sum();
     let raw: u64 = reports.iter().map(|report| report.raw_bytes).sum();
     let time = format!("{} rows in {:.3} s", ran.rows, elapsed.as_secs_f64());
+    let time = Paint::of_stderr().shade(Shade::Strong, time);
+    if reports.is_empty() {
+        eprintln!("{time}");
+        return Ok(());
+    }
+    let effective = (raw as f64 / elapsed.as_secs_f64().max(1e-9)) as u64;
     eprintln!(
-        "{}; read {}, skipped {}, {}/s effective",
-        Paint::of_stderr().shade(Shade::Strong, time),
+        "{time}; read {}, skipped {}, {}/s effective",
         bytes_text(read),
         bytes_text(skipped),
-        bytes_text((raw as f64 / elapsed.as_secs_f64().max(1e-9)) as u64),
+        bytes_text(effective)
     );
     Ok(())
 }

@@ -128,6 +128,7 @@ const COMMANDS: [Command; 17] = [
         completes: Completes::Tables,
         act: pin,
     },
+    Command { name: "show", takes: "", help: "show the settings", completes: Completes::Nothing, act: show },
     Command { name: "help", takes: "", help: "this list", completes: Completes::Nothing, act: help },
     Command {
         name: "quit",
@@ -137,7 +138,6 @@ const COMMANDS: [Command; 17] = [
         act: quit,
     },
     Command { name: "exit", takes: "", help: "the same", completes: Completes::Nothing, act: quit },
-    Command { name: "show", takes: "", help: "show the settings", completes: Completes::Nothing, act: show },
 ];
 
 /// Runs `line`, a command without its dot.

@@ -170,7 +170,7 @@ impl Shell {
         let ran: Ran = ran.map_err(|error| pointed(error, sql, &self.session))?;
         self.settings.once = None;
         self.show(ran.held.as_deref().unwrap_or_default())?;
-        if self.settings.timer {
+        if self.settings.timer && !ran.query.is_explanation() {
             print_stats(&ran, elapsed)?;
         }
         Ok(())

@@ -28,7 +28,8 @@ pub(crate) struct Complaint {
 /// The complaint that `message`, DataFusion's, is about `sql`. `tables` are the names there are.
 pub(crate) fn complaint(message: &str, sql: &str, tables: &[String]) -> Complaint {
     let tokens: Vec<Token> = tokens(sql).into_iter().filter(|token| token.kind != Kind::Comment).collect();
-    let readings = [syntax, missing_column, missing_table, missing_function, ambiguous_column];
+    let readings =
+        [syntax, missing_column, missing_table, missing_function, ambiguous_column, ungrouped_column];
     let found = readings.iter().find_map(|reading| reading(&Error { message, sql, tokens: &tokens, tables }));
     found.unwrap_or_else(|| Complaint { message: without_origin(message), place: None, suggestion: None })
 }
@@ -148,6 +149,14 @@ fn ambiguous_column(error: &Error) -> Option<Complaint> {
     let place = range_of(error.tokens, name, |before, _| before.is_none_or(|token| !token.is_symbol(".")));
     let message = format!("column {name} is in more than one table; write table.{name}");
     Some(Complaint { message, place, suggestion: None })
+}
+
+/// `column "t.x" must appear in the GROUP BY clause or must be part of an aggregate function …`.
+fn ungrouped_column(error: &Error) -> Option<Complaint> {
+    let (before, _) = error.message.split_once("\" must appear in the GROUP BY clause")?;
+    let (_, name) = before.rsplit_once("olumn \"")?;
+    let message = format!("column {name} must be in GROUP BY or inside of an aggregate function");
+    Some(Complaint { message, place: range_of(error.tokens, name, |_, _| true), suggestion: None })
 }
 
 /// `message` without the parts of DataFusion that it went through.

@@ -122,6 +122,17 @@ fn an_ambiguous_column_is_found() {
 }
 
 #[test]
+fn a_column_that_is_not_grouped_is_found() {
+    check(
+        "Error during planning: Column in SELECT must be in GROUP BY or an aggregate function: While expanding wildcard, \
+         column \"t.x\" must appear in the GROUP BY clause or must be part of an aggregate function, currently only \
+         \"count(Int64(1))\" appears in the SELECT clause satisfies this requirement",
+        "SELECT x, count(*) FROM t",
+        ("column t.x must be in GROUP BY or inside of an aggregate function", Some("x"), None),
+    );
+}
+
+#[test]
 fn other_errors_keep_their_text() {
     check("Arrow error: Divide by zero error", "SELECT 1 / 0", ("Divide by zero error", None, None));
     check("", "", ("", None, None));
