@@ -225,7 +225,8 @@ fn load_files(shell: &mut Shell, rest: &str) -> Result<Next> {
 
 fn open(shell: &mut Shell, rest: &str) -> Result<Next> {
     let directory = one("open", rest)?;
-    shell.open_warehouse(&directory).map(|()| Next::Go)
+    shell.open_warehouse(&directory)?;
+    say(&format!("warehouse {directory} is open; views of the one before are gone"))
 }
 
 fn read(shell: &mut Shell, rest: &str) -> Result<Next> {
@@ -311,7 +312,8 @@ fn help(_: &mut Shell, rest: &str) -> Result<Next> {
     }
     text.push_str(
         "\nAnything else is SQL and ends with a semicolon. Tab completes, Up recalls, Ctrl-R searches,\n\
-         Ctrl-C cancels what runs and clears what is typed. Files are tables too: SELECT * FROM 'trips.parquet';",
+         Ctrl-C cancels what runs and clears what is typed. Files are tables too: SELECT * FROM 'trips.parquet';\n\
+         What starts with a blank is not kept in the history.",
     );
     say(&text)
 }

@@ -82,7 +82,7 @@ impl Editor {
         match self.line.readline(PROMPT) {
             Ok(text) if text.trim().is_empty() => Ok(Typed::Nothing),
             Ok(text) => {
-                self.remember(text.trim());
+                self.remember(text.trim_end());
                 Ok(Typed::Input(text))
             }
             Err(ReadlineError::Interrupted) => Ok(Typed::Nothing),
@@ -91,7 +91,11 @@ impl Editor {
         }
     }
 
+    /// What starts with a blank is meant to be forgotten: it may hold a secret.
     fn remember(&mut self, text: &str) {
+        if text.starts_with(' ') {
+            return;
+        }
         let is_new = self.line.add_history_entry(text).unwrap_or(false);
         if let Some(path) = self.history.as_ref().filter(|_| is_new)
             && let Err(error) = self.line.append_history(path)

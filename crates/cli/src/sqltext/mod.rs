@@ -3,6 +3,7 @@
 //! DataFusion parses and plans; what is here only has to agree with it on quotes and comments.
 
 mod distance;
+mod find;
 mod lex;
 mod pieces;
 mod place;

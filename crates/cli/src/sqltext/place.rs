@@ -12,6 +12,7 @@
 use std::ops::Range;
 
 use super::distance::nearest;
+use super::find::{field_part, last_part, leading_name, offset_of, range_of, text_range, token_range};
 use super::lex::{Kind, Token, tokens};
 
 /// An error as people read it.
@@ -28,8 +29,16 @@ pub(crate) struct Complaint {
 /// The complaint that `message`, DataFusion's, is about `sql`. `tables` are the names there are.
 pub(crate) fn complaint(message: &str, sql: &str, tables: &[String]) -> Complaint {
     let tokens: Vec<Token> = tokens(sql).into_iter().filter(|token| token.kind != Kind::Comment).collect();
-    let readings =
-        [syntax, missing_column, missing_table, missing_function, ambiguous_column, ungrouped_column];
+    let readings = [
+        syntax,
+        missing_column,
+        missing_table,
+        missing_function,
+        wrong_arguments,
+        ambiguous_column,
+        ungrouped_column,
+        wrong_text,
+    ];
     let found = readings.iter().find_map(|reading| reading(&Error { message, sql, tokens: &tokens, tables }));
     found.unwrap_or_else(|| Complaint { message: without_origin(message), place: None, suggestion: None })
 }
@@ -66,22 +75,6 @@ fn syntax(error: &Error) -> Option<Complaint> {
     })
 }
 
-/// The byte that `1, Column: 8` says.
-fn offset_of(sql: &str, numbers: &str) -> Option<usize> {
-    let (line, column) = numbers.split_once(", Column: ")?;
-    let digits = column.find(|c: char| !c.is_ascii_digit()).unwrap_or(column.len());
-    let (line, column): (usize, usize) = (line.trim().parse().ok()?, column[..digits].parse().ok()?);
-    let before: usize = sql.split_inclusive('\n').take(line.checked_sub(1)?).map(str::len).sum();
-    let in_line = sql[before..].char_indices().nth(column.checked_sub(1)?);
-    Some(in_line.map_or(sql.len(), |(at, _)| before + at))
-}
-
-/// The token at or around `start`; a place of no length past the last.
-fn token_range(tokens: &[Token], start: usize) -> Range<usize> {
-    let found = tokens.iter().find(|token| token.start <= start && start < token.end());
-    found.map_or(start..start, |token| token.start..token.end())
-}
-
 /// `No field named t.nme. Did you mean 't.name'?`, then all fields there are.
 fn missing_column(error: &Error) -> Option<Complaint> {
     let (_, rest) = error.message.split_once("No field named ")?;
@@ -92,6 +85,9 @@ fn missing_column(error: &Error) -> Option<Complaint> {
     };
     let bare = last_part(name);
     let suggestion = match nearest(&bare, there_are.iter().map(|field| field_part(field))) {
+        Some(field) if field_part(name) != name => {
+            Some(format!("{}{field}", name.trim_end_matches(field_part(name))))
+        }
         Some(field) => Some(shortest(field, &there_are)),
         None => quoted_after(rest, "Did you mean '").map(str::to_owned),
     };
@@ -125,8 +121,14 @@ fn missing_table(error: &Error) -> Option<Complaint> {
     let is_table = |before: Option<&Token>, _: Option<&Token>| {
         before.is_some_and(|token| is_table_keyword(token) || token.is_symbol(","))
     };
-    let place = range_of(error.tokens, bare, is_table);
-    Some(Complaint { message: format!("no table '{bare}'{there_is}"), place, suggestion })
+    let file = text_range(error.tokens, bare);
+    let message = match file {
+        Some(_) => {
+            format!("no file '{bare}' that is a table; its ending says what it is: .parquet, .csv, .json")
+        }
+        None => format!("no table '{bare}'{there_is}"),
+    };
+    Some(Complaint { message, place: file.or_else(|| range_of(error.tokens, bare, is_table)), suggestion })
 }
 
 fn is_table_keyword(token: &Token) -> bool {
@@ -140,6 +142,26 @@ fn missing_function(error: &Error) -> Option<Complaint> {
     let place = range_of(error.tokens, name, |_, after| after.is_some_and(|token| token.is_symbol("(")));
     let suggestion = quoted_after(error.message, "Did you mean '").map(str::to_owned);
     Some(Complaint { message: format!("no function '{name}'"), place, suggestion })
+}
+
+/// `No function matches the given name and argument types 'sum(Utf8)'. …`, then the candidates, one a line.
+fn wrong_arguments(error: &Error) -> Option<Complaint> {
+    let call = quoted_after(error.message, "given name and argument types '")?;
+    let (_, list) = error.message.split_once("Candidate functions:").unwrap_or_default();
+    let candidates: Vec<&str> = list.lines().map(str::trim).filter(|line| line.contains('(')).collect();
+    let there = match candidates.len() {
+        0 => String::new(),
+        count => format!("; there {}", listed(&candidates, count)),
+    };
+    let name = call.split('(').next().unwrap_or(call);
+    let place = range_of(error.tokens, name, |_, after| after.is_some_and(|token| token.is_symbol("(")));
+    Some(Complaint { message: format!("no function takes {call}{there}"), place, suggestion: None })
+}
+
+/// `Cannot cast string 'x' to value of Int32 type`, where the string is in the statement.
+fn wrong_text(error: &Error) -> Option<Complaint> {
+    let place = text_range(error.tokens, quoted_after(error.message, "Cannot cast string '")?)?;
+    Some(Complaint { message: without_origin(error.message), place: Some(place), suggestion: None })
 }
 
 /// `Ambiguous reference to unqualified field x`.
@@ -161,9 +183,17 @@ fn ungrouped_column(error: &Error) -> Option<Complaint> {
 
 /// `message` without the parts of DataFusion that it went through.
 fn without_origin(message: &str) -> String {
-    let origins =
-        ["Error during planning: ", "Execution error: ", "SQL error: ", "Schema error: ", "Arrow error: "];
-    let mut text = message;
+    let origins = [
+        "Error during planning: ",
+        "Execution error: ",
+        "SQL error: ",
+        "Schema error: ",
+        "Arrow error: ",
+        "Cast error: ",
+    ];
+    // The rule that evaluated a constant is of no interest.
+    let rule = message.strip_prefix("Optimizer rule '").and_then(|rest| rest.split_once("' failed: "));
+    let mut text = rule.map_or(message, |(_, rest)| rest);
     while let Some(rest) = origins.iter().find_map(|origin| text.strip_prefix(origin)) {
         text = rest;
     }
@@ -176,72 +206,13 @@ fn quoted_after<'a>(message: &'a str, marker: &str) -> Option<&'a str> {
     Some(rest.split_once('\'')?.0)
 }
 
-/// The dotted name that `text` starts with, with its quotes.
-fn leading_name(text: &str) -> &str {
-    let mut end = 0;
-    let mut wants_part = true;
-    for token in tokens(text) {
-        let is_part = matches!(token.kind, Kind::Word | Kind::QuotedName) && wants_part;
-        if token.start != end || !(is_part || (token.is_symbol(".") && !wants_part)) {
-            break;
-        }
-        end = token.end();
-        wants_part = !is_part;
-    }
-    text[..end].trim_end_matches('.')
-}
-
-/// The part of `t.name` after the last dot outside of quotes, as it is written.
-fn field_part(field: &str) -> &str {
-    tokens(field).last().map_or(field, |token| &field[token.start..])
-}
-
-fn last_part(name: &str) -> String {
-    tokens(name).last().and_then(Token::name).unwrap_or_default()
-}
-
-/// `field` alone where only one of `fields` is called so, else the first with its table.
+/// `field` alone where it says which of `fields` is meant, else the first with its table.
 fn shortest(field: &str, fields: &[&str]) -> String {
     let mut same = fields.iter().filter(|other| field_part(other) == field);
-    match (same.next(), same.next()) {
-        (Some(first), Some(_)) => (*first).to_owned(),
+    match (fields.contains(&field), same.next(), same.next()) {
+        (false, Some(first), Some(_)) => (*first).to_owned(),
         _ => field.to_owned(),
     }
-}
-
-/// Where `name` stands in the statement, or as much of its end as does; best where the tokens around it `fit`.
-fn range_of(
-    statement: &[Token],
-    name: &str,
-    fit: impl Fn(Option<&Token>, Option<&Token>) -> bool,
-) -> Option<Range<usize>> {
-    let parts: Vec<String> = tokens(name).iter().filter_map(Token::name).collect();
-    for from in 0..parts.len() {
-        let found: Vec<(usize, usize)> = (0..statement.len())
-            .filter_map(|at| matched(statement, at, &parts[from..]).map(|end| (at, end)))
-            .collect();
-        let around = |&&(at, end): &&(usize, usize)| {
-            fit(at.checked_sub(1).map(|before| &statement[before]), statement.get(end))
-        };
-        if let Some((at, end)) = found.iter().find(around).or(found.first()) {
-            return Some(statement[*at].start..statement[*end - 1].end());
-        }
-    }
-    None
-}
-
-/// The index after the tokens that read as `parts` with dots between, from index `at` on.
-fn matched(statement: &[Token], at: usize, parts: &[String]) -> Option<usize> {
-    let mut end = at;
-    for (index, part) in parts.iter().enumerate() {
-        if index > 0 {
-            statement.get(end).filter(|token| token.is_symbol("."))?;
-            end += 1;
-        }
-        statement.get(end).filter(|token| token.name().as_ref() == Some(part))?;
-        end += 1;
-    }
-    Some(end)
 }
 
 #[cfg(test)]

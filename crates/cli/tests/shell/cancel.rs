@@ -7,7 +7,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::terminal::{CLEAR, CTRL_C, ENTER, Place, Terminal};
 
 /// Hours of work without a byte to read.
-const LONG: &str = "SELECT count(*) FROM generate_series(1, 3000000) AS a(x), generate_series(1, 3000000) AS b(y) WHERE x * y % 7 = 3;";
+const LONG: &str = "SELECT count(*) FROM generate_series(1, 3000000) AS a(x), \
+                    generate_series(1, 3000000) AS b(y) WHERE x * y % 7 = 3;";
 /// A sort that spills at 100 MB.
 const SPILLING: &str =
     "SELECT v * 7919 % 100000007 AS w, v FROM generate_series(1, 400000000) AS g(v) ORDER BY w;";
@@ -99,7 +100,8 @@ fn a_quick_query_shows_no_meter() {
 fn the_meter_fits_a_narrow_terminal_and_goes_before_the_rows_come() {
     let place = Place::new();
     let mut shell = place.shell_with(30, 24, &[]);
-    let query = "SELECT count(*) AS n FROM generate_series(1, 8000) AS a(x), generate_series(1, 8000) AS b(y) WHERE x * y % 7 = 3;";
+    let query = "SELECT count(*) AS n FROM generate_series(1, 8000) AS a(x), \
+                 generate_series(1, 8000) AS b(y) WHERE x * y % 7 = 3;";
     shell.press(&format!("{query}{ENTER}"));
     shell.wait_for("| n ");
     shell.wait_for_prompt();

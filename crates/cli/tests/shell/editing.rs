@@ -61,6 +61,18 @@ fn up_recalls_statements_and_they_outlive_the_shell() {
 }
 
 #[test]
+fn what_starts_with_a_blank_is_forgotten() {
+    let place = Place::new();
+    let mut shell = place.shell();
+    shell.enter("SELECT 1 AS kept;");
+    shell.enter(" SELECT 2 AS secret;");
+    shell.press(UP);
+    shell.wait_until("the kept one", |lines| lines.last().unwrap() == "pelton> SELECT 1 AS kept;");
+    let history = std::fs::read_to_string(place.path("home/.local/state/pelton/history")).unwrap();
+    assert!(history.contains("kept") && !history.contains("secret"), "{history}");
+}
+
+#[test]
 fn the_history_is_where_xdg_says() {
     let place = Place::new();
     let state = place.path("state").display().to_string();

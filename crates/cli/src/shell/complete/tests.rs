@@ -1,3 +1,5 @@
+//! What Tab offers at a cursor, which the cases draw as a bar.
+
 use super::*;
 
 struct Fake;

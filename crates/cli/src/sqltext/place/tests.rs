@@ -1,3 +1,5 @@
+//! DataFusion's messages, as version 55 writes them, beside what is made of them.
+
 use super::*;
 
 /// The message, the text under the carets, the suggestion.
@@ -50,7 +52,7 @@ fn a_missing_column_is_found_and_its_neighbour_offered() {
     check(
         &format!("Schema error: No field named c.c_nam.{fields}"),
         "SELECT c . c_nam, c.c_nam FROM customer AS c",
-        ("no column c.c_nam", Some("c . c_nam"), Some("c_name")),
+        ("no column c.c_nam", Some("c . c_nam"), Some("c.c_name")),
     );
     check(
         &format!("Schema error: No field named revenue.{fields}"),
@@ -80,6 +82,11 @@ fn columns_of_one_name_in_two_tables_are_offered_with_their_table() {
         "SELECT kye FROM a, b",
         ("no column kye", Some("kye"), Some("a.key")),
     );
+    check(
+        "Schema error: No field named kye.\nValid fields are key, a.key.",
+        "SELECT key FROM a ORDER BY kye",
+        ("no column kye", Some("kye"), Some("key")),
+    );
 }
 
 #[test]
@@ -95,6 +102,49 @@ fn a_missing_table_is_found_after_from() {
         "table 'pelton.public.sales' not found; tables in this warehouse: a, b",
         "SELECT 1 FROM sales",
         ("no table 'sales'; tables in this warehouse: a, b", Some("sales"), None),
+    );
+}
+
+#[test]
+fn a_missing_file_is_found_in_its_quotes() {
+    check(
+        "Error during planning: table 'pelton.public.data/x.parquet' not found; tables in this warehouse: a",
+        "SELECT * FROM 'data/x.parquet'",
+        (
+            "no file 'data/x.parquet' that is a table; its ending says what it is: .parquet, .csv, .json",
+            Some("'data/x.parquet'"),
+            None,
+        ),
+    );
+}
+
+#[test]
+fn wrong_arguments_are_found_at_the_function() {
+    check(
+        "Error during planning: Internal error: Function 'substr' failed. No function matches the given name and \
+         argument types 'substr(Int64)'. You might need to add explicit type casts.\n\tCandidate functions:\n\t\
+         substr(str: String)\n\tsubstr(str: String, start: Int64)",
+        "SELECT substr, Substr(1)",
+        (
+            "no function takes substr(Int64); there are substr(str: String), substr(str: String, start: Int64)",
+            Some("Substr"),
+            None,
+        ),
+    );
+}
+
+#[test]
+fn a_string_that_is_no_number_is_found() {
+    check(
+        "Optimizer rule 'simplify_expressions' failed: Arrow error: Cast error: Cannot cast string 'x' to value of \
+         Int32 type",
+        "SELECT x, CAST('x' AS INT)",
+        ("Cannot cast string 'x' to value of Int32 type", Some("'x'"), None),
+    );
+    check(
+        "Arrow error: Cast error: Cannot cast string 'from a row' to value of Int32 type",
+        "SELECT CAST(x AS INT) FROM t",
+        ("Cannot cast string 'from a row' to value of Int32 type", None, None),
     );
 }
 
@@ -124,9 +174,9 @@ fn an_ambiguous_column_is_found() {
 #[test]
 fn a_column_that_is_not_grouped_is_found() {
     check(
-        "Error during planning: Column in SELECT must be in GROUP BY or an aggregate function: While expanding wildcard, \
-         column \"t.x\" must appear in the GROUP BY clause or must be part of an aggregate function, currently only \
-         \"count(Int64(1))\" appears in the SELECT clause satisfies this requirement",
+        "Error during planning: Column in SELECT must be in GROUP BY or an aggregate function: While expanding \
+         wildcard, column \"t.x\" must appear in the GROUP BY clause or must be part of an aggregate function, \
+         currently only \"count(Int64(1))\" appears in the SELECT clause satisfies this requirement",
         "SELECT x, count(*) FROM t",
         ("column t.x must be in GROUP BY or inside of an aggregate function", Some("x"), None),
     );
