@@ -79,10 +79,13 @@ fn syntax(error: &Error) -> Option<Complaint> {
 fn missing_column(error: &Error) -> Option<Complaint> {
     let (_, rest) = error.message.split_once("No field named ")?;
     let name = leading_name(rest);
-    let there_are: Vec<&str> = match rest.split_once("Valid fields are ") {
-        Some((_, list)) => list.trim_end_matches('.').split(", ").collect(),
-        None => Vec::new(),
-    };
+    let mut there_are: Vec<&str> = Vec::new();
+    let (_, list) = rest.split_once("Valid fields are ").unwrap_or_default();
+    for field in list.trim_end_matches('.').split(", ").filter(|field| !field.is_empty()) {
+        if !there_are.contains(&field) {
+            there_are.push(field); // one of each, in their order
+        }
+    }
     let bare = last_part(name);
     let suggestion = match nearest(&bare, there_are.iter().map(|field| field_part(field))) {
         Some(field) if field_part(name) != name => {
@@ -113,11 +116,10 @@ fn listed(fields: &[&str], count: usize) -> String {
 /// `table 'pelton.public.t' not found`.
 fn missing_table(error: &Error) -> Option<Complaint> {
     let name = quoted_after(error.message, "table '")?;
-    let (_, after) = error.message.split_once(&format!("table '{name}' not found"))?;
+    let (_, there_is) = error.message.split_once(&format!("table '{name}' not found"))?;
     // A statement that names no catalog is told about one.
     let bare = name.strip_prefix("pelton.public.").unwrap_or(name);
     let suggestion = nearest(bare, error.tables.iter().map(String::as_str)).map(str::to_owned);
-    let there_is = if suggestion.is_some() { "" } else { after };
     let is_table = |before: Option<&Token>, _: Option<&Token>| {
         before.is_some_and(|token| is_table_keyword(token) || token.is_symbol(","))
     };
@@ -126,7 +128,7 @@ fn missing_table(error: &Error) -> Option<Complaint> {
         Some(_) => {
             format!("no file '{bare}' that is a table; its ending says what it is: .parquet, .csv, .json")
         }
-        None => format!("no table '{bare}'{there_is}"),
+        None => format!("table '{bare}' not found{there_is}"),
     };
     Some(Complaint { message, place: file.or_else(|| range_of(error.tokens, bare, is_table)), suggestion })
 }

@@ -44,7 +44,7 @@ fn another_warehouse_is_opened() {
     let place = Place::with_fruit();
     std::fs::rename(place.path("warehouse"), place.path("market")).unwrap();
     let mut shell = place.shell();
-    assert!(shell.enter("SELECT * FROM fruit;").contains("error: no table 'fruit'"));
+    assert!(shell.enter("SELECT * FROM fruit;").contains("error: table 'fruit' not found"));
     shell.enter(".open market");
     assert!(shell.enter("SELECT count(*) AS n FROM fruit;").contains("| 3 |"));
     assert!(shell.enter(".open nowhere").contains("error: "));

@@ -68,18 +68,13 @@ impl Place {
 
     fn surround(&self, command: &mut Command) {
         command.current_dir(self.directory.path());
-        for name in [
-            "PAGER",
-            "PELTON_PAGER",
-            "NO_COLOR",
-            "LESS",
-            "XDG_STATE_HOME",
-            "XDG_CONFIG_HOME",
-            "PELTON_WAREHOUSE",
-        ] {
+        let unset =
+            ["PELTON_PAGER", "NO_COLOR", "LESS", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "PELTON_WAREHOUSE"];
+        for name in unset {
             command.env_remove(name);
         }
-        command.env("TMPDIR", self.path("tmp")).env("HOME", self.path("home")).env("TERM", "xterm");
+        command.env("PAGER", "cat").env("TERM", "xterm");
+        command.env("TMPDIR", self.path("tmp")).env("HOME", self.path("home"));
     }
 
     /// Runs the shell with `input` on a pipe.

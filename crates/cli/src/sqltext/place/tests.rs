@@ -83,7 +83,7 @@ fn columns_of_one_name_in_two_tables_are_offered_with_their_table() {
         ("no column kye", Some("kye"), Some("a.key")),
     );
     check(
-        "Schema error: No field named kye.\nValid fields are key, a.key.",
+        "Schema error: No field named kye.\nValid fields are a.key, a.key.",
         "SELECT key FROM a ORDER BY kye",
         ("no column kye", Some("kye"), Some("key")),
     );
@@ -94,14 +94,14 @@ fn a_missing_table_is_found_after_from() {
     check(
         "Error during planning: table 'pelton.public.linorder' not found; tables in this warehouse: a, b",
         "SELECT linorder FROM linorder",
-        ("no table 'linorder'", Some("linorder"), Some("lineorder")),
+        ("table 'linorder' not found; tables in this warehouse: a, b", Some("linorder"), Some("lineorder")),
     );
     let found = complaint("table 'pelton.public.x' not found", "SELECT x FROM customer JOIN x ON true", &[]);
     assert_eq!(found.place, Some(28..29));
     check(
         "table 'pelton.public.sales' not found; tables in this warehouse: a, b",
         "SELECT 1 FROM sales",
-        ("no table 'sales'; tables in this warehouse: a, b", Some("sales"), None),
+        ("table 'sales' not found; tables in this warehouse: a, b", Some("sales"), None),
     );
 }
 
