@@ -112,7 +112,7 @@ mod tests {
         check("SELECT a,\n\tbc\nFROM t", 11..13, 80, "no\n  2 |  bc\n    |  ^^ did you mean yes?");
         check(
             "SELECT 'ä日', b",
-            15..16,
+            16..17,
             80,
             "no\n  1 | SELECT 'ä日', b\n    |               ^ did you mean yes?",
         );

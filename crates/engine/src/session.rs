@@ -130,7 +130,7 @@ impl PeltonSession {
         let state = self.ctx.state();
         let id = state.session_id().to_owned();
         let others = state.physical_optimizers().iter().filter(|rule| rule.name() != GpuRule::NAME);
-        let others = others.map(Arc::clone).collect();
+        let others = others.cloned().collect();
         let builder = SessionStateBuilder::new_from_existing(state)
             .with_session_id(id)
             .with_physical_optimizer_rules(others);

@@ -21,9 +21,12 @@ pub(super) trait Names {
     fn functions(&self) -> Vec<String>;
 }
 
+/// A session, and the pool that answers questions about it.
+type Source = (Arc<PeltonSession>, Handle);
+
 /// The names of a session that may be replaced by another.
 #[derive(Clone, Default)]
-pub(super) struct SessionNames(Arc<Mutex<Option<(Arc<PeltonSession>, Handle)>>>);
+pub(super) struct SessionNames(Arc<Mutex<Option<Source>>>);
 
 impl SessionNames {
     /// From now on names are those of `session`.
@@ -36,7 +39,7 @@ impl SessionNames {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    fn session(&self) -> Option<(Arc<PeltonSession>, Handle)> {
+    fn session(&self) -> Option<Source> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -18,7 +18,7 @@ fn syntax_errors_point_at_the_token() {
         ("syntax error: expected an expression, found FROM", Some("FROM"), None),
     );
     check(
-        "SQL error: ParserError(\"Expected: ), found: 'x' at Line: 1, Column: 11\")",
+        "SQL error: ParserError(\"Expected: ), found: 'x' at Line: 1, Column: 12\")",
         "SELECT 'ä' 'x'",
         ("syntax error: expected ), found 'x'", Some("'x'"), None),
     );
