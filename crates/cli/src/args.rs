@@ -7,14 +7,19 @@ use pelton_engine::DeviceChoice;
 
 /// Analytical SQL on compressed tables that are skipped before they are read.
 #[derive(Debug, Parser)]
-#[command(name = "pelton", version, about, max_term_width = 110, arg_required_else_help = true)]
+#[command(name = "pelton", version, about, max_term_width = 110, args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: Option<Command>,
+    /// Without a command the shell opens.
+    #[command(flatten)]
+    pub(crate) shell: ShellArgs,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Open the shell, as `pelton` alone does: SQL and dot commands, typed or piped in.
+    Shell(ShellArgs),
     /// Run SQL over Pelton tables, and over Parquet and CSV files by path.
     Sql(SqlArgs),
     /// Load Parquet, CSV, JSON or Arrow files into a table.
@@ -41,6 +46,15 @@ pub(crate) struct WarehouseArgs {
     /// Directory that holds the tables.
     #[arg(long, value_name = "DIR", env = "PELTON_WAREHOUSE", default_value = "warehouse")]
     pub(crate) warehouse: PathBuf,
+}
+
+/// What the shell starts with.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ShellArgs {
+    #[command(flatten)]
+    pub(crate) warehouse: WarehouseArgs,
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -108,7 +122,7 @@ pub(crate) struct SessionArgs {
     pub(crate) device_mem_cap: Option<u64>,
     /// Device memory for columns that are kept between queries, such as 2GiB or 0; part of the cap [default: half of the
     /// device's memory].
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, hide_short_help = true)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size_or_none, hide_short_help = true)]
     pub(crate) device_cache: Option<u64>,
     /// Pinned host memory that queries and pinned tables may take, such as 32GiB [default: half of the machine's].
     #[arg(long, value_name = "SIZE", value_parser = parse_size, hide_short_help = true)]
@@ -144,6 +158,10 @@ pub(crate) enum Format {
     Csv,
     /// One JSON object a line.
     Json,
+    /// A Markdown table.
+    Markdown,
+    /// A line for each value.
+    Line,
     /// A Parquet file (Snappy).
     Parquet,
 }
@@ -513,6 +531,11 @@ pub(crate) struct GolapArgs {
     pub(crate) plots: Option<PathBuf>,
 }
 
+/// As [`parse_size`], or 0.
+fn parse_size_or_none(text: &str) -> Result<u64, String> {
+    if text.trim() == "0" { Ok(0) } else { parse_size(text) }
+}
+
 /// A size such as `64MiB`, `2GB` or `1000`.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.trim().find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.trim().len());
@@ -549,13 +572,33 @@ mod tests {
         let device = |words: &[&str]| {
             let line = ["pelton", "sql", "SELECT 1"].iter().chain(words);
             Args::try_parse_from(line).map(|args| match args.command {
-                Command::Sql(args) => args.session.device,
+                Some(Command::Sql(args)) => args.session.device,
                 _ => unreachable!("sql was asked for"),
             })
         };
         assert_eq!(device(&[]).unwrap(), DeviceChoice::Auto);
         assert_eq!(device(&["--device", "gpu:1"]).unwrap(), DeviceChoice::Gpu(Some(1)));
         assert!(device(&["--device", "abacus"]).unwrap_err().to_string().contains("abacus"));
+    }
+
+    #[test]
+    fn the_shell_needs_no_name_but_has_one() {
+        let shell = |words: &[&str]| {
+            let args = Args::try_parse_from([&["pelton"], words].concat()).unwrap();
+            match args.command {
+                None => args.shell,
+                Some(Command::Shell(shell)) => shell,
+                Some(other) => unreachable!("{other:?}"),
+            }
+        };
+        assert_eq!(shell(&[]).session.device, DeviceChoice::Auto);
+        for words in
+            [&["--warehouse", "w", "--device", "cpu"][..], &["shell", "--warehouse", "w", "--device", "cpu"]]
+        {
+            let args = shell(words);
+            assert_eq!((args.warehouse.warehouse, args.session.device), ("w".into(), DeviceChoice::Cpu));
+        }
+        assert!(Args::try_parse_from(["pelton", "--device", "cpu", "tables"]).is_err());
     }
 
     #[test]

@@ -9,14 +9,22 @@ mod args;
 mod bench;
 mod cancel;
 mod doctor;
+mod drawing;
 mod generate;
 mod inspect;
 mod layer;
 mod load;
 mod machine;
+mod meter;
 mod output;
+mod paint;
+mod pointed;
 mod progress;
+mod run;
+mod screen;
+mod shell;
 mod sql;
+mod sqltext;
 mod tables;
 mod topology;
 
@@ -51,7 +59,9 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn run(args: Args) -> Result<()> {
-    match args.command {
+    let Some(command) = args.command else { return shell::run(args.shell) };
+    match command {
+        Command::Shell(args) => shell::run(args),
         Command::Sql(args) => sql::run(args),
         Command::Load(args) => load::run(args),
         Command::Generate(args) => generate::run(&args),

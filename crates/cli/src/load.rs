@@ -2,7 +2,9 @@
 
 use pelton_engine::bytes_text;
 use pelton_error::{Error, Result};
-use pelton_load::{ClusterBy, CsvOptions, InputFormat, LoadOptions, LoadReport, LoadRequest, StarLink};
+use pelton_load::{
+    CancelFlag, ClusterBy, CsvOptions, InputFormat, LoadOptions, LoadReport, LoadRequest, StarLink,
+};
 use pelton_store::{Objective, SampleOptions, Warehouse, WriteMode};
 
 use crate::args::{InputFormatArg, LoadArgs, ObjectiveArg};
@@ -10,11 +12,19 @@ use crate::cancel;
 use crate::progress::LoadBar;
 
 pub(crate) fn run(args: LoadArgs) -> Result<()> {
-    let request = request(&args)?;
-    let cancel = cancel::flag_on_ctrl_c()?;
+    load_files(&args, &cancel::flag_on_ctrl_c()?)
+}
+
+/// Loads what `args` name, until `cancel` is set.
+///
+/// # Errors
+///
+/// Of the load; names the table.
+pub(crate) fn load_files(args: &LoadArgs, cancel: &CancelFlag) -> Result<()> {
+    let request = request(args)?;
     let warehouse = Warehouse::open_or_create(&args.warehouse.warehouse)?;
     let bar = LoadBar::new(args.quiet);
-    let result = pelton_load::load(&warehouse, &request, &bar, &cancel);
+    let result = pelton_load::load(&warehouse, &request, &bar, cancel);
     bar.finish();
     let report = result.map_err(|error| error.context(format!("loading '{}'", args.table)))?;
     if !args.quiet {

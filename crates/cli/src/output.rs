@@ -1,30 +1,46 @@
-//! Rows on their way out: a drawn table, CSV, JSON lines or Parquet, to standard output or a file.
+//! Rows on their way out: drawn as text, CSV, JSON lines or Parquet, to standard output, a file, or a text that is
+//! shown later.
 //!
 //! A file is written beside its final name and renamed when it is complete.
 
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use arrow::util::display::FormatOptions;
-use arrow::util::pretty::pretty_format_batches_with_options;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 use pelton_error::{Error, ErrorKind, Result, ResultExt};
 
 use crate::args::Format;
+use crate::drawing;
+
+/// How rows of one result are written.
+#[derive(Debug, Clone)]
+pub(crate) struct Output {
+    pub(crate) format: Format,
+    /// A file instead of standard output.
+    pub(crate) path: Option<PathBuf>,
+    /// Rows that are drawn on a terminal; 0: all.
+    pub(crate) max_rows: usize,
+    /// How a user asks for all rows.
+    pub(crate) all_rows_by: &'static str,
+    /// Drawn text is handed back by [`RowWriter::finish`] instead of being written.
+    pub(crate) is_held: bool,
+}
 
 /// Takes batches of one result and writes them.
 pub(crate) struct RowWriter {
     sink: Sink,
     target: Target,
+    schema: SchemaRef,
+    output: Output,
 }
 
 enum Sink {
-    Table { batches: Vec<RecordBatch>, schema: SchemaRef, rows_shown_max: usize, rows: usize, out: Out },
+    Drawn { batches: Vec<RecordBatch>, rows_shown_max: usize, rows: usize, out: Out },
     Csv(Box<arrow::csv::Writer<Out>>),
     Json(arrow::json::LineDelimitedWriter<Out>),
     Parquet(Box<ArrowWriter<Out>>),
@@ -39,20 +55,19 @@ enum Target {
 }
 
 impl RowWriter {
-    /// Opens `path`, or standard output.
-    pub(crate) fn open(
-        format: Format,
-        schema: &SchemaRef,
-        path: Option<&Path>,
-        max_rows: usize,
-    ) -> Result<Self> {
-        let to_terminal = path.is_none() && std::io::stdout().is_terminal();
-        if to_terminal && format == Format::Parquet {
+    /// Opens the file, or standard output.
+    ///
+    /// # Errors
+    ///
+    /// Names the file that cannot be made; of Parquet, where a terminal would get it.
+    pub(crate) fn open(output: &Output, schema: &SchemaRef) -> Result<Self> {
+        let to_terminal = output.path.is_none() && std::io::stdout().is_terminal();
+        if to_terminal && output.format == Format::Parquet {
             return Err(Error::invalid_input(
                 "Parquet is not written to a terminal; use --output FILE or redirect standard output",
             ));
         }
-        let (target, raw): (Target, Box<dyn Write + Send>) = match path {
+        let (target, raw): (Target, Box<dyn Write + Send>) = match &output.path {
             None => (Target::StandardOutput, Box::new(std::io::stdout())),
             Some(path) => {
                 let mut part = path.as_os_str().to_owned();
@@ -63,10 +78,10 @@ impl RowWriter {
             }
         };
         let out = BufWriter::with_capacity(1 << 20, raw);
-        let rows_shown_max = if to_terminal && max_rows > 0 { max_rows } else { usize::MAX };
-        let sink = match format {
-            Format::Table => {
-                Sink::Table { batches: Vec::new(), schema: schema.clone(), rows_shown_max, rows: 0, out }
+        let rows_shown_max = if to_terminal && output.max_rows > 0 { output.max_rows } else { usize::MAX };
+        let sink = match output.format {
+            Format::Table | Format::Markdown | Format::Line => {
+                Sink::Drawn { batches: Vec::new(), rows_shown_max, rows: 0, out }
             }
             Format::Csv => Sink::Csv(Box::new(csv_writer(out, schema)?)),
             Format::Json => Sink::Json(arrow::json::LineDelimitedWriter::new(out)),
@@ -78,13 +93,18 @@ impl RowWriter {
                 ))
             }
         };
-        Ok(Self { sink, target })
+        Ok(Self { sink, target, schema: schema.clone(), output: output.clone() })
+    }
+
+    /// True where rows reach standard output as they come.
+    pub(crate) fn writes_at_once(&self) -> bool {
+        matches!(self.target, Target::StandardOutput) && !matches!(self.sink, Sink::Drawn { .. })
     }
 
     /// Writes one batch.
     pub(crate) fn write(&mut self, batch: RecordBatch) -> Result<()> {
         match &mut self.sink {
-            Sink::Table { batches, rows_shown_max, rows, .. } => {
+            Sink::Drawn { batches, rows_shown_max, rows, .. } => {
                 if *rows < *rows_shown_max {
                     batches.push(batch.slice(0, batch.num_rows().min(*rows_shown_max - *rows)));
                 }
@@ -99,20 +119,26 @@ impl RowWriter {
         }
     }
 
-    /// Writes what is left and makes a file visible.
-    pub(crate) fn finish(mut self) -> Result<()> {
+    /// Writes what is left and makes a file visible; gives the text that is to be shown later.
+    ///
+    /// # Errors
+    ///
+    /// Of writing.
+    pub(crate) fn finish(mut self) -> Result<Option<String>> {
         let flushing = || "writing the result".to_owned();
+        let mut held = None;
         match &mut self.sink {
-            Sink::Table { batches, schema, rows_shown_max, rows, out } => {
-                let options = FormatOptions::default().with_display_error(true);
-                if batches.is_empty() {
-                    batches.push(RecordBatch::new_empty(schema.clone()));
-                }
-                let table = pretty_format_batches_with_options(batches, &options)
-                    .map_err(|error| write_error("drawing the table", error))?;
-                writeln!(out, "{table}").context(flushing)?;
-                if *rows > *rows_shown_max {
-                    eprintln!("{rows_shown_max} of {rows} rows shown; --max-rows 0 shows all");
+            Sink::Drawn { batches, rows_shown_max, rows, out } => {
+                let mut text = drawn(self.output.format, &self.schema, batches)?;
+                let note = (*rows > *rows_shown_max).then(|| {
+                    format!("{rows_shown_max} of {rows} rows shown; {} shows all", self.output.all_rows_by)
+                });
+                if self.output.is_held && self.output.path.is_none() {
+                    text.extend(note.map(|note| format!("{note}\n")));
+                    held = Some(text);
+                } else {
+                    out.write_all(text.as_bytes()).context(flushing)?;
+                    note.iter().for_each(|note| eprintln!("{note}"));
                 }
                 out.flush().context(flushing)?;
             }
@@ -130,8 +156,17 @@ impl RowWriter {
             std::fs::rename(part, path).context(|| format!("renaming to '{}'", path.display()))?;
         }
         self.target = Target::StandardOutput;
-        Ok(())
+        Ok(held)
     }
+}
+
+fn drawn(format: Format, schema: &SchemaRef, batches: &[RecordBatch]) -> Result<String> {
+    let text = match format {
+        Format::Markdown => drawing::markdown(schema, batches),
+        Format::Line => drawing::lines(schema, batches),
+        Format::Table | Format::Csv | Format::Json | Format::Parquet => drawing::table(schema, batches),
+    };
+    text.map_err(|error| write_error("drawing the rows", error))
 }
 
 impl Drop for RowWriter {

@@ -1,20 +1,22 @@
 //! `pelton sql`: statements in, rows out.
 
-use std::io::{IsTerminal, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
-use futures::StreamExt;
-use pelton_engine::{
-    Links, PeltonSession, Query, RuntimeOptions, ScanOptions, SessionOptions, bytes_text, from_datafusion,
-};
+use pelton_engine::{Links, PeltonSession, RuntimeOptions, ScanOptions, SessionOptions};
 use pelton_error::{Error, Result, ResultExt};
 use pelton_store::{IoMode, IoOptions};
 use pelton_zone::{SkipKind, SkipKinds};
 
 use crate::args::{IoModeArg, SessionArgs, SqlArgs, WarehouseArgs};
-use crate::cancel;
-use crate::output::RowWriter;
+use crate::meter::Meter;
+use crate::output::Output;
+use crate::pointed::pointed;
+use crate::run::{Runner, print_stats, write_rows};
+use crate::sqltext::{Piece, pieces};
+use crate::{cancel, screen};
 
 pub(crate) fn run(args: SqlArgs) -> Result<()> {
     let sql = match (&args.query, &args.file) {
@@ -24,20 +26,67 @@ pub(crate) fn run(args: SqlArgs) -> Result<()> {
     };
     let session =
         PeltonSession::open(existing_warehouse(&args.warehouse)?, &session_options(&args.session)?)?;
-    let flag = cancel::flag_on_ctrl_c()?;
-    let runtime = tokio_runtime(args.session.threads)?;
-    let (sender, receiver) = std::sync::mpsc::channel();
-    runtime.spawn(async move {
-        // Nobody listens any more once the query is cancelled.
-        let _ = sender.send(run_statements(&session, &sql, &args).await);
-    });
-    let result = cancel::wait_blocking(&receiver, &flag);
-    // Readers and spill files go with their owners; a task that is still running must not delay the prompt.
-    runtime.shutdown_timeout(Duration::from_secs(1));
+    let mut runner = Runner::new(args.session.threads, cancel::flag_on_ctrl_c()?)?;
+    let result = run_statements(&mut runner, &Arc::new(session), &sql, &args);
+    runner.end();
     result
 }
 
-fn read_statements(file: &Path) -> Result<String> {
+/// Parses all of `sql`, then runs statement after statement.
+fn run_statements(
+    runner: &mut Runner,
+    session: &Arc<PeltonSession>,
+    sql: &str,
+    args: &SqlArgs,
+) -> Result<()> {
+    let statements = session.parse(sql).map_err(|error| pointed(error, sql, session))?;
+    if statements.is_empty() {
+        return Err(Error::invalid_input("the query is empty"));
+    }
+    if statements.len() > 1 && args.output.is_some() {
+        return Err(Error::invalid_input(format!(
+            "--output takes the rows of one query, {} statements found",
+            statements.len()
+        )));
+    }
+    let output = Output {
+        format: args.format,
+        path: args.output.clone(),
+        max_rows: args.max_rows,
+        all_rows_by: "--max-rows 0",
+        is_held: false,
+    };
+    let texts = statement_texts(sql, statements.len());
+    for (statement, text) in statements.into_iter().zip(texts) {
+        let started = Instant::now();
+        let (meter, planner, output) = (Meter::start(), Arc::clone(session), output.clone());
+        let drawer = Arc::clone(&meter);
+        let ran = runner.run_blocking(&meter, async move {
+            let query = planner.plan(statement).await?;
+            write_rows(query, output, drawer).await
+        });
+        let ran = ran.map_err(|error| pointed(error, text, session))?;
+        screen::show(ran.held.as_deref().unwrap_or_default(), false)?;
+        if args.stats {
+            print_stats(&ran, started.elapsed())?;
+        }
+    }
+    Ok(())
+}
+
+/// The text of each statement; all of `sql` for each where it cannot be told apart.
+fn statement_texts(sql: &str, count: usize) -> Vec<&str> {
+    let texts: Vec<&str> = pieces(sql)
+        .into_iter()
+        .map(|(_, piece)| match piece {
+            Piece::Statement(text) | Piece::Command(text) => text,
+        })
+        .collect();
+    if texts.len() == count { texts } else { vec![sql; count] }
+}
+
+/// The text of a file, or of standard input for `-`.
+pub(crate) fn read_statements(file: &Path) -> Result<String> {
     if file == Path::new("-") {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).context(|| "reading standard input".into())?;
@@ -47,7 +96,7 @@ fn read_statements(file: &Path) -> Result<String> {
 }
 
 /// The warehouse's directory; `None` where the default one does not exist, so that files can be queried alone.
-fn existing_warehouse(args: &WarehouseArgs) -> Result<Option<PathBuf>> {
+pub(crate) fn existing_warehouse(args: &WarehouseArgs) -> Result<Option<PathBuf>> {
     let exists = args.warehouse.try_exists().context(|| format!("opening '{}'", args.warehouse.display()))?;
     if !exists && args.warehouse == Path::new("warehouse") {
         return Ok(None);
@@ -114,89 +163,6 @@ fn scan_options(kinds: &str) -> Result<ScanOptions> {
         }
     }
     Ok(options)
-}
-
-pub(crate) fn tokio_runtime(threads: Option<usize>) -> Result<tokio::runtime::Runtime> {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    if let Some(threads) = threads {
-        builder.worker_threads(threads);
-    }
-    builder.enable_all().build().context(|| "starting the thread pool".into())
-}
-
-async fn run_statements(session: &PeltonSession, sql: &str, args: &SqlArgs) -> Result<()> {
-    let statements = session.parse(sql)?;
-    if statements.is_empty() {
-        return Err(Error::invalid_input("the query is empty"));
-    }
-    if statements.len() > 1 && args.output.is_some() {
-        return Err(Error::invalid_input(format!(
-            "--output takes the rows of one query, {} statements found",
-            statements.len()
-        )));
-    }
-    for statement in statements {
-        let started = Instant::now();
-        let query = session.plan(statement).await?;
-        let rows = write_rows(&query, args).await?;
-        if args.stats {
-            print_stats(&query, rows, started.elapsed())?;
-        }
-    }
-    Ok(())
-}
-
-async fn write_rows(query: &Query, args: &SqlArgs) -> Result<usize> {
-    if query.is_explanation() && args.format == crate::args::Format::Table && args.output.is_none() {
-        return print_explanation(query).await;
-    }
-    let schema = query.schema();
-    if schema.fields().is_empty() {
-        return query.collect().await.map(|_| 0); // a definition: nothing to show
-    }
-    let mut stream = query.stream().await?;
-    let mut writer = RowWriter::open(args.format, &schema, args.output.as_deref(), args.max_rows)?;
-    let mut rows = 0;
-    while let Some(batch) = stream.next().await {
-        let batch = batch.map_err(from_datafusion)?;
-        rows += batch.num_rows();
-        writer.write(batch)?;
-    }
-    writer.finish()?;
-    Ok(rows)
-}
-
-/// An explanation is text to read, not a table of two cells.
-async fn print_explanation(query: &Query) -> Result<usize> {
-    use arrow::array::AsArray;
-    use std::io::Write;
-    let batches = query.collect().await?;
-    let mut out = std::io::stdout().lock();
-    for batch in batches {
-        for row in 0..batch.num_rows() {
-            let text = |column: usize| batch.column(column).as_string::<i32>().value(row).to_owned();
-            write!(out, "── {}\n{}\n", text(0), text(1)).context(|| "writing the result".into())?;
-        }
-    }
-    Ok(0)
-}
-
-fn print_stats(query: &Query, rows: usize, elapsed: Duration) -> Result<()> {
-    let reports = query.scan_reports()?;
-    let read: u64 = reports.iter().map(|report| report.bytes_read).sum();
-    let skipped: u64 = reports.iter().map(|report| report.bytes_skipped()).sum();
-    let raw: u64 = reports.iter().map(|report| report.raw_bytes).sum();
-    let bold = if std::io::stderr().is_terminal() { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
-    eprintln!(
-        "{}{rows} rows in {:.3} s{}; read {}, skipped {}, {}/s effective",
-        bold.0,
-        elapsed.as_secs_f64(),
-        bold.1,
-        bytes_text(read),
-        bytes_text(skipped),
-        bytes_text((raw as f64 / elapsed.as_secs_f64().max(1e-9)) as u64),
-    );
-    Ok(())
 }
 
 #[cfg(test)]

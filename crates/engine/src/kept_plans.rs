@@ -70,6 +70,11 @@ impl KeptPlans {
         reset_plan_states(plan).map(Some)
     }
 
+    /// Forgets them all.
+    pub(crate) fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// Keeps `plan` for `text`, if all of its rows come from a device.
     pub(crate) fn keep(&self, text: String, basis: Basis, plan: &Arc<dyn ExecutionPlan>) {
         if !comes_from_device(plan) {

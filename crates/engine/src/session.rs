@@ -126,6 +126,35 @@ impl PeltonSession {
         self.devices.pin(&warehouse.table(name)?)
     }
 
+    /// This session, with its tables, views and settings, on another device: all queries planned from now on, here too,
+    /// run on `choice`. What was pinned for the old device is not pinned for the new one.
+    ///
+    /// # Errors
+    ///
+    /// What a device that was asked for by name lacks; the session then stays as it was.
+    pub fn on_device(&self, choice: DeviceChoice) -> Result<Self> {
+        let devices = self.devices.with_choice(choice);
+        if matches!(choice, DeviceChoice::Gpu(_) | DeviceChoice::Host) {
+            devices.runtime()?;
+        }
+        let state = self.ctx.state();
+        let id = state.session_id().to_owned();
+        let others = state.physical_optimizers().iter().filter(|rule| rule.name() != GpuRule::NAME);
+        let others = others.cloned().collect();
+        let builder = SessionStateBuilder::new_from_existing(state)
+            .with_session_id(id)
+            .with_physical_optimizer_rules(others);
+        *self.ctx.state_ref().write() = with_gpu(builder, &devices).build();
+        self.plans.iter().for_each(KeptPlans::clear);
+        Ok(Self {
+            ctx: self.ctx.clone(),
+            warehouse: self.warehouse.clone(),
+            schema: Arc::clone(&self.schema),
+            devices,
+            plans: self.plans.as_ref().map(|_| KeptPlans::default()),
+        })
+    }
+
     /// What drives the device, once a query or pinned table has needed it.
     pub fn runtime(&self) -> Option<Arc<Runtime>> {
         self.devices.opened().cloned()

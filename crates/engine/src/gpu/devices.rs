@@ -81,6 +81,11 @@ impl Devices {
         Arc::new(Self { choice, options, io, threads, is_gpu_there, runtime })
     }
 
+    /// Another device in place of this one, driven by the same options. Nothing is opened yet.
+    pub fn with_choice(&self, choice: DeviceChoice) -> Arc<Self> {
+        Self::new(choice, self.options.clone(), Arc::clone(&self.io), self.threads)
+    }
+
     /// What was chosen.
     pub fn choice(&self) -> DeviceChoice {
         self.choice

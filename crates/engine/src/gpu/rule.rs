@@ -42,6 +42,9 @@ pub(crate) struct GpuRule {
 }
 
 impl GpuRule {
+    /// What EXPLAIN VERBOSE calls it.
+    pub(crate) const NAME: &str = "pelton_gpu";
+
     /// For plans that may use `devices`.
     pub(crate) fn new(devices: Arc<Devices>) -> Self {
         Self { devices }
@@ -61,7 +64,7 @@ impl PhysicalOptimizerRule for GpuRule {
     }
 
     fn name(&self) -> &str {
-        "pelton_gpu"
+        Self::NAME
     }
 
     fn schema_check(&self) -> bool {

@@ -1,0 +1,189 @@
+//! DataFusion's messages, as version 55 writes them, beside what is made of them.
+
+use super::*;
+
+/// The message, the text under the carets, the suggestion.
+fn check(message: &str, sql: &str, expected: (&str, Option<&str>, Option<&str>)) {
+    let tables = ["customer".to_owned(), "lineorder".to_owned()];
+    let found = complaint(message, sql, &tables);
+    let place = found.place.map(|place| &sql[place]);
+    assert_eq!((found.message.as_str(), place, found.suggestion.as_deref()), expected, "{message}");
+}
+
+#[test]
+fn syntax_errors_point_at_the_token() {
+    check(
+        "SQL error: ParserError(\"Expected: an expression, found: FROM at Line: 2, Column: 1\")",
+        "SELECT\nFROM t",
+        ("syntax error: expected an expression, found FROM", Some("FROM"), None),
+    );
+    check(
+        "SQL error: ParserError(\"Expected: ), found: 'x' at Line: 1, Column: 12\")",
+        "SELECT 'ä' 'x'",
+        ("syntax error: expected ), found 'x'", Some("'x'"), None),
+    );
+}
+
+#[test]
+fn a_statement_that_ends_too_early_is_marked_at_its_end() {
+    check(
+        "SQL error: ParserError(\"Expected: an expression, found: EOF\")",
+        "SELECT 1 + \n",
+        ("syntax error: expected an expression, but the statement ends", Some(""), None),
+    );
+}
+
+#[test]
+fn a_place_outside_of_the_text_is_its_end_and_not_a_panic() {
+    let message = "SQL error: ParserError(\"Expected: x, found: y at Line: 9, Column: 9\")";
+    check(message, "SELECT", ("syntax error: expected x, found y", Some(""), None));
+    let message = "SQL error: ParserError(\"Expected: x, found: y at Line: 0, Column: 0\")";
+    check(message, "SELECT", ("syntax error: expected x, found y", None, None));
+}
+
+#[test]
+fn a_missing_column_is_found_and_its_neighbour_offered() {
+    let fields = "\nValid fields are customer.c_custkey, customer.c_name, customer.c_city.";
+    check(
+        &format!("Schema error: No field named c_nam. Did you mean 'customer.c_name'?{fields}"),
+        "SELECT 'c_nam', c_nam -- c_nam\nFROM customer",
+        ("no column c_nam", Some("c_nam"), Some("c_name")),
+    );
+    check(
+        &format!("Schema error: No field named c.c_nam.{fields}"),
+        "SELECT c . c_nam, c.c_nam FROM customer AS c",
+        ("no column c.c_nam", Some("c . c_nam"), Some("c.c_name")),
+    );
+    check(
+        &format!("Schema error: No field named revenue.{fields}"),
+        "SELECT Revenue FROM customer",
+        (
+            "no column revenue; there are customer.c_custkey, customer.c_name, customer.c_city",
+            Some("Revenue"),
+            None,
+        ),
+    );
+}
+
+#[test]
+fn names_that_need_quotes_are_offered_with_them() {
+    check(
+        "Schema error: No field named vendorid.\nColumn names are case sensitive. You can use double quotes to refer \
+         to the t.\"VendorID\" column.\nValid fields are t.\"VendorID\", t.x.",
+        "SELECT VendorID FROM t",
+        ("no column vendorid", Some("VendorID"), Some("\"VendorID\"")),
+    );
+}
+
+#[test]
+fn columns_of_one_name_in_two_tables_are_offered_with_their_table() {
+    check(
+        "Schema error: No field named kye.\nValid fields are a.key, b.key.",
+        "SELECT kye FROM a, b",
+        ("no column kye", Some("kye"), Some("a.key")),
+    );
+    check(
+        "Schema error: No field named kye.\nValid fields are a.key, a.key.",
+        "SELECT key FROM a ORDER BY kye",
+        ("no column kye", Some("kye"), Some("key")),
+    );
+}
+
+#[test]
+fn a_missing_table_is_found_after_from() {
+    check(
+        "Error during planning: table 'pelton.public.linorder' not found; tables in this warehouse: a, b",
+        "SELECT linorder FROM linorder",
+        ("table 'linorder' not found; tables in this warehouse: a, b", Some("linorder"), Some("lineorder")),
+    );
+    let found = complaint("table 'pelton.public.x' not found", "SELECT x FROM customer JOIN x ON true", &[]);
+    assert_eq!(found.place, Some(28..29));
+    check(
+        "table 'pelton.public.sales' not found; tables in this warehouse: a, b",
+        "SELECT 1 FROM sales",
+        ("table 'sales' not found; tables in this warehouse: a, b", Some("sales"), None),
+    );
+}
+
+#[test]
+fn a_missing_file_is_found_in_its_quotes() {
+    check(
+        "Error during planning: table 'pelton.public.data/x.parquet' not found; tables in this warehouse: a",
+        "SELECT * FROM 'data/x.parquet'",
+        (
+            "no file 'data/x.parquet' that is a table; its ending says what it is: .parquet, .csv, .json",
+            Some("'data/x.parquet'"),
+            None,
+        ),
+    );
+}
+
+#[test]
+fn wrong_arguments_are_found_at_the_function() {
+    check(
+        "Error during planning: Internal error: Function 'substr' failed. No function matches the given name and \
+         argument types 'substr(Int64)'. You might need to add explicit type casts.\n\tCandidate functions:\n\t\
+         substr(str: String)\n\tsubstr(str: String, start: Int64)",
+        "SELECT substr, Substr(1)",
+        (
+            "no function takes substr(Int64); there are substr(str: String), substr(str: String, start: Int64)",
+            Some("Substr"),
+            None,
+        ),
+    );
+}
+
+#[test]
+fn a_string_that_is_no_number_is_found() {
+    check(
+        "Optimizer rule 'simplify_expressions' failed: Arrow error: Cast error: Cannot cast string 'x' to value of \
+         Int32 type",
+        "SELECT x, CAST('x' AS INT)",
+        ("Cannot cast string 'x' to value of Int32 type", Some("'x'"), None),
+    );
+    check(
+        "Arrow error: Cast error: Cannot cast string 'from a row' to value of Int32 type",
+        "SELECT CAST(x AS INT) FROM t",
+        ("Cannot cast string 'from a row' to value of Int32 type", None, None),
+    );
+}
+
+#[test]
+fn a_missing_function_is_found_before_its_parenthesis() {
+    check(
+        "Error during planning: Invalid function 'summ'.\nDid you mean 'sum'?",
+        "SELECT summ, Summ (x) FROM t",
+        ("no function 'summ'", Some("Summ"), Some("sum")),
+    );
+    check(
+        "Error during planning: table function 'ranges' not found",
+        "SELECT * FROM ranges(3)",
+        ("no function 'ranges'", Some("ranges"), None),
+    );
+}
+
+#[test]
+fn an_ambiguous_column_is_found() {
+    check(
+        "Schema error: Ambiguous reference to unqualified field k",
+        "SELECT a.k, k FROM a, b",
+        ("column k is in more than one table; write table.k", Some("k"), None),
+    );
+}
+
+#[test]
+fn a_column_that_is_not_grouped_is_found() {
+    check(
+        "Error during planning: Column in SELECT must be in GROUP BY or an aggregate function: While expanding \
+         wildcard, column \"t.x\" must appear in the GROUP BY clause or must be part of an aggregate function, \
+         currently only \"count(Int64(1))\" appears in the SELECT clause satisfies this requirement",
+        "SELECT x, count(*) FROM t",
+        ("column t.x must be in GROUP BY or inside of an aggregate function", Some("x"), None),
+    );
+}
+
+#[test]
+fn other_errors_keep_their_text() {
+    check("Arrow error: Divide by zero error", "SELECT 1 / 0", ("Divide by zero error", None, None));
+    check("", "", ("", None, None));
+}
