@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod catalog;
+mod embed;
 mod error;
 mod explain;
 mod gpu;
@@ -23,6 +24,8 @@ mod session;
 mod sideways;
 mod statistics;
 
+pub use datafusion::sql::parser::Statement;
+pub use embed::only_reads;
 pub use error::from_datafusion;
 pub use explain::bytes_text;
 pub use gpu::{DeviceChoice, Devices, PeltonGpuExec};
