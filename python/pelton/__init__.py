@@ -5,7 +5,7 @@
     >>> con.sql("SELECT 6 * 7 AS answer")
     ┌────────┐
     │ answer │
-    │ int64  │
+    │  int64 │
     ├────────┤
     │     42 │
     └────────┘

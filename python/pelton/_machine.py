@@ -29,6 +29,6 @@ def doctor(dir: str | os.PathLike[str] | None = None) -> dict[str, Any]:
 
     >>> import pelton
     >>> sorted(pelton.doctor())
-    ['findings', 'format']
+    ['findings', 'is_usable']
     """
     return cast(dict[str, Any], json.loads(_native.doctor(None if dir is None else Path(dir))))

@@ -8,6 +8,18 @@ import pyarrow
 
 from pelton._progress import Display
 
+__all__ = [
+    "Batches",
+    "Query",
+    "Rows",
+    "Session",
+    "__version__",
+    "doctor",
+    "run_command",
+    "set_folders",
+    "topology",
+]
+
 __version__: str
 
 def run_command(args: Sequence[str]) -> int: ...

@@ -31,7 +31,8 @@ def test_a_result_is_an_arrow_stream_for_any_library(con: pelton.Connection) -> 
     assert pyarrow.table(result).to_pylist() == EXPECTED
     assert pyarrow.RecordBatchReader.from_stream(result).read_all().to_pylist() == EXPECTED
     assert polars.DataFrame(result).to_dicts() == EXPECTED
-    assert duckdb.sql("SELECT * FROM result").fetchall() == [tuple(row.values()) for row in EXPECTED]
+    rows = duckdb.connect().execute("SELECT * FROM result").fetchall()
+    assert rows == [tuple(row.values()) for row in EXPECTED]
     assert pyarrow.schema(result).names == ["payment", "trips", "tips"]
 
 

@@ -23,6 +23,7 @@ mod scan;
 mod session;
 mod sideways;
 mod statistics;
+mod yielding;
 
 pub use datafusion::sql::parser::Statement;
 pub use embed::only_reads;

@@ -33,6 +33,7 @@ use crate::explain;
 use crate::gpu::{DeviceChoice, Devices, GpuRule};
 use crate::scan::{ScanOptions, ScanReport};
 use crate::sideways::SidewaysRule;
+use crate::yielding::YieldingRule;
 
 /// What a session may be told; the defaults suit one query at a time on a whole machine.
 #[derive(Debug, Clone)]
@@ -243,6 +244,7 @@ fn session_state(
         rules = pelton_planner::install(rules);
     }
     rules.push(Arc::new(SidewaysRule));
+    rules.push(Arc::new(YieldingRule));
     let builder = SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(Arc::new(runtime.build()?))

@@ -37,19 +37,20 @@ pub(crate) struct BatchStream {
     schema: SchemaRef,
     receiver: Receiver<Message>,
     permits: Arc<Semaphore>,
-    /// `None` where the rows were there before.
-    _task: Option<CancelOnDrop>,
+    /// The task and the threads that it runs on; `None` where the rows were there before.
+    _running: Option<(CancelOnDrop, Arc<Shared>)>,
     is_over: bool,
 }
 
 impl BatchStream {
     /// Starts `query`.
-    pub(crate) fn start(shared: &Shared, query: Arc<Query>) -> Result<Self> {
+    pub(crate) fn start(shared: &Arc<Shared>, query: Arc<Query>) -> Result<Self> {
         let (sender, receiver) = unbounded();
         let permits = Arc::new(Semaphore::new(DEPTH));
         let schema = query.schema();
         let task = shared.spawn(feed(query, sender, Arc::clone(&permits)))?;
-        Ok(Self { schema, receiver, permits, _task: Some(task), is_over: false })
+        let running = Some((task, Arc::clone(shared)));
+        Ok(Self { schema, receiver, permits, _running: running, is_over: false })
     }
 
     /// Rows that are there.
@@ -58,7 +59,7 @@ impl BatchStream {
         for message in batches.into_iter().map(|batch| Some(Ok(batch))).chain([None]) {
             sender.send(message).expect("the receiver is in this function");
         }
-        Self { schema, receiver, permits: Arc::new(Semaphore::new(0)), _task: None, is_over: false }
+        Self { schema, receiver, permits: Arc::new(Semaphore::new(0)), _running: None, is_over: false }
     }
 
     /// The columns.

@@ -5,6 +5,7 @@
 //!   test      fmt, tidy, clippy, CUDA library, cargo test, README commands, answers beside DuckDB's; what CI runs
 //!   oracle    the last of these alone
 //!   readme    the one before alone
+//!   python    the wheel of the Python package, and its tests
 //!   cuda      the CUDA library
 //!   bundle    command, library and tests in one archive, for a GPU machine without Rust
 //! ```
@@ -18,6 +19,7 @@ mod cuda;
 mod markdown;
 mod oracle;
 mod process;
+mod python;
 mod readme;
 mod rust_text;
 mod steps;
@@ -31,10 +33,12 @@ use workspace::Workspace;
 
 const USAGE: &str = "\
 cargo xtask tidy             check what the compiler does not: import table, unsafe homes, words, links
-cargo xtask test             what CI runs: fmt, tidy, clippy, CUDA library, tests, README commands, DuckDB comparison
-cargo xtask test --fast      the same without README commands and DuckDB comparison
+cargo xtask test             what CI runs: fmt, tidy, clippy, CUDA library, tests, Python package, README commands, DuckDB
+                             comparison
+cargo xtask test --fast      the same without Python package, README commands and DuckDB comparison
 cargo xtask readme           run the commands of README.md
 cargo xtask oracle           compare the answers to the benchmark queries with DuckDB's
+cargo xtask python           build the wheel of the Python package, install it into build/python-venv, test it there
 cargo xtask cuda             build the CUDA library; --arch sm_90,... and the other options of cuda/build.sh
 cargo xtask bundle           archive for a GPU machine without Rust: command, CUDA library, test programs
 cargo xtask bundle --without-pelton
@@ -58,6 +62,7 @@ fn main() -> ExitCode {
             test::build_command(&workspace)?;
             oracle::run(&workspace)
         }),
+        ["python"] => Workspace::open().and_then(|workspace| python::run(&workspace).map(|_| ())),
         ["cuda", ref args @ ..] => Workspace::open().and_then(|workspace| cuda::run(&workspace, args)),
         ["bundle"] => Workspace::open().and_then(|workspace| bundle::run(&workspace, true)),
         ["bundle", "--without-pelton"] => {
