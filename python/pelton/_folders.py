@@ -10,14 +10,16 @@ from pathlib import Path
 from pelton._native import set_folders
 
 # Of wheels for CUDA 13, then for 12.
-_NVRTC = ("cu13/lib", "cuda_nvrtc/lib")
+_WHEELS = ("cu13/lib", "cuda_nvrtc/lib")
 
 
 def _nvrtc_folders() -> list[Path]:
     found = PathFinder.find_spec("nvidia")
     places = list(found.submodule_search_locations or []) if found else []
-    folders = [Path(place, folder).absolute() for folder in _NVRTC for place in places]
+    folders = [Path(place, folder).absolute() for folder in _WHEELS for place in places]
     return [folder for folder in folders if folder.is_dir()]
 
 
-set_folders(Path(__file__).absolute().parent, _nvrtc_folders())
+NVRTC_FOLDERS = _nvrtc_folders()
+
+set_folders(Path(__file__).absolute().parent, NVRTC_FOLDERS)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from pelton import _native
+from pelton._folders import NVRTC_FOLDERS
 
 
 def topology(preset: str | None = None) -> dict[str, Any]:
@@ -31,4 +32,5 @@ def doctor(dir: str | os.PathLike[str] | None = None) -> dict[str, Any]:
     >>> sorted(pelton.doctor())
     ['findings', 'is_usable']
     """
-    return cast(dict[str, Any], json.loads(_native.doctor(None if dir is None else Path(dir))))
+    directory = None if dir is None else Path(dir)
+    return cast(dict[str, Any], json.loads(_native.doctor(directory, list(map(str, NVRTC_FOLDERS)))))

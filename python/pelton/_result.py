@@ -115,15 +115,24 @@ class Result:
         if self._query.is_explanation:
             titled = self.arrow().to_pylist()
             return "\n".join(f"── {row['plan_type']}\n{row['plan']}" for row in titled)
-        return _table.text(self._query.preview(rows))
+        return _table.text(self._preview(rows))
+
+    def _preview(self, rows: int = _table.ROWS_SHOWN) -> _table.Preview:
+        with _progress.shown(self._progress) as display:
+            return self._query.preview(rows, display)
 
     def __repr__(self) -> str:
         return self._text(_table.ROWS_SHOWN)
 
     def _repr_html_(self) -> str | None:
+        return None if self._query.is_explanation else _table.as_html(self._preview())
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """Both forms from one run, for notebooks, which ask for both."""
         if self._query.is_explanation:
-            return None
-        return _table.as_html(self._query.preview(_table.ROWS_SHOWN))
+            return {"text/plain": repr(self)}
+        preview = self._preview()
+        return {"text/plain": _table.text(preview), "text/html": _table.as_html(preview)}
 
     def __arrow_c_schema__(self) -> object:
         """The columns, for libraries that read Arrow."""

@@ -1,5 +1,6 @@
 """The command that comes with the package, and where the package finds native libraries."""
 
+import json
 import os
 import signal
 import subprocess
@@ -49,22 +50,28 @@ def test_nvrtc_is_looked_for_in_the_wheels_of_this_interpreter(tmp_path: Path) -
     folder = tmp_path / "nvidia" / "cu13" / "lib"
     folder.mkdir(parents=True)
     (folder / "libnvrtc.so.13").write_text("no library")
-    assert str(folder) in refusal("gpu", {"PYTHONPATH": str(tmp_path)})
+    found = run("import pelton, json; print(json.dumps(pelton.doctor()))", PYTHONPATH=str(tmp_path))
+    (nvrtc,) = [finding for finding in json.loads(found)["findings"] if finding["name"] == "NVRTC"]
+    assert str(folder) in nvrtc["detail"]
+    assert nvrtc["fix"] is None
 
 
-def refusal(device: str, environment: dict[str, str]) -> str:
-    """What a fresh process says that cannot open a device."""
-    script = f"""
-import pelton
-from pelton import _folders
-try:
-    pelton.connect(device="{device}")
-except pelton.UnsupportedError as error:
-    print(error)
-print(_folders._nvrtc_folders())
-"""
-    kept = {key: value for key, value in os.environ.items() if key not in ("PELTON_NVRTC", "CUDA_HOME")}
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env={**kept, **environment}
+def test_importing_the_package_imports_none_of_those_that_it_feeds() -> None:
+    heavy = ["IPython", "numpy", "pandas", "polars", "pyarrow"]
+    assert run(f"import pelton, sys; print([name for name in {heavy} if name in sys.modules])") == "[]\n"
+
+
+def test_a_machine_without_a_gpu_is_told_what_is_missing() -> None:
+    assert "CUDA" in run("import pelton; print(pelton.doctor())")
+    refusal = run(
+        "import pelton\ntry: pelton.connect(device='gpu').sql('SELECT 1')\n"
+        "except pelton.UnsupportedError as error: print(error)"
     )
-    return done.stdout
+    assert "driver" in refusal or refusal == ""
+
+
+def run(script: str, **variables: str) -> str:
+    """What a fresh process prints."""
+    command = [sys.executable, "-c", script]
+    environment = {**os.environ, **variables}
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout

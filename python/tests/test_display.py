@@ -48,6 +48,13 @@ def test_a_notebook_gets_an_html_table_with_what_it_must_escape(memory: pelton.C
     assert "<b>&" not in html
 
 
+def test_a_notebook_gets_text_and_html_of_one_run(memory: pelton.Connection) -> None:
+    bundle = memory.sql("SELECT random() AS r")._repr_mimebundle_()
+    (number,) = re.findall(r"0\.\d+", bundle["text/plain"])
+    assert number in bundle["text/html"]
+    assert memory.sql("EXPLAIN SELECT 1")._repr_mimebundle_().keys() == {"text/plain"}
+
+
 def test_an_explanation_is_text_and_data(con: pelton.Connection) -> None:
     query = con.sql("SELECT count(*) AS n FROM trips WHERE distance < 40")
     planned, ran = query.explain(), query.explain(analyze=True)

@@ -57,17 +57,19 @@ fn parsed(text: &str) -> Result<Value> {
     serde_json::from_str(text).map_err(|error| Error::corrupt("JSON of this program").with_source(error))
 }
 
-/// What was found and what is missing.
+/// What was found and what is missing; `folders` are those where the package finds libraries and the loader does not.
 #[pyfunction]
-#[pyo3(signature = (warehouse))]
-pub(crate) fn doctor(py: Python<'_>, warehouse: Option<PathBuf>) -> String {
+#[pyo3(signature = (warehouse, folders))]
+pub(crate) fn doctor(py: Python<'_>, warehouse: Option<PathBuf>, folders: Vec<String>) -> String {
     py.detach(|| {
+        let mut environment = Environment::of_process();
+        environment.library_path = format!("{}:{}", folders.join(":"), environment.library_path);
         let report = examine(&DoctorOptions {
             root: PathBuf::from("/"),
             driver: cuda::status(),
             cuda_library: Library::open().ok().map(|library| library.path().to_path_buf()),
             warehouse,
-            environment: Environment::of_process(),
+            environment,
         });
         report.to_json()
     })

@@ -8,15 +8,21 @@ use pyo3::prelude::*;
 
 use crate::error::OrRaise;
 use crate::stream::BatchStream;
+use crate::wait::Display;
 
 /// Column names, column types, rows of cells (`None` for NULL), and whether there are more rows.
 pub(crate) type Preview = (Vec<String>, Vec<String>, Vec<Vec<Option<String>>>, bool);
 
 /// The first `limit` rows of `stream`, which is dropped as soon as it gave one more.
-pub(crate) fn preview(py: Python<'_>, mut stream: BatchStream, limit: usize) -> PyResult<Preview> {
+pub(crate) fn preview(
+    py: Python<'_>,
+    mut stream: BatchStream,
+    limit: usize,
+    display: &mut Display<'_>,
+) -> PyResult<Preview> {
     let mut rows = Vec::new();
     let mut has_more = false;
-    while !has_more && let Some(batch) = stream.next_batch(py)? {
+    while !has_more && let Some(batch) = stream.next_batch(py, display)? {
         let shown = batch.num_rows().min(limit - rows.len());
         has_more = shown < batch.num_rows();
         rows.extend(cells(&batch.slice(0, shown)).or_raise(py)?);

@@ -77,11 +77,14 @@ impl Query {
         task.wait(py, Display::new(progress, &text))
     }
 
-    fn batch_stream(&self, py: Python<'_>) -> PyResult<BatchStream> {
-        match &self.done {
-            Some(batches) => Ok(BatchStream::of(Arc::clone(&self.schema), batches.clone())),
-            None => BatchStream::start(&self.shared, self.plan(py)?).or_raise(py),
+    /// The rows as they come, and the query that they come from unless it is done.
+    fn batch_stream(&self, py: Python<'_>) -> PyResult<(BatchStream, Option<Arc<EngineQuery>>)> {
+        if let Some(batches) = &self.done {
+            return Ok((BatchStream::of(Arc::clone(&self.schema), batches.clone()), None));
         }
+        let query = self.plan(py)?;
+        let stream = BatchStream::start(&self.shared, Arc::clone(&query)).or_raise(py)?;
+        Ok((stream, Some(query)))
     }
 }
 
@@ -110,13 +113,16 @@ impl Query {
 
     /// Starts the query; its batches come one after another.
     fn stream(&self, py: Python<'_>) -> PyResult<Batches> {
-        Ok(Batches::new(self.batch_stream(py)?))
+        Ok(Batches::new(self.batch_stream(py)?.0))
     }
 
     /// Runs the query until it has given `limit` rows and one more: column names, their types, the cells as text, and
     /// whether there are more rows.
-    fn preview(&self, py: Python<'_>, limit: usize) -> PyResult<Preview> {
-        preview(py, self.batch_stream(py)?, limit)
+    #[pyo3(signature = (limit, progress))]
+    fn preview(&self, py: Python<'_>, limit: usize, progress: Option<Bound<'_, PyAny>>) -> PyResult<Preview> {
+        let (stream, query) = self.batch_stream(py)?;
+        let text = |elapsed| query.as_ref().and_then(|query| progress_text(query, elapsed));
+        preview(py, stream, limit, &mut Display::new(progress.as_ref(), &text))
     }
 
     /// The plan as sections of a title and a text, and the figures of its scans as JSON; with `analyze` the query runs.

@@ -72,13 +72,17 @@ impl BatchStream {
     /// # Errors
     ///
     /// The query's, or what a signal handler raised. Nothing comes after either.
-    pub(crate) fn next_batch(&mut self, py: Python<'_>) -> PyResult<Option<RecordBatch>> {
+    pub(crate) fn next_batch(
+        &mut self,
+        py: Python<'_>,
+        display: &mut Display<'_>,
+    ) -> PyResult<Option<RecordBatch>> {
         if self.is_over {
             return Ok(None);
         }
         let message = match self.receiver.try_recv() {
             Ok(message) => Ok(message),
-            Err(_) => wait::next(py, &self.receiver, &mut Display::none()),
+            Err(_) => wait::next(py, &self.receiver, display),
         };
         let batch = message.and_then(|message| self.accept(message).or_raise(py));
         self.is_over |= batch.is_err();
@@ -122,7 +126,9 @@ impl Iterator for BatchStream {
         if let Ok(message) = self.receiver.try_recv() {
             return self.accept(message).map_err(external).transpose();
         }
-        let waited = Python::try_attach(|py| self.next_batch(py).map_err(|error| unraised(py, error)));
+        let waited = Python::try_attach(|py| {
+            self.next_batch(py, &mut Display::none()).map_err(|error| unraised(py, error))
+        });
         waited.unwrap_or_else(|| Err(external(Error::cancelled()))).transpose()
     }
 }
@@ -211,7 +217,7 @@ impl Batches {
     /// The next batch.
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let Some(mut stream) = self.take(py, Slot::Busy)? else { return Err(PyStopIteration::new_err(())) };
-        let batch = stream.next_batch(py);
+        let batch = stream.next_batch(py, &mut Display::none());
         self.exchange(if matches!(batch, Ok(Some(_))) { Slot::Ready(stream) } else { Slot::Closed });
         match batch? {
             Some(batch) => PyRecordBatch::new(batch).into_pyarrow(py),

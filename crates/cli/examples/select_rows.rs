@@ -9,6 +9,10 @@ use std::time::Instant;
 use pelton_engine::{PeltonSession, SessionOptions};
 use pelton_error::{Error, Result, ResultExt};
 
+/// As the command and the Python package have it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [warehouse, runs, sql] = args.as_slice() else {
