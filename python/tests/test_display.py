@@ -93,9 +93,11 @@ class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
 
+    is_seen = False
+
     def flush(self) -> None:
-        if self.getvalue().count("row groups") == 2:
-            self.write(" (seen)")
+        if self.getvalue().count("row groups") == 2 and not self.is_seen:
+            self.is_seen = True
             raise Seen
 
 

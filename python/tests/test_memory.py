@@ -18,7 +18,7 @@ def address(column: pyarrow.ChunkedArray, chunk: int = 0) -> int:
     """Of the first value of a chunk of fixed-width values."""
     array = column.chunk(chunk)
     buffer: pyarrow.Buffer = array.buffers()[1]
-    return int(buffer.address) + array.offset * array.type.bit_width // 8
+    return int(buffer.address + array.offset * array.type.bit_width // 8)
 
 
 def test_whatever_exports_arrow_can_be_registered(memory: pelton.Connection) -> None:
