@@ -19,12 +19,17 @@ from conftest import ENDLESS
 @contextmanager
 def interrupted_within(seconds: float) -> Iterator[None]:
     """Sends SIGINT, as Ctrl-C does, half a second from now, and wants the block to end with KeyboardInterrupt soon."""
+    # Shells start what runs in the background with SIGINT ignored, and Python then leaves it so.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     sender = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
     started = time.monotonic()
     sender.start()
-    with pytest.raises(KeyboardInterrupt):
-        yield
-    sender.join()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            yield
+    finally:
+        sender.join()
+        signal.signal(signal.SIGINT, before)
     assert time.monotonic() - started < 0.5 + seconds
 
 
