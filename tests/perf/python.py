@@ -2,17 +2,22 @@
 
     python tests/perf/python.py make DIR [ROWS]      a warehouse with the table "wide"
     python tests/perf/python.py run DIR EXAMPLE RUNS
+    python tests/perf/python.py cost DIR RUNS
 
-EXAMPLE is target/release/examples/select_rows. The two take turns, so that both see the same machine.
+`run` takes the time of both in turn, so that both see the same machine; EXAMPLE is target/release/examples/select_rows.
+`cost` takes the processor time of what Python adds to a query that Rust has run: handing the batches to pyarrow, and
+giving them back. It says the same on a busy machine.
 """
 
 import re
+import resource
 import statistics
 import subprocess
 import sys
 import time
 
 import pelton
+import pyarrow
 
 QUERIES = [
     "SELECT id FROM wide",
@@ -53,11 +58,37 @@ def compare(dir: str, example: str, runs: int) -> None:
         print(f"| `{sql}` | {rust:.1f} | {python:.1f} | {python / rust:.2f} |", flush=True)
 
 
+def processor_ms() -> float:
+    """Of all threads of this process so far."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return (used.ru_utime + used.ru_stime) * 1e3
+
+
+def cost(dir: str, runs: int) -> None:
+    print("| query | batches | query ms | Python's share ms | ratio |\n| --- | --- | --- | --- | --- |")
+    con = pelton.connect(dir, progress=False)
+    for sql in QUERIES:
+        in_python(con, sql)
+        query, added, batches = 0.0, 0.0, 0
+        for _ in range(runs):
+            started = processor_ms()
+            rows = con.sql(sql)._collect()
+            ran = processor_ms()
+            table = pyarrow.table(rows)
+            batches = table.column(0).num_chunks
+            del table, rows
+            query, added = query + ran - started, added + processor_ms() - ran
+        ratio = added / query
+        print(f"| `{sql}` | {batches} | {query / runs:.1f} | {added / runs:.1f} | {ratio:.2f} |", flush=True)
+
+
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["make", dir, *rows]:
             make(dir, int(rows[0]) if rows else 10_000_000)
         case ["run", dir, example, runs]:
             compare(dir, example, int(runs))
+        case ["cost", dir, runs]:
+            cost(dir, int(runs))
         case _:
             sys.exit(__doc__)
