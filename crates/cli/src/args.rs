@@ -536,8 +536,12 @@ fn parse_size_or_none(text: &str) -> Result<u64, String> {
     if text.trim() == "0" { Ok(0) } else { parse_size(text) }
 }
 
-/// A size such as `64MiB`, `2GB` or `1000`.
-pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+/// A size such as `64MiB`, `2GB` or `1000`, in bytes.
+///
+/// # Errors
+///
+/// Says what is no size, and which units there are.
+pub fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.trim().find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.trim().len());
     let (number, unit) = text.trim().split_at(digits);
     let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {

@@ -36,24 +36,33 @@ use pelton_error::{Error, ErrorKind, Result};
 
 use args::{Args, Command};
 
+pub use args::parse_size;
+pub use load::{cluster_by, star_link};
+pub use sql::scan_options;
+
 /// Runs the command with these arguments, the first of which is its name; the exit status is what `main` returns.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    ExitCode::from(status(args))
+}
+
+/// As [`main`], with the exit status as a number for a process that is not this program's own.
+pub fn status(args: impl IntoIterator<Item = OsString>) -> u8 {
     if let Some(feature) = missing_cpu_feature() {
         eprintln!(
             "pelton: this build needs a CPU with {feature}; build from source on this machine without .cargo/config.toml"
         );
-        return ExitCode::FAILURE;
+        return 1;
     }
     match run(Args::parse_from(args)) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => 0,
         Err(error) if error.kind() == &ErrorKind::Cancelled => {
             eprintln!("pelton: {error}");
-            ExitCode::from(130)
+            130
         }
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if is_broken_pipe(&error) => 0,
         Err(error) => {
             eprintln!("pelton: {error}");
-            ExitCode::FAILURE
+            1
         }
     }
 }
@@ -87,7 +96,7 @@ fn is_broken_pipe(error: &Error) -> bool {
 }
 
 /// The first instruction set this build was compiled for that the CPU lacks.
-fn missing_cpu_feature() -> Option<&'static str> {
+pub fn missing_cpu_feature() -> Option<&'static str> {
     #[cfg(all(target_arch = "x86_64", target_feature = "avx2"))]
     {
         if !std::arch::is_x86_feature_detected!("avx2") {

@@ -83,8 +83,8 @@ fn load_options(args: &LoadArgs) -> Result<LoadOptions> {
     })
 }
 
-/// `auto`, `auto:a,b` or `a,b`.
-pub(crate) fn cluster_by(text: Option<&str>) -> ClusterBy {
+/// The order of rows that a text such as `auto`, `auto:a,b` or `a,b` asks for.
+pub fn cluster_by(text: Option<&str>) -> ClusterBy {
     let columns = |list: &str| list.split(',').map(|name| name.trim().to_owned()).collect::<Vec<_>>();
     match text {
         None | Some("none") => ClusterBy::None,
@@ -96,8 +96,12 @@ pub(crate) fn cluster_by(text: Option<&str>) -> ClusterBy {
     }
 }
 
-/// `fact_column=dimension.key`.
-fn star_link(text: &str) -> Result<StarLink> {
+/// The link that `fact_column=dimension.key` declares.
+///
+/// # Errors
+///
+/// `InvalidInput` shows the form.
+pub fn star_link(text: &str) -> Result<StarLink> {
     let parts = text.split_once('=').and_then(|(fact, rest)| Some((fact, rest.split_once('.')?)));
     match parts {
         Some((fact_column, (dimension_table, dimension_key))) => Ok(StarLink {

@@ -135,7 +135,12 @@ pub(crate) fn session_options(args: &SessionArgs) -> Result<SessionOptions> {
     })
 }
 
-fn scan_options(kinds: &str) -> Result<ScanOptions> {
+/// What `kinds` lets scans skip by: `all`, `none`, or a comma-separated choice.
+///
+/// # Errors
+///
+/// `InvalidInput` names the kinds that there are.
+pub fn scan_options(kinds: &str) -> Result<ScanOptions> {
     match kinds {
         "all" => return Ok(ScanOptions::default()),
         "none" => {

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod catalog;
+mod embed;
 mod error;
 mod explain;
 mod gpu;
@@ -24,7 +25,10 @@ mod scan;
 mod session;
 mod sideways;
 mod statistics;
+mod yielding;
 
+pub use datafusion::sql::parser::Statement;
+pub use embed::only_reads;
 pub use error::from_datafusion;
 pub use explain::bytes_text;
 pub use gpu::{DeviceChoice, Devices, PeltonGpuExec};

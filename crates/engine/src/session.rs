@@ -36,6 +36,7 @@ use crate::gpu::{DeviceChoice, Devices, GpuRule};
 use crate::kept_plans::{Basis, KeptPlans};
 use crate::scan::{ScanOptions, ScanReport};
 use crate::sideways::SidewaysRule;
+use crate::yielding::YieldingRule;
 
 /// What a session may be told; the defaults suit one query at a time on a whole machine.
 #[derive(Debug, Clone)]
@@ -305,6 +306,7 @@ fn session_state(
         rules = pelton_planner::install(rules);
     }
     rules.push(Arc::new(SidewaysRule));
+    rules.push(Arc::new(YieldingRule));
     let builder = SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(Arc::new(runtime.build()?))

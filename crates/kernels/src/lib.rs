@@ -40,4 +40,4 @@ pub use gather::{Gather, gather};
 pub use library::{Library, Policy};
 pub use mix::random_word;
 pub use read::{read, sum_of_words};
-pub use search::LIBRARY_VARIABLE;
+pub use search::{LIBRARY_VARIABLE, look_in};

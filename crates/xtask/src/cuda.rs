@@ -3,6 +3,7 @@
 //! ```text
 //!   nvcc of $CUDA_HOME, PATH, /usr/local/cuda ─┐
 //!   or from PyPI, in build/cuda-venv ──────────┴─▶ build/cuda/libpelton_cuda.so, if a source has changed
+//!                                                     └─▶ python/pelton, for the next wheel
 //! ```
 
 use std::path::PathBuf;
@@ -14,7 +15,18 @@ use crate::workspace::Workspace;
 /// Builds the library; `args` are those of `cuda/build.sh`.
 pub(crate) fn run(workspace: &Workspace, args: &[&str]) -> Result<()> {
     let words = [&["cuda/build.sh", "--install-toolkit"], args].concat();
-    process::run(&mut process::command(&workspace.root, "bash", &words))
+    process::run(&mut process::command(&workspace.root, "bash", &words))?;
+    give_to_package(workspace)
+}
+
+/// Puts the library, if there is one, beside the sources of the Python package: wheels that are built from them have it.
+pub(crate) fn give_to_package(workspace: &Workspace) -> Result<()> {
+    let (from, to) = (library(workspace), workspace.root.join("python/pelton/libpelton_cuda.so"));
+    if !from.is_file() {
+        return Ok(());
+    }
+    let copied = std::fs::copy(&from, &to).map(drop);
+    copied.map_err(|error| format!("copying {} to {}: {error}", from.display(), to.display()))
 }
 
 /// What CI does: builds for all architectures, tests what needs no GPU. The remark says how long the library took.

@@ -5,6 +5,7 @@
 //!   test      fmt, tidy, clippy, CUDA library, cargo test, README commands, answers beside DuckDB's; what CI runs
 //!   oracle    the last of these alone
 //!   readme    the one before alone
+//!   python    the wheel of the Python package, and its tests
 //!   cuda      the CUDA library
 //!   errors    the page of the guide that lists every error text
 //!   bundle    command, library and tests in one archive, for a GPU machine without Rust
@@ -20,6 +21,7 @@ mod errors;
 mod markdown;
 mod oracle;
 mod process;
+mod python;
 mod readme;
 mod rust_text;
 mod steps;
@@ -33,11 +35,13 @@ use workspace::Workspace;
 
 const USAGE: &str = "\
 cargo xtask tidy             check what the compiler does not: import table, unsafe homes, words, links
-cargo xtask test             what CI runs: fmt, tidy, clippy, CUDA library, tests, README commands, DuckDB comparison
-cargo xtask test --fast      the same without README commands and DuckDB comparison
+cargo xtask test             what CI runs: fmt, tidy, clippy, CUDA library, tests, Python package, README commands, DuckDB
+                             comparison
+cargo xtask test --fast      the same without Python package, README commands and DuckDB comparison
 cargo xtask readme           run the commands of README.md
 cargo xtask oracle           compare the answers to the benchmark queries with DuckDB's
 cargo xtask errors           write docs/guide/errors.md from the sources
+cargo xtask python           build the wheel of the Python package, install it into build/python-venv, test it there
 cargo xtask cuda             build the CUDA library; --arch sm_90,... and the other options of cuda/build.sh
 cargo xtask bundle           archive for a GPU machine without Rust: command, CUDA library, test programs
 cargo xtask bundle --without-pelton
@@ -62,6 +66,7 @@ fn main() -> ExitCode {
             oracle::run(&workspace)
         }),
         ["errors"] => Workspace::open().and_then(|workspace| errors::run(&workspace)),
+        ["python"] => Workspace::open().and_then(|workspace| python::run(&workspace).map(|_| ())),
         ["cuda", ref args @ ..] => Workspace::open().and_then(|workspace| cuda::run(&workspace, args)),
         ["bundle"] => Workspace::open().and_then(|workspace| bundle::run(&workspace, true)),
         ["bundle", "--without-pelton"] => {

@@ -1,7 +1,8 @@
 //! `cargo xtask test`: everything CI runs, cheap checks first.
 //!
 //! ```text
-//!   format ─ tidy ─ clippy ─ CUDA library ─ tests ─ build ─┬─ README commands
+//!   format ─ tidy ─ clippy ─ CUDA library ─ tests ─ build ─┬─ Python package
+//!                                                          ├─ README commands
 //!                                                          └─ answers beside DuckDB's
 //! ```
 //!
@@ -10,7 +11,7 @@
 use crate::process::{self, Result};
 use crate::steps::Steps;
 use crate::workspace::Workspace;
-use crate::{cuda, oracle, readme, tidy};
+use crate::{cuda, oracle, python, readme, tidy};
 
 /// How much to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +21,9 @@ pub(crate) enum Extent {
     /// All.
     Full,
 }
+
+/// A step that needs the build; its remark is for the summary.
+type Check = fn(&Workspace) -> Result<String>;
 
 /// Runs the steps and prints the summary.
 pub(crate) fn run(workspace: &Workspace, extent: Extent) -> Result<()> {
@@ -35,10 +39,13 @@ pub(crate) fn run(workspace: &Workspace, extent: Extent) -> Result<()> {
     steps.run("tests", || cargo_test(workspace, has_cuda));
     if extent == Extent::Full {
         let is_built = steps.run("build", || build_command(workspace).map(|()| String::new()));
-        for (name, step) in [("readme", readme::run as fn(&Workspace) -> Result<()>), ("oracle", oracle::run)]
-        {
+        let (readme, oracle): (Check, Check) = (
+            |workspace| readme::run(workspace).map(|()| String::new()),
+            |workspace| oracle::run(workspace).map(|()| String::new()),
+        );
+        for (name, step) in [("python", python::run as Check), ("readme", readme), ("oracle", oracle)] {
             if is_built {
-                steps.run(name, || step(workspace).map(|()| String::new()));
+                steps.run(name, || step(workspace));
             } else {
                 steps.give_up(name, "needs the command, which did not build");
             }

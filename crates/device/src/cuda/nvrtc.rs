@@ -9,7 +9,8 @@
 //! Where it is looked for, the first that loads:
 //!
 //! 1. `$PELTON_NVRTC`, the library's file; if set, nowhere else.
-//! 2. Beside the executable, where a bundle may put it.
+//! 2. Beside the executable, where a bundle may put it, and in the folders that the program names: a Python package
+//!    names those of the wheels that were installed with it.
 //! 3. `$CUDA_HOME/lib64` and `lib`, then `/usr/local/cuda/lib64` and `lib`.
 //! 4. In `build/cuda-venv` of the folders above the executable, where `make cuda` puts the wheels.
 //! 5. Where the dynamic loader looks.
@@ -88,6 +89,15 @@ impl fmt::Display for NvrtcArchitecture {
     }
 }
 
+/// The folders that [`look_for_nvrtc_in`] named.
+static NAMED: OnceLock<Vec<PathBuf>> = OnceLock::new();
+
+/// Has NVRTC looked for in `folders` as well, which are full paths. The first call of a process counts, and only before
+/// NVRTC is first asked for.
+pub fn look_for_nvrtc_in(folders: Vec<PathBuf>) {
+    NAMED.get_or_init(|| folders);
+}
+
 /// The compiler of this process, loaded on first use.
 ///
 /// # Errors
@@ -100,6 +110,7 @@ pub fn nvrtc() -> Result<&'static Nvrtc> {
             std::env::var_os(NVRTC_VARIABLE),
             std::env::var_os("CUDA_HOME"),
             std::env::current_exe().ok().as_deref(),
+            NAMED.get().map_or(&[], Vec::as_slice),
         );
         opened.map_err(|error| (error.kind().clone(), error.to_string()))
     });
@@ -243,7 +254,12 @@ impl Drop for Program<'_> {
 }
 
 /// Loads the first library of the places that these name.
-fn open_from(variable: Option<OsString>, home: Option<OsString>, executable: Option<&Path>) -> Result<Nvrtc> {
+fn open_from(
+    variable: Option<OsString>,
+    home: Option<OsString>,
+    executable: Option<&Path>,
+    named: &[PathBuf],
+) -> Result<Nvrtc> {
     let set = |value: Option<OsString>| value.filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(path) = set(variable) {
         if !path.is_absolute() {
@@ -254,7 +270,7 @@ fn open_from(variable: Option<OsString>, home: Option<OsString>, executable: Opt
             Error::unsupported(format!("{NVRTC_VARIABLE} names what does not load: {error}; {REMEDY}"))
         });
     }
-    let folders = folders(set(home), executable);
+    let folders = folders(set(home), executable, named);
     let files = folders.iter().flat_map(|folder| FILE_NAMES.map(|name| folder.join(name)));
     let mut refusals = String::new();
     for candidate in files.filter(|path| path.is_file()).chain(FILE_NAMES.map(PathBuf::from)) {
@@ -271,10 +287,11 @@ fn open_from(variable: Option<OsString>, home: Option<OsString>, executable: Opt
     )))
 }
 
-fn folders(home: Option<PathBuf>, executable: Option<&Path>) -> Vec<PathBuf> {
+fn folders(home: Option<PathBuf>, executable: Option<&Path>, named: &[PathBuf]) -> Vec<PathBuf> {
     let beside = executable.and_then(Path::parent);
     let homes = home.filter(|home| home.is_absolute()).into_iter().chain([PathBuf::from("/usr/local/cuda")]);
     let mut folders: Vec<PathBuf> = beside.map(Path::to_path_buf).into_iter().collect();
+    folders.extend(named.iter().filter(|folder| folder.is_absolute()).cloned());
     folders.extend(homes.flat_map(|home| [home.join("lib64"), home.join("lib")]));
     folders.extend(beside.into_iter().flat_map(Path::ancestors).flat_map(wheel_folders));
     folders
@@ -392,20 +409,24 @@ mod tests {
 
     #[test]
     fn the_variable_decides_alone() {
-        let error = open_from(Some("/nowhere/libnvrtc.so.13".into()), None, None).unwrap_err().to_string();
+        let error = open_from(Some("/nowhere/libnvrtc.so.13".into()), None, None, &[]);
+        let error = error.unwrap_err().to_string();
         assert!(error.contains("PELTON_NVRTC") && error.contains("/nowhere/libnvrtc.so.13"), "{error}");
-        let error = open_from(Some("libnvrtc.so".into()), None, None).unwrap_err().to_string();
+        let error = open_from(Some("libnvrtc.so".into()), None, None, &[]).unwrap_err().to_string();
         assert!(error.contains("no full path"), "a relative path would be of the working directory: {error}");
     }
 
     #[test]
-    fn the_places_are_those_of_the_executable_and_of_the_toolkit() {
-        let places = folders(Some("/opt/cuda".into()), Some(Path::new("/usr/bin/pelton")));
-        for place in ["/usr/bin", "/opt/cuda/lib64", "/opt/cuda/lib", "/usr/local/cuda/lib64"] {
+    fn the_places_are_those_of_the_executable_of_the_program_and_of_the_toolkit() {
+        let named = ["/site/nvidia/cu13/lib".into(), "relative/lib".into()];
+        let places = folders(Some("/opt/cuda".into()), Some(Path::new("/usr/bin/pelton")), &named);
+        for place in
+            ["/usr/bin", "/site/nvidia/cu13/lib", "/opt/cuda/lib64", "/opt/cuda/lib", "/usr/local/cuda/lib64"]
+        {
             assert!(places.contains(&PathBuf::from(place)), "{place} in {places:?}");
         }
         assert!(places.iter().all(|place| place.is_absolute()), "{places:?}");
-        assert!(!folders(Some("cuda".into()), None).contains(&PathBuf::from("cuda/lib")));
+        assert!(!folders(Some("cuda".into()), None, &[]).contains(&PathBuf::from("cuda/lib")));
     }
 
     #[test]
@@ -413,7 +434,7 @@ mod tests {
         let root = std::env::temp_dir().join(format!("pelton-nvrtc-{}", std::process::id()));
         let wheel = root.join("build/cuda-venv/lib/python3.11/site-packages/nvidia/cu13/lib");
         std::fs::create_dir_all(&wheel).unwrap();
-        let places = folders(None, Some(&root.join("target/release/pelton")));
+        let places = folders(None, Some(&root.join("target/release/pelton")), &[]);
         std::fs::remove_dir_all(&root).unwrap();
         assert!(places.contains(&wheel), "{places:?}");
     }

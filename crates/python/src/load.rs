@@ -1,0 +1,197 @@
+//! Loading for Python: on a thread of its own, while the calling thread shows progress and listens to Ctrl-C.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arrow::array::RecordBatchReader;
+use crossbeam_channel::bounded;
+use pelton_engine::bytes_text;
+use pelton_error::{CancelFlag, Error, Result};
+use pelton_load::{CsvOptions, InputFormat, LoadOptions, LoadReport, LoadRequest, Progress, Snapshot};
+use pelton_store::{Objective, SampleOptions, Warehouse, WriteMode};
+use pyo3::prelude::*;
+use serde_json::json;
+
+use crate::error::OrRaise;
+use crate::options::Size;
+use crate::session::next_batch;
+use crate::wait::{self, Display};
+
+/// The arguments of `Connection.load`.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct LoadArgs {
+    table: String,
+    files: Vec<String>,
+    mode: String,
+    cluster_by: Option<String>,
+    star: Vec<String>,
+    format: Option<String>,
+    delimiter: Option<String>,
+    header: Option<bool>,
+    null: Option<String>,
+    objective: String,
+    storage_rate: Size,
+    sample: f64,
+    row_group_rows: Vec<u32>,
+    page_rows: u32,
+    force_codec: Option<String>,
+    memory_limit: Size,
+    threads: Option<usize>,
+    seed: u64,
+}
+
+impl LoadArgs {
+    fn request(&self) -> Result<LoadRequest> {
+        Ok(LoadRequest {
+            table: self.table.clone(),
+            mode: write_mode(&self.mode)?,
+            inputs: self.files.clone(),
+            format: self.format.as_deref().map(input_format).transpose()?,
+            csv: CsvOptions {
+                delimiter: self.delimiter.as_deref().map(delimiter).transpose()?,
+                header: self.header,
+                null: self.null.clone().unwrap_or_default(),
+                ..CsvOptions::default()
+            },
+            cluster_by: pelton_cli::cluster_by(self.cluster_by.as_deref()),
+            star: self.star.iter().map(|link| pelton_cli::star_link(link)).collect::<Result<_>>()?,
+            options: self.options()?,
+        })
+    }
+
+    fn options(&self) -> Result<LoadOptions> {
+        let defaults = LoadOptions::default();
+        let objective = match self.objective.as_str() {
+            "fastest" => Objective::Fastest { storage_bytes_per_s: self.storage_rate.bytes()? },
+            "smallest" => Objective::Smallest,
+            other => return Err(unknown("objective", other, "'fastest' or 'smallest'")),
+        };
+        Ok(LoadOptions {
+            choose: SampleOptions {
+                objective,
+                row_group_rows: self.row_group_rows.clone(),
+                page_rows: self.page_rows,
+                force_codec: self.force_codec.as_deref().map(str::parse).transpose()?,
+                ..defaults.choose
+            },
+            sample_ratio: self.sample,
+            seed: self.seed,
+            memory_limit_bytes: self.memory_limit.bytes()?,
+            thread_count: self.threads.unwrap_or(defaults.thread_count),
+        })
+    }
+}
+
+fn unknown(what: &str, given: &str, known: &str) -> Error {
+    Error::invalid_input(format!("{what} is {known}, not '{given}'"))
+}
+
+fn write_mode(text: &str) -> Result<WriteMode> {
+    match text {
+        "create" => Ok(WriteMode::Create),
+        "append" => Ok(WriteMode::Append),
+        "replace" => Ok(WriteMode::Replace),
+        other => Err(unknown("mode", other, "'create', 'append' or 'replace'")),
+    }
+}
+
+fn input_format(text: &str) -> Result<InputFormat> {
+    match text {
+        "parquet" => Ok(InputFormat::Parquet),
+        "csv" => Ok(InputFormat::Csv),
+        "json" => Ok(InputFormat::Json),
+        "arrow" => Ok(InputFormat::Arrow),
+        other => Err(unknown("format", other, "'parquet', 'csv', 'json' or 'arrow'")),
+    }
+}
+
+fn delimiter(text: &str) -> Result<u8> {
+    match text.as_bytes() {
+        [byte] if byte.is_ascii() => Ok(*byte),
+        _ => Err(unknown("delimiter", text, "one ASCII character")),
+    }
+}
+
+/// The newest snapshot of a load.
+#[derive(Default)]
+struct Latest(Mutex<Option<Snapshot>>);
+
+impl Progress for Latest {
+    fn update(&self, snapshot: &Snapshot) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(*snapshot);
+    }
+}
+
+impl Latest {
+    fn text(&self, elapsed: Duration) -> Option<String> {
+        let snapshot = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let rows = match snapshot.row_count_total {
+            Some(total) => format!("{} of {total} rows", snapshot.row_count),
+            None => format!("{} rows", snapshot.row_count),
+        };
+        let input = match snapshot.input_bytes_total {
+            Some(total) if total > 0 => format!(", {}% of input", 100 * snapshot.input_bytes / total),
+            _ => String::new(),
+        };
+        let (seconds, raw) = (elapsed.as_secs_f64(), bytes_text(snapshot.raw_bytes));
+        Some(format!("{seconds:.1} s  {}: {rows}, {raw} raw{input}", snapshot.phase.name()))
+    }
+}
+
+/// Loads files, or what `reader` gives; the report as JSON. After Ctrl-C it returns when the load has cleaned up.
+pub(crate) fn load(
+    py: Python<'_>,
+    warehouse: Warehouse,
+    args: &LoadArgs,
+    reader: Option<Box<dyn RecordBatchReader + Send>>,
+    progress: Option<&Bound<'_, PyAny>>,
+) -> PyResult<String> {
+    let request = args.request().or_raise(py)?;
+    let (cancel, latest) = (CancelFlag::new(), Arc::new(Latest::default()));
+    let (sender, receiver) = bounded(1);
+    let (flag, watched) = (cancel.clone(), Arc::clone(&latest));
+    std::thread::spawn(move || {
+        let report = run(&warehouse, &request, reader, &watched, &flag);
+        // The other end waits for this, come what may.
+        let _ = sender.send(report.map_err(|error| error.context(format!("loading '{}'", request.table))));
+    });
+    let text = |elapsed| latest.text(elapsed);
+    match wait::next(py, &receiver, &mut Display::new(progress, &text)) {
+        Ok(report) => report.map(|report| report_json(&args.table, &report)).or_raise(py),
+        Err(interruption) => {
+            cancel.cancel();
+            let _ = py.detach(|| receiver.recv());
+            Err(interruption)
+        }
+    }
+}
+
+fn run(
+    warehouse: &Warehouse,
+    request: &LoadRequest,
+    reader: Option<Box<dyn RecordBatchReader + Send>>,
+    progress: &Latest,
+    cancel: &CancelFlag,
+) -> Result<LoadReport> {
+    let Some(mut reader) = reader else { return pelton_load::load(warehouse, request, progress, cancel) };
+    let schema = reader.schema();
+    let batches = Box::new(std::iter::from_fn(move || next_batch(&mut reader)));
+    pelton_load::load_batches(warehouse, request, &schema, batches, progress, cancel)
+}
+
+fn report_json(table: &str, report: &LoadReport) -> String {
+    json!({
+        "table": table,
+        "row_count": report.row_count,
+        "row_group_count": report.row_group_count,
+        "raw_bytes": report.raw_bytes,
+        "stored_bytes": report.stored_bytes,
+        "metadata_bytes": report.metadata_bytes,
+        "spilled_bytes": report.spilled_bytes,
+        "seconds": report.duration().as_secs_f64(),
+        "cluster_by": report.cluster_by,
+        "warnings": report.warnings,
+    })
+    .to_string()
+}
