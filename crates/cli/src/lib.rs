@@ -17,6 +17,7 @@ mod machine;
 mod output;
 mod progress;
 mod sql;
+mod substrait;
 mod tables;
 mod topology;
 

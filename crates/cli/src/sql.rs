@@ -20,7 +20,8 @@ pub(crate) fn run(args: SqlArgs) -> Result<()> {
     let sql = match (&args.query, &args.file) {
         (Some(query), _) => query.clone(),
         (None, Some(file)) => read_statements(file)?,
-        (None, None) => unreachable!("the command line requires one of them"),
+        // The command line requires one of them, or a Substrait plan.
+        (None, None) => String::new(),
     };
     let session =
         PeltonSession::open(existing_warehouse(&args.warehouse)?, &session_options(&args.session)?)?;
@@ -124,6 +125,11 @@ pub(crate) fn tokio_runtime(threads: Option<usize>) -> Result<tokio::runtime::Ru
 }
 
 async fn run_statements(session: &PeltonSession, sql: &str, args: &SqlArgs) -> Result<()> {
+    if let Some(file) = &args.substrait {
+        let started = Instant::now();
+        let query = crate::substrait::plan(session, file).await?;
+        return run_query(&query, args, started).await;
+    }
     let statements = session.parse(sql)?;
     if statements.is_empty() {
         return Err(Error::invalid_input("the query is empty"));
@@ -137,10 +143,16 @@ async fn run_statements(session: &PeltonSession, sql: &str, args: &SqlArgs) -> R
     for statement in statements {
         let started = Instant::now();
         let query = session.plan(statement).await?;
-        let rows = write_rows(&query, args).await?;
-        if args.stats {
-            print_stats(&query, rows, started.elapsed())?;
-        }
+        run_query(&query, args, started).await?;
+    }
+    Ok(())
+}
+
+/// Writes the rows of a query whose planning began at `started`.
+async fn run_query(query: &Query, args: &SqlArgs, started: Instant) -> Result<()> {
+    let rows = write_rows(query, args).await?;
+    if args.stats {
+        print_stats(query, rows, started.elapsed())?;
     }
     Ok(())
 }

@@ -63,7 +63,9 @@ impl Explainer {
     }
 
     fn explain_s3(&self, url: &str, text: &str, answer: &Answer) -> Option<Error> {
-        let Service::S3 { bucket, region, has_key, is_anonymous, endpoint } = &self.service else { return None };
+        let Service::S3 { bucket, region, has_key, is_anonymous, endpoint } = &self.service else {
+            return None;
+        };
         let whose = endpoint.as_ref().map_or(String::new(), |endpoint| format!(" at {endpoint}"));
         let code = answer.code.as_deref();
         let message = match (answer.status, code) {
@@ -85,10 +87,14 @@ impl Explainer {
                 format!("'{url}': the key in AWS_ACCESS_KEY_ID is not known to the store{whose}")
             }
             (_, Some("SignatureDoesNotMatch")) => {
-                format!("'{url}': the secret in AWS_SECRET_ACCESS_KEY does not belong to the key in AWS_ACCESS_KEY_ID")
+                format!(
+                    "'{url}': the secret in AWS_SECRET_ACCESS_KEY does not belong to the key in AWS_ACCESS_KEY_ID"
+                )
             }
             (_, Some("ExpiredToken" | "InvalidToken" | "TokenRefreshRequired")) => {
-                format!("'{url}': the token in AWS_SESSION_TOKEN has expired or is not valid; get new credentials")
+                format!(
+                    "'{url}': the token in AWS_SESSION_TOKEN has expired or is not valid; get new credentials"
+                )
             }
             (Some(301), _) | (_, Some("AuthorizationHeaderMalformed" | "PermanentRedirect")) => {
                 wrong_region(url, bucket, region, answer.region.as_deref())
@@ -146,7 +152,9 @@ impl Explainer {
     fn where_said(&self) -> &'static str {
         match &self.service {
             Service::S3 { endpoint: Some(_), .. } => "AWS_ENDPOINT_URL",
-            Service::S3 { .. } => "the network, AWS_REGION, and AWS_ENDPOINT_URL for a store that is not Amazon's",
+            Service::S3 { .. } => {
+                "the network, AWS_REGION, and AWS_ENDPOINT_URL for a store that is not Amazon's"
+            }
             Service::Http => "the host and port",
         }
     }
@@ -167,7 +175,8 @@ fn explain_http(url: &str, text: &str, answer: &Answer) -> Option<Error> {
 }
 
 fn wrong_region(url: &str, bucket: &str, region: &str, right: Option<&str>) -> String {
-    let set = right.map_or("set AWS_REGION to the bucket's".to_owned(), |right| format!("set AWS_REGION={right}"));
+    let set =
+        right.map_or("set AWS_REGION to the bucket's".to_owned(), |right| format!("set AWS_REGION={right}"));
     format!("'{url}': bucket '{bucket}' is not in region {region}; {set}")
 }
 
@@ -194,7 +203,8 @@ impl Answer {
             status: status.or(by_kind),
             code: element(text, "Code"),
             region: element(text, "Region"),
-            failure: sources(error).find_map(|source| source.downcast_ref::<HttpError>().map(HttpError::kind)),
+            failure: sources(error)
+                .find_map(|source| source.downcast_ref::<HttpError>().map(HttpError::kind)),
         }
     }
 }

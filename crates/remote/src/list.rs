@@ -45,7 +45,8 @@ pub async fn list(store: &dyn ObjectStore, location: &Location) -> Result<Vec<Ob
 
 /// False for objects below hidden folders, and for the empty ones that stand for folders.
 fn is_shown(root: &Path, path: &Path) -> bool {
-    below(root, path).is_some_and(|rest| !rest.is_empty() && !rest.split('/').any(|name| name.starts_with(['.', '_'])))
+    below(root, path)
+        .is_some_and(|rest| !rest.is_empty() && !rest.split('/').any(|name| name.starts_with(['.', '_'])))
 }
 
 /// An error of a [`crate::open_store`] store as what it is.
@@ -82,6 +83,9 @@ mod tests {
     async fn what_is_not_there_is_said() {
         let message = |error: Error| error.to_string();
         assert!(message(listed("s3://b/c").await.unwrap_err()).starts_with("there is no object 's3://b/c'"));
-        assert_eq!(message(listed("s3://b/a/*.json").await.unwrap_err()), "no object matches 's3://b/a/*.json'");
+        assert_eq!(
+            message(listed("s3://b/a/*.json").await.unwrap_err()),
+            "no object matches 's3://b/a/*.json'"
+        );
     }
 }

@@ -48,15 +48,20 @@ impl Location {
     /// `InvalidInput` names the URL and what is wrong with it.
     pub fn parse(text: &str) -> Result<Self> {
         let wrong = |what: &str| Error::invalid_input(format!("'{}': {what}", without_secrets(text)));
-        let scheme = scheme_of(text)
-            .ok_or_else(|| wrong("objects are named s3://bucket/key, https://host/path or http://host/path"))?;
+        let scheme = scheme_of(text).ok_or_else(|| {
+            wrong("objects are named s3://bucket/key, https://host/path or http://host/path")
+        })?;
         let rest = &text[text.find("://").map_or(0, |at| at + 3)..];
         let (authority, key) = rest.split_once('/').unwrap_or((rest, ""));
         let base = base_url(scheme, authority).map_err(|what| wrong(&what))?;
         if scheme != "s3" && key.contains(['?', '#']) {
             return Err(wrong("URLs with a query (such as signed ones) are not read; name the file itself"));
         }
-        let key = if scheme == "s3" { key.to_owned() } else { percent_decoded(key).ok_or_else(|| wrong("no UTF-8"))? };
+        let key = if scheme == "s3" {
+            key.to_owned()
+        } else {
+            percent_decoded(key).ok_or_else(|| wrong("no UTF-8"))?
+        };
         let (root, pattern) = split_pattern(&key);
         let pattern = pattern.map(|pattern| {
             Pattern::new(&pattern).map_err(|error| wrong(&format!("not a pattern: {}", error.msg)))
@@ -64,7 +69,31 @@ impl Location {
         Ok(Self {
             base,
             is_folder: root.is_empty() || root.ends_with('/'),
-            root: Path::parse(root).map_err(|_| wrong("a folder without a name, or '.' or '..', in the path"))?,
+            root: Path::parse(root)
+                .map_err(|_| wrong("a folder without a name, or '.' or '..', in the path"))?,
+            pattern: pattern.transpose()?,
+        })
+    }
+
+    /// Files of this machine: an existing path, or a pattern.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` where the path is no text, or the pattern is none.
+    pub fn of_path(text: &str) -> Result<Self> {
+        let wrong = |what: &str| Error::invalid_input(format!("'{text}': {what}"));
+        let is_there = std::path::Path::new(text).exists();
+        let (root, pattern) = if is_there { (text, None) } else { split_pattern(text) };
+        let pattern = pattern.map(|pattern| {
+            Pattern::new(&pattern).map_err(|error| wrong(&format!("not a pattern: {}", error.msg)))
+        });
+        let root = if root.is_empty() { "." } else { root };
+        let absolute = std::path::Path::new(root).canonicalize();
+        let absolute = absolute.map_err(|error| wrong(&format!("no such directory ({error})")))?;
+        Ok(Self {
+            base: Url::parse("file:///").map_err(|error| wrong(&error.to_string()))?,
+            is_folder: absolute.is_dir(),
+            root: Path::from_absolute_path(&absolute).map_err(|_| wrong("a path that is no text"))?,
             pattern: pattern.transpose()?,
         })
     }
@@ -94,6 +123,11 @@ impl Location {
         url_text(&self.base, path.as_ref())
     }
 
+    /// The rest of `path` below the root; nothing where it is the root.
+    pub fn path_below<'a>(&self, path: &'a Path) -> &'a str {
+        below(&self.root, path).unwrap_or_default()
+    }
+
     /// Whether `path`, which is below the root, is meant; folders below that of a pattern are not.
     pub(crate) fn takes(&self, path: &Path) -> bool {
         let Some(pattern) = &self.pattern else { return true };
@@ -120,6 +154,9 @@ pub(crate) fn below<'a>(root: &Path, path: &'a Path) -> Option<&'a str> {
 
 /// A URL to show; `base` ends where the path begins.
 pub(crate) fn url_text(base: &Url, path: &str) -> String {
+    if base.scheme() == "file" {
+        return format!("/{path}");
+    }
     let base = base.as_str().trim_end_matches('/');
     format!("{base}/{path}")
 }

@@ -84,7 +84,6 @@ impl NamedStore {
     }
 }
 
-
 /// `error` in our words, still of its variant where callers look at it.
 fn named(explainer: &Explainer, path: &Path, error: object_store::Error) -> object_store::Error {
     let is_missing = matches!(error, object_store::Error::NotFound { .. });
@@ -142,7 +141,11 @@ impl ObjectStore for NamedStore {
         self.inner.list(prefix).map_err(self.named(prefix.unwrap_or(&Path::ROOT))).boxed()
     }
 
-    fn list_with_offset(&self, prefix: Option<&Path>, offset: &Path) -> BoxStream<'static, Result<ObjectMeta>> {
+    fn list_with_offset(
+        &self,
+        prefix: Option<&Path>,
+        offset: &Path,
+    ) -> BoxStream<'static, Result<ObjectMeta>> {
         self.inner.list_with_offset(prefix, offset).map_err(self.named(prefix.unwrap_or(&Path::ROOT))).boxed()
     }
 

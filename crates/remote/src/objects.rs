@@ -23,7 +23,7 @@ use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
 use crate::list::{from_store, list};
-use crate::location::{Location, below};
+use crate::location::Location;
 use crate::store::{StoreOptions, open_store};
 
 /// Requests under way at once. A guess: enough to fill a fast line with pieces of some MiB.
@@ -78,7 +78,7 @@ impl Objects {
             self.spawn(async move { list(store.as_ref(), &location).await }).wait_blocking()?
         };
         let object = |meta: ObjectMeta| {
-            let rest = below(location.root(), &meta.location).unwrap_or_default().to_owned();
+            let rest = location.path_below(&meta.location).to_owned();
             let url = location.url_of(&meta.location);
             (Object { objects: Arc::clone(self), store: Arc::clone(&store), url, meta }, rest)
         };
@@ -96,10 +96,7 @@ impl Objects {
     }
 
     /// Starts `task` on the threads.
-    fn spawn<T: Send + 'static>(
-        &self,
-        task: impl Future<Output = Result<T>> + Send + 'static,
-    ) -> Pending<T> {
+    fn spawn<T: Send + 'static>(&self, task: impl Future<Output = Result<T>> + Send + 'static) -> Pending<T> {
         let (sender, receiver) = sync_channel(1);
         let permits = Arc::clone(&self.permits);
         let runtime = self.runtime.as_ref().expect("it is there until the drop");
@@ -177,7 +174,9 @@ impl Object {
 }
 
 fn changed(url: &str) -> Error {
-    Error::corrupt(format!("'{url}' is shorter than it was when it was listed; is it being replaced? Read it again"))
+    Error::corrupt(format!(
+        "'{url}' is shorter than it was when it was listed; is it being replaced? Read it again"
+    ))
 }
 
 /// Something under way; dropping it ends it.
@@ -199,7 +198,9 @@ impl<T> Pending<T> {
                 Ok(result) => return result,
                 Err(RecvTimeoutError::Timeout) => self.cancel.check()?,
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Error::corrupt("an answer of the store is damaged in a way its reader does not expect"));
+                    return Err(Error::corrupt(
+                        "an answer of the store is damaged in a way its reader does not expect",
+                    ));
                 }
             }
         }

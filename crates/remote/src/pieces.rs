@@ -72,7 +72,15 @@ impl Pieces {
     pub fn new(object: Object, range: Range<u64>, first_bytes: u64, max_bytes: u64) -> Self {
         let max_bytes = max_bytes.clamp(1, Self::PIECE_BYTES_MAX);
         let first_bytes = first_bytes.clamp(1, max_bytes);
-        Self { object, range, pieces: VecDeque::new(), first_bytes, max_bytes, next_bytes: first_bytes, ahead: 1 }
+        Self {
+            object,
+            range,
+            pieces: VecDeque::new(),
+            first_bytes,
+            max_bytes,
+            next_bytes: first_bytes,
+            ahead: 1,
+        }
     }
 
     /// The range that may be read.

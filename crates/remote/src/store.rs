@@ -61,7 +61,10 @@ impl StoreOptions {
         ClientOptions::new()
             .with_timeout(self.request_timeout)
             .with_connect_timeout(self.connect_timeout)
-            .with_user_agent(object_store::HeaderValue::from_static(concat!("pelton/", env!("CARGO_PKG_VERSION"))))
+            .with_user_agent(object_store::HeaderValue::from_static(concat!(
+                "pelton/",
+                env!("CARGO_PKG_VERSION")
+            )))
     }
 }
 
@@ -74,7 +77,9 @@ pub fn open_store(base: &Url, options: &StoreOptions) -> Result<Arc<dyn ObjectSt
     let (store, explainer) = match base.scheme() {
         "s3" => open_s3(base, options)?,
         "http" | "https" => open_http(base, options)?,
-        other => return Err(Error::invalid_input(format!("there is no store for '{other}://'; use s3 or https"))),
+        other => {
+            return Err(Error::invalid_input(format!("there is no store for '{other}://'; use s3 or https")));
+        }
     };
     Ok(Arc::new(NamedStore::new(store, explainer)))
 }

@@ -188,12 +188,7 @@ fn is_skipped(path: &Path) -> bool {
     path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with(['.', '_']))
 }
 
-fn listed(
-    place: Place,
-    forced: Option<InputFormat>,
-    bytes: u64,
-    path_below: String,
-) -> Result<ListedFile> {
+fn listed(place: Place, forced: Option<InputFormat>, bytes: u64, path_below: String) -> Result<ListedFile> {
     let name = place.name();
     let format = forced.or_else(|| format_of(place.path())).ok_or_else(|| {
         Error::invalid_input(format!(
@@ -246,7 +241,10 @@ mod tests {
 
     fn names(inputs: &[String], forced: Option<InputFormat>) -> Vec<String> {
         let (files, _) = list(inputs, forced, &CancelFlag::new()).unwrap();
-        files.iter().map(|file| file.place.path().file_name().unwrap().to_string_lossy().into_owned()).collect()
+        files
+            .iter()
+            .map(|file| file.place.path().file_name().unwrap().to_string_lossy().into_owned())
+            .collect()
     }
 
     #[test]
@@ -271,7 +269,8 @@ mod tests {
 
     #[test]
     fn inputs_that_name_nothing_are_refused() {
-        let message = |input: &str| list(&[input.to_string()], None, &CancelFlag::new()).unwrap_err().to_string();
+        let message =
+            |input: &str| list(&[input.to_string()], None, &CancelFlag::new()).unwrap_err().to_string();
         assert_eq!(message("/no/such.csv"), "no file or directory '/no/such.csv'");
         assert!(message("/no/such/*.csv").starts_with("'/no/such/*.csv' has no file to load"));
         assert_eq!(

@@ -60,7 +60,9 @@ impl FolderColumns {
     /// What the folders of file `index` say.
     pub(crate) fn values(&self, index: usize) -> FolderValues {
         let values = &self.partitions.values[index];
-        FolderValues(self.used().map(|(position, column)| (field_of(column), values[position].clone())).collect())
+        FolderValues(
+            self.used().map(|(position, column)| (field_of(column), values[position].clone())).collect(),
+        )
     }
 }
 
@@ -91,8 +93,9 @@ impl FolderValues {
             columns.push(repeated(value, row_count));
         }
         let options = RecordBatchOptions::new().with_row_count(Some(row_count));
-        RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
-            .map_err(|error| Error::invalid_input("columns of folders do not fit the file's").with_source(error))
+        RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options).map_err(|error| {
+            Error::invalid_input("columns of folders do not fit the file's").with_source(error)
+        })
     }
 }
 

@@ -111,8 +111,9 @@ pub(crate) struct RowGroupReader {
 impl RowGroupReader {
     /// Begins to read the columns of `row_group`, with `share_bytes` for what is on its way.
     pub(crate) fn begin(object: &Object, row_group: &RowGroupMetaData, share_bytes: u64) -> Result<Self> {
-        let mut ranges = column_ranges(row_group, object.bytes())
-            .ok_or_else(|| Error::corrupt(format!("{}: a column lies beyond the end of the file", object.url())))?;
+        let mut ranges = column_ranges(row_group, object.bytes()).ok_or_else(|| {
+            Error::corrupt(format!("{}: a column lies beyond the end of the file", object.url()))
+        })?;
         ranges.sort_by_key(|range| range.start);
         let piece_bytes = share_bytes / (ranges.len().max(1) as u64 * WINDOW_PIECES);
         let piece_bytes = piece_bytes.max(PIECE_BYTES_MIN);
@@ -129,9 +130,9 @@ impl RowGroupReader {
     fn window(&self, position: u64) -> ParquetResult<&Arc<Mutex<Pieces>>> {
         let after = self.ranges.partition_point(|range| range.start <= position);
         let index = after.checked_sub(1).filter(|&index| position < self.ranges[index].end);
-        index
-            .map(|index| &self.windows[index])
-            .ok_or_else(|| ParquetError::EOF(format!("byte {position} belongs to no column of the row group")))
+        index.map(|index| &self.windows[index]).ok_or_else(|| {
+            ParquetError::EOF(format!("byte {position} belongs to no column of the row group"))
+        })
     }
 }
 

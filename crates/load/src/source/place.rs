@@ -41,9 +41,7 @@ impl Place {
     /// Opens it at its start.
     pub(crate) fn open(&self) -> Result<Box<dyn ReadSeek>> {
         Ok(match self {
-            Self::Disk(path) => {
-                Box::new(File::open(path).context(|| format!("opening {}", path.display()))?)
-            }
+            Self::Disk(path) => Box::new(File::open(path).context(|| format!("opening {}", path.display()))?),
             Self::Store(object) => Box::new(ObjectReader::new(object.clone())),
         })
     }
