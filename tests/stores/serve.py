@@ -143,7 +143,8 @@ def signed():
     policy = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}
     users.put_user_policy(UserName="pelton", PolicyName="all", PolicyDocument=json.dumps(policy))
     key = users.create_access_key(UserName="pelton")["AccessKey"]
-    urllib.request.urlopen(f"http://127.0.0.1:{port}/moto-api/reset-auth", data=b"0").read()
+    check_all = f"http://127.0.0.1:{port}/moto-api/reset-auth"
+    urllib.request.urlopen(urllib.request.Request(check_all, b"0", {"Content-Type": "text/plain"})).read()
     found = {"signed": f"http://127.0.0.1:{port}", "key": key["AccessKeyId"], "secret": key["SecretAccessKey"]}
     print(json.dumps(found), flush=True)
     sys.stdin.read()

@@ -63,54 +63,63 @@ impl Explainer {
     }
 
     fn explain_s3(&self, url: &str, text: &str, answer: &Answer) -> Option<Error> {
-        let Service::S3 { bucket, region, has_key, is_anonymous, endpoint } = &self.service else {
-            return None;
-        };
-        let whose = endpoint.as_ref().map_or(String::new(), |endpoint| format!(" at {endpoint}"));
-        let code = answer.code.as_deref();
-        let message = match (answer.status, code) {
-            _ if text.contains("SecretAccessKey") && answer.status.is_none() => {
-                "AWS_ACCESS_KEY_ID is set and AWS_SECRET_ACCESS_KEY is not; set both".to_owned()
+        let Service::S3 { bucket, region, endpoint, .. } = &self.service else { return None };
+        let is_redirect = text.contains("redirect without LOCATION") || answer.status == Some(301);
+        match answer.code.as_deref() {
+            Some("NoSuchBucket") => {
+                let whose = endpoint.as_deref().unwrap_or("Amazon S3");
+                Some(Error::invalid_input(format!(
+                    "'{url}': there is no bucket '{bucket}' at {whose}; check the name, AWS_REGION and AWS_ENDPOINT_URL"
+                )))
             }
-            _ if text.contains("AccessKeyId") && answer.status.is_none() => {
-                "AWS_SECRET_ACCESS_KEY is set and AWS_ACCESS_KEY_ID is not; set both".to_owned()
+            Some("AuthorizationHeaderMalformed" | "PermanentRedirect") => {
+                Some(wrong_region(url, bucket, region, answer.region.as_deref()))
             }
-            (None, _) if !has_key && !is_anonymous && is_of_metadata(text) => format!(
+            _ if is_redirect => Some(wrong_region(url, bucket, region, None)),
+            _ => self.explain_credentials(url, text, answer),
+        }
+    }
+
+    /// What is wrong with the key, the secret or the token.
+    fn explain_credentials(&self, url: &str, text: &str, answer: &Answer) -> Option<Error> {
+        let Service::S3 { has_key, is_anonymous, .. } = &self.service else { return None };
+        let error = match (answer.status, answer.code.as_deref()) {
+            (None, _) if text.contains("SecretAccessKey") => {
+                Error::invalid_input("AWS_ACCESS_KEY_ID is set and AWS_SECRET_ACCESS_KEY is not; set both")
+            }
+            (None, _) if text.contains("AccessKeyId") => {
+                Error::invalid_input("AWS_SECRET_ACCESS_KEY is set and AWS_ACCESS_KEY_ID is not; set both")
+            }
+            (None, _) if !has_key && !is_anonymous && is_of_metadata(text) => Error::invalid_input(format!(
                 "'{url}': no credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or \
                  AWS_SKIP_SIGNATURE=true for a public bucket"
-            ),
-            (_, Some("NoSuchBucket")) => format!(
-                "'{url}': there is no bucket '{bucket}'{whose}; check its name{}",
-                if endpoint.is_some() { " and AWS_ENDPOINT_URL" } else { "" }
-            ),
-            (_, Some("InvalidAccessKeyId")) => {
-                format!("'{url}': the key in AWS_ACCESS_KEY_ID is not known to the store{whose}")
-            }
-            (_, Some("SignatureDoesNotMatch")) => {
-                format!(
-                    "'{url}': the secret in AWS_SECRET_ACCESS_KEY does not belong to the key in AWS_ACCESS_KEY_ID"
-                )
-            }
+            )),
+            (_, Some("InvalidAccessKeyId")) => Error::invalid_input(format!(
+                "'{url}': the key in AWS_ACCESS_KEY_ID is not known to the store"
+            )),
+            (_, Some("SignatureDoesNotMatch")) => Error::invalid_input(format!(
+                "'{url}': the secret in AWS_SECRET_ACCESS_KEY does not belong to the key in AWS_ACCESS_KEY_ID"
+            )),
             (_, Some("ExpiredToken" | "InvalidToken" | "TokenRefreshRequired")) => {
-                format!(
+                Error::invalid_input(format!(
                     "'{url}': the token in AWS_SESSION_TOKEN has expired or is not valid; get new credentials"
-                )
+                ))
             }
-            (Some(301), _) | (_, Some("AuthorizationHeaderMalformed" | "PermanentRedirect")) => {
-                wrong_region(url, bucket, region, answer.region.as_deref())
-            }
-            _ if text.contains("redirect without LOCATION") => wrong_region(url, bucket, region, None),
-            (Some(401 | 403), _) if *is_anonymous => format!(
+            (Some(401 | 403), _) if *is_anonymous => Error::invalid_input(format!(
                 "'{url}' may not be read without credentials; unset AWS_SKIP_SIGNATURE, and set AWS_ACCESS_KEY_ID and \
                  AWS_SECRET_ACCESS_KEY"
-            ),
-            (Some(401 | 403), _) => format!(
-                "'{url}' may not be read with {}; a store that may not be listed also says so of what it does not have",
-                if *has_key { "the credentials in AWS_ACCESS_KEY_ID" } else { "the role of this machine" }
-            ),
+            )),
+            (Some(401 | 403), _) if *has_key => Error::invalid_input(format!(
+                "'{url}' may not be read with the key in AWS_ACCESS_KEY_ID and its secret, or is not there: a store that may \
+                 not be listed says the same of both"
+            )),
+            (Some(401 | 403), _) => Error::invalid_input(format!(
+                "'{url}' may not be read with the role of this machine; grant it, or set AWS_ACCESS_KEY_ID and \
+                 AWS_SECRET_ACCESS_KEY"
+            )),
             _ => return None,
         };
-        Some(Error::invalid_input(message))
+        Some(error)
     }
 
     /// What any server may do.
@@ -161,23 +170,25 @@ impl Explainer {
 }
 
 fn explain_http(url: &str, text: &str, answer: &Answer) -> Option<Error> {
-    let message = match answer.status {
-        _ if text.contains("non-partial response") => format!(
+    Some(match answer.status {
+        _ if text.contains("non-partial response") => Error::invalid_input(format!(
             "'{url}': the server does not serve parts of a file (HTTP ranges); download the file and name it on disk"
-        ),
+        )),
         _ if text.contains("PROPFIND") => {
-            format!("'{url}': HTTP servers have no listing to rely on; name each file")
+            Error::invalid_input(format!("'{url}': HTTP servers have no listing to rely on; name each file"))
         }
-        Some(401 | 403) => format!("'{url}' may not be read; credentials are not sent to HTTP servers"),
+        Some(401 | 403) => {
+            Error::invalid_input(format!("'{url}' may not be read; credentials are not sent to HTTP servers"))
+        }
         _ => return None,
-    };
-    Some(Error::invalid_input(message))
+    })
 }
 
-fn wrong_region(url: &str, bucket: &str, region: &str, right: Option<&str>) -> String {
-    let set =
-        right.map_or("set AWS_REGION to the bucket's".to_owned(), |right| format!("set AWS_REGION={right}"));
-    format!("'{url}': bucket '{bucket}' is not in region {region}; {set}")
+fn wrong_region(url: &str, bucket: &str, region: &str, right: Option<&str>) -> Error {
+    let right = right.unwrap_or("the bucket's");
+    Error::invalid_input(format!(
+        "'{url}': bucket '{bucket}' is not in region {region}; set AWS_REGION={right}"
+    ))
 }
 
 /// What a server sent, or what kept it from sending.
@@ -294,7 +305,7 @@ mod tests {
             ("403 Forbidden", code("InvalidAccessKeyId"), "AWS_ACCESS_KEY_ID is not known"),
             ("403 Forbidden", code("SignatureDoesNotMatch"), "AWS_SECRET_ACCESS_KEY does not belong"),
             ("403 Forbidden", code("ExpiredToken"), "AWS_SESSION_TOKEN has expired"),
-            ("403 Forbidden", code("AccessDenied"), "with the credentials in AWS_ACCESS_KEY_ID"),
+            ("403 Forbidden", code("AccessDenied"), "with the key in AWS_ACCESS_KEY_ID"),
             ("400 Bad Request", code("AuthorizationHeaderMalformed"), "set AWS_REGION=eu-west-1"),
             ("503 Service Unavailable", code("SlowDown"), "http://h:1 answered 503 (SlowDown)"),
         ];
