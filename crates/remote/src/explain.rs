@@ -171,7 +171,7 @@ impl Explainer {
 
 fn explain_http(url: &str, text: &str, answer: &Answer) -> Option<Error> {
     Some(match answer.status {
-        _ if text.contains("non-partial response") => Error::invalid_input(format!(
+        _ if is_without_ranges(text) => Error::invalid_input(format!(
             "'{url}': the server does not serve parts of a file (HTTP ranges); download the file and name it on disk"
         )),
         _ if text.contains("PROPFIND") => {
@@ -182,6 +182,11 @@ fn explain_http(url: &str, text: &str, answer: &Answer) -> Option<Error> {
         }
         _ => return None,
     })
+}
+
+/// Whether a server sent the whole of what a part was asked for.
+fn is_without_ranges(text: &str) -> bool {
+    text.contains("non-partial response") || text.contains("Range request not supported")
 }
 
 fn wrong_region(url: &str, bucket: &str, region: &str, right: Option<&str>) -> Error {
@@ -326,10 +331,8 @@ mod tests {
     #[test]
     fn http_servers_have_their_own_limits() {
         let explainer = Explainer::new(Url::parse("https://h/").unwrap(), Service::Http);
-        let partial = object_store::Error::Generic {
-            store: "HTTP",
-            source: "Received non-partial response when range requested".into(),
-        };
+        let partial =
+            object_store::Error::NotSupported { source: "Range request not supported by a.parquet".into() };
         let message = explainer.explain(partial, "a.parquet").to_string();
         assert!(message.starts_with("'https://h/a.parquet'") && message.contains("HTTP ranges"), "{message}");
     }

@@ -6,7 +6,8 @@
 //!   pattern    all that match, listed from the folder before the first wildcard
 //! ```
 //!
-//! As on disk, what begins with `.` or `_` in any folder below the one named is left out: markers of other engines.
+//! As on disk, what begins with `.` or `_` in any folder below the one named is left out: markers of other engines. So
+//! are objects without a byte, which stand for folders.
 
 use futures::TryStreamExt;
 use object_store::path::Path;
@@ -31,7 +32,9 @@ pub async fn list(store: &dyn ObjectStore, location: &Location) -> Result<Vec<Ob
     }
     let all = store.list(Some(location.root())).try_collect::<Vec<_>>().await;
     let mut objects = all.map_err(from_store)?;
-    objects.retain(|object| is_shown(location.root(), &object.location) && location.takes(&object.location));
+    objects.retain(|object| {
+        object.size > 0 && is_shown(location.root(), &object.location) && location.takes(&object.location)
+    });
     if objects.is_empty() {
         return Err(Error::invalid_input(if location.is_pattern() {
             format!("no object matches '{location}'")

@@ -5,8 +5,8 @@
 //!                                       └▶ folders `year=2024/` ─▶ partition columns
 //! ```
 //!
-//! A name is a file's where it is a URL, an existing path, or a pattern that matches; any other name is left to the
-//! message that says which tables there are.
+//! A name is a file's where it is a URL, or has a `/` or `.` and exists or is a pattern; any other name is left to the
+//! message that says which tables there are. A directory is thus named `sales/` or `./sales`, never `sales` alone.
 
 mod table;
 
@@ -79,7 +79,7 @@ fn location_of(name: &str) -> pelton_error::Result<Option<Location>> {
     if is_url(name) {
         return Location::parse(name).map(Some);
     }
-    if Path::new(name).exists() || name.contains('/') && name.contains(['*', '?', '[']) {
+    if name.contains(['/', '.']) && (Path::new(name).exists() || name.contains(['*', '?', '['])) {
         return Location::of_path(name).map(Some);
     }
     Ok(None)
