@@ -10,6 +10,7 @@ use pelton_error::{Error, ErrorKind};
 use url::Url;
 
 use crate::location::url_text;
+use crate::objects::changed;
 
 /// Text of a server shown in a message.
 const SHOWN_CHARS: usize = 200;
@@ -127,6 +128,9 @@ impl Explainer {
         let io = |message: String| Some(Error::new(ErrorKind::Io, message));
         if matches!(error, object_store::Error::NotFound { .. }) || answer.status == Some(404) {
             return Some(Error::invalid_input(format!("there is no object '{url}'")));
+        }
+        if matches!(error, object_store::Error::Precondition { .. }) || answer.status == Some(412) {
+            return Some(changed(url));
         }
         let server = self.server();
         match (answer.status, answer.failure) {
@@ -312,6 +316,7 @@ mod tests {
             ("403 Forbidden", code("ExpiredToken"), "AWS_SESSION_TOKEN has expired"),
             ("403 Forbidden", code("AccessDenied"), "with the key in AWS_ACCESS_KEY_ID"),
             ("400 Bad Request", code("AuthorizationHeaderMalformed"), "set AWS_REGION=eu-west-1"),
+            ("412 Precondition Failed", code("PreconditionFailed"), "was replaced while it was read"),
             ("503 Service Unavailable", code("SlowDown"), "http://h:1 answered 503 (SlowDown)"),
         ];
         for (status, body, expected) in cases {

@@ -35,7 +35,6 @@ const BODY_TRIES: u32 = 4;
 const BODY_WAIT: Duration = Duration::from_millis(100);
 
 /// A store and who explains its errors.
-#[derive(Debug)]
 pub(crate) struct NamedStore {
     inner: Arc<dyn ObjectStore>,
     explainer: Arc<Explainer>,
@@ -91,6 +90,13 @@ fn named(explainer: &Explainer, path: &Path, error: object_store::Error) -> obje
     match is_missing {
         true => object_store::Error::NotFound { path: path.to_string(), source },
         false => object_store::Error::Generic { store: "remote", source },
+    }
+}
+
+/// Without the store, which would show its credentials.
+impl fmt::Debug for NamedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NamedStore").field("explainer", &self.explainer).finish_non_exhaustive()
     }
 }
 

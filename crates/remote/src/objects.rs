@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStore};
+use object_store::{GetOptions, ObjectMeta, ObjectStore};
 use pelton_error::{CancelFlag, Error, Result, ResultExt};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
@@ -150,15 +150,19 @@ impl Object {
         self.meta.size
     }
 
-    /// Starts reading `range`, which lies within the object.
+    /// Starts reading `range`, which lies within the object as it was when it was listed.
     pub fn begin(&self, range: Range<u64>) -> Pending<Bytes> {
         let (store, path, url) = (Arc::clone(&self.store), self.meta.location.clone(), self.url.clone());
+        // A weak tag is no promise of the same bytes, and servers refuse to compare it.
+        let tag = self.meta.e_tag.clone().filter(|tag| !tag.starts_with("W/"));
         self.objects.spawn(async move {
             let wanted = range.end - range.start;
             if wanted == 0 {
                 return Ok(Bytes::new());
             }
-            let bytes = store.get_ranges(&path, &[range]).await.map_err(from_store)?.remove(0);
+            let options = GetOptions::new().with_range(Some(range)).with_if_match(tag);
+            let result = store.get_opts(&path, options).await.map_err(from_store)?;
+            let bytes = result.bytes().await.map_err(from_store)?;
             if bytes.len() as u64 == wanted { Ok(bytes) } else { Err(changed(&url)) }
         })
     }
@@ -173,10 +177,9 @@ impl Object {
     }
 }
 
-fn changed(url: &str) -> Error {
-    Error::corrupt(format!(
-        "'{url}' is shorter than it was when it was listed; is it being replaced? Read it again"
-    ))
+/// What is said of an object that is not the one that was listed.
+pub(crate) fn changed(url: &str) -> Error {
+    Error::corrupt(format!("'{url}' was replaced while it was read; read it again"))
 }
 
 /// Something under way; dropping it ends it.

@@ -21,6 +21,8 @@ enum Fault {
     Silent,
     /// The whole file, whatever range was asked for.
     NoRanges,
+    /// Another object under the same name once its size is known.
+    Replaced,
     /// A refusal of everything.
     Status(&'static str),
 }
@@ -102,6 +104,7 @@ fn respond(
     let refusal = match fault {
         Fault::Status(status) => Some(status),
         Fault::Unavailable(count) if (1..=count).contains(&number) => Some("503 Service Unavailable"),
+        Fault::Replaced if !is_head => Some("412 Precondition Failed"),
         _ => None,
     };
     if let Some(status) = refusal {
@@ -119,7 +122,8 @@ fn respond(
         None => ("200 OK", String::new()),
     };
     let date = "Last-Modified: Sun, 22 Nov 2026 00:00:00 GMT";
-    let head = format!("HTTP/1.1 {status}\r\n{date}\r\n{place}Content-Length: {}\r\n\r\n", end - start);
+    let tag = if matches!(fault, Fault::Replaced) { "ETag: \"first\"\r\n" } else { "" };
+    let head = format!("HTTP/1.1 {status}\r\n{date}\r\n{tag}{place}Content-Length: {}\r\n\r\n", end - start);
     let is_cut = matches!(fault, Fault::Cut(count) if (1..=count).contains(&number));
     let body =
         if is_head { &[][..] } else { &all[start..if is_cut { start + (end - start) / 2 } else { end }] };
@@ -210,6 +214,13 @@ fn refusals_are_told_apart() {
     let objects = Objects::start(options(), &CancelFlag::new()).unwrap();
     let listing = objects.list_blocking(&format!("http://127.0.0.1:{}/*.csv", folder.port)).unwrap_err();
     assert!(listing.to_string().contains("no listing to rely on; name each file"), "{listing}");
+}
+
+#[test]
+fn an_object_that_is_replaced_while_it_is_read_is_not_mixed() {
+    let error = read(&Server::start(Fault::Replaced)).unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Corrupt);
+    assert!(error.to_string().contains("was replaced while it was read"), "{error}");
 }
 
 #[test]

@@ -52,6 +52,9 @@ impl FolderColumns {
     /// `InvalidInput` where two folders of a file name the same column.
     pub(crate) fn with(&self, mut own: TableSchema) -> Result<TableSchema> {
         let fields: Vec<Field> = self.used().map(|(_, column)| field_of(column)).collect();
+        if fields.is_empty() {
+            return Ok(own);
+        }
         let folders = TableSchema::from_arrow(&Schema::new(fields));
         own.columns.extend(folders.map_err(|error| error.context("columns that folders name"))?.columns);
         Ok(own)
