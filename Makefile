@@ -8,10 +8,12 @@
 CARGO ?= cargo
 PYTHON ?= python3
 PELTON = $(or $(CARGO_TARGET_DIR),target)/release/pelton
+# Substrait plans are read where protoc is there to build with.
+FEATURES = $(if $(shell command -v protoc),--features substrait)
 DEMO = bench queries ssb --scale 1 --dir build/demo --cluster-by d_year,s_region,c_region
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test build cuda bundle clean need-cargo need-cc need-cxx need-python
+.PHONY: help demo test build cuda bundle clean need-cargo need-cc need-cxx need-python need-protoc
 
 help:
 	@echo 'make demo    build, generate the Star Schema Benchmark (scale 1), load it, run its 13 queries'
@@ -25,9 +27,9 @@ demo: build
 	$(PELTON) $(DEMO)
 
 build: need-cargo need-cc
-	$(CARGO) build --release --locked -p pelton-cli
+	$(CARGO) build --release --locked -p pelton-cli $(FEATURES)
 
-test: need-cargo need-cc need-python need-cxx
+test: need-cargo need-cc need-python need-cxx need-protoc
 	$(CARGO) xtask test
 
 cuda: need-cargo need-cc need-python need-cxx
@@ -70,7 +72,11 @@ need-cc:
 need-cxx:
 	@command -v c++ >/dev/null || $(call install,A C++ compiler,g++,gcc-c++)
 
-# Answers are compared with DuckDB's in a Python environment of its own, build/oracle-venv.
+# The form of Substrait's plans is a protobuf definition, which is compiled.
+need-protoc:
+	@command -v protoc >/dev/null || $(call install,The protobuf compiler,protobuf-compiler libprotobuf-dev,protobuf-compiler protobuf-devel)
+
+# Answers are compared with DuckDB's, and stores are played, in Python environments of their own below build.
 need-python:
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null \
 	  || $(call install,Python 3 with its venv module,python3 python3-venv,python3)

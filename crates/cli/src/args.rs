@@ -20,7 +20,7 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Open the shell, as `pelton` alone does: SQL and dot commands, typed or piped in.
     Shell(ShellArgs),
-    /// Run SQL over Pelton tables, and over Parquet and CSV files by path.
+    /// Run SQL over Pelton tables, and over Parquet and CSV files by path or URL.
     Sql(SqlArgs),
     /// Load Parquet, CSV, JSON or Arrow files into a table.
     Load(LoadArgs),
@@ -61,12 +61,16 @@ pub(crate) struct ShellArgs {
 pub(crate) struct SqlArgs {
     #[command(flatten)]
     pub(crate) warehouse: WarehouseArgs,
-    /// The query. Tables by name, files as 'path/file.parquet'.
-    #[arg(required_unless_present = "file")]
+    /// The query. Tables by name; files, directories and patterns as 'path/file.parquet', 's3://bucket/year=*/*.parquet'
+    /// or 'https://host/file.parquet'.
+    #[arg(required_unless_present_any = ["file", "substrait"])]
     pub(crate) query: Option<String>,
     /// Read the statements from a file (- for standard input) instead; separated by semicolons, run in order.
     #[arg(long, value_name = "FILE", conflicts_with = "query")]
     pub(crate) file: Option<PathBuf>,
+    /// Run the Substrait plan in a file (protobuf or JSON) instead, as other systems write them.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["query", "file"])]
+    pub(crate) substrait: Option<PathBuf>,
     /// How rows are written.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(crate) format: Format,
@@ -173,8 +177,9 @@ pub(crate) struct LoadArgs {
     /// Name of the table.
     #[arg(long)]
     pub(crate) table: String,
-    /// Files, directories or globs; the format follows from the ending (.parquet .csv .tsv .tbl .json .jsonl .ndjson
-    /// .arrow .feather .ipc, text also .gz and .zst).
+    /// Files, directories or globs, also s3://bucket/… and https://host/file; the format follows from the ending (.parquet
+    /// .csv .tsv .tbl .json .jsonl .ndjson .arrow .feather .ipc, text also .gz and .zst). Folders such as year=2024 are
+    /// columns.
     #[arg(required = true, value_name = "FILES")]
     pub(crate) files: Vec<String>,
     /// Add rows to the table if it exists.

@@ -25,6 +25,7 @@ mod screen;
 mod shell;
 mod sql;
 mod sqltext;
+mod substrait;
 mod tables;
 mod topology;
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use pelton_engine::{Links, PeltonSession, RuntimeOptions, ScanOptions, SessionOptions};
+use pelton_engine::{Links, PeltonSession, Query, RuntimeOptions, ScanOptions, SessionOptions};
 use pelton_error::{Error, Result, ResultExt};
 use pelton_store::{IoMode, IoOptions};
 use pelton_zone::{SkipKind, SkipKinds};
@@ -22,7 +22,8 @@ pub(crate) fn run(args: SqlArgs) -> Result<()> {
     let sql = match (&args.query, &args.file) {
         (Some(query), _) => query.clone(),
         (None, Some(file)) => read_statements(file)?,
-        (None, None) => unreachable!("the command line requires one of them"),
+        // The command line requires one of them, or a Substrait plan.
+        (None, None) => String::new(),
     };
     let session =
         PeltonSession::open(existing_warehouse(&args.warehouse)?, &session_options(&args.session)?)?;
@@ -39,6 +40,10 @@ fn run_statements(
     sql: &str,
     args: &SqlArgs,
 ) -> Result<()> {
+    if let Some(file) = args.substrait.clone() {
+        let planner = Arc::clone(session);
+        return run_one(runner, args, async move { crate::substrait::plan(&planner, &file).await });
+    }
     let statements = session.parse(sql).map_err(|error| pointed(error, sql, session))?;
     if statements.is_empty() {
         return Err(Error::invalid_input("the query is empty"));
@@ -49,6 +54,22 @@ fn run_statements(
             statements.len()
         )));
     }
+    let texts = statement_texts(sql, statements.len());
+    for (statement, text) in statements.into_iter().zip(texts) {
+        let planner = Arc::clone(session);
+        run_one(runner, args, async move { planner.plan(statement).await })
+            .map_err(|error| pointed(error, text, session))?;
+    }
+    Ok(())
+}
+
+/// Runs the query that `planned` gives and writes its rows.
+fn run_one(
+    runner: &mut Runner,
+    args: &SqlArgs,
+    planned: impl Future<Output = Result<Query>> + Send + 'static,
+) -> Result<()> {
+    let started = Instant::now();
     let output = Output {
         format: args.format,
         path: args.output.clone(),
@@ -56,20 +77,12 @@ fn run_statements(
         all_rows_by: "--max-rows 0",
         is_held: false,
     };
-    let texts = statement_texts(sql, statements.len());
-    for (statement, text) in statements.into_iter().zip(texts) {
-        let started = Instant::now();
-        let (meter, planner, output) = (Meter::start(), Arc::clone(session), output.clone());
-        let drawer = Arc::clone(&meter);
-        let ran = runner.run_blocking(&meter, async move {
-            let query = planner.plan(statement).await?;
-            write_rows(query, output, drawer).await
-        });
-        let ran = ran.map_err(|error| pointed(error, text, session))?;
-        screen::show(ran.held.as_deref().unwrap_or_default(), false)?;
-        if args.stats {
-            print_stats(&ran, started.elapsed())?;
-        }
+    let meter = Meter::start();
+    let drawer = Arc::clone(&meter);
+    let ran = runner.run_blocking(&meter, async move { write_rows(planned.await?, output, drawer).await })?;
+    screen::show(ran.held.as_deref().unwrap_or_default(), false)?;
+    if args.stats {
+        print_stats(&ran, started.elapsed())?;
     }
     Ok(())
 }

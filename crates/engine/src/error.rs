@@ -14,31 +14,23 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
     match error {
         DataFusionError::External(source) => match source.downcast::<Error>() {
             Ok(ours) => *ours,
-            Err(other) => Error::new(ErrorKind::Io, "query failed").with_source(other),
+            Err(other) => find_ours(other.as_ref())
+                .unwrap_or_else(|| Error::new(ErrorKind::Io, "query failed").with_source(other)),
         },
         DataFusionError::Context(message, inner) => from_datafusion(*inner).context(message),
         DataFusionError::Diagnostic(_, inner) => from_datafusion(*inner),
-        DataFusionError::Shared(inner) => match find_ours(&inner) {
-            Some(kind) => Error::new(kind, inner.to_string()),
-            None => classify(&inner),
-        },
-        DataFusionError::ArrowError(source, backtrace) => {
-            let error = DataFusionError::ArrowError(source, backtrace);
-            match find_ours(&error) {
-                Some(kind) => Error::new(kind, error.to_string()),
-                None => classify(&error),
-            }
-        }
-        other => classify(&other),
+        DataFusionError::Shared(inner) => find_ours(&inner).unwrap_or_else(|| classify(&inner)),
+        other => find_ours(&other).unwrap_or_else(|| classify(&other)),
     }
 }
 
-/// The kind of a Pelton error somewhere in the chain of sources.
-fn find_ours(error: &DataFusionError) -> Option<ErrorKind> {
-    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
+/// The Pelton error somewhere in the chain of sources, said once and without what was put around it on the way: the
+/// libraries between it and here repeat their sources.
+fn find_ours(error: &(dyn std::error::Error + 'static)) -> Option<Error> {
+    let mut source = Some(error);
     while let Some(current) = source {
         if let Some(ours) = current.downcast_ref::<Error>() {
-            return Some(ours.kind().clone());
+            return Some(Error::new(ours.kind().clone(), ours.to_string()));
         }
         source = current.source();
     }
@@ -69,6 +61,15 @@ mod tests {
         let error = from_datafusion(to_datafusion(Error::corrupt("chunk 3 differs")).context("reading"));
         assert_eq!(error.kind(), &ErrorKind::Corrupt);
         assert!(error.to_string().contains("chunk 3 differs"), "{error}");
+    }
+
+    #[test]
+    fn the_error_of_a_store_is_said_once() {
+        let ours = Error::invalid_input("there is no object 's3://b/k'");
+        let store = object_store::Error::NotFound { path: "k".into(), source: Box::new(ours) };
+        let error = from_datafusion(DataFusionError::ObjectStore(Box::new(store)).context("scanning"));
+        assert_eq!(error.kind(), &ErrorKind::InvalidInput);
+        assert_eq!(error.to_string(), "scanning: there is no object 's3://b/k'");
     }
 
     #[test]

@@ -6,6 +6,10 @@
 //!                        └                 subtrees to a device ── PeltonGpuExec (pelton-pipeline)
 //! ```
 //!
+//! Two doors: [`PeltonSession`] is a whole session over one warehouse; [`with_pelton`] adds the same to a DataFusion
+//! session of one's own, in which Pelton tables stand beside any others. The examples `register_table`, `stored_as`
+//! and `mixed_join` show the second.
+//!
 //! This is the lowest crate that knows DataFusion's tables and plans; `pelton-planner` below it knows plans
 //! alone. Bytes, files and zone maps belong to `pelton-store` and `pelton-zone`.
 
@@ -15,6 +19,9 @@ mod catalog;
 mod embed;
 mod error;
 mod explain;
+mod extension;
+mod factory;
+mod files;
 mod gpu;
 mod kept_plans;
 mod memo;
@@ -25,15 +32,20 @@ mod scan;
 mod session;
 mod sideways;
 mod statistics;
+mod stores;
+#[cfg(feature = "substrait")]
+mod substrait;
 mod yielding;
 
 pub use datafusion::sql::parser::Statement;
 pub use embed::only_reads;
 pub use error::from_datafusion;
 pub use explain::bytes_text;
+pub use extension::{Extension, with_pelton};
+pub use files::with_files;
 pub use gpu::{DeviceChoice, Devices, PeltonGpuExec};
 pub use pelton_pipeline::{Links, Runtime, RuntimeOptions};
 pub use provider::PeltonTable;
 pub use prune::SkippedBy;
 pub use scan::{PeltonScanExec, ScanOptions, ScanReport, Skipped};
-pub use session::{PeltonSession, Query, SessionOptions, with_gpu};
+pub use session::{PeltonSession, Query, SessionOptions};

@@ -16,27 +16,25 @@ use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider};
 use datafusion::common::format::ExplainFormat;
 use datafusion::config::ConfigOptions;
 use datafusion::error::DataFusionError;
-use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::execution::{SendableRecordBatchStream, SessionState};
+use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use pelton_error::{Error, Result};
 use pelton_pipeline::{Runtime, RuntimeOptions};
-use pelton_store::{IoEngine, IoOptions, Warehouse};
+use pelton_store::{IoOptions, Warehouse};
 
 use crate::catalog::WarehouseSchema;
 use crate::error::from_datafusion;
 use crate::explain;
+use crate::extension::with_pelton;
+use crate::files::with_files;
 use crate::gpu::{DeviceChoice, Devices, GpuRule};
 use crate::kept_plans::{Basis, KeptPlans};
 use crate::scan::{ScanOptions, ScanReport};
-use crate::sideways::SidewaysRule;
-use crate::yielding::YieldingRule;
 
 /// What a session may be told; the defaults suit one query at a time on a whole machine.
 #[derive(Debug, Clone)]
@@ -101,16 +99,15 @@ impl PeltonSession {
     /// What a device that was asked for by name lacks; which table could not be pinned; of the warehouse.
     pub fn open(directory: Option<PathBuf>, options: &SessionOptions) -> Result<Self> {
         let warehouse = directory.map(Warehouse::open).transpose()?.map(Arc::new);
-        let io = Arc::new(IoEngine::start(options.io.clone())?);
-        let devices = devices_of(options, &io)?;
-        let schema = Arc::new(WarehouseSchema::new(warehouse.clone(), io, options.scan));
+        let extension = with_pelton(session_state(options).map_err(from_datafusion)?, options)?;
+        let schema = WarehouseSchema::new(warehouse.clone(), Arc::clone(extension.io()), options.scan);
+        let schema = Arc::new(schema);
         let catalog = MemoryCatalogProvider::new();
         catalog.register_schema("public", Arc::clone(&schema) as _).map_err(from_datafusion)?;
-        let state = session_state(options, &devices).map_err(from_datafusion)?;
-        let ctx = SessionContext::new_with_state(state);
+        let ctx = SessionContext::new_with_state(extension.builder.build());
         ctx.register_catalog("pelton", Arc::new(catalog));
         let plans = options.keep_plans.then(KeptPlans::default);
-        let session = Self { ctx: ctx.enable_url_table(), warehouse, schema, devices, plans };
+        let session = Self { ctx: with_files(ctx), warehouse, schema, devices: extension.devices, plans };
         options.pin.iter().try_for_each(|name| session.pin(name))?;
         Ok(session)
     }
@@ -145,7 +142,8 @@ impl PeltonSession {
         let builder = SessionStateBuilder::new_from_existing(state)
             .with_session_id(id)
             .with_physical_optimizer_rules(others);
-        *self.ctx.state_ref().write() = with_gpu(builder, &devices).build();
+        let rule = Arc::new(GpuRule::new(Arc::clone(&devices)));
+        *self.ctx.state_ref().write() = builder.with_physical_optimizer_rule(rule).build();
         self.plans.iter().for_each(KeptPlans::clear);
         Ok(Self {
             ctx: self.ctx.clone(),
@@ -222,6 +220,21 @@ impl PeltonSession {
         Arc::clone(self.ctx.state_ref().read().config().options())
     }
 
+    /// Plans what `bytes` describe: a Substrait plan, as protobuf or JSON.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` where the bytes are no plan or name what is not there; `Unsupported` where the plan asks for what
+    /// is not known.
+    #[cfg(feature = "substrait")]
+    pub async fn substrait(&self, bytes: &[u8]) -> Result<Query> {
+        let started = Instant::now();
+        let plan = crate::substrait::logical_plan(&self.ctx.state(), bytes)
+            .await
+            .map_err(|error| self.with_tables(error))?;
+        Ok(self.to_run(self.physical(plan).await?, Mode::Rows, started))
+    }
+
     fn to_run(&self, plan: Arc<dyn ExecutionPlan>, mode: Mode, started: Instant) -> Query {
         let (ctx, devices) = (self.ctx.clone(), Arc::clone(&self.devices));
         Query { plan, mode, ctx, devices, planning: started.elapsed(), is_kept: false }
@@ -244,9 +257,15 @@ impl PeltonSession {
 
     /// Adds to an error of planning what the user can do about it.
     fn explained(&self, error: DataFusionError) -> Error {
-        let error = from_datafusion(error);
+        self.with_tables(from_datafusion(error))
+    }
+
+    /// Adds to an error about a table that is not there which there are.
+    fn with_tables(&self, error: Error) -> Error {
         let text = error.to_string();
-        if !(text.contains("table '") && text.contains("not found")) {
+        let is_missing =
+            text.contains("table '") && text.contains("not found") || text.contains("No table named");
+        if !is_missing {
             return error;
         }
         let tables =
@@ -262,28 +281,7 @@ impl PeltonSession {
     }
 }
 
-/// The devices that `options` ask for; one that was asked for by name is opened at once.
-fn devices_of(options: &SessionOptions, io: &Arc<IoEngine>) -> Result<Arc<Devices>> {
-    let cap = options.device_mem_cap_bytes.or(options.runtime.device_cap_bytes);
-    let runtime = RuntimeOptions { device_cap_bytes: cap, ..options.runtime.clone() };
-    let threads = options.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into));
-    let devices = Devices::new(options.device, runtime, Arc::clone(io), threads.unwrap_or(1));
-    if matches!(options.device, DeviceChoice::Gpu(_) | DeviceChoice::Host) {
-        devices.runtime()?;
-    }
-    Ok(devices)
-}
-
-/// Adds to a DataFusion session of one's own that subtrees over Pelton tables run on `devices`. Call it last: the rule
-/// must come after all others.
-pub fn with_gpu(builder: SessionStateBuilder, devices: &Arc<Devices>) -> SessionStateBuilder {
-    builder.with_physical_optimizer_rule(Arc::new(GpuRule::new(Arc::clone(devices))))
-}
-
-fn session_state(
-    options: &SessionOptions,
-    devices: &Arc<Devices>,
-) -> datafusion::error::Result<SessionState> {
+fn session_state(options: &SessionOptions) -> datafusion::error::Result<SessionStateBuilder> {
     let mut config = SessionConfig::new()
         .with_batch_size(options.batch_rows)
         .with_information_schema(true)
@@ -301,18 +299,10 @@ fn session_state(
         let consumers_named = std::num::NonZeroUsize::MIN.saturating_add(2);
         runtime = runtime.with_memory_pool(Arc::new(TrackConsumersPool::new(pool, consumers_named)));
     }
-    let mut rules = PhysicalOptimizer::new().rules;
-    if options.reorder_joins {
-        rules = pelton_planner::install(rules);
-    }
-    rules.push(Arc::new(SidewaysRule));
-    rules.push(Arc::new(YieldingRule));
-    let builder = SessionStateBuilder::new()
+    Ok(SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(Arc::new(runtime.build()?))
-        .with_default_features()
-        .with_physical_optimizer_rules(rules);
-    Ok(with_gpu(builder, devices).build())
+        .with_default_features())
 }
 
 /// A sixteenth of the memory limit.

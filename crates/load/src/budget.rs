@@ -13,7 +13,8 @@
 //! ```
 //!
 //! Not counted is what is small and fixed: a block of text and the batch being parsed for each reader, the
-//! page that a format library decodes, the table of contents of scratch files.
+//! page that a format library decodes, the table of contents of scratch files. Nor is what is on its way from object
+//! stores: a sixteenth of the limit, at least some pieces of 64 KiB a column.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,6 +32,11 @@ pub(crate) struct Budget {
 impl Budget {
     pub(crate) fn new(limit_bytes: u64) -> Arc<Self> {
         Arc::new(Self { limit_bytes, held_bytes: AtomicU64::new(0), held_bytes_max: AtomicU64::new(0) })
+    }
+
+    /// Bytes that each of `thread_count` readers may have on their way from object stores.
+    pub(crate) fn object_bytes(limit_bytes: u64, thread_count: usize) -> u64 {
+        limit_bytes / 16 / (thread_count.max(1) as u64)
     }
 
     /// Bytes that readers may hold ahead of the row the table waits for.

@@ -38,18 +38,19 @@ use crate::sample::{SampleSize, Sampled, sample_runs, sample_sources, sample_sta
 use crate::scratch::Scratch;
 use crate::sideways::Sideways;
 use crate::sort::{SortContext, SortKeys, sort};
-use crate::source::{Sources, conform, staging_schema};
+use crate::source::{OpenOptions, Sources, conform, staging_schema};
 use crate::stage::Stage;
 use crate::write::{Encoding, Written, write_rows};
 use pelton_error::CancelFlag;
 
 type Batches<'a> = Box<dyn Iterator<Item = Result<RecordBatch>> + 'a>;
 
-/// Loads the files that `request` names.
+/// Loads the files that `request` names, on disk or in object stores.
 ///
 /// # Errors
 ///
-/// `InvalidInput` names file, line and column of what does not fit; `Corrupt` the file that cannot be read;
+/// `InvalidInput` names file, line and column of what does not fit; `Corrupt` the file that cannot be read; `Io` the
+/// store that does not answer;
 /// `Cancelled` once `cancel` is set. The table is then what it was.
 pub fn load(
     warehouse: &Warehouse,
@@ -60,8 +61,15 @@ pub fn load(
     let previous = appended_to(warehouse, request)?;
     let expected = previous.as_deref().map(Table::schema);
     let input_bytes = Arc::default();
-    let sources =
-        Sources::open(&request.inputs, request.format, &request.csv, expected, Arc::clone(&input_bytes))?;
+    let options = OpenOptions {
+        format: request.format,
+        csv: &request.csv,
+        expected,
+        input_bytes: Arc::clone(&input_bytes),
+        share_bytes: Budget::object_bytes(request.options.memory_limit_bytes, request.options.thread_count),
+        cancel,
+    };
+    let sources = Sources::open(&request.inputs, options)?;
     let meter = Meter::new(progress, input_bytes, Some(sources.total_bytes()));
     let mut log = Log::new(meter, sources.warnings.clone());
     let load = Load::new(warehouse, request, cancel, sources.schema.clone())?;

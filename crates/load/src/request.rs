@@ -101,7 +101,7 @@ pub struct LoadRequest {
     pub table: String,
     /// Which of these.
     pub mode: WriteMode,
-    /// Files, globs and directories; in this order.
+    /// Files, globs, directories, and URLs of objects, patterns and folders (`s3://`, `https://`); in this order.
     pub inputs: Vec<String>,
     /// `None`: by the names of the files.
     pub format: Option<InputFormat>,

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   tidy      what a reviewer should not have to say: import table, unsafe homes, words, links
-//!   test      fmt, tidy, clippy, CUDA library, cargo test, README commands, answers beside DuckDB's; what CI runs
+//!   test      fmt, tidy, clippy, CUDA library, cargo test, stores, README commands, answers beside DuckDB's; what CI runs
+//!   stores    tests against object stores alone
 //!   oracle    the last of these alone
 //!   readme    the one before alone
 //!   python    the wheel of the Python package, and its tests
@@ -25,6 +26,7 @@ mod python;
 mod readme;
 mod rust_text;
 mod steps;
+mod stores;
 mod test;
 mod tidy;
 mod workspace;
@@ -35,9 +37,10 @@ use workspace::Workspace;
 
 const USAGE: &str = "\
 cargo xtask tidy             check what the compiler does not: import table, unsafe homes, words, links
-cargo xtask test             what CI runs: fmt, tidy, clippy, CUDA library, tests, Python package, README commands, DuckDB
-                             comparison
-cargo xtask test --fast      the same without Python package, README commands and DuckDB comparison
+cargo xtask test             what CI runs: fmt, tidy, clippy, CUDA library, tests, stores, Python package, README
+                             commands, DuckDB comparison
+cargo xtask test --fast      the same without stores, Python package, README commands and DuckDB comparison
+cargo xtask stores           run the tests against object stores, S3 and HTTP, on this machine
 cargo xtask readme           run the commands of README.md
 cargo xtask oracle           compare the answers to the benchmark queries with DuckDB's
 cargo xtask errors           write docs/guide/errors.md from the sources
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         ["test", "--fast"] => {
             Workspace::open().and_then(|workspace| test::run(&workspace, test::Extent::Fast))
         }
+        ["stores"] => Workspace::open().and_then(|workspace| stores::run(&workspace)),
         ["readme"] => Workspace::open().and_then(|workspace| {
             test::build_command(&workspace)?;
             readme::run(&workspace)

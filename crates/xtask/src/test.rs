@@ -1,9 +1,9 @@
 //! `cargo xtask test`: everything CI runs, cheap checks first.
 //!
 //! ```text
-//!   format ─ tidy ─ clippy ─ CUDA library ─ tests ─ build ─┬─ Python package
-//!                                                          ├─ README commands
-//!                                                          └─ answers beside DuckDB's
+//!   format ─ tidy ─ clippy ─ CUDA library ─ tests ─ stores ─ build ─┬─ Python package
+//!                                                                   ├─ README commands
+//!                                                                   └─ answers beside DuckDB's
 //! ```
 //!
 //! All steps run whatever fails before them, except those that need the command where it does not build.
@@ -11,7 +11,10 @@
 use crate::process::{self, Result};
 use crate::steps::Steps;
 use crate::workspace::Workspace;
-use crate::{cuda, oracle, python, readme, tidy};
+use crate::{cuda, oracle, python, readme, stores, tidy};
+
+/// What is off by default, since it needs protoc, and tested all the same.
+pub(crate) const FEATURES: &str = "pelton-cli/substrait";
 
 /// How much to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,13 +34,24 @@ pub(crate) fn run(workspace: &Workspace, extent: Extent) -> Result<()> {
     steps.run("format", || cargo(workspace, &["fmt", "--all", "--check"]));
     steps.run("tidy", || tidy::run(workspace).map(|()| String::new()));
     steps.run("clippy", || {
-        let what =
-            ["clippy", "--release", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"];
+        let what = [
+            "clippy",
+            "--release",
+            "--locked",
+            "--workspace",
+            "--features",
+            FEATURES,
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ];
         cargo(workspace, &what)
     });
     let has_cuda = steps.run("cuda", || cuda::check(workspace));
     steps.run("tests", || cargo_test(workspace, has_cuda));
     if extent == Extent::Full {
+        steps.run("stores", || stores::run(workspace).map(|()| String::new()));
         let is_built = steps.run("build", || build_command(workspace).map(|()| String::new()));
         let (readme, oracle): (Check, Check) = (
             |workspace| readme::run(workspace).map(|()| String::new()),
@@ -58,7 +72,8 @@ pub(crate) fn run(workspace: &Workspace, extent: Extent) -> Result<()> {
 /// Builds `target/release/pelton`. With `--all-targets` the libraries below it have the features that the tests
 /// gave them; without, a feature that only tests switch on would have DataFusion compiled a second time.
 pub(crate) fn build_command(workspace: &Workspace) -> Result<()> {
-    cargo(workspace, &["build", "--release", "--locked", "--workspace", "--all-targets"]).map(drop)
+    let what = ["build", "--release", "--locked", "--workspace", "--features", FEATURES, "--all-targets"];
+    cargo(workspace, &what).map(drop)
 }
 
 fn cargo(workspace: &Workspace, args: &[&str]) -> Result<String> {
@@ -68,7 +83,7 @@ fn cargo(workspace: &Workspace, args: &[&str]) -> Result<String> {
 /// Runs all tests, with the CUDA library if it was built; the remark says how many there were.
 fn cargo_test(workspace: &Workspace, has_cuda: bool) -> Result<String> {
     let mut counts = TestCounts::default();
-    let what = ["test", "--release", "--locked", "--workspace", "--no-fail-fast"];
+    let what = ["test", "--release", "--locked", "--workspace", "--features", FEATURES, "--no-fail-fast"];
     let mut command = process::cargo(&workspace.root, &what);
     if has_cuda {
         command.env("PELTON_CUDA_LIBRARY", cuda::library(workspace));

@@ -9,3 +9,4 @@ mod kill;
 mod layer;
 mod load;
 mod sql;
+mod substrait;

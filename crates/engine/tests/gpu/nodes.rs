@@ -7,10 +7,7 @@ use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::physical_plan::displayable;
 use datafusion::prelude::SessionContext;
-use pelton_engine::{
-    DeviceChoice, Devices, PeltonSession, PeltonTable, ScanOptions, SessionOptions, with_gpu,
-};
-use pelton_store::{IoEngine, IoOptions, Warehouse};
+use pelton_engine::{DeviceChoice, PeltonSession, SessionOptions, with_pelton};
 
 use crate::common::{Tables, integers, run};
 use crate::{assert_same_rows, device_nodes, on_host};
@@ -113,13 +110,10 @@ async fn the_larger_scan_probes_whatever_the_join_order_says() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_datafusion_session_of_ones_own_runs_on_a_device() {
     let tables = tables();
-    let io = Arc::new(IoEngine::start(IoOptions::default()).unwrap());
-    let table = Warehouse::open(tables.directory()).unwrap().table("fact").unwrap();
-    let devices = Devices::new(DeviceChoice::Host, on_host().runtime, Arc::clone(&io), 2);
-    let builder = SessionStateBuilder::new().with_default_features();
-    let session = SessionContext::new_with_state(with_gpu(builder, &devices).build());
-    let provider = PeltonTable::new(table, io, ScanOptions::default());
-    session.register_table("fact", Arc::new(provider)).unwrap();
+    let pelton = with_pelton(SessionStateBuilder::new().with_default_features(), &on_host()).unwrap();
+    let table = pelton.table(tables.directory().join("fact")).unwrap();
+    let session = SessionContext::new_with_state(pelton.builder.build());
+    session.register_table("fact", Arc::new(table)).unwrap();
     let sql = "SELECT f_key, sum(f_value) FROM fact WHERE f_value > 7 GROUP BY f_key";
     let frame = session.sql(sql).await.unwrap();
     let plan = frame.clone().create_physical_plan().await.unwrap();

@@ -18,6 +18,7 @@ use pelton_error::{Error, Result};
 use regex::Regex;
 
 use super::files::{ListedFile, inner_extension};
+use super::place::of_store;
 use super::text::{Records, TextBlock, first_record, line_count, open_text, read_error};
 use crate::request::CsvOptions;
 
@@ -106,7 +107,12 @@ impl CsvFile {
         let inferred = format.infer_schema(reader, Some(dialect.infer_row_count));
         let fields: Fields = match &inferred {
             Ok((schema, _)) => schema.fields().clone(),
-            Err(_) => first.iter().map(|name| Field::new(name, DataType::Utf8, true)).collect(),
+            Err(error) => {
+                if let Some(error) = of_store(error) {
+                    return Err(error);
+                }
+                first.iter().map(|name| Field::new(name, DataType::Utf8, true)).collect()
+            }
         };
         let column_count = fields.len() - usize::from(trails);
         let columns = fields[..column_count].iter().map(|field| inferred_field(field)).collect();
@@ -132,7 +138,7 @@ impl CsvFile {
         } else {
             return Err(Error::invalid_input(format!(
                 "{}, line 1: {column_count} fields where {} are expected",
-                listed.path.display(),
+                listed.name(),
                 staging.fields().len()
             )));
         };
@@ -240,7 +246,7 @@ impl CsvFile {
 
 /// The fields of the first record; `None` in a file without one.
 fn head_fields(listed: &ListedFile, dialect: &Dialect) -> Result<Option<Vec<String>>> {
-    let name = listed.path.display().to_string();
+    let name = listed.name();
     let mut head = Vec::new();
     open_text(listed, Arc::new(AtomicU64::new(0)))?
         .take(HEAD_BYTES)

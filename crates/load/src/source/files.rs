@@ -1,14 +1,18 @@
-//! From what the user names - files, globs, directories - to a list of files with their formats.
+//! From what the user names - files, globs, directories, URLs of objects - to a list of files with their formats.
 //!
 //! The order is the order of the rows: inputs as given, the files of a glob or directory by path. Hidden
-//! files and those whose names begin with `_` (markers of other engines) are skipped.
+//! files and those whose names begin with `_` (markers of other engines) are skipped. Folders below the one that was
+//! named, or below the one before the first wildcard, may name columns: `year=2024/`.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use pelton_error::{Error, Result, ResultExt};
+use pelton_error::{CancelFlag, Error, Result, ResultExt};
+use pelton_remote::{Location, Objects, StoreOptions, is_url};
 
+use super::place::Place;
 use crate::request::InputFormat;
 
 /// How a text file is compressed as a whole.
@@ -20,46 +24,150 @@ pub(crate) enum Compression {
 }
 
 /// A file to read and how.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct ListedFile {
-    pub(crate) path: PathBuf,
+    pub(crate) place: Place,
     pub(crate) format: InputFormat,
     pub(crate) compression: Compression,
     pub(crate) bytes: u64,
+    /// Its path below the folder that was named; the name alone where it was named itself.
+    pub(crate) path_below: String,
 }
 
-/// The files that `inputs` name, in order, and a warning for each directory in which some were left out.
-pub(crate) fn list(inputs: &[String], forced: Option<InputFormat>) -> Result<(Vec<ListedFile>, Vec<String>)> {
-    let mut files = Vec::new();
-    let mut warnings = Vec::new();
+impl ListedFile {
+    /// As it is named in messages.
+    pub(crate) fn name(&self) -> String {
+        self.place.name()
+    }
+}
+
+/// The files that `inputs` name, in order, and a warning for each directory in which some were left out. Listing objects
+/// ends once `cancel` is set.
+pub(crate) fn list(
+    inputs: &[String],
+    forced: Option<InputFormat>,
+    cancel: &CancelFlag,
+) -> Result<(Vec<ListedFile>, Vec<String>)> {
+    let mut listing = Listing { forced, objects: None, files: Vec::new(), warnings: Vec::new() };
     for input in inputs {
-        let found_before = files.len();
-        for path in expand(input)? {
-            if path.is_dir() {
-                list_directory(&path, forced, &mut files, &mut warnings)?;
-            } else {
-                files.push(listed(path, forced)?);
-            }
+        let found_before = listing.files.len();
+        if is_url(input) {
+            listing.add_objects(input, cancel)?;
+        } else {
+            listing.add_paths(input)?;
         }
-        if files.len() == found_before {
+        if listing.files.len() == found_before {
             return Err(Error::invalid_input(format!(
                 "'{input}' has no file to load; known are .parquet, .csv, .tsv, .tbl, .json, .jsonl, .ndjson, .arrow, \
                  .ipc and .feather, or name the format"
             )));
         }
     }
-    if files.is_empty() {
-        return Err(Error::invalid_input("no input named; give files, globs or directories"));
+    if listing.files.is_empty() {
+        return Err(Error::invalid_input("no input named; give files, globs, directories or URLs"));
     }
-    Ok((files, warnings))
+    Ok((listing.files, listing.warnings))
 }
+
+/// What was found so far.
+struct Listing {
+    forced: Option<InputFormat>,
+    /// Started with the first URL.
+    objects: Option<Arc<Objects>>,
+    files: Vec<ListedFile>,
+    warnings: Vec<String>,
+}
+
+impl Listing {
+    fn add_paths(&mut self, input: &str) -> Result<()> {
+        let root = fixed_folder(input);
+        for path in expand(input)? {
+            if path.is_dir() {
+                self.add_directory(&path, root)?;
+            } else {
+                self.add_file(path, root)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_directory(&mut self, directory: &Path, root: &Path) -> Result<()> {
+        let doing = || format!("reading directory {}", directory.display());
+        let mut paths = Vec::new();
+        for entry in fs::read_dir(directory).context(doing)? {
+            paths.push(entry.context(doing)?.path());
+        }
+        paths.sort();
+        let mut left_out = Vec::new();
+        for path in paths.into_iter().filter(|path| !is_skipped(path)) {
+            if path.is_dir() {
+                self.add_directory(&path, root)?;
+            } else if self.forced.is_some() || format_of(&path).is_some() {
+                self.add_file(path, root)?;
+            } else {
+                left_out.push(path.file_name().unwrap_or_default().to_string_lossy().into_owned());
+            }
+        }
+        self.warn_of(&directory.display().to_string(), &left_out);
+        Ok(())
+    }
+
+    fn add_file(&mut self, path: PathBuf, root: &Path) -> Result<()> {
+        let bytes = fs::metadata(&path).context(|| format!("opening {}", path.display()))?.len();
+        let path_below = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
+        let file = listed(Place::Disk(path), self.forced, bytes, path_below)?;
+        self.files.push(file);
+        Ok(())
+    }
+
+    /// The objects that a URL means. In a folder, those of unknown format are left out; what a pattern or name means is
+    /// wanted.
+    fn add_objects(&mut self, input: &str, cancel: &CancelFlag) -> Result<()> {
+        let is_pattern = Location::parse(input)?.is_pattern();
+        let objects = match &mut self.objects {
+            Some(objects) => objects,
+            none => none.insert(Objects::start(StoreOptions::default(), cancel)?),
+        };
+        let mut left_out = Vec::new();
+        let found = objects.list_blocking(input)?;
+        for (object, path_below) in found {
+            let is_wanted = is_pattern || path_below.is_empty() || self.forced.is_some();
+            if !is_wanted && format_of(Path::new(object.path().as_ref())).is_none() {
+                left_out.push(path_below);
+                continue;
+            }
+            let bytes = object.bytes();
+            self.files.push(listed(Place::Store(object), self.forced, bytes, path_below)?);
+        }
+        self.warn_of(input, &left_out);
+        Ok(())
+    }
+
+    fn warn_of(&mut self, folder: &str, left_out: &[String]) {
+        if !left_out.is_empty() {
+            self.warnings.push(format!("left out of {folder}, unknown format: {}", left_out.join(", ")));
+        }
+    }
+}
+
+/// The folder that `input` names, or the one before its first wildcard. A file has none: its own folder says nothing.
+fn fixed_folder(input: &str) -> &Path {
+    if Path::new(input).exists() {
+        return Path::new(input);
+    }
+    let wildcard = input.find(WILDCARDS).unwrap_or(input.len());
+    Path::new(&input[..input[..wildcard].rfind('/').map_or(0, |slash| slash + 1)])
+}
+
+/// What makes a path a glob.
+const WILDCARDS: [char; 3] = ['*', '?', '['];
 
 /// The path itself where it exists, else what it matches as a glob.
 fn expand(input: &str) -> Result<Vec<PathBuf>> {
     if Path::new(input).exists() {
         return Ok(vec![PathBuf::from(input)]);
     }
-    if !input.contains(['*', '?', '[']) {
+    if !input.contains(WILDCARDS) {
         return Err(Error::invalid_input(format!("no file or directory '{input}'")));
     }
     let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
@@ -76,55 +184,24 @@ fn expand(input: &str) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-fn list_directory(
-    directory: &Path,
-    forced: Option<InputFormat>,
-    files: &mut Vec<ListedFile>,
-    warnings: &mut Vec<String>,
-) -> Result<()> {
-    let doing = || format!("reading directory {}", directory.display());
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(directory).context(doing)? {
-        paths.push(entry.context(doing)?.path());
-    }
-    paths.sort();
-    let mut left_out = Vec::new();
-    for path in paths.into_iter().filter(|path| !is_skipped(path)) {
-        if path.is_dir() {
-            list_directory(&path, forced, files, warnings)?;
-        } else if forced.is_some() || format_of(&path).is_some() {
-            files.push(listed(path, forced)?);
-        } else {
-            left_out.push(path.file_name().unwrap_or_default().to_string_lossy().into_owned());
-        }
-    }
-    if !left_out.is_empty() {
-        let names = left_out.join(", ");
-        warnings.push(format!("left out of {}, unknown format: {names}", directory.display()));
-    }
-    Ok(())
-}
-
 fn is_skipped(path: &Path) -> bool {
     path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with(['.', '_']))
 }
 
-fn listed(path: PathBuf, forced: Option<InputFormat>) -> Result<ListedFile> {
-    let format = forced.or_else(|| format_of(&path)).ok_or_else(|| {
+fn listed(place: Place, forced: Option<InputFormat>, bytes: u64, path_below: String) -> Result<ListedFile> {
+    let name = place.name();
+    let format = forced.or_else(|| format_of(place.path())).ok_or_else(|| {
         Error::invalid_input(format!(
-            "{}: the name does not tell the format; name it (parquet, csv, json or arrow)",
-            path.display()
+            "{name}: the name does not tell the format; name it (parquet, csv, json or arrow)"
         ))
     })?;
-    let compression = compression_of(&path);
+    let compression = compression_of(place.path());
     if compression != Compression::None && !matches!(format, InputFormat::Csv | InputFormat::Json) {
         return Err(Error::unsupported(format!(
-            "{}: only CSV and JSON files may be compressed as a whole; decompress it first",
-            path.display()
+            "{name}: only CSV and JSON files may be compressed as a whole; decompress it first"
         )));
     }
-    let bytes = fs::metadata(&path).context(|| format!("opening {}", path.display()))?.len();
-    Ok(ListedFile { path, format, compression, bytes })
+    Ok(ListedFile { place, format, compression, bytes, path_below })
 }
 
 fn compression_of(path: &Path) -> Compression {
@@ -163,8 +240,11 @@ mod tests {
     use super::*;
 
     fn names(inputs: &[String], forced: Option<InputFormat>) -> Vec<String> {
-        let (files, _) = list(inputs, forced).unwrap();
-        files.iter().map(|file| file.path.file_name().unwrap().to_string_lossy().into_owned()).collect()
+        let (files, _) = list(inputs, forced, &CancelFlag::new()).unwrap();
+        files
+            .iter()
+            .map(|file| file.place.path().file_name().unwrap().to_string_lossy().into_owned())
+            .collect()
     }
 
     #[test]
@@ -178,7 +258,7 @@ mod tests {
         let root = dir.path().display().to_string();
         let all = vec![root.clone()];
         assert_eq!(names(&all, None), ["a.csv.gz", "1.PARQUET", "2.jsonl", "c.csv"]);
-        let (_, warnings) = list(&all, None).unwrap();
+        let (_, warnings) = list(&all, None, &CancelFlag::new()).unwrap();
         assert_eq!(warnings, [format!("left out of {root}, unknown format: notes.txt")]);
         assert_eq!(
             names(&[format!("{root}/*.csv"), format!("{root}/b")], None),
@@ -189,12 +269,26 @@ mod tests {
 
     #[test]
     fn inputs_that_name_nothing_are_refused() {
-        let message = |input: &str| list(&[input.to_string()], None).unwrap_err().to_string();
+        let message =
+            |input: &str| list(&[input.to_string()], None, &CancelFlag::new()).unwrap_err().to_string();
         assert_eq!(message("/no/such.csv"), "no file or directory '/no/such.csv'");
         assert!(message("/no/such/*.csv").starts_with("'/no/such/*.csv' has no file to load"));
         assert_eq!(
-            list(&[], None).unwrap_err().to_string(),
-            "no input named; give files, globs or directories"
+            list(&[], None, &CancelFlag::new()).unwrap_err().to_string(),
+            "no input named; give files, globs, directories or URLs"
         );
+    }
+
+    #[test]
+    fn paths_begin_below_the_folder_that_was_named() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("y=1/m=2")).unwrap();
+        fs::write(dir.path().join("y=1/m=2/a.csv"), "x").unwrap();
+        let root = dir.path().display();
+        let below = |input: String| list(&[input], None, &CancelFlag::new()).unwrap().0[0].path_below.clone();
+        assert_eq!(below(format!("{root}")), "y=1/m=2/a.csv");
+        assert_eq!(below(format!("{root}/y=*/*/*.csv")), "y=1/m=2/a.csv");
+        assert_eq!(below(format!("{root}/y=1/m=*")), "m=2/a.csv");
+        assert_eq!(below(format!("{root}/y=1/m=2/a.csv")), "");
     }
 }

@@ -1,17 +1,19 @@
 //! Arrow IPC: files are read at chosen batches, streams from their start.
 
-use std::fs::File;
 use std::io::{BufReader, Read};
-use std::path::Path;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::error::{ArrowError, Result as ArrowResult};
 use arrow::ipc::reader::{FileReader, StreamReader};
-use pelton_error::{Error, Result, ResultExt};
+use pelton_error::{Error, Result};
+
+use super::place::{Place, ReadSeek, of_store};
 
 /// The first bytes of a file, which a stream lacks.
 const FILE_MAGIC: &[u8] = b"ARROW1";
+
+type Buffered = BufReader<Box<dyn ReadSeek>>;
 
 /// One IPC file or stream.
 #[derive(Debug, Clone)]
@@ -22,51 +24,51 @@ pub(crate) struct IpcFile {
 }
 
 impl IpcFile {
-    pub(crate) fn open(path: &Path) -> Result<Self> {
-        if is_file_format(path)? {
-            let reader = file_reader(path)?;
+    pub(crate) fn open(place: &Place) -> Result<Self> {
+        if is_file_format(place)? {
+            let reader = file_reader(place)?;
             return Ok(Self { schema: reader.schema(), batch_count: Some(reader.num_batches()) });
         }
-        Ok(Self { schema: stream_reader(path)?.schema(), batch_count: None })
+        Ok(Self { schema: stream_reader(place)?.schema(), batch_count: None })
     }
 
     /// Reads batches `first..first + count` of a file, or a whole stream.
     pub(crate) fn read(
         &self,
-        path: &Path,
+        place: &Place,
         first: usize,
         count: usize,
     ) -> Result<Box<dyn Iterator<Item = Result<RecordBatch>>>> {
-        let name = path.to_path_buf();
-        let named = move |batch: ArrowResult<RecordBatch>| batch.map_err(|error| damaged(&name, error));
+        let owned = place.clone();
+        let named = move |batch: ArrowResult<RecordBatch>| batch.map_err(|error| damaged(&owned, error));
         if self.batch_count.is_none() {
-            return Ok(Box::new(stream_reader(path)?.map(named)));
+            return Ok(Box::new(stream_reader(place)?.map(named)));
         }
-        let mut reader = file_reader(path)?;
-        reader.set_index(first).map_err(|error| damaged(path, error))?;
+        let mut reader = file_reader(place)?;
+        reader.set_index(first).map_err(|error| damaged(place, error))?;
         Ok(Box::new(reader.take(count).map(named)))
     }
 }
 
-fn is_file_format(path: &Path) -> Result<bool> {
+fn is_file_format(place: &Place) -> Result<bool> {
     let mut start = Vec::new();
-    let file = File::open(path).context(|| format!("opening {}", path.display()))?;
-    file.take(FILE_MAGIC.len() as u64)
-        .read_to_end(&mut start)
-        .context(|| format!("reading {}", path.display()))?;
+    let read = place.open()?.take(FILE_MAGIC.len() as u64).read_to_end(&mut start);
+    read.map_err(|error| {
+        of_store(&error).unwrap_or_else(|| Error::io(format!("reading {}", place.name()), error))
+    })?;
     Ok(start == FILE_MAGIC)
 }
 
-fn file_reader(path: &Path) -> Result<FileReader<BufReader<File>>> {
-    let file = File::open(path).context(|| format!("opening {}", path.display()))?;
-    FileReader::try_new_buffered(file, None).map_err(|error| damaged(path, error))
+fn file_reader(place: &Place) -> Result<FileReader<Buffered>> {
+    FileReader::try_new(place.open_buffered()?, None).map_err(|error| damaged(place, error))
 }
 
-fn stream_reader(path: &Path) -> Result<StreamReader<BufReader<File>>> {
-    let file = File::open(path).context(|| format!("opening {}", path.display()))?;
-    StreamReader::try_new_buffered(file, None).map_err(|error| damaged(path, error))
+fn stream_reader(place: &Place) -> Result<StreamReader<Buffered>> {
+    StreamReader::try_new(place.open_buffered()?, None).map_err(|error| damaged(place, error))
 }
 
-fn damaged(path: &Path, error: ArrowError) -> Error {
-    Error::corrupt(format!("{}: not a readable Arrow IPC file", path.display())).with_source(error)
+fn damaged(place: &Place, error: ArrowError) -> Error {
+    of_store(&error).unwrap_or_else(|| {
+        Error::corrupt(format!("{}: not a readable Arrow IPC file", place.name())).with_source(error)
+    })
 }

@@ -17,6 +17,7 @@ use arrow::json::reader::{Decoder, infer_json_schema};
 use pelton_error::{Error, Result};
 
 use super::files::ListedFile;
+use super::place::of_store;
 use super::text::{TextBlock, open_text};
 
 /// Rows parsed into one batch.
@@ -107,7 +108,10 @@ impl JsonFile {
 
 /// The error that names the first line of the head that is no object; all of the head where each is one.
 fn locate_in_head(listed: &ListedFile, infer_row_count: usize, found: ArrowError) -> Error {
-    let name = listed.path.display();
+    if let Some(error) = of_store(&found) {
+        return error;
+    }
+    let name = listed.name();
     let text = match open_text(listed, Arc::new(AtomicU64::new(0))) {
         Ok(text) => text,
         Err(error) => return error,

@@ -11,29 +11,39 @@
 //! The schema is that of the first file that has one (CSV and JSON: inferred from its first rows), or that
 //! of the table appended to. Every other file must agree by column name and type.
 //!
+//! Folders that read `key=value` are columns after those of the files, unless the first file has a column of that name:
+//! then what the files hold stands.
+//!
 //! Staging types are the table's with plain offsets for text: a view would keep its whole page in memory.
 
 mod csv;
 mod files;
+mod folders;
 mod ipc;
 mod json;
+mod object;
 mod parquet;
+mod place;
 mod text;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
-use pelton_error::{Error, Result};
+use pelton_error::{CancelFlag, Error, Result};
 use pelton_store::{LogicalType, TableSchema};
 
 use self::csv::{CsvFile, Dialect};
 use self::files::ListedFile;
+use self::folders::{FolderColumns, FolderValues};
 use self::ipc::IpcFile;
 use self::json::JsonFile;
+use self::object::Tail;
 use self::parquet::ParquetFile;
+use self::place::Place;
 use self::text::{BlockReader, Records, TextBlock};
 use crate::request::{CsvOptions, InputFormat};
 
@@ -51,12 +61,31 @@ pub(crate) struct Sources {
     /// What was left out.
     pub(crate) warnings: Vec<String>,
     input_bytes: Arc<AtomicU64>,
+    share_bytes: u64,
 }
+
+/// What a caller says besides the inputs.
+pub(crate) struct OpenOptions<'a> {
+    pub(crate) format: Option<InputFormat>,
+    pub(crate) csv: &'a CsvOptions,
+    /// The columns that all files must have; `None`: those of the first.
+    pub(crate) expected: Option<&'a TableSchema>,
+    /// Counts what is read.
+    pub(crate) input_bytes: Arc<AtomicU64>,
+    /// Bytes that each reading thread may have on their way from an object store.
+    pub(crate) share_bytes: u64,
+    pub(crate) cancel: &'a CancelFlag,
+}
+
+/// Footers of objects asked for at once.
+const TAILS: usize = 16;
 
 #[derive(Debug)]
 struct InputFile {
     listed: ListedFile,
     content: Content,
+    /// What its folders say, as columns after its own.
+    folders: FolderValues,
     /// For each column of the table, its position in the file.
     columns: Vec<usize>,
 }
@@ -83,39 +112,41 @@ pub(crate) enum Part {
 }
 
 impl Sources {
-    /// Lists the inputs, opens them and holds them to one schema: `expected`, or that of the first file.
-    pub(crate) fn open(
-        inputs: &[String],
-        format: Option<InputFormat>,
-        csv: &CsvOptions,
-        expected: Option<&TableSchema>,
-        input_bytes: Arc<AtomicU64>,
-    ) -> Result<Self> {
-        let (listed, warnings) = files::list(inputs, format)?;
+    /// Lists the inputs, opens them and holds them to one schema.
+    pub(crate) fn open(inputs: &[String], options: OpenOptions<'_>) -> Result<Self> {
+        let (listed, warnings) = files::list(inputs, options.format, options.cancel)?;
+        let mut folders = FolderColumns::of(&listed)?;
         let mut agreed: Option<(String, TableSchema)> =
-            expected.map(|schema| ("the table".to_string(), schema.clone()));
+            options.expected.map(|schema| ("the table".to_string(), schema.clone()));
         let mut files = Vec::with_capacity(listed.len());
-        for listed in listed {
-            let content = open_content(&listed, csv, agreed.as_ref().map(|(_, schema)| schema))?;
-            let Some(found) = content.table_schema(&listed)? else {
-                files.push(InputFile { listed, content, columns: Vec::new() });
+        let mut tails = Tails::of(&listed);
+        for (index, listed) in listed.iter().enumerate() {
+            let others = agreed.as_ref().map(|(_, schema)| folders.without(schema));
+            let content = open_content(listed, tails.next(), options.csv, others.as_ref())?;
+            let Some(own) = content.table_schema(listed)? else {
+                let (folders, columns) = (folders.values(index), Vec::new());
+                files.push(InputFile { listed: listed.clone(), content, folders, columns });
                 continue;
             };
+            folders.settle(&own);
+            let found = folders.with(own)?;
             let columns = match &mut agreed {
-                Some((holder, schema)) => agree(holder, schema, &listed.path.display().to_string(), &found)?,
+                Some((holder, schema)) => agree(holder, schema, &listed.name(), &found)?,
                 none => {
                     let columns = (0..found.columns.len()).collect();
-                    *none = Some((listed.path.display().to_string(), found));
+                    *none = Some((listed.name(), found));
                     columns
                 }
             };
-            files.push(InputFile { listed, content, columns });
+            let folders = folders.values(index);
+            files.push(InputFile { listed: listed.clone(), content, folders, columns });
         }
         let (_, schema) = agreed.ok_or_else(|| {
             Error::invalid_input("every input file is empty, so nothing tells the columns of the table")
         })?;
         let staging = staging_schema(&schema);
-        Ok(Self { files, schema, staging, warnings, input_bytes })
+        let OpenOptions { input_bytes, share_bytes, .. } = options;
+        Ok(Self { files, schema, staging, warnings, input_bytes, share_bytes })
     }
 
     /// Bytes of all files.
@@ -151,12 +182,12 @@ impl Sources {
         let batches: Box<dyn Iterator<Item = Result<RecordBatch>>> = match (part, &file.content) {
             (Part::RowGroup { index, .. }, Content::Parquet(parquet)) => {
                 self.input_bytes.fetch_add(parquet.stored_bytes(*index), Ordering::Relaxed);
-                Box::new(parquet.read(&file.listed.path, *index)?)
+                Box::new(parquet.read(&file.listed.place, *index, self.share_bytes)?)
             }
             (Part::Batches { first, count, .. }, Content::Ipc(ipc)) => {
                 let share = *count as f64 / ipc.batch_count.unwrap_or(*count).max(1) as f64;
                 self.input_bytes.fetch_add((file.listed.bytes as f64 * share) as u64, Ordering::Relaxed);
-                ipc.read(&file.listed.path, *first, *count)?
+                ipc.read(&file.listed.place, *first, *count)?
             }
             (Part::Text(block), Content::Csv(csv)) => {
                 Box::new(csv.parse(&file.name(), block)?.into_iter().map(Ok))
@@ -166,7 +197,7 @@ impl Sources {
             }
             _ => unreachable!("a part is read as what it was cut from"),
         };
-        Ok(Box::new(batches.map(|batch| self.conform(file, &batch?))))
+        Ok(Box::new(batches.map(|batch| self.conform(file, batch?))))
     }
 
     /// The name of the file that `part` is of.
@@ -175,15 +206,16 @@ impl Sources {
     }
 
     /// The columns of `batch` in the order of the table, as staging types.
-    fn conform(&self, file: &InputFile, batch: &RecordBatch) -> Result<RecordBatch> {
-        let conformed = conform(batch, &file.columns, &self.staging);
+    fn conform(&self, file: &InputFile, batch: RecordBatch) -> Result<RecordBatch> {
+        let batch = file.folders.append_to(batch)?;
+        let conformed = conform(&batch, &file.columns, &self.staging);
         conformed.map_err(|error| error.context(file.name()))
     }
 }
 
 impl InputFile {
     fn name(&self) -> String {
-        self.listed.path.display().to_string()
+        self.listed.name()
     }
 }
 
@@ -219,7 +251,7 @@ impl Content {
             Content::Json(json) => TableSchema::from_arrow(json.arrow_schema()),
             Content::Empty => return Ok(None),
         };
-        schema.map(Some).map_err(|error| error.context(listed.path.display().to_string()))
+        schema.map(Some).map_err(|error| error.context(listed.name()))
     }
 
     fn row_count(&self) -> Option<u64> {
@@ -233,13 +265,18 @@ impl Content {
     }
 }
 
-fn open_content(listed: &ListedFile, csv: &CsvOptions, agreed: Option<&TableSchema>) -> Result<Content> {
+fn open_content(
+    listed: &ListedFile,
+    tail: Option<Tail>,
+    csv: &CsvOptions,
+    agreed: Option<&TableSchema>,
+) -> Result<Content> {
     let staging = agreed.map(staging_schema);
     Ok(match listed.format {
-        InputFormat::Parquet => Content::Parquet(ParquetFile::open(&listed.path)?),
-        InputFormat::Arrow => Content::Ipc(IpcFile::open(&listed.path)?),
+        InputFormat::Parquet => Content::Parquet(ParquetFile::open(&listed.place, tail)?),
+        InputFormat::Arrow => Content::Ipc(IpcFile::open(&listed.place)?),
         InputFormat::Csv => {
-            let dialect = Dialect::of(&listed.path, csv);
+            let dialect = Dialect::of(listed.place.path(), csv);
             let file = match &staging {
                 Some(staging) => CsvFile::with_schema(listed, dialect, staging)?,
                 None => CsvFile::infer(listed, dialect)?,
@@ -251,6 +288,32 @@ fn open_content(listed: &ListedFile, csv: &CsvOptions, agreed: Option<&TableSche
             None => JsonFile::infer(listed, csv.infer_row_count)?.map_or(Content::Empty, Content::Json),
         },
     })
+}
+
+/// The footers of Parquet files in object stores, some of them on their way.
+struct Tails<'a> {
+    listed: &'a [ListedFile],
+    begun: VecDeque<Option<Tail>>,
+}
+
+impl<'a> Tails<'a> {
+    fn of(listed: &'a [ListedFile]) -> Self {
+        Self { listed, begun: VecDeque::new() }
+    }
+
+    /// The tail of the next file, where it has one.
+    fn next(&mut self) -> Option<Tail> {
+        while self.begun.len() < TAILS
+            && let Some((file, rest)) = self.listed.split_first()
+        {
+            self.listed = rest;
+            self.begun.push_back(match (&file.place, file.format) {
+                (Place::Store(object), InputFormat::Parquet) => Some(Tail::begin(object)),
+                _ => None,
+            });
+        }
+        self.begun.pop_front().flatten()
+    }
 }
 
 /// Where the columns of `schema` lie in `found`; columns become nullable where they are in either.

@@ -1,14 +1,18 @@
 //! Parquet: row groups are read independently, in parallel and at random.
 
 use std::fs::File;
-use std::path::Path;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
+use parquet::errors::{ParquetError, Result as ParquetResult};
+use parquet::file::reader::ChunkReader;
 use pelton_error::{Error, Result, ResultExt};
+
+use super::object::{Failure, RowGroupReader, Tail};
+use super::place::Place;
 
 /// Rows read into one batch.
 const BATCH_ROWS: usize = 8192;
@@ -20,11 +24,23 @@ pub(crate) struct ParquetFile {
 }
 
 impl ParquetFile {
-    pub(crate) fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).context(|| format!("opening {}", path.display()))?;
-        let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(|error| {
-            Error::corrupt(format!("{}: not a readable Parquet file", path.display())).with_source(error)
-        })?;
+    /// Opens the file at `place`; `tail` is its end, where that was asked for before.
+    pub(crate) fn open(place: &Place, tail: Option<Tail>) -> Result<Self> {
+        let options = ArrowReaderOptions::new();
+        let damaged = |error: ParquetError| {
+            Error::corrupt(format!("{}: not a readable Parquet file", place.name())).with_source(error)
+        };
+        let metadata = match place {
+            Place::Disk(path) => {
+                let file = File::open(path).context(|| format!("opening {}", path.display()))?;
+                ArrowReaderMetadata::load(&file, options).map_err(damaged)?
+            }
+            Place::Store(object) => {
+                let reader = tail.unwrap_or_else(|| Tail::begin(object)).wait_blocking()?;
+                ArrowReaderMetadata::load(&reader, options)
+                    .map_err(|error| reader.failure.take().unwrap_or_else(|| damaged(error)))?
+            }
+        };
         Ok(Self { metadata })
     }
 
@@ -46,22 +62,43 @@ impl ParquetFile {
         u64::try_from(self.metadata.metadata().row_group(index).compressed_size()).unwrap_or(0)
     }
 
-    /// Reads row group `index`.
+    /// Reads row group `index`; of an object, `share_bytes` may be on their way.
     pub(crate) fn read(
         &self,
-        path: &Path,
+        place: &Place,
         index: usize,
+        share_bytes: u64,
     ) -> Result<impl Iterator<Item = Result<RecordBatch>> + use<>> {
-        let name = path.display().to_string();
-        let damaged = move |error: String| {
-            Error::corrupt(format!("{name}, row group {index}: not readable")).with_source(error)
+        let (reader, failure) = match place {
+            Place::Disk(path) => {
+                let file = File::open(path).context(|| format!("opening {}", path.display()))?;
+                (self.batches(file, index), Failure::default())
+            }
+            Place::Store(object) => {
+                let row_group = self.metadata.metadata().row_group(index);
+                let reader = RowGroupReader::begin(object, row_group, share_bytes)?;
+                let failure = reader.failure.clone();
+                (self.batches(reader, index), failure)
+            }
         };
-        let file = File::open(path).context(|| format!("opening {}", path.display()))?;
-        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone())
+        let name = place.name();
+        let damaged = move |error: String| {
+            failure.take().unwrap_or_else(|| {
+                Error::corrupt(format!("{name}, row group {index}: not readable")).with_source(error)
+            })
+        };
+        let reader = reader.map_err(|error| damaged(error.to_string()))?;
+        Ok(reader.map(move |batch| batch.map_err(|error| damaged(error.to_string()))))
+    }
+
+    fn batches(
+        &self,
+        input: impl ChunkReader + 'static,
+        index: usize,
+    ) -> ParquetResult<ParquetRecordBatchReader> {
+        ParquetRecordBatchReaderBuilder::new_with_metadata(input, self.metadata.clone())
             .with_row_groups(vec![index])
             .with_batch_size(BATCH_ROWS)
             .build()
-            .map_err(|error| damaged(error.to_string()))?;
-        Ok(reader.map(move |batch| batch.map_err(|error| damaged(error.to_string()))))
     }
 }

@@ -11,7 +11,6 @@
 //! Bound: one block of `BLOCK_BYTES` and the rest of a record; a record longer than `RECORD_BYTES_MAX`
 //! (often a quote that is never closed) is refused with the line it begins at.
 
-use std::fs::File;
 use std::io::{Read, Take};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,6 +19,7 @@ use flate2::read::MultiGzDecoder;
 use pelton_error::{Error, ErrorKind, Result, ResultExt};
 
 use super::files::{Compression, ListedFile};
+use super::place::of_store;
 
 /// Bytes of text parsed at once: enough rows to fill a batch or two, and a fraction of a cache-cold row group.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -47,16 +47,14 @@ pub(crate) enum Records {
     Quoted { delimiter: u8, quote: u8 },
 }
 
-/// Opens `file` for reading decompressed text; bytes taken from the disk are added to `counter`.
+/// Opens `file` for reading decompressed text; bytes taken from where it is are added to `counter`.
 pub(crate) fn open_text(file: &ListedFile, counter: Arc<AtomicU64>) -> Result<Box<dyn Read + Send>> {
-    let opened = File::open(&file.path).context(|| format!("opening {}", file.path.display()))?;
-    let counted = Counted { inner: opened, counter };
+    let counted = Counted { inner: file.place.open()?, counter };
     Ok(match file.compression {
         Compression::None => Box::new(counted),
         Compression::Gzip => Box::new(MultiGzDecoder::new(counted)),
         Compression::Zstd => Box::new(
-            zstd::stream::read::Decoder::new(counted)
-                .context(|| format!("opening {}", file.path.display()))?,
+            zstd::stream::read::Decoder::new(counted).context(|| format!("opening {}", file.name()))?,
         ),
     })
 }
@@ -195,7 +193,7 @@ impl BlockReader {
     ) -> Result<Self> {
         Ok(Self {
             file,
-            name: listed.path.display().to_string(),
+            name: listed.name(),
             reader: open_text(listed, counter)?,
             scanner: Scanner::new(records),
             rest: Vec::new(),
@@ -253,8 +251,11 @@ impl BlockReader {
     }
 }
 
-/// A damaged compressed file is corrupt; anything else the system refused.
+/// A damaged compressed file is corrupt; anything else the system, or a store, refused.
 pub(crate) fn read_error(name: &str, error: std::io::Error) -> Error {
+    if let Some(error) = of_store(&error) {
+        return error;
+    }
     use std::io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};
     if matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof | Other) {
         return Error::new(ErrorKind::Corrupt, format!("{name}: the compressed data is damaged"))

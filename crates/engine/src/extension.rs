@@ -1,0 +1,134 @@
+//! Pelton in a DataFusion session of one's own: one call, before the session is built.
+//!
+//! ```
+//! # fn main() -> pelton_error::Result<()> {
+//! use datafusion::execution::SessionStateBuilder;
+//! use datafusion::prelude::SessionContext;
+//! use pelton_engine::{SessionOptions, with_pelton};
+//!
+//! let builder = SessionStateBuilder::new().with_default_features();
+//! let pelton = with_pelton(builder, &SessionOptions::default())?;
+//! let context = SessionContext::new_with_state(pelton.builder.build());
+//! # let _ = context;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Then `CREATE EXTERNAL TABLE t STORED AS PELTON LOCATION 'warehouse/t'` makes a table of one on disk, and
+//! [`Extension::table`] one for `register_table`.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use pelton_error::{Error, Result};
+use pelton_pipeline::RuntimeOptions;
+use pelton_store::{IoEngine, Table, Warehouse};
+
+use crate::factory::PeltonTableFactory;
+use crate::gpu::{DeviceChoice, Devices, GpuRule};
+use crate::provider::PeltonTable;
+use crate::scan::ScanOptions;
+use crate::session::SessionOptions;
+use crate::sideways::SidewaysRule;
+use crate::stores::Stores;
+use crate::yielding::YieldingRule;
+
+/// What [`with_pelton`] gives back: the builder to go on with, and what tables are made with.
+pub struct Extension {
+    /// The builder with everything added. Rules added to it from now on come after Pelton's and see its nodes.
+    pub builder: SessionStateBuilder,
+    /// The session's device, to pin tables with and to ask what became of it.
+    pub devices: Arc<Devices>,
+    io: Arc<IoEngine>,
+    scan: ScanOptions,
+}
+
+impl Extension {
+    /// The table in `directory`, a table of a warehouse, as it is now; later commits do not change it.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` where there is no table; `Corrupt` where its files are damaged.
+    pub fn table(&self, directory: impl AsRef<Path>) -> Result<PeltonTable> {
+        Ok(PeltonTable::new(table_in(directory.as_ref())?, Arc::clone(&self.io), self.scan))
+    }
+}
+
+impl fmt::Debug for Extension {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Extension").field("devices", &self.devices).finish_non_exhaustive()
+    }
+}
+
+/// Adds to a session of one's own all that a [`crate::PeltonSession`] has: the join order by cost, skipping through
+/// joins, subtrees on a device, `STORED AS PELTON`, and object stores that open themselves by URL.
+///
+/// Of `options`, those about queries are looked at: `io`, `scan`, `reorder_joins`, `device`, `device_mem_cap_bytes`,
+/// `runtime`, and `threads` to compare a device with. Partitions, batches and memory are the builder's.
+///
+/// # Errors
+///
+/// What a device that was asked for by name lacks; what keeps the I/O engine from starting.
+pub fn with_pelton(builder: SessionStateBuilder, options: &SessionOptions) -> Result<Extension> {
+    let io = Arc::new(IoEngine::start(options.io.clone())?);
+    let devices = devices_of(options, &io)?;
+    let factory = PeltonTableFactory::new(Arc::clone(&io), options.scan);
+    let builder = with_rules(builder, options.reorder_joins, &devices);
+    let mut builder = builder.with_table_factory("PELTON".to_owned(), Arc::new(factory));
+    let env = builder.runtime_env().take().unwrap_or_else(|| Arc::new(RuntimeEnv::default()));
+    let builder = builder.with_runtime_env(Arc::new(Stores::install(&env)));
+    Ok(Extension { builder, devices, io, scan: options.scan })
+}
+
+/// The rules of queries, the one for devices last: it must come after all others.
+fn with_rules(
+    mut builder: SessionStateBuilder,
+    reorder_joins: bool,
+    devices: &Arc<Devices>,
+) -> SessionStateBuilder {
+    let mut rules = builder.physical_optimizers().take().unwrap_or_default().rules;
+    if reorder_joins {
+        rules = pelton_planner::install(rules);
+    }
+    rules.push(Arc::new(SidewaysRule));
+    rules.push(Arc::new(YieldingRule));
+    builder
+        .with_physical_optimizer_rules(rules)
+        .with_physical_optimizer_rule(Arc::new(GpuRule::new(Arc::clone(devices))))
+}
+
+/// The devices that `options` ask for; one that was asked for by name is opened at once.
+fn devices_of(options: &SessionOptions, io: &Arc<IoEngine>) -> Result<Arc<Devices>> {
+    let cap = options.device_mem_cap_bytes.or(options.runtime.device_cap_bytes);
+    let runtime = RuntimeOptions { device_cap_bytes: cap, ..options.runtime.clone() };
+    let threads = options.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into));
+    let devices = Devices::new(options.device, runtime, Arc::clone(io), threads.unwrap_or(1));
+    if matches!(options.device, DeviceChoice::Gpu(_) | DeviceChoice::Host) {
+        devices.runtime()?;
+    }
+    Ok(devices)
+}
+
+/// The table whose directory is `directory`.
+pub(crate) fn table_in(directory: &Path) -> Result<Arc<Table>> {
+    let shown = directory.display();
+    let absolute =
+        std::path::absolute(directory).map_err(|error| Error::io(format!("opening {shown}"), error))?;
+    let name = absolute.file_name().and_then(|name| name.to_str());
+    match (absolute.parent(), name) {
+        (Some(warehouse), Some(name)) => Warehouse::open(warehouse)?.table(name),
+        _ => Err(Error::invalid_input(format!(
+            "{shown} is no table; name the table's directory in its warehouse"
+        ))),
+    }
+}
+
+impl Extension {
+    /// The I/O engine that scans of this session read through.
+    pub(crate) fn io(&self) -> &Arc<IoEngine> {
+        &self.io
+    }
+}

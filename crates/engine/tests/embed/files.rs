@@ -1,0 +1,132 @@
+//! Files by path: folders that name columns, patterns, and what is said of names that are none.
+
+use std::fs;
+use std::path::Path;
+
+use pelton_engine::{PeltonSession, SessionOptions};
+use pelton_error::ErrorKind;
+
+use crate::common::run;
+
+async fn copy(session: &PeltonSession, query: &str, target: &Path) {
+    fs::create_dir_all(target.parent().unwrap()).unwrap();
+    session
+        .query(&format!("COPY ({query}) TO '{}'", target.display()))
+        .await
+        .unwrap()
+        .collect()
+        .await
+        .unwrap();
+}
+
+/// `sales/year=…/country=…/part.parquet` with rows `v`, one folder of NULL.
+async fn sales(session: &PeltonSession, directory: &Path) -> String {
+    let folders = [("2023", "de"), ("2023", "a%20b"), ("2024", "de"), ("2024", "__HIVE_DEFAULT_PARTITION__")];
+    for (index, (year, country)) in folders.iter().enumerate() {
+        let path = directory.join(format!("sales/year={year}/country={country}/part.parquet"));
+        let (first, last) = (index * 100, index * 100 + 99);
+        copy(session, &format!("SELECT v FROM generate_series({first}, {last}) AS g(v)"), &path).await;
+    }
+    fs::write(directory.join("sales/_SUCCESS"), "").unwrap();
+    directory.join("sales").display().to_string()
+}
+
+fn session() -> PeltonSession {
+    PeltonSession::open(None, &SessionOptions { threads: Some(2), ..SessionOptions::default() }).unwrap()
+}
+
+/// The rows of `sql`, one text each, cells apart by spaces.
+async fn rows(session: &PeltonSession, sql: &str) -> Vec<String> {
+    let (drawn, _) = run(session, sql).await;
+    let cells = |line: &str| {
+        line.trim_matches('|')
+            .split('|')
+            .map(str::trim)
+            .filter(|cell| !cell.is_empty())
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    drawn.lines().filter(|line| line.starts_with('|')).skip(1).map(cells).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn folders_are_columns_with_types_and_nulls() {
+    let directory = tempfile::tempdir().unwrap();
+    let session = session();
+    let sales = sales(&session, directory.path()).await;
+    let by =
+        format!("SELECT year, country, count(*), sum(v) FROM '{sales}' GROUP BY year, country ORDER BY 1, 2");
+    assert_eq!(
+        rows(&session, &by).await,
+        ["2023 a b 100 14950", "2023 de 100 4950", "2024 de 100 24950", "2024 100 34950"]
+    );
+    let counted = format!("SELECT count(*), count(country), min(year), max(year) FROM '{sales}'");
+    assert_eq!(rows(&session, &counted).await, ["400 300 2023 2024"]);
+    let typed = format!("SELECT arrow_typeof(year), arrow_typeof(country) FROM '{sales}' LIMIT 1");
+    assert_eq!(rows(&session, &typed).await, ["Int64 Utf8View"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_filter_on_folders_opens_only_their_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let session = session();
+    let sales = sales(&session, directory.path()).await;
+    let sql = format!("SELECT sum(v) FROM '{sales}' WHERE year > 2023 AND country IS NOT NULL");
+    let (drawn, query) = run(&session, &sql).await;
+    assert!(drawn.contains("24950"), "{drawn}");
+    let plan =
+        datafusion::physical_plan::displayable(query.physical_plan().as_ref()).indent(false).to_string();
+    assert_eq!(plan.matches("part.parquet").count(), 1, "{plan}");
+    assert_eq!(rows(&session, &format!("SELECT v FROM '{sales}' WHERE year = 1999")).await, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pattern_names_columns_from_its_first_wildcard_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let session = session();
+    let sales = sales(&session, directory.path()).await;
+    let sql = format!("SELECT * FROM '{sales}/year=2023/country=*/*.parquet' ORDER BY v LIMIT 1");
+    assert_eq!(rows(&session, &sql).await, ["0 de"]);
+    let sql = format!(
+        "SELECT year, count(*) FROM '{sales}/year=*/country=de/part.parquet' GROUP BY year ORDER BY 1"
+    );
+    assert_eq!(rows(&session, &sql).await, ["2023 100", "2024 100"]);
+    let one = format!("SELECT * FROM '{sales}/year=2023/country=de/part.parquet' ORDER BY v LIMIT 1");
+    assert_eq!(rows(&session, &one).await, ["0"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_column_that_the_files_hold_stands() {
+    let directory = tempfile::tempdir().unwrap();
+    let session = session();
+    copy(&session, "SELECT 7 AS k, 1 AS v", &directory.path().join("t/k=9/a.parquet")).await;
+    let table = directory.path().join("t").display().to_string();
+    assert_eq!(rows(&session, &format!("SELECT * FROM '{table}'")).await, ["7 1"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_of_nothing_are_explained() {
+    let directory = tempfile::tempdir().unwrap();
+    let session = session();
+    let message = async |sql: String| session.query(&sql).await.err().expect("nothing is there").to_string();
+    let missing = message("SELECT * FROM 'no/such.parquet'".into()).await;
+    assert!(missing.contains("not found") && missing.contains("--warehouse"), "{missing}");
+    let unmatched = message(format!("SELECT * FROM '{}/*.parquet'", directory.path().display())).await;
+    assert!(unmatched.contains("no object matches"), "{unmatched}");
+    fs::write(directory.path().join("x.docx"), "x").unwrap();
+    let unknown = message(format!("SELECT * FROM '{}/x.docx'", directory.path().display())).await;
+    assert!(unknown.contains("ending in '.docx' cannot be queried"), "{unknown}");
+    let no_bucket = message("SELECT * FROM 's3:///k.parquet'".into()).await;
+    assert!(no_bucket.contains("the bucket is missing"), "{no_bucket}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_not_there_is_named() {
+    // A port that was free a moment ago.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let error =
+        session().query(&format!("SELECT * FROM 'http://127.0.0.1:{port}/a.parquet'")).await.err().unwrap();
+    assert_eq!(error.kind(), &ErrorKind::Io);
+    let message = error.to_string();
+    assert!(message.contains("cannot connect to 127.0.0.1") && message.contains("a.parquet"), "{message}");
+}
