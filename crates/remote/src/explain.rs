@@ -85,16 +85,16 @@ impl Explainer {
     fn explain_credentials(&self, url: &str, text: &str, answer: &Answer) -> Option<Error> {
         let Service::S3 { has_key, is_anonymous, .. } = &self.service else { return None };
         let error = match (answer.status, answer.code.as_deref()) {
+            _ if !has_key && !is_anonymous && is_of_metadata(text) => Error::invalid_input(format!(
+                "'{url}': no credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or \
+                 AWS_SKIP_SIGNATURE=true for a public bucket"
+            )),
             (None, _) if text.contains("SecretAccessKey") => {
                 Error::invalid_input("AWS_ACCESS_KEY_ID is set and AWS_SECRET_ACCESS_KEY is not; set both")
             }
             (None, _) if text.contains("AccessKeyId") => {
                 Error::invalid_input("AWS_SECRET_ACCESS_KEY is set and AWS_ACCESS_KEY_ID is not; set both")
             }
-            (None, _) if !has_key && !is_anonymous && is_of_metadata(text) => Error::invalid_input(format!(
-                "'{url}': no credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or \
-                 AWS_SKIP_SIGNATURE=true for a public bucket"
-            )),
             (_, Some("InvalidAccessKeyId")) => Error::invalid_input(format!(
                 "'{url}': the key in AWS_ACCESS_KEY_ID is not known to the store"
             )),
@@ -324,6 +324,15 @@ mod tests {
             assert!(message.contains(expected) && message.contains("s3://b/k/x.parquet"), "{message}");
         }
         assert!(message(&s3(false, true), "403 Forbidden", "").contains("unset AWS_SKIP_SIGNATURE"));
+    }
+
+    #[test]
+    fn a_machine_without_a_role_is_told_to_set_a_key() {
+        let text =
+            "Error performing PUT http://169.254.169.254/latest/api/token: status code: 403 Forbidden: ";
+        let error = object_store::Error::Generic { store: "S3", source: text.into() };
+        let message = s3(false, false).explain(error, "k").to_string();
+        assert!(message.contains("no credentials were found; set AWS_ACCESS_KEY_ID"), "{message}");
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub async fn list(store: &dyn ObjectStore, location: &Location) -> Result<Vec<Ob
         match store.head(location.root()).await {
             Ok(object) => return Ok(vec![object]),
             Err(object_store::Error::NotFound { .. }) if location.base().scheme() == "s3" => {}
-            Err(error) => return Err(from_store(error)),
+            Err(error) => return Err(told_by_listing(store, location, from_store(error)).await),
         }
     }
     let all = store.list(Some(location.root())).try_collect::<Vec<_>>().await;
@@ -44,6 +44,16 @@ pub async fn list(store: &dyn ObjectStore, location: &Location) -> Result<Vec<Ob
     }
     objects.sort_by(|a, b| a.location.cmp(&b.location));
     Ok(objects)
+}
+
+/// `error`, or what a listing says instead: the answer to a request for an object's size has no body, so nothing in it
+/// tells a wrong key from a wrong secret, or from a right that is missing.
+async fn told_by_listing(store: &dyn ObjectStore, location: &Location, error: Error) -> Error {
+    if location.base().scheme() != "s3" || error.kind() != &ErrorKind::InvalidInput {
+        return error;
+    }
+    let told = store.list(Some(location.root())).try_next().await;
+    told.err().map_or(error, from_store)
 }
 
 /// False for objects below hidden folders, and for the empty ones that stand for folders.

@@ -37,17 +37,11 @@ fn the_variable_to_change_is_named() {
     let place = Place::new();
     let url = "s3://pelton/e/a.parquet";
     for message in both(&place, url, |_| {}, "signed") {
-        assert!(message.contains("AWS_ACCESS_KEY_ID"), "{message}");
+        assert!(message.contains("the key in AWS_ACCESS_KEY_ID is not known"), "{message}");
     }
     let (key, secret) = (stores("key"), stores("secret"));
     for message in both(&place, url, |command| _ = command.env("AWS_ACCESS_KEY_ID", &key), "signed") {
-        assert!(
-            message.contains("AWS_SECRET_ACCESS_KEY") || message.contains("AWS_ACCESS_KEY_ID"),
-            "{message}"
-        );
-    }
-    for message in both(&place, url, |command| _ = command.env("AWS_SKIP_SIGNATURE", "true"), "signed") {
-        assert!(message.contains("unset AWS_SKIP_SIGNATURE"), "{message}");
+        assert!(message.contains("the secret in AWS_SECRET_ACCESS_KEY does not belong to the key"), "{message}");
     }
     for message in both(&place, url, |command| _ = command.env_remove("AWS_SECRET_ACCESS_KEY"), "signed") {
         assert!(message.contains("AWS_SECRET_ACCESS_KEY is not; set both"), "{message}");
