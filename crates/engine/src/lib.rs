@@ -16,6 +16,7 @@ mod error;
 mod explain;
 mod gpu;
 mod predicate;
+mod profile;
 mod provider;
 mod prune;
 mod scan;
@@ -27,6 +28,10 @@ pub use error::from_datafusion;
 pub use explain::bytes_text;
 pub use gpu::{DeviceChoice, Devices, PeltonGpuExec};
 pub use pelton_pipeline::{Runtime, RuntimeOptions};
+pub use profile::{
+    Ceiling, Ceilings, Lane, LinkKind, LinkUse, MemoryUse, Metric, Place, ProfileContext, ProfileNode, QueryProfile,
+    QueryState, Timeline, TimelineSpan, Unit,
+};
 pub use provider::PeltonTable;
 pub use prune::SkippedBy;
 pub use scan::{PeltonScanExec, ScanOptions, ScanReport, Skipped};

@@ -17,7 +17,7 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::execution::{SendableRecordBatchStream, SessionState};
+use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
@@ -31,6 +31,7 @@ use crate::catalog::WarehouseSchema;
 use crate::error::from_datafusion;
 use crate::explain;
 use crate::gpu::{DeviceChoice, Devices, GpuRule};
+use crate::profile::{self, Parts, ProfileContext, QueryProfile, QueryState, Recorder};
 use crate::scan::{ScanOptions, ScanReport};
 use crate::sideways::SidewaysRule;
 
@@ -161,7 +162,7 @@ impl PeltonSession {
     }
 
     fn to_run(&self, plan: Arc<dyn ExecutionPlan>, mode: Mode) -> Query {
-        Query { plan, mode, ctx: self.ctx.clone(), devices: Arc::clone(&self.devices) }
+        Query { plan, mode, ctx: self.ctx.clone(), devices: Arc::clone(&self.devices), recorder: None }
     }
 
     /// Plans the only statement of `sql`.
@@ -269,6 +270,7 @@ pub struct Query {
     mode: Mode,
     ctx: SessionContext,
     devices: Arc<Devices>,
+    recorder: Option<Arc<Recorder>>,
 }
 
 impl Query {
@@ -290,9 +292,45 @@ impl Query {
         &self.plan
     }
 
+    /// The query with a trace of what it does when, for [`profile`](Self::profile). It costs a few clock readings a
+    /// chunk.
+    #[must_use]
+    pub fn traced(self) -> Self {
+        Self { recorder: Some(Recorder::start()), ..self }
+    }
+
+    /// What the query was planned as and, as far as it has run, did and cost; with times only where it is
+    /// [`traced`](Self::traced).
+    ///
+    /// # Errors
+    ///
+    /// Of reading the chunk directory of a table that it scans.
+    pub fn profile(&self, context: ProfileContext) -> Result<QueryProfile> {
+        let task = self.ctx.task_ctx();
+        let threads = task.session_config().target_partitions();
+        let pool = task.memory_pool();
+        let recorder = self.recorder.as_deref();
+        let parts = Parts { plan: &self.plan, devices: &self.devices, pool, threads, recorder };
+        profile::assemble(&parts, context)
+    }
+
     /// Runs the query; dropping the stream cancels it.
     pub async fn stream(&self) -> Result<SendableRecordBatchStream> {
         let task = self.ctx.task_ctx();
+        let Some(recorder) = &self.recorder else { return self.stream_in(task).await };
+        let context = TaskContext::from(&self.ctx.state());
+        let task = Arc::new(profile::with_trace(context, recorder.trace()));
+        recorder.begin();
+        match self.stream_in(task).await {
+            Ok(rows) => Ok(recorder.watch(rows)),
+            Err(error) => {
+                recorder.end(QueryState::Failed(error.to_string()), 0);
+                Err(error)
+            }
+        }
+    }
+
+    async fn stream_in(&self, task: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         match self.mode {
             Mode::Rows => execute_stream(Arc::clone(&self.plan), task).map_err(from_datafusion),
             Mode::Explain => explain::stream(&self.plan, &self.devices, None),

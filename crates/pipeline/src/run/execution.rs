@@ -13,6 +13,7 @@ use super::Runtime;
 use super::finish::{Outcome, finish};
 use super::memory::{Lane, State};
 use super::report::PipelineReport;
+use super::trace::RunTrace;
 use super::upload::{Uploaded, upload_rows};
 use crate::codegen::{self, BuiltTable, Generated, Request, SourceColumn, StoredAs};
 use crate::home::{ColumnText, formats};
@@ -20,6 +21,7 @@ use crate::ir::{Pipeline, Plan, Sink, Source, TableScan, Type};
 use crate::program::Program;
 use crate::rows::{RowValues, Rows};
 use crate::text::{Dictionary, TextSource};
+use crate::trace::{Activity, Tracer};
 
 /// Codes of groups by position, where memory allows: their state is cleared and gone through in every run.
 const DIRECT_CODES_MAX: u64 = 1 << 22;
@@ -49,6 +51,7 @@ pub(crate) struct Execution<'r> {
     tables: State,
     lane: Lane,
     reports: Vec<PipelineReport>,
+    pub(super) trace: Option<RunTrace<'r>>,
 }
 
 /// The source of a pipeline, ready to be read.
@@ -75,10 +78,13 @@ impl<'r> Execution<'r> {
         plan: &'r Plan,
         uploads: Vec<Rows>,
         cancel: &'r CancelFlag,
+        tracer: Option<&'r Tracer>,
     ) -> Result<Self> {
         if uploads.len() != plan.upload_count {
             return Err(Error::invalid_input(format!("{} uploads for {}", uploads.len(), plan.upload_count)));
         }
+        let lane = runtime.lanes.take(&runtime.machine, runtime.device, 0)?;
+        let trace = tracer.map(|tracer| RunTrace::new(tracer, &lane.stream)).transpose()?;
         Ok(Self {
             runtime,
             plan,
@@ -86,8 +92,9 @@ impl<'r> Execution<'r> {
             uploads: uploads.into_iter().map(Some).collect(),
             built: vec![None; plan.table_count],
             tables: State::default(),
-            lane: runtime.lanes.take(&runtime.machine, runtime.device, 0)?,
+            lane,
             reports: Vec::with_capacity(plan.pipelines.len()),
+            trace,
         })
     }
 
@@ -102,13 +109,25 @@ impl<'r> Execution<'r> {
         &self.lane.stream
     }
 
+    /// Leaves a span of the phase that began at `started`, and what memory is held after it.
+    fn traced(&self, activity: Activity, started: Instant) {
+        if let Some(trace) = &self.trace {
+            trace.phase(activity, started);
+            trace.memory(&self.runtime.machine, self.runtime.device);
+        }
+    }
+
     /// Runs pipeline `index`; gives its rows, if it ends in any.
     pub(crate) fn pipeline(&mut self, index: usize) -> Result<Option<Rows>> {
         let pipeline = &self.plan.pipelines[index];
         let started = Instant::now();
         let mut report = PipelineReport { name: pipeline.name.clone(), ..PipelineReport::default() };
+        if let Some(trace) = &self.trace {
+            trace.begin_pipeline(index);
+        }
         let prepared = self.prepare(pipeline)?;
         report.prepare = started.elapsed();
+        self.traced(Activity::Prepare, started);
         let mut attempt = Attempt { number: 0, is_hashed: false, groups: FIRST_GROUPS, build_rows_factor: 1 };
         let rows = loop {
             self.cancel.check()?;
@@ -234,14 +253,18 @@ impl<'r> Execution<'r> {
             has_equal_hashes: self.runtime.options.equal_hashes,
         })?;
         report.generate += started.elapsed();
+        self.traced(Activity::Generate, started);
+        let started = Instant::now();
         let compiled = self.runtime.compile(&generated.text);
         let (program, compile) = compiled.context(|| format!("pipeline '{}'", pipeline.name))?;
         report.add_compile(&compile);
+        self.traced(Activity::Compile, started);
         let mut kernel =
             Kernel { program, generated, state: self.tables.clone(), started: RefCell::new(None) };
         let started = Instant::now();
         self.allocate(&mut kernel, prepared, &attempt)?;
         report.allocate += started.elapsed();
+        self.traced(Activity::Allocate, started);
         report.state_bytes = kernel.state.bytes();
         let started = Instant::now();
         let rows = match (&pipeline.source, &prepared.uploaded) {
@@ -253,6 +276,7 @@ impl<'r> Execution<'r> {
         let started = Instant::now();
         let outcome = finish(self, kernel, rows, attempt);
         report.finish += started.elapsed();
+        self.traced(Activity::Result, started);
         outcome
     }
 
