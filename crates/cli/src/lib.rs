@@ -15,6 +15,7 @@ mod layer;
 mod load;
 mod machine;
 mod output;
+mod profile;
 mod progress;
 mod sql;
 mod tables;

@@ -13,6 +13,7 @@ use pelton_zone::{SkipKind, SkipKinds};
 use crate::args::{IoModeArg, SessionArgs, SqlArgs, WarehouseArgs};
 use crate::cancel;
 use crate::output::RowWriter;
+use crate::profile::ProfileFile;
 
 pub(crate) fn run(args: SqlArgs) -> Result<()> {
     let sql = match (&args.query, &args.file) {
@@ -20,6 +21,7 @@ pub(crate) fn run(args: SqlArgs) -> Result<()> {
         (None, Some(file)) => read_statements(file)?,
         (None, None) => unreachable!("the command line requires one of them"),
     };
+    args.profile.as_deref().map(ProfileFile::new).transpose()?;
     let session =
         PeltonSession::open(existing_warehouse(&args.warehouse)?, &session_options(&args.session)?)?;
     let flag = cancel::flag_on_ctrl_c()?;
@@ -126,12 +128,26 @@ async fn run_statements(session: &PeltonSession, sql: &str, args: &SqlArgs) -> R
             statements.len()
         )));
     }
-    for statement in statements {
+    let profile = args.profile.as_deref().map(ProfileFile::new).transpose()?;
+    let last = statements.len() - 1;
+    for (index, statement) in statements.into_iter().enumerate() {
         let started = Instant::now();
-        let query = session.plan(statement).await?;
-        let rows = write_rows(&query, args).await?;
+        let mut query = session.plan(statement).await?;
+        let planning = started.elapsed();
+        let profile = profile.as_ref().filter(|_| index == last);
+        if profile.is_some() {
+            query = query.traced();
+        }
+        let written = write_rows(&query, args).await;
+        let elapsed = started.elapsed();
+        if let Some(profile) = profile {
+            // Also of a query that failed: that is when one wants to see how far it came.
+            let taken = profile.write(&query, sql, planning, args.session.device);
+            written.as_ref().map_or(Ok(()), |_| taken)?;
+        }
+        let rows = written?;
         if args.stats {
-            print_stats(&query, rows, started.elapsed())?;
+            print_stats(&query, rows, elapsed)?;
         }
     }
     Ok(())

@@ -29,8 +29,8 @@ pub use explain::bytes_text;
 pub use gpu::{DeviceChoice, Devices, PeltonGpuExec};
 pub use pelton_pipeline::{Runtime, RuntimeOptions};
 pub use profile::{
-    Ceiling, Ceilings, Lane, LinkKind, LinkUse, MemoryUse, Metric, Place, ProfileContext, ProfileNode, QueryProfile,
-    QueryState, Timeline, TimelineSpan, Unit,
+    Ceiling, Ceilings, Lane, LinkKind, LinkUse, MemoryUse, Metric, Place, ProfileContext, ProfileNode,
+    QueryProfile, QueryState, Timeline, TimelineSpan, Unit,
 };
 pub use provider::PeltonTable;
 pub use prune::SkippedBy;

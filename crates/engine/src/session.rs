@@ -311,7 +311,14 @@ impl Query {
         let pool = task.memory_pool();
         let recorder = self.recorder.as_deref();
         let parts = Parts { plan: &self.plan, devices: &self.devices, pool, threads, recorder };
-        profile::assemble(&parts, context)
+        let mut profile = profile::assemble(&parts, context)?;
+        if self.is_explanation() {
+            profile.rows = profile.plan.actual_rows; // not those of the explanation
+        }
+        if self.mode == Mode::Explain {
+            (profile.state, profile.elapsed) = (QueryState::Planned, None);
+        }
+        Ok(profile)
     }
 
     /// Runs the query; dropping the stream cancels it.

@@ -39,5 +39,6 @@ pub use rows::{RowColumn, RowValues, Rows};
 pub use run::{PipelineReport, RunReport, Runtime, RuntimeOptions, TargetChoice};
 pub use text::{Dictionary, TextSource};
 pub use trace::{
-    Activity, CURVE_POINTS_MAX, MemoryCurve, MemoryTier, SPANS_MAX, SpanPlace, SpanSize, Trace, TraceSpan, Tracer,
+    Activity, CURVE_POINTS_MAX, MemoryCurve, MemoryTier, SPANS_MAX, SpanPlace, SpanSize, Trace, TraceSpan,
+    Tracer,
 };

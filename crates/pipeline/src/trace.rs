@@ -362,7 +362,10 @@ mod tests {
         curve.add(Duration::from_micros(9000), 700);
         curve.add(Duration::from_micros(9001), 3);
         let points = curve.settled(Duration::from_micros(9002)).points;
-        assert_eq!(points[points.len() - 2..], [(Duration::from_micros(9000), 700), (Duration::from_micros(9020), 3)]);
+        assert_eq!(
+            points[points.len() - 2..],
+            [(Duration::from_micros(9000), 700), (Duration::from_micros(9020), 3)]
+        );
     }
 
     #[test]

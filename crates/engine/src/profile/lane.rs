@@ -94,7 +94,8 @@ mod tests {
         lane.add(Activity::Filter, Instant::now(), 0);
         drop(lane);
         let (spans, _) = trace.spans();
-        let seen: Vec<_> = spans.iter().map(|span| (span.activity, span.bytes, span.owner, span.lane)).collect();
+        let seen: Vec<_> =
+            spans.iter().map(|span| (span.activity, span.bytes, span.owner, span.lane)).collect();
         assert_eq!(seen, [(Activity::Decode, 15, 7, 1), (Activity::Filter, 0, 7, 1)]);
     }
 }

@@ -62,6 +62,8 @@ pub struct Ceilings {
     pub device_memory: Option<Ceiling>,
     /// How to have what is missing measured: a sentence with the command.
     pub remedy: String,
+    /// The same for files.
+    pub files_remedy: String,
 }
 
 /// What a query moved over one link.
@@ -100,7 +102,9 @@ pub(super) fn of(
     let is_host = device.as_deref().is_none_or(|name| name.starts_with("host"));
     let device = device.unwrap_or_default();
     let (to_device, in_device) = match is_host {
-        true => ("host memory → memory that stands in for a device", "that memory → kernels on the CPU".into()),
+        true => {
+            ("host memory → memory that stands in for a device", "that memory → kernels on the CPU".into())
+        }
         false => ("host memory → device memory", format!("memory of {device} → its kernels")),
     };
     let busy = |activities: &[Activity]| (!spans.is_empty()).then(|| union(spans, activities));
@@ -141,7 +145,11 @@ pub(super) fn of(
         bytes,
         busy,
         ceiling: ceiling.clone(),
-        remedy: if ceiling.is_some() { String::new() } else { ceilings.remedy.clone() },
+        remedy: match (ceiling, kind) {
+            (Some(_), _) => String::new(),
+            (None, LinkKind::Files) => ceilings.files_remedy.clone(),
+            (None, _) => ceilings.remedy.clone(),
+        },
     })
     .collect()
 }

@@ -29,8 +29,8 @@ pub(crate) use lane::{LaneTrace, tracer, with_trace};
 pub use links::{Ceiling, Ceilings, LinkKind, LinkUse};
 pub use node::{Metric, Place, ProfileNode, Unit};
 pub(crate) use outcome::Recorder;
-pub(crate) use timeline::{Parts, assemble};
 pub use timeline::{Lane, MemoryUse, Timeline, TimelineSpan};
+pub(crate) use timeline::{Parts, assemble};
 
 /// How far a query came.
 #[derive(Debug, Clone, PartialEq, Eq)]

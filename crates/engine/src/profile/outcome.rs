@@ -49,8 +49,8 @@ impl Recorder {
 
     /// The query runs from now on.
     pub(crate) fn begin(&self) {
-        let began = self.trace.now();
         self.trace.look_at_process();
+        let began = self.trace.now();
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) =
             Outcome { state: QueryState::Stopped, rows: 0, began, ended: None };
     }

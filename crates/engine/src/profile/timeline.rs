@@ -86,17 +86,21 @@ pub(crate) fn assemble(parts: &Parts<'_>, context: ProfileContext) -> Result<Que
     let mut tree = Tree::of(parts.plan, parts.devices)?;
     let runtime = parts.devices.opened();
     let spans = parts.recorder.map(|recorder| recorder.trace().spans());
-    let (spans, spans_dropped) = spans.unwrap_or_default();
-    let links = links::of(&tree, &spans, runtime.map(|runtime| runtime.describe()), &context.ceilings);
+    let (mut spans, spans_dropped) = spans.unwrap_or_default();
     let outcome = parts.recorder.map(Recorder::outcome);
+    let began = outcome.as_ref().map_or(Duration::ZERO, |outcome| outcome.began);
+    for span in &mut spans {
+        (span.start, span.end) = (span.start.saturating_sub(began), span.end.saturating_sub(began));
+    }
+    let links = links::of(&tree, &spans, runtime.map(|runtime| runtime.describe()), &context.ceilings);
     let ran = outcome.as_ref().and_then(|outcome| Some((outcome.began, outcome.ended?)));
     let mut timeline = parts.recorder.map_or_else(Timeline::default, |recorder| {
         let end = ran.map_or_else(|| recorder.trace().now(), |(_, ended)| ended);
-        timeline(&tree, &spans, recorder.started_at, end)
+        timeline(&tree, &spans, recorder.started_at + began, end.saturating_sub(began))
     });
     timeline.spans_dropped = spans_dropped;
     activate(&mut tree.root, &timeline);
-    let memory = parts.recorder.map(|recorder| memory(recorder.trace(), parts)).unwrap_or_default();
+    let memory = parts.recorder.map(|recorder| memory(recorder.trace(), began, parts)).unwrap_or_default();
     Ok(QueryProfile {
         sql: context.sql,
         state: outcome.as_ref().map_or(QueryState::Planned, |outcome| outcome.state.clone()),
@@ -229,13 +233,15 @@ fn activate(node: &mut ProfileNode, timeline: &Timeline) {
     put(node, &active);
 }
 
-/// The tiers of which the trace has heard.
-fn memory(trace: &Trace, parts: &Parts<'_>) -> Vec<MemoryUse> {
+/// The tiers of which the trace has heard, since the query `began`.
+fn memory(trace: &Trace, began: Duration, parts: &Parts<'_>) -> Vec<MemoryUse> {
     let mut all = Vec::new();
     let mut add = |tier, word, name: String, cap_bytes| {
         let curve = trace.curve(tier);
         if !curve.points.is_empty() {
-            let (peak_bytes, points) = (curve.peak_bytes, curve.points);
+            let since = |(at, bytes): (Duration, u64)| (at.saturating_sub(began), bytes);
+            let points = curve.points.into_iter().map(since).collect();
+            let peak_bytes = curve.peak_bytes;
             all.push(MemoryUse { tier: word, name, cap_bytes, peak_bytes, points });
         }
     };

@@ -202,7 +202,8 @@ impl Builder<'_> {
                 false => times.ended_ns = times.ended_ns.max(Some(at)),
             }
         }
-        let mut times: Vec<_> = by_partition.into_values().filter(|times| times.began_ns != u64::MAX).collect();
+        let mut times: Vec<_> =
+            by_partition.into_values().filter(|times| times.began_ns != u64::MAX).collect();
         times.sort_unstable_by_key(|times| times.partition);
         self.operators.extend(times);
     }

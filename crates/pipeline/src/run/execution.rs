@@ -110,7 +110,7 @@ impl<'r> Execution<'r> {
     }
 
     /// Leaves a span of the phase that began at `started`, and what memory is held after it.
-    fn traced(&self, activity: Activity, started: Instant) {
+    pub(super) fn traced(&self, activity: Activity, started: Instant) {
         if let Some(trace) = &self.trace {
             trace.phase(activity, started);
             trace.memory(&self.runtime.machine, self.runtime.device);

@@ -72,13 +72,16 @@ impl Execution<'_> {
         let feed_options =
             FeedOptions { morsel_bytes: options.morsel_bytes, row_groups_max: options.row_groups_max, slots };
         let (machine, device) = (&self.runtime.machine, self.runtime.device);
+        let started = Instant::now();
         let remaps = self.send_remaps(prepared, scan)?;
+        self.traced(Activity::Prepare, started);
         let ready = self.stream().record()?;
-        let keeping = Instant::now();
+        let started = Instant::now();
         self.runtime.keep_hot(scan, self.stream(), self.cancel)?;
-        if let (Some(trace), true) = (&self.trace, self.runtime.keeps_columns) {
-            trace.phase(Activity::Keep, keeping);
+        if self.runtime.keeps_columns {
+            self.traced(Activity::Keep, started);
         }
+        let started = Instant::now();
         let homes = &self.runtime.homes;
         let mut feed = Feed::new(
             homes,
@@ -108,6 +111,7 @@ impl Execution<'_> {
             lanes.push(lane);
         }
         let late = LateFilter::new(scan, kernel, prepared)?;
+        self.traced(Activity::Allocate, started);
         let mut rows = is_output.then(Rows::default);
         let mut kernels = Vec::new();
         for turn in 0.. {
