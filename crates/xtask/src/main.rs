@@ -5,6 +5,7 @@
 //!   test      fmt, tidy, clippy, CUDA library, cargo test, README commands, answers beside DuckDB's; what CI runs
 //!   oracle    the last of these alone
 //!   readme    the one before alone
+//!   profile   profile pages in a headless browser
 //!   cuda      the CUDA library
 //!   bundle    command, library and tests in one archive, for a GPU machine without Rust
 //! ```
@@ -18,6 +19,7 @@ mod cuda;
 mod markdown;
 mod oracle;
 mod process;
+mod profile;
 mod readme;
 mod rust_text;
 mod steps;
@@ -35,6 +37,7 @@ cargo xtask test             what CI runs: fmt, tidy, clippy, CUDA library, test
 cargo xtask test --fast      the same without README commands and DuckDB comparison
 cargo xtask readme           run the commands of README.md
 cargo xtask oracle           compare the answers to the benchmark queries with DuckDB's
+cargo xtask profile          open profile pages of queries in a headless browser and look at them
 cargo xtask cuda             build the CUDA library; --arch sm_90,... and the other options of cuda/build.sh
 cargo xtask bundle           archive for a GPU machine without Rust: command, CUDA library, test programs
 cargo xtask bundle --without-pelton
@@ -57,6 +60,10 @@ fn main() -> ExitCode {
         ["oracle"] => Workspace::open().and_then(|workspace| {
             test::build_command(&workspace)?;
             oracle::run(&workspace)
+        }),
+        ["profile"] => Workspace::open().and_then(|workspace| {
+            test::build_command(&workspace)?;
+            profile::run(&workspace).map(|remark| println!("{remark}"))
         }),
         ["cuda", ref args @ ..] => Workspace::open().and_then(|workspace| cuda::run(&workspace, args)),
         ["bundle"] => Workspace::open().and_then(|workspace| bundle::run(&workspace, true)),

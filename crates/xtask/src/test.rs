@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   format ─ tidy ─ clippy ─ CUDA library ─ tests ─ build ─┬─ README commands
-//!                                                          └─ answers beside DuckDB's
+//!                                                          ├─ answers beside DuckDB's
+//!                                                          └─ profile pages in a browser
 //! ```
 //!
 //! All steps run whatever fails before them, except those that need the command where it does not build.
@@ -10,7 +11,7 @@
 use crate::process::{self, Result};
 use crate::steps::Steps;
 use crate::workspace::Workspace;
-use crate::{cuda, oracle, readme, tidy};
+use crate::{cuda, oracle, profile, readme, tidy};
 
 /// How much to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +43,10 @@ pub(crate) fn run(workspace: &Workspace, extent: Extent) -> Result<()> {
             } else {
                 steps.give_up(name, "needs the command, which did not build");
             }
+        }
+        match is_built {
+            true => drop(steps.run("profile", || profile::run(workspace))),
+            false => steps.give_up("profile", "needs the command, which did not build"),
         }
     }
     print!("{}", steps.summary());

@@ -8,6 +8,8 @@ const SKIPS = {
   dynamic: ["skipped: by a filter found while running", "var(--skip1)"],
 };
 
+const SCANS_DRAWN = 8;
+
 /// Parts of a scan's stored bytes: words, colour, bytes.
 function partsOf(scan) {
   const parts = [["read", "var(--read)", scan.bytes_read]];
@@ -25,7 +27,8 @@ function bytesSection(page, place) {
   if (!scans.length) return void place.append(el("p", { class: "hint" }, "No Pelton table is read."));
   const shown = new Map();
   const most = Math.max(1, ...scans.map((node) => node.scan.stored_bytes));
-  const items = scans.slice().sort((a, b) => b.scan.stored_bytes - a.scan.stored_bytes).map((node) => {
+  const largest = scans.slice().sort((a, b) => b.scan.stored_bytes - a.scan.stored_bytes).slice(0, SCANS_DRAWN);
+  const items = largest.map((node) => {
     const scan = node.scan;
     const parts = partsOf(scan);
     parts.forEach(([words, colour]) => shown.set(words, colour));
@@ -40,8 +43,10 @@ function bytesSection(page, place) {
       el("div", { class: "dim" }, `${wholeText(scan.row_groups_read)} of ${plural(scan.row_groups_total, "row group")} read; ` +
         `${bytesText(scan.bytes_decoded)} decoded of ${bytesText(scan.raw_bytes)} uncompressed`));
   });
+  const left = scans.length - largest.length;
   place.append(legend([...shown]), ...items, el("p", { class: "hint" },
-    "Stored bytes of the columns that the query needs. Wider bars are larger tables (by the root of their bytes)."), bytesTable(scans));
+    "Stored bytes of the columns that the query needs. Wider bars are larger tables (by the root of their bytes)." +
+    (left > 0 ? ` The ${largest.length} largest of ${scans.length} scans; the table has all.` : "")), bytesTable(scans));
 }
 
 function bytesTable(scans) {

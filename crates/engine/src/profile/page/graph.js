@@ -43,7 +43,7 @@ function picture(page, place) {
   svg.addEventListener("keydown", (event) => step(page, shapes, event));
   place.append(svg);
   const fit = () => {
-    const scale = Math.min(1, Math.max(0.55, (place.clientWidth - 4) / width));
+    const scale = Math.min(1, Math.max(0.68, (place.clientWidth - 4) / width));
     svg.setAttribute("width", width * scale);
     svg.setAttribute("height", height * scale);
   };

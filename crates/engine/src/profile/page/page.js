@@ -32,7 +32,7 @@ function header(page) {
     ["skipped by metadata", scans.length ? bytesText(skipped) : null],
     ["decoded", data.elapsed_ns === null ? null : bytesText(sum((scan) => scan.bytes_decoded))],
     ["effective bandwidth",
-      data.elapsed_ns && raw ? rateText(raw * 1e9 / data.elapsed_ns) : null],
+      data.state === "finished" && data.elapsed_ns && raw ? rateText(raw * 1e9 / data.elapsed_ns) : null],
     ["peak memory", peak ? bytesText(peak) : null],
   ];
   document.getElementById("tiles").append(...tiles.filter((tile) => tile[1] !== null).map(([name, value]) =>

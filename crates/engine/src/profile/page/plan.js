@@ -41,7 +41,7 @@ function matches(node, words) {
 function outline(page, place) {
   const rows = new Map();
   const headline = el("div", { class: "row headline", role: "row" },
-    ["Operator", "Rows, q-error of the estimate", "Busy time"].map((title, index) =>
+    ["Operator", "Rows · q-error", "Busy time"].map((title, index) =>
       el("span", { role: "columnheader", class: index === 1 ? "n" : null }, title)));
   const grid = el("div", { role: "treegrid", "aria-label": "Plan" }, headline);
   page.nodes.forEach((node) => {
@@ -113,7 +113,9 @@ function panel(node) {
   if (node.elapsed_ns !== null) add("busy, all partitions", timeText(node.elapsed_ns));
   if (node.share > 0) add("share of busy time", percentText(node.share));
   if (node.started_ns !== null) add("active", `${timeText(node.started_ns)} – ${timeText(node.ended_ns)}`);
-  const metrics = node.metrics.filter((metric) => metric.value > 0 && metric.name !== "output_rows");
+  // A clock that was never started shows a nanosecond or two.
+  const isTelling = (metric) => metric.value > (metric.unit === "ns" ? 20 : 0);
+  const metrics = node.metrics.filter((metric) => isTelling(metric) && !["output_rows", "elapsed_compute"].includes(metric.name));
   const metricRows = metrics.map((metric) => el("tr", {},
     el("td", { class: "mono" }, metric.name.replaceAll("_", " ")), el("td", { class: "n" }, UNITS[metric.unit](metric.value))));
   return [
