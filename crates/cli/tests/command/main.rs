@@ -8,4 +8,5 @@ mod interrupt;
 mod kill;
 mod layer;
 mod load;
+mod profile;
 mod sql;

@@ -73,7 +73,7 @@ function linksSection(page, place) {
       el("div", { class: "top" }, el("span", {}, link.name), el("b", {}, rate === null ? "no time taken" : rateText(rate))),
       el("div", { class: share === null ? "gauge unknown" : "gauge", role: "img", "aria-label": known },
         el("i", { style: `width:${Math.min(100, (share || 0) * 100).toFixed(1)}%` })),
-      el("div", { class: "dim" }, `${bytesText(link.bytes)}${link.busy_ns === null ? "" : ` in ${timeText(link.busy_ns)}`}; ${known}`)));
+      el("div", { class: "dim" }, withCode(`${bytesText(link.bytes)}${link.busy_ns === null ? "" : ` in ${timeText(link.busy_ns)}`}; ${known}`))));
   });
   place.append(el("p", { class: "hint" }, "Rates are over the time in which the link was busy; that of files is over the " +
     "time from the first read of a scan to its last byte, decoding in between included."));

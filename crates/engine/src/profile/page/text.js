@@ -100,6 +100,11 @@ const ACTIVITIES = {
 const colourOf = (activity) => `var(${(ACTIVITIES[activity] || ["", "--operator"])[1]})`;
 const wordsOf = (activity) => (ACTIVITIES[activity] || [activity])[0];
 
+/// `text` with what stands between backticks as code.
+function withCode(text) {
+  return text.split("`").map((part, index) => (index % 2 ? el("code", {}, part) : part));
+}
+
 function legend(entries) {
   return el("div", { class: "legend" }, entries.map(([words, colour]) =>
     el("span", {}, el("i", { style: `background:${colour}` }), words)));

@@ -38,7 +38,7 @@ function memoryChart(page, tier) {
     draw("text", { class: "axis", x: left - 6, y: y(bytes) + 4, "text-anchor": "end" }, bytesText(bytes))]);
   const limit = tier.cap_bytes === null ? "no limit" : `limit ${bytesText(tier.cap_bytes)}`;
   const told = `${tier.name}: peak ${bytesText(tier.peak_bytes)}, ${limit}`;
-  return el("figure", { style: "margin:0" },
+  return el("figure", {},
     el("figcaption", {}, el("h3", {}, tier.name), el("span", { class: "dim" }, `peak ${bytesText(tier.peak_bytes)}, ${limit}`)),
     draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": told }, moments, heights,
       isCapNear ? draw("line", { class: "cap", x1: left, x2: width - 4, y1: y(tier.cap_bytes), y2: y(tier.cap_bytes) }) : "",
