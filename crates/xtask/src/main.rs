@@ -2,10 +2,11 @@
 //!
 //! ```text
 //!   tidy      what a reviewer should not have to say: import table, unsafe homes, words, links
-//!   test      fmt, tidy, clippy, CUDA library, cargo test, README commands, answers beside DuckDB's; what CI runs
-//!   oracle    the last of these alone
-//!   readme    the one before alone
-//!   profile   profile pages in a headless browser
+//!   test      fmt, tidy, clippy, CUDA library, cargo test, README commands, answers beside DuckDB's, profile pages;
+//!             what CI runs
+//!   profile   the last of these alone
+//!   oracle    the one before alone
+//!   readme    the one before that alone
 //!   cuda      the CUDA library
 //!   bundle    command, library and tests in one archive, for a GPU machine without Rust
 //! ```
@@ -33,8 +34,9 @@ use workspace::Workspace;
 
 const USAGE: &str = "\
 cargo xtask tidy             check what the compiler does not: import table, unsafe homes, words, links
-cargo xtask test             what CI runs: fmt, tidy, clippy, CUDA library, tests, README commands, DuckDB comparison
-cargo xtask test --fast      the same without README commands and DuckDB comparison
+cargo xtask test             what CI runs: fmt, tidy, clippy, CUDA library, tests, README commands, DuckDB comparison,
+                             profile pages in a browser
+cargo xtask test --fast      the same without README commands, DuckDB comparison and profile pages
 cargo xtask readme           run the commands of README.md
 cargo xtask oracle           compare the answers to the benchmark queries with DuckDB's
 cargo xtask profile          open profile pages of queries in a headless browser and look at them
