@@ -10,32 +10,29 @@ use pelton_fabric::measure::Profile;
 
 use crate::topology;
 
-/// Where a profile goes, and as what.
+/// A profile on its way to a file, which appears when it is complete.
 #[derive(Debug)]
-pub(crate) struct ProfileFile<'a> {
-    path: &'a Path,
+pub(crate) struct ProfileFile {
+    path: PathBuf,
+    /// What is written first, beside it.
+    part: PathBuf,
     is_page: bool,
 }
 
-impl<'a> ProfileFile<'a> {
-    /// The file named on the command line; its ending says what is written.
+impl ProfileFile {
+    /// The file named on the command line; its ending says what is written. That it can be written is known from here
+    /// on, before a query runs in vain.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for an ending that is neither .html nor .json.
-    pub(crate) fn new(path: &'a Path) -> Result<Self> {
-        let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
-        let is_page = match ending.as_deref() {
-            Some("html" | "htm") => true,
-            Some("json") => false,
-            _ => {
-                return Err(Error::invalid_input(format!(
-                    "--profile '{}': name a file that ends in .html for a page or in .json for data",
-                    path.display()
-                )));
-            }
-        };
-        Ok(Self { path, is_page })
+    /// `InvalidInput` for an ending that is neither .html nor .json, `Io` where no file can be made.
+    pub(crate) fn begin(path: &Path) -> Result<Self> {
+        let is_page = is_page(path)?;
+        let mut part = path.as_os_str().to_owned();
+        part.push(".part");
+        let part = PathBuf::from(part);
+        std::fs::File::create(&part).context(|| format!("creating '{}'", part.display()))?;
+        Ok(Self { path: path.to_owned(), part, is_page })
     }
 
     /// Writes the profile of `query`, which was planned in `planning` from `sql`, beside its name, then renames it.
@@ -53,11 +50,27 @@ impl<'a> ProfileFile<'a> {
         };
         let profile = query.profile(context).context(|| "taking the profile of the query".into())?;
         let text = if self.is_page { profile.to_html() } else { profile.to_json() };
-        let mut part = self.path.as_os_str().to_owned();
-        part.push(".part");
-        let part = PathBuf::from(part);
-        std::fs::write(&part, text).context(|| format!("writing '{}'", part.display()))?;
-        std::fs::rename(&part, self.path).context(|| format!("renaming to '{}'", self.path.display()))
+        std::fs::write(&self.part, text).context(|| format!("writing '{}'", self.part.display()))?;
+        std::fs::rename(&self.part, &self.path).context(|| format!("renaming to '{}'", self.path.display()))
+    }
+}
+
+impl Drop for ProfileFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.part); // there only where nothing came of it
+    }
+}
+
+/// Whether the file named so is to be a page, rather than data.
+fn is_page(path: &Path) -> Result<bool> {
+    let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+    match ending.as_deref() {
+        Some("html" | "htm") => Ok(true),
+        Some("json") => Ok(false),
+        _ => Err(Error::invalid_input(format!(
+            "--profile '{}': name a file that ends in .html for a page or in .json for data",
+            path.display()
+        ))),
     }
 }
 
@@ -156,9 +169,9 @@ mod tests {
 
     #[test]
     fn the_ending_says_what_is_written() {
-        assert!(ProfileFile::new(Path::new("a.HTML")).unwrap().is_page);
-        assert!(!ProfileFile::new(Path::new("a.json")).unwrap().is_page);
-        let error = ProfileFile::new(Path::new("a.txt")).unwrap_err().to_string();
+        assert!(is_page(Path::new("a.HTML")).unwrap());
+        assert!(!is_page(Path::new("a.json")).unwrap());
+        let error = is_page(Path::new("a.txt")).unwrap_err().to_string();
         assert!(error.contains("a.txt") && error.contains(".html"), "{error}");
     }
 }

@@ -21,7 +21,7 @@ pub(crate) fn run(args: SqlArgs) -> Result<()> {
         (None, Some(file)) => read_statements(file)?,
         (None, None) => unreachable!("the command line requires one of them"),
     };
-    args.profile.as_deref().map(ProfileFile::new).transpose()?;
+    let profile = args.profile.as_deref().map(ProfileFile::begin).transpose()?;
     let session =
         PeltonSession::open(existing_warehouse(&args.warehouse)?, &session_options(&args.session)?)?;
     let flag = cancel::flag_on_ctrl_c()?;
@@ -29,7 +29,7 @@ pub(crate) fn run(args: SqlArgs) -> Result<()> {
     let (sender, receiver) = std::sync::mpsc::channel();
     runtime.spawn(async move {
         // Nobody listens any more once the query is cancelled.
-        let _ = sender.send(run_statements(&session, &sql, &args).await);
+        let _ = sender.send(run_statements(&session, &sql, &args, profile.as_ref()).await);
     });
     let result = cancel::wait_blocking(&receiver, &flag);
     // Readers and spill files go with their owners; a task that is still running must not delay the prompt.
@@ -117,7 +117,12 @@ pub(crate) fn tokio_runtime(threads: Option<usize>) -> Result<tokio::runtime::Ru
     builder.enable_all().build().context(|| "starting the thread pool".into())
 }
 
-async fn run_statements(session: &PeltonSession, sql: &str, args: &SqlArgs) -> Result<()> {
+async fn run_statements(
+    session: &PeltonSession,
+    sql: &str,
+    args: &SqlArgs,
+    profile: Option<&ProfileFile>,
+) -> Result<()> {
     let statements = session.parse(sql)?;
     if statements.is_empty() {
         return Err(Error::invalid_input("the query is empty"));
@@ -128,22 +133,23 @@ async fn run_statements(session: &PeltonSession, sql: &str, args: &SqlArgs) -> R
             statements.len()
         )));
     }
-    let profile = args.profile.as_deref().map(ProfileFile::new).transpose()?;
     let last = statements.len() - 1;
     for (index, statement) in statements.into_iter().enumerate() {
+        let profile = profile.filter(|_| index == last);
         let started = Instant::now();
         let mut query = session.plan(statement).await?;
         let planning = started.elapsed();
-        let profile = profile.as_ref().filter(|_| index == last);
         if profile.is_some() {
             query = query.traced();
         }
         let written = write_rows(&query, args).await;
         let elapsed = started.elapsed();
         if let Some(profile) = profile {
-            // Also of a query that failed: that is when one wants to see how far it came.
+            // Also of a query that failed: one wants to see how far it came. Its own error is the one to show.
             let taken = profile.write(&query, sql, planning, args.session.device);
-            written.as_ref().map_or(Ok(()), |_| taken)?;
+            if written.is_ok() {
+                taken?;
+            }
         }
         let rows = written?;
         if args.stats {

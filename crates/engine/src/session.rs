@@ -325,7 +325,7 @@ impl Query {
     pub async fn stream(&self) -> Result<SendableRecordBatchStream> {
         let task = self.ctx.task_ctx();
         let Some(recorder) = &self.recorder else { return self.stream_in(task).await };
-        let context = TaskContext::from(&self.ctx.state());
+        let context = Arc::into_inner(task).unwrap_or_else(|| TaskContext::from(&self.ctx.state()));
         let task = Arc::new(profile::with_trace(context, recorder.trace()));
         recorder.begin();
         match self.stream_in(task).await {

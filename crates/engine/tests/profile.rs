@@ -13,7 +13,7 @@ use pelton_engine::{
 };
 
 const GROUPS: &str =
-    "SELECT d.name, sum(f.value) AS total FROM f JOIN d ON f.key = d.key WHERE f.id >= 15000 GROUP BY d.name";
+    "SELECT d.name, sum(f.value) AS total FROM f JOIN d ON f.key = d.key WHERE f.id >= 15500 GROUP BY d.name";
 
 /// A fact table, sorted by `id`, and a dimension.
 fn tables() -> Tables {
@@ -115,7 +115,8 @@ async fn a_scan_on_the_cpu_tells_what_it_read_skipped_decoded_and_when() {
     let report = fact.scan.as_ref().unwrap();
     assert_eq!((report.row_groups_total, report.row_groups_read), (20, 5));
     assert!(report.skipped.values().map(|skipped| skipped.row_groups).sum::<u64>() == 15, "{report:?}");
-    assert_eq!(report.bytes_decoded, 5 * 1000 * 3 * 8, "three columns of five row groups");
+    // Of `id` one row group alone: the bounds of the others say that all their rows pass.
+    assert_eq!(report.bytes_decoded, (1 + 5 + 5) * 1000 * 8);
     let done = activities(&profile, fact.id);
     assert!(["decode", "filter", "read"].iter().all(|name| done.contains(name)), "{done:?}");
     assert!(fact.busy.unwrap() > Duration::ZERO && fact.active.unwrap().1 > Duration::ZERO);
@@ -159,6 +160,23 @@ async fn pipelines_are_nodes_with_copies_and_kernels_of_their_own() {
     assert!(device.peak_bytes > 0 && device.cap_bytes.unwrap() >= device.peak_bytes);
     let aggregate = nodes.iter().find(|node| node.name == "PeltonGpuExec").unwrap();
     assert_eq!((aggregate.place, aggregate.reason.as_str()), (Place::Device, "chosen by --device"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_that_the_cpu_brings_stand_below_their_pipeline_and_are_copied() {
+    let tables = tables();
+    let session = tables.session(&on_host());
+    let sql = "SELECT f.key, count(*) AS c FROM f JOIN (SELECT key FROM d ORDER BY name LIMIT 30) AS few \
+               ON f.key = few.key GROUP BY f.key";
+    let profile = profiled(&session, sql).await;
+    let nodes = nodes(&profile);
+    let brought = nodes.iter().find(|node| node.detail.contains("upload 0") && !node.children.is_empty());
+    let brought =
+        brought.unwrap_or_else(|| panic!("{:?}", nodes.iter().map(|node| &node.detail).collect::<Vec<_>>()));
+    assert_eq!((brought.place, brought.children[0].place), (Place::Device, Place::Cpu));
+    let copied: u64 =
+        profile.timeline.spans.iter().filter(|span| span.activity == "copy").map(|s| s.bytes).sum();
+    assert_eq!(copied, link(&profile, LinkKind::ToDevice).bytes, "every copy is a span");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -72,7 +72,11 @@ fn cases() -> Vec<Case> {
 /// Looks at all pages; `target/release/pelton` is there. The remark says with which browser.
 pub(crate) fn run(workspace: &Workspace) -> Result<String> {
     let tests = workspace.root.join("tests/profile");
-    process::run(&mut process::command(&tests, "python3", &["-m", "unittest", "--quiet", "test_look"]))?;
+    process::run(&mut process::command(
+        &tests,
+        "python3",
+        &["-B", "-m", "unittest", "--quiet", "test_look"],
+    ))?;
     let browser = browser(&workspace.root)?;
     let folder = workspace.root.join("build/profile");
     empty(&folder)?;

@@ -87,4 +87,7 @@ fn another_ending_is_refused_before_anything_runs() {
     );
     let message = place.fails(&["sql", "--profile", &place.text_path("no/such/folder/out.html"), QUERY]);
     assert!(message.contains("no/such/folder/out.html"), "{message}");
+    let message = place.fails(&["sql", "--profile", &place.text_path("out.html"), "SELECT nothing FROM t"]);
+    assert!(message.contains("nothing"), "{message}");
+    assert!(!place.path("out.html").exists() && !place.path("out.html.part").exists());
 }

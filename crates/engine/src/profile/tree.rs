@@ -139,6 +139,7 @@ impl Builder<'_> {
         let scans = device.scan_reports().map_err(from_datafusion)?;
         let mut pipelines = Pipelines {
             address: address(plan),
+            reason: node.reason.clone(),
             uploads: children.collect::<Result<_>>()?,
             texts: pipeline_texts(device),
             reports: run.map(|run| run.pipelines).unwrap_or_default(),
@@ -162,8 +163,8 @@ impl Builder<'_> {
         let id = self.take_id();
         self.owners.insert((all.address, Some(index as u32)), id);
         let detail = all.texts[index].trim_end().to_owned();
-        let reason = "a part of the node above".to_owned();
-        let mut node = ProfileNode::new(id, format!("pipeline {index}"), detail, Place::Device, reason);
+        let (name, reason) = (format!("pipeline {index}"), all.reason.clone());
+        let mut node = ProfileNode::new(id, name, detail, Place::Device, reason);
         node.scan = all.scans.remove(&index);
         if let Some(report) = all.reports.get(index) {
             fill_pipeline(&mut node, report);
@@ -213,6 +214,8 @@ impl Builder<'_> {
 struct Pipelines<'p> {
     /// Of the node.
     address: usize,
+    /// Why it is on the device.
+    reason: String,
     /// The plans that bring rows, until they have a place.
     uploads: Vec<Option<ProfileNode>>,
     texts: Vec<String>,

@@ -199,7 +199,7 @@ impl<'r> Execution<'r> {
         let rows = self.uploads.get_mut(upload).and_then(Option::take).ok_or_else(|| {
             Error::invalid_input(format!("upload {upload} of pipeline '{}' is not there", pipeline.name))
         })?;
-        let uploaded = upload_rows(&rows, self.runtime.device, self.stream())?;
+        let uploaded = upload_rows(&rows, self.runtime.device, self.stream(), self.trace.is_some())?;
         let mut dictionaries = HashMap::new();
         for (k, column) in rows.columns.iter().enumerate() {
             if let RowValues::Text { dictionary, .. } = &column.values {

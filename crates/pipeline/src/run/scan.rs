@@ -53,7 +53,12 @@ impl Execution<'_> {
         done.wait_blocking()?;
         if let (Some(trace), Some(started)) = (&self.trace, kernel.started.take()) {
             let rows = uploaded.row_counts.iter().map(|count| u64::from(*count)).sum();
-            trace.device(0, Activity::Kernel, (&started, &done), SpanSize { bytes: uploaded.bytes, rows })?;
+            let size = SpanSize { bytes: uploaded.bytes, rows };
+            trace.device(0, Activity::Kernel, (&started, &done), size)?;
+            // It was copied once, however often kernels go through it.
+            if let (Some((before, after)), 0) = (&uploaded.copy, report.repeats) {
+                trace.device(0, Activity::Copy, (before, after), size)?;
+            }
         }
         Ok(rows)
     }
