@@ -83,6 +83,10 @@ pub(crate) struct SqlArgs {
     /// Print the time and what was read and skipped, to standard error.
     #[arg(long)]
     pub(crate) stats: bool,
+    /// Write what the query did when, and what that cost, to this file: a page (.html) or data (.json); of several
+    /// statements the last.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) profile: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) session: SessionArgs,
 }

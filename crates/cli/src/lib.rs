@@ -19,6 +19,7 @@ mod meter;
 mod output;
 mod paint;
 mod pointed;
+mod profile;
 mod progress;
 mod run;
 mod screen;

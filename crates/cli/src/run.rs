@@ -126,8 +126,12 @@ pub(crate) struct Ran {
 /// # Errors
 ///
 /// Of the query and of writing.
-pub(crate) async fn write_rows(query: Query, output: Output, meter: Arc<Meter>) -> Result<Ran> {
-    let query = Arc::new(query);
+pub(crate) async fn write_rows(
+    query: impl Into<Arc<Query>>,
+    output: Output,
+    meter: Arc<Meter>,
+) -> Result<Ran> {
+    let query = query.into();
     meter.watch(&query);
     if query.is_explanation() && output.format == crate::args::Format::Table && output.path.is_none() {
         let text = explanation(&query).await?;

@@ -14,6 +14,7 @@ use crate::args::{IoModeArg, SessionArgs, SqlArgs, WarehouseArgs};
 use crate::meter::Meter;
 use crate::output::Output;
 use crate::pointed::pointed;
+use crate::profile::ProfileFile;
 use crate::run::{Runner, print_stats, write_rows};
 use crate::sqltext::{Piece, pieces};
 use crate::{cancel, screen};
@@ -25,10 +26,11 @@ pub(crate) fn run(args: SqlArgs) -> Result<()> {
         // The command line requires one of them, or a Substrait plan.
         (None, None) => String::new(),
     };
+    let profile = args.profile.as_deref().map(ProfileFile::begin).transpose()?;
     let session =
         PeltonSession::open(existing_warehouse(&args.warehouse)?, &session_options(&args.session)?)?;
     let mut runner = Runner::new(args.session.threads, cancel::flag_on_ctrl_c()?)?;
-    let result = run_statements(&mut runner, &Arc::new(session), &sql, &args);
+    let result = run_statements(&mut runner, &Arc::new(session), &sql, &args, profile.as_ref());
     runner.end();
     result
 }
@@ -39,10 +41,12 @@ fn run_statements(
     session: &Arc<PeltonSession>,
     sql: &str,
     args: &SqlArgs,
+    profile: Option<&ProfileFile>,
 ) -> Result<()> {
     if let Some(file) = args.substrait.clone() {
         let planner = Arc::clone(session);
-        return run_one(runner, args, async move { crate::substrait::plan(&planner, &file).await });
+        let planned = async move { crate::substrait::plan(&planner, &file).await };
+        return run_one(runner, args, profile.map(|profile| (profile, "")), planned);
     }
     let statements = session.parse(sql).map_err(|error| pointed(error, sql, session))?;
     if statements.is_empty() {
@@ -55,18 +59,21 @@ fn run_statements(
         )));
     }
     let texts = statement_texts(sql, statements.len());
-    for (statement, text) in statements.into_iter().zip(texts) {
+    let last = statements.len() - 1;
+    for (index, (statement, text)) in statements.into_iter().zip(texts).enumerate() {
         let planner = Arc::clone(session);
-        run_one(runner, args, async move { planner.plan(statement).await })
+        let profile = profile.filter(|_| index == last).map(|profile| (profile, text));
+        run_one(runner, args, profile, async move { planner.plan(statement).await })
             .map_err(|error| pointed(error, text, session))?;
     }
     Ok(())
 }
 
-/// Runs the query that `planned` gives and writes its rows.
+/// Runs the query that `planned` gives and writes its rows, and its profile where one is wanted of this text.
 fn run_one(
     runner: &mut Runner,
     args: &SqlArgs,
+    profile: Option<(&ProfileFile, &str)>,
     planned: impl Future<Output = Result<Query>> + Send + 'static,
 ) -> Result<()> {
     let started = Instant::now();
@@ -78,8 +85,21 @@ fn run_one(
         is_held: false,
     };
     let meter = Meter::start();
-    let drawer = Arc::clone(&meter);
-    let ran = runner.run_blocking(&meter, async move { write_rows(planned.await?, output, drawer).await })?;
+    let (drawer, is_traced) = (Arc::clone(&meter), profile.is_some());
+    let (query, ran) = runner.run_blocking(&meter, async move {
+        let query = planned.await?;
+        let query = Arc::new(if is_traced { query.traced() } else { query });
+        let ran = write_rows(Arc::clone(&query), output, drawer).await;
+        Ok((query, ran))
+    })?;
+    if let Some((profile, sql)) = profile {
+        // Also of a query that failed: one wants to see how far it came. Its own error is the one to show.
+        let taken = profile.write(&query, sql, query.planning_time(), args.session.device);
+        if ran.is_ok() {
+            taken?;
+        }
+    }
+    let ran = ran?;
     screen::show(ran.held.as_deref().unwrap_or_default(), false)?;
     if args.stats {
         print_stats(&ran, started.elapsed())?;

@@ -10,7 +10,7 @@ use pelton_error::{Result, ResultExt};
 use pelton_fabric::discover::{Sources, survey};
 use pelton_fabric::measure::{self, MeasureOptions, Profile};
 use pelton_fabric::sim::{self, SimOptions};
-use pelton_fabric::{Topology, preset, render};
+use pelton_fabric::{Survey, Topology, preset, render};
 
 use crate::args::TopologyArgs;
 use crate::cancel;
@@ -88,15 +88,20 @@ fn subject(args: &TopologyArgs) -> Result<Subject> {
         let text = std::fs::read_to_string(path).context(|| format!("reading {}", path.display()))?;
         return Ok(elsewhere(read_topology(&text).context(|| path.display().to_string())?));
     }
-    // CUDA's numbers, which CUDA_VISIBLE_DEVICES may change, are everybody's numbers.
-    let addresses = pelton_device::cuda::pci_addresses();
-    let mut found = survey(&Sources { device_addresses: addresses, ..Sources::default() })?;
+    let mut found = survey_here()?;
     let fingerprint = found.fingerprint();
     // The management library does not tell; the driver does.
     for (device, count) in found.topology.devices.iter_mut().zip(pelton_device::cuda::copy_engine_counts()) {
         device.copy_engine_count = count;
     }
     Ok(Subject { fingerprint, notes: found.notes, topology: found.topology, is_here: true })
+}
+
+/// What this machine is made of.
+pub(crate) fn survey_here() -> Result<Survey> {
+    // CUDA's numbers, which CUDA_VISIBLE_DEVICES may change, are everybody's numbers.
+    let addresses = pelton_device::cuda::pci_addresses();
+    survey(&Sources { device_addresses: addresses, ..Sources::default() })
 }
 
 /// A topology as `--json` writes it: alone, or beside what was measured.
@@ -160,7 +165,7 @@ fn json(topology: &Topology, profile: Option<&Profile>) -> Result<String> {
 }
 
 /// Such as "3 minutes" or "12 days".
-fn age(time: Duration) -> String {
+pub(crate) fn age(time: Duration) -> String {
     let seconds = time.as_secs();
     let (count, unit) = match seconds {
         0..60 => (seconds, "second"),

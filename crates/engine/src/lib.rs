@@ -26,6 +26,7 @@ mod gpu;
 mod kept_plans;
 mod memo;
 mod predicate;
+mod profile;
 mod provider;
 mod prune;
 mod scan;
@@ -45,6 +46,10 @@ pub use extension::{Extension, with_pelton};
 pub use files::with_files;
 pub use gpu::{DeviceChoice, Devices, PeltonGpuExec};
 pub use pelton_pipeline::{Links, Runtime, RuntimeOptions};
+pub use profile::{
+    Ceiling, Ceilings, Lane, LinkKind, LinkUse, MemoryUse, Metric, Place, ProfileContext, ProfileNode,
+    QueryProfile, QueryState, Timeline, TimelineSpan, Unit,
+};
 pub use provider::PeltonTable;
 pub use prune::SkippedBy;
 pub use scan::{PeltonScanExec, ScanOptions, ScanReport, Skipped};

@@ -18,7 +18,7 @@ use datafusion::config::ConfigOptions;
 use datafusion::error::DataFusionError;
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder};
+use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -34,6 +34,7 @@ use crate::extension::with_pelton;
 use crate::files::with_files;
 use crate::gpu::{DeviceChoice, Devices, GpuRule};
 use crate::kept_plans::{Basis, KeptPlans};
+use crate::profile::{self, Parts, ProfileContext, QueryProfile, QueryState, Recorder};
 use crate::scan::{ScanOptions, ScanReport};
 
 /// What a session may be told; the defaults suit one query at a time on a whole machine.
@@ -237,7 +238,7 @@ impl PeltonSession {
 
     fn to_run(&self, plan: Arc<dyn ExecutionPlan>, mode: Mode, started: Instant) -> Query {
         let (ctx, devices) = (self.ctx.clone(), Arc::clone(&self.devices));
-        Query { plan, mode, ctx, devices, planning: started.elapsed(), is_kept: false }
+        Query { plan, mode, ctx, devices, planning: started.elapsed(), is_kept: false, recorder: None }
     }
 
     /// Plans the only statement of `sql`.
@@ -325,6 +326,7 @@ pub struct Query {
     devices: Arc<Devices>,
     planning: Duration,
     is_kept: bool,
+    recorder: Option<Arc<Recorder>>,
 }
 
 impl Query {
@@ -356,9 +358,52 @@ impl Query {
         &self.plan
     }
 
+    /// The query with a trace of what it does when, for [`profile`](Self::profile). It costs a few clock readings a
+    /// chunk.
+    #[must_use]
+    pub fn traced(self) -> Self {
+        Self { recorder: Some(Recorder::start()), ..self }
+    }
+
+    /// What the query was planned as and, as far as it has run, did and cost; with times only where it is
+    /// [`traced`](Self::traced).
+    ///
+    /// # Errors
+    ///
+    /// Of reading the chunk directory of a table that it scans.
+    pub fn profile(&self, context: ProfileContext) -> Result<QueryProfile> {
+        let task = self.ctx.task_ctx();
+        let threads = task.session_config().target_partitions();
+        let pool = task.memory_pool();
+        let recorder = self.recorder.as_deref();
+        let parts = Parts { plan: &self.plan, devices: &self.devices, pool, threads, recorder };
+        let mut profile = profile::assemble(&parts, context)?;
+        if self.is_explanation() {
+            profile.rows = profile.plan.actual_rows; // not those of the explanation
+        }
+        if self.mode == Mode::Explain {
+            (profile.state, profile.elapsed) = (QueryState::Planned, None);
+        }
+        Ok(profile)
+    }
+
     /// Runs the query; dropping the stream cancels it.
     pub async fn stream(&self) -> Result<SendableRecordBatchStream> {
         let task = self.ctx.task_ctx();
+        let Some(recorder) = &self.recorder else { return self.stream_in(task).await };
+        let context = Arc::into_inner(task).unwrap_or_else(|| TaskContext::from(&self.ctx.state()));
+        let task = Arc::new(profile::with_trace(context, recorder.trace()));
+        recorder.begin();
+        match self.stream_in(task).await {
+            Ok(rows) => Ok(recorder.watch(rows)),
+            Err(error) => {
+                recorder.end(QueryState::Failed(error.to_string()), 0);
+                Err(error)
+            }
+        }
+    }
+
+    async fn stream_in(&self, task: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         match self.mode {
             Mode::Rows => execute_stream(Arc::clone(&self.plan), task).map_err(from_datafusion),
             Mode::Explain => explain::stream(&self.plan, &self.devices, None),

@@ -21,6 +21,7 @@ mod feed;
 mod formats;
 mod intake;
 mod keep;
+mod marks;
 mod parallel;
 mod slots;
 mod text;
@@ -40,6 +41,7 @@ use self::cache::DeviceCache;
 use self::extent::{LoadedExtent, StoredColumn, load_extent, plan_extents};
 pub use self::feed::{Feed, FeedOptions, FeedReport, Morsel};
 pub use self::formats::{formats, text_supported};
+pub(crate) use self::marks::MorselMarks;
 use self::text::TextCell;
 pub use self::text::{ColumnText, TableText, column_dictionary};
 

@@ -21,6 +21,7 @@ pub mod ir;
 mod rows;
 mod text;
 mod text_results;
+mod trace;
 
 mod codegen;
 mod home;
@@ -38,3 +39,7 @@ pub use program::{
 pub use rows::{RowColumn, RowValues, Rows};
 pub use run::{PipelineReport, RunReport, Runtime, RuntimeOptions, TargetChoice};
 pub use text::{Dictionary, TextSource};
+pub use trace::{
+    Activity, CURVE_POINTS_MAX, MemoryCurve, MemoryTier, SPANS_MAX, SpanPlace, SpanSize, Trace, TraceSpan,
+    Tracer,
+};

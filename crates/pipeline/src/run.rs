@@ -17,6 +17,7 @@ mod memory;
 mod report;
 mod results;
 mod scan;
+mod trace;
 mod upload;
 
 use std::collections::HashSet;
@@ -40,6 +41,7 @@ use crate::home::{Home, HomeOptions, Homes, text_supported};
 use crate::ir::{Op, Plan, Sink, Source, TableScan, Type};
 use crate::program::{CompileReport, Compiler, Program, Target, compile_for_check, nvrtc_status};
 use crate::rows::Rows;
+use crate::trace::Tracer;
 
 /// What pipelines run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -259,8 +261,23 @@ impl Runtime {
     /// `Unsupported` and `OutOfMemory` where another path should be taken, `Corrupt` for damaged files, `Cancelled`,
     /// `DeviceLost`.
     pub fn run(&self, plan: &Plan, uploads: Vec<Rows>, cancel: &CancelFlag) -> Result<(Rows, RunReport)> {
+        self.run_traced(plan, uploads, cancel, None)
+    }
+
+    /// As [`run`](Self::run); leaves spans with `tracer`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`run`](Self::run).
+    pub fn run_traced(
+        &self,
+        plan: &Plan,
+        uploads: Vec<Rows>,
+        cancel: &CancelFlag,
+        tracer: Option<&Tracer>,
+    ) -> Result<(Rows, RunReport)> {
         let started = Instant::now();
-        let mut execution = Execution::new(self, plan, uploads, cancel)?;
+        let mut execution = Execution::new(self, plan, uploads, cancel, tracer)?;
         let mut result = Rows::default();
         for wave in waves(plan) {
             cancel.check()?;

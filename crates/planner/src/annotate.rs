@@ -29,6 +29,20 @@ pub fn annotate(plan: &Arc<dyn ExecutionPlan>, with_metrics: bool) -> String {
     text
 }
 
+/// The estimated rows of every node of `plan`, parents before their children, these in order; `None` where an estimate
+/// cannot be made.
+pub fn estimates(plan: &Arc<dyn ExecutionPlan>) -> Vec<Option<f64>> {
+    fn walk(plan: &Arc<dyn ExecutionPlan>, estimator: &Estimator, rows: &mut Vec<Option<f64>>) {
+        rows.push(estimator.rows(plan));
+        plan.children().into_iter().for_each(|child| walk(child, estimator, rows));
+    }
+    let mut estimator = Estimator::default();
+    estimator.profile(plan);
+    let mut rows = Vec::new();
+    walk(plan, &estimator, &mut rows);
+    rows
+}
+
 fn write_node(
     plan: &Arc<dyn ExecutionPlan>,
     depth: usize,

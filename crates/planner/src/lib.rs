@@ -41,7 +41,7 @@ mod rule;
 mod selectivity;
 mod sides;
 
-pub use annotate::annotate;
+pub use annotate::{annotate, estimates};
 pub use estimate::estimated_rows;
 pub use rule::{JoinOrder, install};
 pub use selectivity::predicate_selectivity;

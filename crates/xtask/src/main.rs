@@ -2,11 +2,13 @@
 //!
 //! ```text
 //!   tidy      what a reviewer should not have to say: import table, unsafe homes, words, links
-//!   test      fmt, tidy, clippy, CUDA library, cargo test, stores, README commands, answers beside DuckDB's; what CI runs
+//!   test      fmt, tidy, clippy, CUDA library, cargo test, stores, Python package, README commands, answers beside
+//!             DuckDB's, profile pages; what CI runs
 //!   stores    tests against object stores alone
-//!   oracle    the last of these alone
-//!   readme    the one before alone
 //!   python    the wheel of the Python package, and its tests
+//!   readme    the commands of README.md
+//!   oracle    answers beside DuckDB's
+//!   profile   profile pages in a browser
 //!   cuda      the CUDA library
 //!   errors    the page of the guide that lists every error text
 //!   bundle    command, library and tests in one archive, for a GPU machine without Rust
@@ -22,6 +24,7 @@ mod errors;
 mod markdown;
 mod oracle;
 mod process;
+mod profile;
 mod python;
 mod readme;
 mod rust_text;
@@ -38,13 +41,14 @@ use workspace::Workspace;
 const USAGE: &str = "\
 cargo xtask tidy             check what the compiler does not: import table, unsafe homes, words, links
 cargo xtask test             what CI runs: fmt, tidy, clippy, CUDA library, tests, stores, Python package, README
-                             commands, DuckDB comparison
-cargo xtask test --fast      the same without stores, Python package, README commands and DuckDB comparison
+                             commands, DuckDB comparison, profile pages in a browser
+cargo xtask test --fast      the same up to the tests
 cargo xtask stores           run the tests against object stores, S3 and HTTP, on this machine
+cargo xtask python           build the wheel of the Python package, install it into build/python-venv, test it there
 cargo xtask readme           run the commands of README.md
 cargo xtask oracle           compare the answers to the benchmark queries with DuckDB's
+cargo xtask profile          open profile pages of queries in a headless browser and look at them
 cargo xtask errors           write docs/guide/errors.md from the sources
-cargo xtask python           build the wheel of the Python package, install it into build/python-venv, test it there
 cargo xtask cuda             build the CUDA library; --arch sm_90,... and the other options of cuda/build.sh
 cargo xtask bundle           archive for a GPU machine without Rust: command, CUDA library, test programs
 cargo xtask bundle --without-pelton
@@ -71,6 +75,10 @@ fn main() -> ExitCode {
         }),
         ["errors"] => Workspace::open().and_then(|workspace| errors::run(&workspace)),
         ["python"] => Workspace::open().and_then(|workspace| python::run(&workspace).map(|_| ())),
+        ["profile"] => Workspace::open().and_then(|workspace| {
+            test::build_command(&workspace)?;
+            profile::run(&workspace).map(|remark| println!("{remark}"))
+        }),
         ["cuda", ref args @ ..] => Workspace::open().and_then(|workspace| cuda::run(&workspace, args)),
         ["bundle"] => Workspace::open().and_then(|workspace| bundle::run(&workspace, true)),
         ["bundle", "--without-pelton"] => {

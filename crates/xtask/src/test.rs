@@ -3,7 +3,8 @@
 //! ```text
 //!   format ─ tidy ─ clippy ─ CUDA library ─ tests ─ stores ─ build ─┬─ Python package
 //!                                                                   ├─ README commands
-//!                                                                   └─ answers beside DuckDB's
+//!                                                                   ├─ answers beside DuckDB's
+//!                                                                   └─ profile pages in a browser
 //! ```
 //!
 //! All steps run whatever fails before them, except those that need the command where it does not build.
@@ -11,7 +12,7 @@
 use crate::process::{self, Result};
 use crate::steps::Steps;
 use crate::workspace::Workspace;
-use crate::{cuda, oracle, python, readme, stores, tidy};
+use crate::{cuda, oracle, profile, python, readme, stores, tidy};
 
 /// What is off by default, since it needs protoc, and tested all the same.
 pub(crate) const FEATURES: &str = "pelton-cli/substrait";
@@ -57,7 +58,10 @@ pub(crate) fn run(workspace: &Workspace, extent: Extent) -> Result<()> {
             |workspace| readme::run(workspace).map(|()| String::new()),
             |workspace| oracle::run(workspace).map(|()| String::new()),
         );
-        for (name, step) in [("python", python::run as Check), ("readme", readme), ("oracle", oracle)] {
+        let profile: Check = profile::run;
+        let checks =
+            [("python", python::run as Check), ("readme", readme), ("oracle", oracle), ("profile", profile)];
+        for (name, step) in checks {
             if is_built {
                 steps.run(name, || step(workspace));
             } else {

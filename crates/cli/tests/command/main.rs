@@ -8,5 +8,6 @@ mod interrupt;
 mod kill;
 mod layer;
 mod load;
+mod profile;
 mod sql;
 mod substrait;

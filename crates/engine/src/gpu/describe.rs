@@ -19,10 +19,10 @@ use pelton_pipeline::ir::{
     Aggregate, ArithmeticOp, CompareOp, Expr, Literal, Op, Pipeline, ProbeKind, Sink, Source, TableScan,
 };
 
-use super::devices::Devices;
+use super::devices::{DeviceChoice, Devices};
 use super::exec::PeltonGpuExec;
 use super::lower::without_exchanges;
-use super::rule::attempt;
+use super::rule::{attempt, is_root};
 use crate::scan::PeltonScanExec;
 
 /// The pipelines of all nodes of `plan` that run on a device and, once it has run, what they did; `None` without any.
@@ -46,6 +46,24 @@ pub(crate) fn why_text(plan: &Arc<dyn ExecutionPlan>, devices: &Arc<Devices>) ->
         false
     });
     (!text.is_empty()).then_some(text)
+}
+
+/// Why `plan`, a node that runs on the CPU, is not on a device: a sentence for every node, its children left aside.
+pub(crate) fn reason_on_cpu(plan: &Arc<dyn ExecutionPlan>, devices: &Arc<Devices>) -> String {
+    if devices.choice() == DeviceChoice::Cpu {
+        return "the CPU was chosen".to_owned();
+    }
+    if !devices.is_any() {
+        return "there is no GPU".to_owned();
+    }
+    if finishes_states_of_a_device(plan) {
+        return "finishes what the device has aggregated".to_owned();
+    }
+    if !is_root(plan) {
+        return "kernels scan, filter, compute, join and aggregate; all else is the CPU's".to_owned();
+    }
+    let refusal = as_planned(plan).and_then(|planned| attempt(&planned, devices).err());
+    refusal.map_or("its part of the plan is cheaper here".to_owned(), |error| error.to_string())
 }
 
 /// Why `plan` stays on the CPU; `None` where it does not, and for nodes of which nobody would ask.
@@ -102,6 +120,17 @@ fn describe(node: &PeltonGpuExec, text: &mut String) {
             line(text, format_args!("ran on the CPU after all: {reason}"));
         }
     });
+}
+
+/// What each pipeline of `node` does, in order: its name, then a line a step.
+pub(crate) fn pipeline_texts(node: &PeltonGpuExec) -> Vec<String> {
+    let mut names = Names::default();
+    let text_of = |pipeline: &Pipeline| {
+        let mut text = format!("{}\n", pipeline.name);
+        describe_pipeline(pipeline, node.devices(), &mut names, &mut text);
+        text
+    };
+    node.plan().pipelines.iter().map(text_of).collect()
 }
 
 /// What columns are called: those of the pipeline, and those that tables bring.

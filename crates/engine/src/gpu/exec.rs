@@ -42,6 +42,7 @@ use super::lower::Lowered;
 use super::result;
 use super::upload::{Upload, describe_by_rows};
 use crate::error::{from_datafusion, to_datafusion};
+use crate::profile::tracer;
 use crate::scan::{PeltonScanExec, ScanReport};
 
 /// What became of the latest execution.
@@ -112,17 +113,17 @@ impl PeltonGpuExec {
     }
 
     /// The pipelines.
-    pub(super) fn plan(&self) -> &Plan {
+    pub(crate) fn plan(&self) -> &Plan {
         &self.plan
     }
 
     /// Why this runs on the device.
-    pub(super) fn reason(&self) -> &str {
+    pub(crate) fn reason(&self) -> &str {
         &self.reason
     }
 
     /// The devices it runs on.
-    pub(super) fn devices(&self) -> &Arc<Devices> {
+    pub(crate) fn devices(&self) -> &Arc<Devices> {
         &self.devices
     }
 
@@ -158,6 +159,7 @@ impl PeltonGpuExec {
                 report.row_groups_read =
                     (scan.row_groups().len() as u64).saturating_sub(ran.row_groups_skipped);
                 report.output_rows = ran.rows_in;
+                report.bytes_decoded = ran.raw_bytes;
             });
             Ok(report)
         };
@@ -183,6 +185,16 @@ impl PeltonGpuExec {
         }
     }
 
+    /// The scans of [`scan_reports`](Self::scan_reports): the pipeline that each is the source of.
+    pub(crate) fn scan_pipelines(&self) -> impl Iterator<Item = usize> {
+        self.scans.iter().map(|(pipeline, _)| *pipeline)
+    }
+
+    /// What the latest execution did on the device, where it ran there to the end.
+    pub(crate) fn run_report(&self) -> Option<RunReport> {
+        self.with_outcome(|outcome| outcome.report.clone())
+    }
+
     /// The run to make, apart from this node.
     fn run(&self) -> Run {
         Run {
@@ -195,6 +207,7 @@ impl PeltonGpuExec {
             devices: Arc::clone(&self.devices),
             outcome: Arc::clone(&self.outcome),
             metrics: self.metrics.clone(),
+            owner: std::ptr::from_ref(self).addr(),
         }
     }
 }
@@ -210,6 +223,8 @@ struct Run {
     devices: Arc<Devices>,
     outcome: Arc<Mutex<Outcome>>,
     metrics: ExecutionPlanMetricsSet,
+    /// Where the node is: whose spans a trace gets.
+    owner: usize,
 }
 
 /// Asks for the stop of a run that nobody waits for any more.
@@ -264,7 +279,10 @@ impl Run {
         }
         let cancel = CancelOnDrop(CancelFlag::new());
         let (devices, flag) = (Arc::clone(&self.devices), cancel.0.clone());
-        let run = tokio::task::spawn_blocking(move || devices.runtime()?.run(&plan, uploads, &flag));
+        let tracer = tracer(context, self.owner);
+        let run = tokio::task::spawn_blocking(move || {
+            devices.runtime()?.run_traced(&plan, uploads, &flag, tracer.as_ref())
+        });
         let (mut rows, report) = run.await.map_err(|error| {
             // A panic of the run is a bug, and stays one.
             match error.try_into_panic() {

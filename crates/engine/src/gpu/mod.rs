@@ -29,7 +29,7 @@ mod text;
 mod upload;
 mod value;
 
-pub(crate) use describe::{device_text, why_text};
+pub(crate) use describe::{device_text, pipeline_texts, reason_on_cpu, why_text};
 pub use devices::{DeviceChoice, Devices};
 pub use exec::PeltonGpuExec;
 pub(crate) use rule::GpuRule;

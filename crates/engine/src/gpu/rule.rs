@@ -186,7 +186,7 @@ fn is_scan_alone(lowered: &Lowered) -> bool {
 }
 
 /// True for nodes at which a subtree for a device may begin.
-fn is_root(plan: &Arc<dyn ExecutionPlan>) -> bool {
+pub(super) fn is_root(plan: &Arc<dyn ExecutionPlan>) -> bool {
     plan.is::<AggregateExec>()
         || plan.is::<HashJoinExec>()
         || plan.is::<FilterExec>()

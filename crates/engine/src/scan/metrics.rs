@@ -4,13 +4,17 @@
 //! section 6.1): the figure by which skipping and compression both show.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
 
 use datafusion::physical_plan::metrics::{
     BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, Time,
 };
 use pelton_error::Result;
+use pelton_pipeline::{Activity, Tracer};
 use pelton_store::Table;
 
+use crate::profile::LaneTrace;
 use crate::prune::{Pruned, SkippedBy};
 
 /// Counters of one partition of a scan.
@@ -19,6 +23,8 @@ pub(super) struct StreamMetrics {
     pub(super) baseline: BaselineMetrics,
     /// Stored bytes read and verified.
     pub(super) bytes_read: Count,
+    /// Raw bytes of the values that were decoded.
+    pub(super) bytes_decoded: Count,
     /// Row groups read.
     pub(super) row_groups_read: Count,
     /// Row groups that a dynamic filter skipped, and their stored bytes.
@@ -32,15 +38,18 @@ pub(super) struct StreamMetrics {
     pub(super) time_decode: Time,
     /// Evaluating row filters.
     pub(super) time_filter: Time,
+    /// Where spans go, if the query is traced.
+    pub(super) trace: Option<Arc<LaneTrace>>,
 }
 
 impl StreamMetrics {
-    pub(super) fn new(set: &ExecutionPlanMetricsSet, partition: usize) -> Self {
+    pub(super) fn new(set: &ExecutionPlanMetricsSet, partition: usize, tracer: Option<Tracer>) -> Self {
         let counter = |name: &'static str| MetricBuilder::new(set).counter(name, partition);
         let time = |name: &'static str| MetricBuilder::new(set).subset_time(name, partition);
         Self {
             baseline: BaselineMetrics::new(set, partition),
             bytes_read: counter("bytes_read"),
+            bytes_decoded: counter("bytes_decoded"),
             row_groups_read: counter("row_groups_read"),
             row_groups_skipped_dynamic: counter("row_groups_skipped_dynamic"),
             bytes_skipped_dynamic: counter("bytes_skipped_dynamic"),
@@ -48,6 +57,19 @@ impl StreamMetrics {
             time_read_wait: time("time_read_wait"),
             time_decode: time("time_decode"),
             time_filter: time("time_filter"),
+            trace: tracer.map(|tracer| Arc::new(LaneTrace::new(tracer, partition))),
+        }
+    }
+
+    /// The moment, for [`traced`](Self::traced); nothing where nobody traces.
+    pub(super) fn now(&self) -> Option<Instant> {
+        self.trace.is_some().then(Instant::now)
+    }
+
+    /// Leaves a span from `started` to now.
+    pub(super) fn traced(&self, activity: Activity, started: Option<Instant>, bytes: u64) {
+        if let (Some(trace), Some(started)) = (&self.trace, started) {
+            trace.add(activity, started, bytes);
         }
     }
 }
@@ -115,6 +137,7 @@ impl PlannedBytes {
             stored_bytes: self.stored_bytes,
             raw_bytes: self.raw_bytes,
             bytes_read: sum("bytes_read"),
+            bytes_decoded: sum("bytes_decoded"),
             skipped: self.skipped,
             rows_filtered: sum("rows_filtered"),
             output_rows: metrics.output_rows().unwrap_or(0) as u64,
@@ -142,6 +165,8 @@ pub struct ScanReport {
     pub raw_bytes: u64,
     /// Stored bytes read.
     pub bytes_read: u64,
+    /// Raw bytes of the values that were decoded, on the CPU or by kernels.
+    pub bytes_decoded: u64,
     /// What was not read, by the metadata that decided.
     pub skipped: BTreeMap<SkippedBy, Skipped>,
     /// Rows read but dropped by row filters.

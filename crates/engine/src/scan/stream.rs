@@ -21,6 +21,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coop::cooperative;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use pelton_pipeline::Activity;
 use pelton_store::{ChunkRead, IoEngine, Table, column_to_arrow, read_chunk};
 
 use super::exec::{PeltonScanExec, ScanOptions};
@@ -29,6 +30,7 @@ use super::metrics::StreamMetrics;
 use super::selection::{RowFilter, Selection};
 use crate::error::to_datafusion;
 use crate::predicate::zone_predicate;
+use crate::profile::tracer;
 use crate::prune::ZoneLookup;
 
 /// Opens partition `partition` of `scan`.
@@ -68,7 +70,11 @@ pub(super) fn open(
         coalescer: coalescer(&schema, batch_rows, memory_is_limited),
         batch_rows,
         rows_left: scan.limit.unwrap_or(usize::MAX),
-        metrics: StreamMetrics::new(&scan.metrics, partition),
+        metrics: StreamMetrics::new(
+            &scan.metrics,
+            partition,
+            tracer(context, std::ptr::from_ref(scan).addr()),
+        ),
     };
     let batches = futures::stream::try_unfold(stream, |mut stream| async move {
         Ok(stream.next_batch().await?.map(|batch| (batch, stream)))
@@ -138,6 +144,7 @@ impl ScanStream {
             if self.is_skipped_dynamically(row_group)? {
                 continue;
             }
+            let started = self.metrics.now();
             let mut reads = BTreeMap::new();
             for &column in &self.read_columns {
                 reads.insert(
@@ -145,6 +152,7 @@ impl ScanStream {
                     read_chunk(&self.io, &self.table, row_group, column).map_err(to_datafusion)?,
                 );
             }
+            self.metrics.traced(Activity::Read, started, 0);
             self.metrics.row_groups_read.add(1);
             self.in_flight.push_back(InFlight { row_group, reads });
         }
@@ -258,6 +266,7 @@ impl RowGroup {
         for &column in &filter.columns {
             arrays.push(self.rows_of(column, table, metrics).await?);
         }
+        let started = metrics.now();
         let timer = metrics.time_filter.timer();
         self.decoded.retain(|column, _| still_needed(*column));
         if self.is_narrow {
@@ -274,6 +283,7 @@ impl RowGroup {
             }
         }
         timer.done();
+        metrics.traced(Activity::Filter, started, 0);
         Ok(())
     }
 
@@ -307,20 +317,26 @@ impl RowGroup {
     async fn rows_of(&mut self, column: usize, table: &Table, metrics: &StreamMetrics) -> Result<ArrayRef> {
         if !self.decoded.contains_key(&column) {
             let read = self.reads.remove(&column).expect("every needed column is read, and decoded once");
+            let started = metrics.now();
             let timer = metrics.time_read_wait.timer();
             let bytes = read.await.map_err(to_datafusion)?;
             timer.done();
+            metrics.traced(Activity::ReadWait, started, bytes.len() as u64);
             metrics.bytes_read.add(bytes.len());
+            let started = metrics.now();
             let timer = metrics.time_decode.timer();
-            let array = self.decode(column, &bytes, table)?;
+            let (array, raw_bytes) = self.decode(column, &bytes, table)?;
             timer.done();
+            metrics.bytes_decoded.add(raw_bytes as usize);
+            metrics.traced(Activity::Decode, started, raw_bytes);
             self.decoded.insert(column, array);
         }
         Ok(Arc::clone(&self.decoded[&column]))
     }
 
-    /// Decodes the column; once narrow, only the pages that hold a selected row, and drops the other rows.
-    fn decode(&self, column: usize, bytes: &[u8], table: &Table) -> Result<ArrayRef> {
+    /// Decodes the column; once narrow, only the pages that hold a selected row, and drops the other rows. Also gives
+    /// the raw bytes of what was decoded: the column's, by share of its rows.
+    fn decode(&self, column: usize, bytes: &[u8], table: &Table) -> Result<(ArrayRef, u64)> {
         let logical = &table.schema().columns[column].logical;
         let decode_pages = || {
             let view = table.chunk_view(self.index, column, bytes)?;
@@ -334,9 +350,11 @@ impl RowGroup {
         };
         let (array, filter) = decode_pages()
             .map_err(|error: pelton_error::Error| to_datafusion(table.of_chunk(self.index, column, error)))?;
+        let chunk_bytes = table.chunk(self.index, column).map_err(to_datafusion)?.raw_bytes as f64;
+        let raw_bytes = (chunk_bytes * array.len() as f64 / self.row_count.max(1) as f64) as u64;
         match filter {
-            Some(filter) => filter.apply(&array),
-            None => Ok(array),
+            Some(filter) => Ok((filter.apply(&array)?, raw_bytes)),
+            None => Ok((array, raw_bytes)),
         }
     }
 }

@@ -77,6 +77,7 @@ impl Tables {
     }
 
     /// The oracle's answer, drawn.
+    #[allow(dead_code)] // not every test compares with it
     pub(crate) async fn expected(&self, sql: &str) -> String {
         let batches = self.oracle.sql(sql).await.unwrap().collect().await.unwrap();
         pretty_format_batches(&batches).unwrap().to_string()

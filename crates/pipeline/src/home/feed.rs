@@ -28,7 +28,9 @@ use super::draft::{Draft, Piece, SlotBytes};
 use super::extent::StoredColumn;
 use super::formats::{check_readable, estimated_chunk_bytes};
 use super::intake::{DropRowGroup, Incoming, Intake};
+use super::marks::MorselMarks;
 use super::slots::{Need, Slot, SlotSource, take_slots};
+use crate::trace::Activity;
 
 /// How a feed deals.
 #[derive(Debug, Clone, Copy)]
@@ -53,6 +55,8 @@ pub struct Feed {
     /// Of neighbours' links, where there are any to borrow.
     borrower: Option<Borrower>,
     report: FeedReport,
+    /// Of the morsels given out, where somebody asked for them.
+    marks: Option<Vec<MorselMarks>>,
 }
 
 impl Drop for Feed {
@@ -164,7 +168,18 @@ impl Feed {
             row_groups_max: options.row_groups_max,
             borrower,
             report,
+            marks: None,
         })
+    }
+
+    /// From here on, keeps when what was done.
+    pub(crate) fn keep_marks(&mut self) {
+        self.marks = Some(Vec::new());
+    }
+
+    /// When what was done, if that was kept.
+    pub(crate) fn take_marks(&mut self) -> Vec<MorselMarks> {
+        self.marks.take().unwrap_or_default()
     }
 
     /// Morsels that can be in flight.
@@ -194,8 +209,17 @@ impl Feed {
         drop_row_group: &mut dyn FnMut(u32) -> bool,
     ) -> Result<Option<Morsel>> {
         assert!(!self.slots[slot].is_out, "slot {slot} is released before it is used again");
+        let mut marks = self.marks.is_some().then(|| MorselMarks::begin(slot));
+        let mut lap = |activity, bytes| {
+            if let Some(marks) = &mut marks {
+                marks.lap(activity, bytes);
+            }
+        };
+        let asked_before = self.intake.counts.disk_bytes;
         self.intake.begin_round(drop_row_group)?;
+        lap(Activity::Read, self.intake.counts.disk_bytes - asked_before);
         self.slots[slot].wait_free()?;
+        lap(Activity::SlotWait, 0);
         let (mut incoming, draft) = self.take(slot, drop_row_group)?;
         if incoming.is_empty() {
             return Ok(None);
@@ -204,13 +228,18 @@ impl Feed {
         let draft = match self.sources.iter().any(|source| matches!(source, Source::Disk)) {
             true => {
                 self.intake.arrive(&mut incoming)?;
+                lap(Activity::ReadWait, 0);
                 self.lay_out(slot, &incoming)?
             }
             false => draft,
         };
         self.intake.give_back(incoming.split_off(draft.row_groups.len()));
         self.stage(slot, &draft, &incoming)?;
-        self.enqueue(slot, &draft, stream)?;
+        lap(Activity::Stage, draft.bytes().pinned as u64);
+        match marks {
+            Some(marks) => self.enqueue_marked(slot, &draft, stream, marks)?,
+            None => self.enqueue(slot, &draft, stream)?,
+        }
         Ok(Some(self.morsel(slot, draft)))
     }
 
@@ -302,6 +331,24 @@ impl Feed {
             self.report.borrowed_bytes += borrower.borrowed_bytes() - borrowed_before;
         }
         self.report.moved_bytes += bytes.device as u64;
+        Ok(())
+    }
+
+    /// As [`enqueue`](Self::enqueue), between two events.
+    fn enqueue_marked(
+        &mut self,
+        slot: usize,
+        draft: &Draft,
+        stream: &Stream,
+        mut marks: MorselMarks,
+    ) -> Result<()> {
+        let before = stream.record()?;
+        self.enqueue(slot, draft, stream)?;
+        marks.copied_bytes = draft.bytes().device as u64;
+        if marks.copied_bytes > 0 {
+            marks.copy = Some((before, stream.record()?));
+        }
+        self.marks.get_or_insert_default().push(marks);
         Ok(())
     }
 

@@ -13,6 +13,7 @@ use super::Runtime;
 use super::finish::{Outcome, finish};
 use super::memory::{Lane, State};
 use super::report::PipelineReport;
+use super::trace::RunTrace;
 use super::upload::{Uploaded, upload_rows};
 use crate::codegen::{self, BuiltTable, Generated, Request, SourceColumn, StoredAs};
 use crate::home::{ColumnText, formats};
@@ -20,6 +21,7 @@ use crate::ir::{Pipeline, Plan, Sink, Source, TableScan, Type};
 use crate::program::Program;
 use crate::rows::{RowValues, Rows};
 use crate::text::{Dictionary, TextSource};
+use crate::trace::{Activity, Tracer};
 
 /// Codes of groups by position, where memory allows: their state is cleared and gone through in every run.
 const DIRECT_CODES_MAX: u64 = 1 << 22;
@@ -50,6 +52,7 @@ pub(crate) struct Execution<'r> {
     lane: Lane,
     /// By pipeline.
     reports: Vec<(usize, PipelineReport)>,
+    pub(super) trace: Option<RunTrace<'r>>,
 }
 
 /// The source of a pipeline, ready to be read.
@@ -76,10 +79,13 @@ impl<'r> Execution<'r> {
         plan: &'r Plan,
         uploads: Vec<Rows>,
         cancel: &'r CancelFlag,
+        tracer: Option<&'r Tracer>,
     ) -> Result<Self> {
         if uploads.len() != plan.upload_count {
             return Err(Error::invalid_input(format!("{} uploads for {}", uploads.len(), plan.upload_count)));
         }
+        let lane = runtime.lanes.take(&runtime.machine, runtime.device, 0)?;
+        let trace = tracer.map(|tracer| RunTrace::new(tracer, &lane.stream)).transpose()?;
         Ok(Self {
             runtime,
             plan,
@@ -87,8 +93,9 @@ impl<'r> Execution<'r> {
             uploads: uploads.into_iter().map(Arc::new).collect(),
             built: vec![None; plan.table_count],
             tables: State::default(),
-            lane: runtime.lanes.take(&runtime.machine, runtime.device, 0)?,
+            lane,
             reports: Vec::with_capacity(plan.pipelines.len()),
+            trace,
         })
     }
 
@@ -143,6 +150,7 @@ impl<'r> Execution<'r> {
             tables: self.tables.clone(),
             lane: self.runtime.lanes.take(&self.runtime.machine, self.runtime.device, 0)?,
             reports: Vec::new(),
+            trace: self.trace.as_ref().map(RunTrace::fork),
         })
     }
 
@@ -166,13 +174,25 @@ impl<'r> Execution<'r> {
         &self.lane.stream
     }
 
+    /// Leaves a span of the phase that began at `started`, and what memory is held after it.
+    pub(super) fn traced(&self, activity: Activity, started: Instant) {
+        if let Some(trace) = &self.trace {
+            trace.phase(activity, started);
+            trace.memory(&self.runtime.machine, self.runtime.device);
+        }
+    }
+
     /// Runs pipeline `index`; gives its rows, if it ends in any.
     pub(crate) fn pipeline(&mut self, index: usize) -> Result<Option<Rows>> {
         let pipeline = &self.plan.pipelines[index];
         let started = Instant::now();
         let mut report = PipelineReport { name: pipeline.name.clone(), ..PipelineReport::default() };
+        if let Some(trace) = &self.trace {
+            trace.begin_pipeline(index);
+        }
         let prepared = self.prepare(pipeline)?;
         report.prepare = started.elapsed();
+        self.traced(Activity::Prepare, started);
         let mut attempt = Attempt { number: 0, is_hashed: false, groups: FIRST_GROUPS, build_rows_factor: 1 };
         let rows = loop {
             self.cancel.check()?;
@@ -244,7 +264,7 @@ impl<'r> Execution<'r> {
         let rows = self.uploads.get(upload).cloned().ok_or_else(|| {
             Error::invalid_input(format!("upload {upload} of pipeline '{}' is not there", pipeline.name))
         })?;
-        let uploaded = upload_rows(&rows, self.runtime.device, self.stream())?;
+        let uploaded = upload_rows(&rows, self.runtime.device, self.stream(), self.trace.is_some())?;
         let mut dictionaries = HashMap::new();
         for (k, column) in rows.columns.iter().enumerate() {
             if let RowValues::Text { dictionary, .. } = &column.values {
@@ -298,14 +318,18 @@ impl<'r> Execution<'r> {
             has_equal_hashes: self.runtime.options.equal_hashes,
         })?;
         report.generate += started.elapsed();
+        self.traced(Activity::Generate, started);
+        let started = Instant::now();
         let compiled = self.runtime.compile(&generated.text);
         let (program, compile) = compiled.context(|| format!("pipeline '{}'", pipeline.name))?;
         report.add_compile(&compile);
+        self.traced(Activity::Compile, started);
         let mut kernel =
             Kernel { program, generated, state: self.tables.clone(), started: RefCell::new(None) };
         let started = Instant::now();
         self.allocate(&mut kernel, prepared, &attempt)?;
         report.allocate += started.elapsed();
+        self.traced(Activity::Allocate, started);
         report.state_bytes = kernel.state.bytes();
         let started = Instant::now();
         let rows = match (&pipeline.source, &prepared.uploaded) {
@@ -317,6 +341,7 @@ impl<'r> Execution<'r> {
         let started = Instant::now();
         let outcome = finish(self, kernel, rows, attempt);
         report.finish += started.elapsed();
+        self.traced(Activity::Result, started);
         outcome
     }
 

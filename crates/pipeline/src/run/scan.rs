@@ -6,8 +6,9 @@
 //! ```
 
 use std::collections::HashMap;
+use std::time::Instant;
 
-use pelton_device::{Span, Stream, Work};
+use pelton_device::{Event, Span, Stream, Work};
 use pelton_error::{Error, Result};
 use pelton_zone::{ColumnTest, Scalar, SkipKinds, Verdict};
 
@@ -19,10 +20,11 @@ use super::report::PipelineReport;
 use super::results::append;
 use super::upload::Uploaded;
 use crate::codegen::{Arg, ENTRY, SinkLayout};
-use crate::home::{Feed, FeedOptions, Home};
+use crate::home::{Feed, FeedOptions, Home, MorselMarks};
 use crate::ir::TableScan;
 use crate::program::Launch;
 use crate::rows::Rows;
+use crate::trace::{Activity, SpanSize};
 
 /// Blocks of a grid at most.
 const BLOCKS_MAX: u64 = 1 << 20;
@@ -47,7 +49,17 @@ impl Execution<'_> {
             reads: vec![uploaded.span.clone()],
         };
         let rows = self.run_morsel(kernel, self.stream(), &descriptors, &morsel)?;
-        self.stream().wait_blocking()?;
+        let done = self.stream().record()?;
+        done.wait_blocking()?;
+        if let (Some(trace), Some(started)) = (&self.trace, kernel.started.take()) {
+            let rows = uploaded.row_counts.iter().map(|count| u64::from(*count)).sum();
+            let size = SpanSize { bytes: uploaded.bytes, rows };
+            trace.device(0, Activity::Kernel, (&started, &done), size)?;
+            // It was copied once, however often kernels go through it.
+            if let (Some((before, after)), 0) = (&uploaded.copy, report.repeats) {
+                trace.device(0, Activity::Copy, (before, after), size)?;
+            }
+        }
         Ok(rows)
     }
 
@@ -65,9 +77,16 @@ impl Execution<'_> {
         let feed_options =
             FeedOptions { morsel_bytes: options.morsel_bytes, row_groups_max: options.row_groups_max, slots };
         let (machine, device) = (&self.runtime.machine, self.runtime.device);
+        let started = Instant::now();
         let remaps = self.send_remaps(prepared, scan)?;
+        self.traced(Activity::Prepare, started);
         let ready = self.stream().record()?;
+        let started = Instant::now();
         self.runtime.keep_hot(scan, self.stream(), self.cancel)?;
+        if self.runtime.keeps_columns {
+            self.traced(Activity::Keep, started);
+        }
+        let started = Instant::now();
         let homes = &self.runtime.homes;
         let mut feed = Feed::new(
             homes,
@@ -78,6 +97,9 @@ impl Execution<'_> {
             feed_options,
             self.cancel.clone(),
         )?;
+        if self.trace.is_some() {
+            feed.keep_marks();
+        }
         let slot_count = feed.slot_count();
         if slot_count < slots {
             report.notes.push(format!(
@@ -94,6 +116,7 @@ impl Execution<'_> {
             lanes.push(lane);
         }
         let late = LateFilter::new(scan, kernel, prepared)?;
+        self.traced(Activity::Allocate, started);
         let mut rows = is_output.then(Rows::default);
         let mut kernels = Vec::new();
         for turn in 0.. {
@@ -118,7 +141,12 @@ impl Execution<'_> {
             }
             let done = stream.record()?;
             feed.release(slot, done.clone());
-            kernels.extend(kernel.started.take().map(|started| (started, done)));
+            let rows_in = row_counts.iter().map(|count| u64::from(*count)).sum();
+            let launched = kernel.started.take();
+            kernels.extend(launched.map(|started| Launched { slot, rows: rows_in, started, done }));
+            if let Some(trace) = &self.trace {
+                trace.memory(machine, device);
+            }
             if !options.overlap {
                 stream.wait_blocking()?;
             }
@@ -127,11 +155,31 @@ impl Execution<'_> {
             lane.stream.wait_blocking()?;
         }
         lanes.into_iter().for_each(|lane| self.runtime.lanes.give_back(lane));
-        for (before, done) in &kernels {
-            report.kernels += done.elapsed_since(before)?;
+        for launched in &kernels {
+            report.kernels += launched.done.elapsed_since(&launched.started)?;
         }
+        self.trace_morsels(&feed.take_marks(), &kernels)?;
         report.add_feed(&feed.report());
         Ok(rows)
+    }
+
+    /// Leaves spans of what was done for morsels; their streams have been waited for.
+    fn trace_morsels(&self, marks: &[MorselMarks], kernels: &[Launched]) -> Result<()> {
+        let Some(trace) = &self.trace else { return Ok(()) };
+        for marks in marks {
+            for lap in &marks.laps {
+                trace.host(marks.slot, lap.activity, lap.start, lap.end, lap.bytes);
+            }
+            if let Some((before, after)) = &marks.copy {
+                let size = SpanSize { bytes: marks.copied_bytes, rows: 0 };
+                trace.device(marks.slot, Activity::Copy, (before, after), size)?;
+            }
+        }
+        for Launched { slot, rows, started, done } in kernels {
+            let size = SpanSize { bytes: 0, rows: *rows };
+            trace.device(*slot, Activity::Kernel, (started, done), size)?;
+        }
+        Ok(())
     }
 
     /// Morsels that the scan makes at most, as far as sizes tell; at least 1.
@@ -245,6 +293,14 @@ impl Execution<'_> {
         let tile_rows = (rows / warps / 1024).clamp(1, 8) as u32 * 1024;
         Ok((tile_rows, largest_group_rows.div_ceil(tile_rows).max(1)))
     }
+}
+
+/// A kernel under way.
+struct Launched {
+    slot: usize,
+    rows: u64,
+    started: Event,
+    done: Event,
 }
 
 /// Row groups that one launch goes through.

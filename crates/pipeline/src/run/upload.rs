@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use pelton_chunk::{ChunkView, Column, PhysicalType, Validity, Values, encode_chunk};
-use pelton_device::{Buffer, DeviceId, MemoryKind, OnFull, Span, Stream};
-use pelton_error::Result;
+use pelton_device::{Buffer, DeviceId, Event, MemoryKind, OnFull, Span, Stream};
+use pelton_error::{Error, Result};
 
 use crate::codegen::{SourceColumn, StoredAs};
 use crate::rows::{RowColumn, RowValues, Rows};
@@ -26,12 +26,19 @@ pub(crate) struct Uploaded {
     pub(crate) row_counts: Vec<u32>,
     pub(crate) columns: Vec<SourceColumn>,
     pub(crate) bytes: u64,
+    /// Before and after the copy, for a trace.
+    pub(crate) copy: Option<(Event, Event)>,
     /// Kept until the copy is complete.
     _staged: Buffer,
 }
 
-/// Encodes `rows` plainly and sends them to `device`.
-pub(crate) fn upload_rows(rows: &Rows, device: DeviceId, stream: &Stream) -> Result<Uploaded> {
+/// Encodes `rows` plainly and sends them to `device`; where that `is_traced`, between two events.
+pub(crate) fn upload_rows(
+    rows: &Rows,
+    device: DeviceId,
+    stream: &Stream,
+    is_traced: bool,
+) -> Result<Uploaded> {
     let mut chunks: Vec<Vec<u8>> = Vec::new();
     let mut row_counts = Vec::new();
     for first in (0..rows.row_count).step_by(ROW_GROUP_ROWS) {
@@ -56,8 +63,10 @@ pub(crate) fn upload_rows(rows: &Rows, device: DeviceId, stream: &Stream) -> Res
             offset += chunk.len().next_multiple_of(CHUNK_ALIGN);
         }
     })?;
+    let before = is_traced.then(|| stream.record()).transpose()?;
     stream.copy(&staged.span(), &span)?;
-    Ok(Uploaded { span, addresses, row_counts, columns, bytes: bytes as u64, _staged: staged })
+    let copy = before.map(|before| Ok::<_, Error>((before, stream.record()?))).transpose()?;
+    Ok(Uploaded { span, addresses, row_counts, columns, bytes: bytes as u64, copy, _staged: staged })
 }
 
 fn source_columns(rows: &Rows, chunks: &[Vec<u8>]) -> Result<Vec<SourceColumn>> {
