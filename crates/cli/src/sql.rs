@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use pelton_engine::{
-    Links, PeltonSession, Query, RuntimeOptions, ScanOptions, SessionOptions, bytes_text, from_datafusion,
+    Filters, Links, PeltonSession, Query, RuntimeOptions, ScanOptions, SessionOptions, bytes_text,
+    from_datafusion,
 };
 use pelton_error::{Error, Result, ResultExt};
 use pelton_store::{IoMode, IoOptions};
 use pelton_zone::{SkipKind, SkipKinds};
 
-use crate::args::{IoModeArg, SessionArgs, SqlArgs, WarehouseArgs};
+use crate::args::{FiltersArg, IoModeArg, SessionArgs, SqlArgs, WarehouseArgs};
 use crate::cancel;
 use crate::output::RowWriter;
 
@@ -65,6 +66,10 @@ pub(crate) fn session_options(args: &SessionArgs) -> Result<SessionOptions> {
         IoModeArg::Direct => IoMode::Direct,
         IoModeArg::Buffered => IoMode::Buffered,
     };
+    let filters = match args.filters {
+        FiltersArg::Branching => Filters::Branching,
+        FiltersArg::Predicated => Filters::Predicated,
+    };
     Ok(SessionOptions {
         threads: args.threads,
         batch_rows: args.batch_rows,
@@ -79,6 +84,7 @@ pub(crate) fn session_options(args: &SessionArgs) -> Result<SessionOptions> {
             device_cache_bytes: args.device_cache,
             pinned_cap_bytes: args.pinned_mem_cap,
             links: args.no_borrowed_links.then(Links::default),
+            filters,
             ..RuntimeOptions::default()
         },
         ..SessionOptions::default()

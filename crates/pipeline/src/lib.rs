@@ -36,5 +36,5 @@ pub use program::{
     CompileReport, Compiler, Launch, Origin, Program, Target, compile_for_check, nvrtc_status,
 };
 pub use rows::{RowColumn, RowValues, Rows};
-pub use run::{PipelineReport, RunReport, Runtime, RuntimeOptions, TargetChoice};
+pub use run::{Filters, PipelineReport, RunReport, Runtime, RuntimeOptions, TargetChoice};
 pub use text::{Dictionary, TextSource};

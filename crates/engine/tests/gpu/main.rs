@@ -4,10 +4,12 @@
 mod common;
 
 mod benchmarks;
+mod cancelling;
 mod fallback;
 mod nodes;
 mod predicates;
 mod shapes;
+mod top;
 
 use std::path::PathBuf;
 use std::sync::Arc;

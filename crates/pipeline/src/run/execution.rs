@@ -9,11 +9,11 @@ use pelton_device::{Event, Stream};
 use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt, Tier};
 use pelton_store::Table;
 
-use super::Runtime;
 use super::finish::{Outcome, finish};
-use super::memory::{Lane, State};
+use super::memory::{HeldLanes, State};
 use super::report::PipelineReport;
 use super::upload::{Uploaded, upload_rows};
+use super::{Filters, Runtime};
 use crate::codegen::{self, BuiltTable, Generated, Request, SourceColumn, StoredAs};
 use crate::home::{ColumnText, formats};
 use crate::ir::{Pipeline, Plan, Sink, Source, TableScan, Type};
@@ -47,7 +47,7 @@ pub(crate) struct Execution<'r> {
     built: Vec<Option<BuiltTable>>,
     /// Arrays of the tables built so far.
     tables: State,
-    lane: Lane,
+    lane: HeldLanes<'r>,
     /// By pipeline.
     reports: Vec<(usize, PipelineReport)>,
 }
@@ -87,14 +87,13 @@ impl<'r> Execution<'r> {
             uploads: uploads.into_iter().map(Arc::new).collect(),
             built: vec![None; plan.table_count],
             tables: State::default(),
-            lane: runtime.lanes.take(&runtime.machine, runtime.device, 0)?,
+            lane: runtime.lanes.hold(&runtime.machine, runtime.device, 1, 0)?,
             reports: Vec::with_capacity(plan.pipelines.len()),
         })
     }
 
     /// The reports, once all is done.
     pub(crate) fn finish(mut self) -> Vec<PipelineReport> {
-        self.runtime.lanes.give_back(self.lane);
         self.reports.sort_by_key(|(index, _)| *index);
         self.reports.into_iter().map(|(_, report)| report).collect()
     }
@@ -140,7 +139,7 @@ impl<'r> Execution<'r> {
             uploads: self.uploads.clone(),
             built: self.built.clone(),
             tables: self.tables.clone(),
-            lane: self.runtime.lanes.take(&self.runtime.machine, self.runtime.device, 0)?,
+            lane: self.runtime.lanes.hold(&self.runtime.machine, self.runtime.device, 1, 0)?,
             reports: Vec::new(),
         })
     }
@@ -149,8 +148,7 @@ impl<'r> Execution<'r> {
     fn take_in(&mut self, index: usize, apart: Self, outcome: Result<Option<Rows>>) -> Result<Option<Rows>> {
         let Self { tables, mut built, lane, reports, .. } = apart;
         // What comes next runs on other streams.
-        lane.stream.wait_blocking()?;
-        self.runtime.lanes.give_back(lane);
+        lane.wait_blocking()?;
         let rows = outcome?;
         if let Sink::Build { table, .. } = &self.plan.pipelines[index].sink {
             self.tables.adopt(&tables, |arg| arg.is_of_table(*table));
@@ -162,7 +160,7 @@ impl<'r> Execution<'r> {
 
     /// The stream of everything but morsels.
     pub(crate) fn stream(&self) -> &Stream {
-        &self.lane.stream
+        &self.lane.list()[0].stream
     }
 
     /// Runs pipeline `index`; gives its rows, if it ends in any.
@@ -295,6 +293,8 @@ impl<'r> Execution<'r> {
             direct_codes_max: DIRECT_CODES_MAX.min(self.memory_cap()? / 256).max(1024),
             table_codes_max: TABLE_CODES_MAX.min(self.memory_cap()? / 64),
             has_equal_hashes: self.runtime.options.equal_hashes,
+            is_predicated: self.runtime.options.filters == Filters::Predicated,
+            wants_keys: self.wants_keys(&pipeline.sink),
         })?;
         report.generate += started.elapsed();
         let compiled = self.runtime.compile(&generated.text);
@@ -317,6 +317,12 @@ impl<'r> Execution<'r> {
         let outcome = finish(self, kernel, rows, attempt);
         report.finish += started.elapsed();
         outcome
+    }
+
+    /// Whether a later pipeline has a use for the keys that end in `sink`.
+    fn wants_keys(&self, sink: &Sink) -> bool {
+        let Sink::Build { table, .. } = sink else { return false };
+        self.plan.pipelines.iter().any(|pipeline| codegen::wants_keys(pipeline, *table))
     }
 
     fn memory_cap(&self) -> Result<u64> {
