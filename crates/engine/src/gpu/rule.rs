@@ -24,6 +24,7 @@ use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{
     Distribution, ExecutionPlan, ExecutionPlanProperties, Partitioning, replace_children_if_necessary,
@@ -83,11 +84,12 @@ fn rewrite(
     {
         return partitioned_as(plan, node, by_hash);
     }
-    if let Some((first, input)) = FirstRows::of(plan)
+    if let Some(sort) = plan.downcast_ref::<SortExec>()
         && !by_hash
-        && let Some(node) = on_device(input, Some(&first), devices)?
+        && let Some(first) = FirstRows::of(sort)
+        && let Some(node) = on_device(sort.input(), Some(&first), devices)?
     {
-        return replace_children_if_necessary(Arc::clone(plan), vec![node]);
+        return Ok(FirstRows::sort_again(sort, node));
     }
     if let Some((states, finished)) = average_in_two_stages(plan)?
         && let Some(node) = on_device(&states, None, devices)?

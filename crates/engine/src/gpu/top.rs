@@ -30,14 +30,20 @@ pub(super) struct FirstRows {
 }
 
 impl FirstRows {
-    /// What `plan` asks of its input, and the input, if it is a sort that stops at a number of rows.
-    pub(super) fn of(plan: &Arc<dyn ExecutionPlan>) -> Option<(Self, &Arc<dyn ExecutionPlan>)> {
-        let sort = plan.downcast_ref::<SortExec>()?;
+    /// What `sort` asks of its input, if it stops at a number of rows.
+    pub(super) fn of(sort: &SortExec) -> Option<Self> {
         let row_count = sort.fetch()? as u64;
         let first = sort.expr().first();
         let key = Arc::clone(&first.expr);
         let (is_descending, has_further_keys) = (first.options.descending, sort.expr().len() > 1);
-        Some((Self { key, is_descending, has_further_keys, row_count }, sort.input()))
+        Some(Self { key, is_descending, has_further_keys, row_count })
+    }
+
+    /// `sort` over the rows of `node`. Its dynamic filter is a new one: scans in the subtree that the node replaced hold
+    /// the old one, and would leave out rows by it when they run another time.
+    pub(super) fn sort_again(sort: &SortExec, node: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+        let again = SortExec::new(sort.expr().clone(), node).with_fetch(sort.fetch());
+        Arc::new(again.with_preserve_partitioning(sort.preserve_partitioning()))
     }
 
     /// The same of the rows of `flow`, whose outputs have the types of `schema`.
