@@ -25,6 +25,13 @@ DEV u64 slot_of(const u64* keys, u64 slot_mask, u64 key) {
   return NO_KEY;
 }
 
+// Adds a key to `list`, which begins with their number; where they are more than `max` nobody wants to know.
+DEV void note_key(u64* list, u32 max, u64 key) {
+  if (*(volatile u64*)list > max) return;
+  const u64 place = atomic_add(list, u64(1));
+  if (place < max) list[1 + place] = key;
+}
+
 // Two bits of one 64-bit word a key: what they do not both hold was never inserted (register-blocked Bloom filter,
 // Putze, Sanders, Singler 2007).
 DEV u64 bloom_bits(u64 hash) { return (1ull << (hash >> 52 & 63)) | (1ull << (hash >> 58)); }

@@ -141,6 +141,10 @@ pub(crate) struct SessionArgs {
     /// Take pinned data over a GPU's own host link alone, not over those of idle neighbours too.
     #[arg(long, hide_short_help = true)]
     pub(crate) no_borrowed_links: bool,
+    /// How kernels drop rows that conditions are not true for: condition by condition, or all at once without
+    /// branches. For measurements.
+    #[arg(long, value_enum, default_value_t = FiltersArg::Branching, hide = true)]
+    pub(crate) filters: FiltersArg,
     /// Load this table into pinned memory first, where a GPU reads it at the full rate of its link. Repeatable.
     #[arg(long, value_name = "TABLE")]
     pub(crate) pin: Vec<String>,
@@ -149,6 +153,12 @@ pub(crate) struct SessionArgs {
 /// A device by name. `host` is one too: kernels compiled for the host's cores, for tests.
 fn parse_device(text: &str) -> Result<DeviceChoice, String> {
     text.parse().map_err(|error: pelton_error::Error| error.to_string())
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FiltersArg {
+    Branching,
+    Predicated,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

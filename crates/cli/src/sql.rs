@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use pelton_engine::{Links, PeltonSession, Query, RuntimeOptions, ScanOptions, SessionOptions};
+use pelton_engine::{Filters, Links, PeltonSession, Query, RuntimeOptions, ScanOptions, SessionOptions};
 use pelton_error::{Error, Result, ResultExt};
 use pelton_store::{IoMode, IoOptions};
 use pelton_zone::{SkipKind, SkipKinds};
 
-use crate::args::{IoModeArg, SessionArgs, SqlArgs, WarehouseArgs};
+use crate::args::{FiltersArg, IoModeArg, SessionArgs, SqlArgs, WarehouseArgs};
 use crate::meter::Meter;
 use crate::output::Output;
 use crate::pointed::pointed;
@@ -147,6 +147,10 @@ pub(crate) fn session_options(args: &SessionArgs) -> Result<SessionOptions> {
         IoModeArg::Direct => IoMode::Direct,
         IoModeArg::Buffered => IoMode::Buffered,
     };
+    let filters = match args.filters {
+        FiltersArg::Branching => Filters::Branching,
+        FiltersArg::Predicated => Filters::Predicated,
+    };
     Ok(SessionOptions {
         threads: args.threads,
         batch_rows: args.batch_rows,
@@ -162,6 +166,7 @@ pub(crate) fn session_options(args: &SessionArgs) -> Result<SessionOptions> {
             device_cache_bytes: args.device_cache,
             pinned_cap_bytes: args.pinned_mem_cap,
             links: args.no_borrowed_links.then(Links::default),
+            filters,
             ..RuntimeOptions::default()
         },
         ..SessionOptions::default()

@@ -301,11 +301,28 @@ pub enum Sink {
         /// The aggregates.
         aggregates: Vec<Aggregate>,
     },
-    /// All rows, in no particular order.
+    /// Rows, in no particular order.
     Materialize {
         /// The output columns.
         columns: Vec<Expr>,
+        /// Where not all rows are asked for.
+        top: Option<TopK>,
     },
+}
+
+/// The first rows by a key, in no particular order, and perhaps some more: what a sort above it needs, wherever it puts
+/// NULLs and whatever it orders rows of equal keys by.
+#[derive(Debug, Clone)]
+pub struct TopK {
+    /// An integer (`I32`, `I64`, and `I128` with bounds of 64 bits).
+    pub key: Expr,
+    /// The greatest keys come first.
+    pub is_descending: bool,
+    /// Rows whose keys are those of the last one wanted come too, and all rows without a key: further keys decide
+    /// between them.
+    pub keeps_ties: bool,
+    /// How many rows are wanted.
+    pub row_count: u64,
 }
 
 /// A scan of a stored table.

@@ -13,10 +13,12 @@
 mod allocate;
 mod execution;
 mod finish;
+mod late;
 mod memory;
 mod report;
 mod results;
 mod scan;
+mod top;
 mod trace;
 mod upload;
 
@@ -55,6 +57,18 @@ pub enum TargetChoice {
     Host,
 }
 
+/// How kernels drop the rows that conditions are not true for (Lutz et al., "Pump Up the Volume", 2020).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub enum Filters {
+    /// Condition by condition; what one drops, the next does not look at.
+    #[default]
+    Branching,
+    /// All conditions of each row are computed and combined without branches, and sums without groups add 0 for rows
+    /// that do not pass. Where a row must pass before anything is done with it (payloads of a hash table, groups,
+    /// rows that come out), one branch stands there.
+    Predicated,
+}
+
 /// How pipelines run. None of it changes results.
 #[derive(Debug, Clone)]
 pub struct RuntimeOptions {
@@ -70,6 +84,8 @@ pub struct RuntimeOptions {
     pub overlap: bool,
     /// All keys hash alike: a test of collisions.
     pub equal_hashes: bool,
+    /// How conditions are computed.
+    pub filters: Filters,
     /// Bytes of chunks that are moved in one go.
     pub morsel_bytes: usize,
     /// Row groups of a morsel at most.
@@ -97,6 +113,7 @@ impl Default for RuntimeOptions {
             cache: None,
             overlap: true,
             equal_hashes: false,
+            filters: Filters::Branching,
             morsel_bytes: 32 << 20,
             row_groups_max: 4096,
             slots: 4,

@@ -16,7 +16,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use pelton_pipeline::ir::{
-    Aggregate, ArithmeticOp, CompareOp, Expr, Literal, Op, Pipeline, ProbeKind, Sink, Source, TableScan,
+    Aggregate, ArithmeticOp, CompareOp, Expr, Literal, Op, Pipeline, ProbeKind, Sink, Source, TableScan, TopK,
 };
 
 use super::devices::{DeviceChoice, Devices};
@@ -74,7 +74,7 @@ fn why_not(plan: &Arc<dyn ExecutionPlan>, devices: &Arc<Devices>) -> Option<Stri
         return None;
     }
     let planned = as_planned(plan)?;
-    attempt(&planned, devices).err().map(|error| error.to_string())
+    attempt(&planned, None, devices).err().map(|error| error.to_string())
 }
 
 /// `plan` with what it was before parts of it went to a device.
@@ -197,8 +197,16 @@ impl Names {
                     false => format!("groups by {}: {aggregates}", self.exprs(keys)),
                 }
             }
-            Sink::Materialize { columns } => format!("rows of {}", self.exprs(columns)),
+            Sink::Materialize { columns, top } => {
+                let rows = format!("rows of {}", self.exprs(columns));
+                top.as_ref().map_or(rows.clone(), |top| format!("{}: {rows}", self.top(top)))
+            }
         }
+    }
+
+    fn top(&self, top: &TopK) -> String {
+        let order = if top.is_descending { " desc" } else { "" };
+        format!("top {} by {}{order}", top.row_count, self.expr(&top.key))
     }
 
     fn aggregate(&self, aggregate: &Aggregate) -> String {

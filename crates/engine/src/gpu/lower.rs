@@ -34,6 +34,7 @@ use pelton_pipeline::ir::{Op, Pipeline, Plan, ProbeKind, Sink};
 use super::devices::Devices;
 use super::expr::Exprs;
 use super::stream::{Flow, Stream};
+use super::top::FirstRows;
 use super::upload::Upload;
 use super::value::Value;
 use crate::scan::PeltonScanExec;
@@ -56,19 +57,23 @@ pub(super) struct Lowered {
     pub(super) average_counts: Vec<usize>,
 }
 
-/// Lowers `plan`, all of it.
+/// Lowers `plan`, all of it; `first`: only these rows of it are asked for.
 ///
 /// # Errors
 ///
 /// `Unsupported`, with the reason.
-pub(super) fn lower(plan: &Arc<dyn ExecutionPlan>, devices: &Arc<Devices>) -> Result<Lowered> {
+pub(super) fn lower(
+    plan: &Arc<dyn ExecutionPlan>,
+    first: Option<&FirstRows>,
+    devices: &Arc<Devices>,
+) -> Result<Lowered> {
     if plan.output_ordering_is_promised() {
         return Err(Error::unsupported("its order of rows is relied on"));
     }
     let mut lowering = Lowering::new(devices);
-    match plan.downcast_ref::<AggregateExec>() {
-        Some(aggregate) => lowering.aggregate(aggregate)?,
-        None => lowering.materialize(plan)?,
+    match (plan.downcast_ref::<AggregateExec>(), first) {
+        (Some(aggregate), None) => lowering.aggregate(aggregate)?,
+        _ => lowering.materialize(plan, first)?,
     }
     if lowering.scans.is_empty() {
         return Err(Error::unsupported("it reads no Pelton table"));
@@ -126,17 +131,19 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// All rows of `plan` as the result.
-    fn materialize(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
+    /// The rows of `plan` as the result, all or those that are asked for.
+    fn materialize(&mut self, plan: &Arc<dyn ExecutionPlan>, first: Option<&FirstRows>) -> Result<()> {
         let column_count = plan.schema().fields().len();
         if column_count == 0 {
             return Err(Error::unsupported("its rows have no columns"));
         }
-        let flow = self.flow(plan, &(0..column_count).collect())?;
+        let mut flow = self.flow(plan, &(0..column_count).collect())?;
+        let top = first.map(|first| first.lower(&mut flow, &plan.schema())).transpose()?;
         let columns = (0..column_count).map(|index| Ok(flow.output(index)?.expr.clone()));
         let columns = columns.collect::<Result<_>>()?;
-        self.finish(flow.stream, "rows of", Sink::Materialize { columns });
-        if !self.pipelines.iter().any(drops_rows) {
+        let reduces_rows = top.is_some();
+        self.finish(flow.stream, "rows of", Sink::Materialize { columns, top });
+        if !reduces_rows && !self.pipelines.iter().any(drops_rows) {
             return Err(Error::unsupported("nothing in it reduces rows"));
         }
         Ok(())

@@ -8,6 +8,8 @@
 //!           HashJoinExec …
 //! ```
 //!
+//! A sort that stops at a number of rows stays where it is; its input gives no more rows than it needs (`top.rs`).
+//!
 //! It runs last of all, on plans whose distribution and order are settled. So it leaves an order that parents count on
 //! alone, and where parents count on rows being partitioned by hash, a repartition goes above the device's node.
 
@@ -22,6 +24,7 @@ use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{
     Distribution, ExecutionPlan, ExecutionPlanProperties, Partitioning, replace_children_if_necessary,
@@ -33,6 +36,7 @@ use super::cost::Prediction;
 use super::devices::{DeviceChoice, Devices};
 use super::exec::PeltonGpuExec;
 use super::lower::{Lowered, lower};
+use super::top::FirstRows;
 use crate::scan::PeltonScanExec;
 
 /// Puts what can run on a device there.
@@ -79,12 +83,19 @@ fn rewrite(
     by_hash: bool,
 ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
     if is_root(plan)
-        && let Some(node) = on_device(plan, devices)?
+        && let Some(node) = on_device(plan, None, devices)?
     {
         return partitioned_as(plan, node, by_hash);
     }
+    if let Some(sort) = plan.downcast_ref::<SortExec>()
+        && !by_hash
+        && let Some(first) = FirstRows::of(sort)
+        && let Some(node) = on_device(sort.input(), Some(&first), devices)?
+    {
+        return Ok(FirstRows::sort_again(sort, node));
+    }
     if let Some((states, finished)) = average_in_two_stages(plan)?
-        && let Some(node) = on_device(&states, devices)?
+        && let Some(node) = on_device(&states, None, devices)?
     {
         return partitioned_as(plan, replace_children_if_necessary(finished, vec![node])?, by_hash);
     }
@@ -96,12 +107,14 @@ fn rewrite(
     replace_children_if_necessary(Arc::clone(plan), children)
 }
 
-/// The node that runs `plan` on the device, where it should run there. Its uploads may hold further ones.
+/// The node that runs `plan` on the device, where it should run there; `first`: these rows of it. Its uploads may hold
+/// further ones.
 fn on_device(
     plan: &Arc<dyn ExecutionPlan>,
+    first: Option<&FirstRows>,
     devices: &Arc<Devices>,
 ) -> DataFusionResult<Option<Arc<dyn ExecutionPlan>>> {
-    let Ok((lowered, reason)) = attempt(plan, devices) else { return Ok(None) };
+    let Ok((lowered, reason)) = attempt(plan, first, devices) else { return Ok(None) };
     let uploads = lowered.uploads.iter().map(|upload| rewrite(&upload.plan, devices, false));
     let uploads = uploads.collect::<DataFusionResult<Vec<_>>>()?;
     let node = PeltonGpuExec::new(lowered, uploads, Arc::clone(plan), Arc::clone(devices), reason);
@@ -145,13 +158,17 @@ fn average_in_two_stages(
     Ok(Some((states, Arc::new(finished))))
 }
 
-/// Lowers `plan` and decides that it should run on the device; with why.
+/// Lowers `plan`, or the `first` rows of it, and decides that it should run on the device; with why.
 ///
 /// # Errors
 ///
 /// `Unsupported`, with the reason why it stays on the CPU.
-pub(super) fn attempt(plan: &Arc<dyn ExecutionPlan>, devices: &Arc<Devices>) -> Result<(Lowered, String)> {
-    let lowered = lower(plan, devices)?;
+pub(super) fn attempt(
+    plan: &Arc<dyn ExecutionPlan>,
+    first: Option<&FirstRows>,
+    devices: &Arc<Devices>,
+) -> Result<(Lowered, String)> {
+    let lowered = lower(plan, first, devices)?;
     let reason = match devices.choice() {
         DeviceChoice::Cpu => return Err(Error::unsupported("the CPU was chosen")),
         DeviceChoice::Gpu(_) | DeviceChoice::Host => "chosen by --device".to_owned(),
@@ -180,9 +197,10 @@ fn choose(lowered: &Lowered, devices: &Devices) -> Result<String> {
     }
 }
 
-/// True for a single pipeline whose rows come out as they are.
+/// True for a single pipeline whose rows all come out as they are.
 fn is_scan_alone(lowered: &Lowered) -> bool {
-    matches!(lowered.plan.pipelines.as_slice(), [pipeline] if matches!(pipeline.sink, Sink::Materialize { .. }))
+    let comes_out = |sink: &Sink| matches!(sink, Sink::Materialize { top: None, .. });
+    matches!(lowered.plan.pipelines.as_slice(), [pipeline] if comes_out(&pipeline.sink))
 }
 
 /// True for nodes at which a subtree for a device may begin.

@@ -2,7 +2,7 @@
 
 use datafusion::arrow::compute::concat_batches;
 use pelton_datagen::{Dataset, Query as BenchmarkQuery, batches, queries, tables};
-use pelton_engine::PeltonSession;
+use pelton_engine::{Filters, PeltonSession, RuntimeOptions, SessionOptions};
 
 use crate::common::{Tables, run};
 use crate::{assert_same_rows, device_nodes, fallbacks, on_host};
@@ -10,7 +10,7 @@ use crate::{assert_same_rows, device_nodes, fallbacks, on_host};
 const SCALE: f64 = 0.003;
 const SEED: u64 = 42;
 
-fn load(dataset: Dataset) -> Tables {
+pub(crate) fn load(dataset: Dataset) -> Tables {
     let loaded = Tables::new();
     for table in tables(dataset, SCALE).unwrap() {
         let rows: Vec<_> = batches(dataset, table.name, SCALE, 0, 1, SEED).unwrap().collect();
@@ -52,4 +52,22 @@ async fn every_query_of_tpch_has_the_same_rows_and_most_run_on_the_device() {
         }
     }
     assert!(on_cpu.len() <= 2, "on the CPU alone: {on_cpu:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn conditions_computed_without_branches_have_the_same_rows() {
+    let predicated = RuntimeOptions { filters: Filters::Predicated, ..on_host().runtime };
+    let options = SessionOptions { runtime: predicated, ..on_host() };
+    for (dataset, names) in [
+        (Dataset::Ssb, ["Q1.1", "Q1.2", "Q1.3", "Q2.1", "Q4.1"].as_slice()),
+        (Dataset::Tpch, ["Q1", "Q6", "Q12", "Q14"].as_slice()),
+    ] {
+        let tables = load(dataset);
+        let session = tables.session(&options);
+        let chosen: Vec<_> = queries(dataset).iter().filter(|query| names.contains(&query.name)).collect();
+        assert_eq!(chosen.len(), names.len());
+        for query in chosen {
+            assert_eq!(check(&tables, &session, query).await, 1, "{}", query.name);
+        }
+    }
 }

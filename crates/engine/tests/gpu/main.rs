@@ -4,11 +4,13 @@
 mod common;
 
 mod benchmarks;
+mod cancelling;
 mod fallback;
 mod kept_plans;
 mod nodes;
 mod predicates;
 mod shapes;
+mod top;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -27,7 +27,7 @@ fn tables() -> Tables {
     tables
 }
 
-async fn explanation(session: &PeltonSession, sql: &str) -> String {
+pub(crate) async fn explanation(session: &PeltonSession, sql: &str) -> String {
     let batches = session.query(sql).await.unwrap().collect().await.unwrap();
     let texts = batches.iter().flat_map(|batch| {
         (0..batch.num_rows()).map(|row| {

@@ -51,6 +51,8 @@ pub(crate) enum Arg {
     GroupKeys,
     /// Slots less one.
     GroupSlotMask,
+    /// The worst key that is still wanted (i64).
+    TopThreshold,
     /// Counts the rows that come out.
     OutputCount,
     /// Places for rows.

@@ -3,6 +3,7 @@
 //!
 //! A condition on the source's columns alone commutes with every probe, so all of them come first: ranges, because
 //! they are compared among packed bits; then other conditions; then bitmaps of direct tables, the sparsest first.
+//! Predicated, none of them narrows masks: all are conditions of the row (`sink.rs`).
 
 use std::collections::BTreeMap;
 
@@ -10,10 +11,11 @@ use pelton_error::Result;
 
 use super::args::{Arg, Args};
 use super::block::Block;
+use super::late::{self, KeyList};
 use super::layout::{BuiltTable, TableKind};
 use super::source::{RowScope, SourceColumn};
 use super::{Generator, expr, probe};
-use crate::ir::{CompareOp, Expr, Literal, Op, Pipeline, ProbeKind, Type};
+use crate::ir::{CompareOp, Expr, Literal, Op, Pipeline, ProbeKind, Sink, TopK, Type};
 
 /// A range filter of one source column.
 #[derive(Debug, Clone)]
@@ -48,11 +50,20 @@ pub(crate) struct FilterPlan {
     done: Vec<usize>,
     /// Ranges that are compared together, in registers.
     fused: Vec<usize>,
+    /// The range of a top-k's key.
+    top: Option<usize>,
+    key_lists: Vec<KeyList>,
+    is_predicated: bool,
 }
 
 impl FilterPlan {
-    pub(crate) fn of(pipeline: &Pipeline, source: &[SourceColumn], tables: &[Option<BuiltTable>]) -> Self {
-        let mut plan = Self::default();
+    pub(crate) fn of(
+        pipeline: &Pipeline,
+        source: &[SourceColumn],
+        tables: &[Option<BuiltTable>],
+        is_predicated: bool,
+    ) -> Self {
+        let mut plan = Self { is_predicated, ..Self::default() };
         let mut ranges: BTreeMap<usize, Range> = BTreeMap::new();
         for (index, op) in pipeline.ops.iter().enumerate() {
             match op {
@@ -60,8 +71,8 @@ impl FilterPlan {
                     plan.done.push(index);
                     for conjunct in conjuncts(condition) {
                         match as_range(&conjunct, pipeline, source) {
-                            Some(range) => narrow(&mut ranges, range),
-                            None => plan.conditions.push(conjunct),
+                            Some(range) if !is_predicated => narrow(&mut ranges, range),
+                            _ => plan.conditions.push(conjunct),
                         }
                     }
                 }
@@ -72,7 +83,7 @@ impl FilterPlan {
                     if built.layout.kind == TableKind::Direct && *kind != ProbeKind::Outer {
                         plan.bitmaps.push(index);
                     }
-                    if let Some(range) = key_range(keys, *kind, built, pipeline, source) {
+                    if let Some(range) = late::key_range(op, tables, pipeline, source) {
                         narrow(&mut ranges, range);
                     }
                 }
@@ -82,15 +93,39 @@ impl FilterPlan {
         plan.bitmaps.sort_by(|a, b| {
             density(&pipeline.ops[*a], tables).total_cmp(&density(&pipeline.ops[*b], tables))
         });
+        let top = top_column(pipeline, source).filter(|_| !is_predicated);
+        if let Some(column) = top {
+            narrow(&mut ranges, Range { column, low: i64::MIN, high: i64::MAX, is_late: false });
+        }
         plan.ranges = ranges.into_values().collect();
+        plan.top = top.and_then(|column| plan.ranges.iter().position(|range| range.column == column));
         plan.fused = plan.ranges_in_registers(source);
+        plan.key_lists = late::key_lists(pipeline, source.len(), tables);
         plan
+    }
+
+    /// The range filter that leaves out rows beyond the threshold of a top-k, if one does.
+    pub(crate) fn top_range(&self) -> Option<usize> {
+        self.top
+    }
+
+    /// What source columns may be for rows to find something in finished tables.
+    pub(crate) fn key_lists(&self) -> &[KeyList] {
+        &self.key_lists
+    }
+
+    /// True where all conditions of a row are computed, and no step narrows masks.
+    pub(crate) fn is_predicated(&self) -> bool {
+        self.is_predicated
     }
 
     /// The ranges whose columns' words fit registers together, if they are at least two.
     fn ranges_in_registers(&self, source: &[SourceColumn]) -> Vec<usize> {
         let mut words = 0;
         let mut fused = Vec::new();
+        if self.is_predicated {
+            return fused;
+        }
         for (i, range) in self.ranges.iter().enumerate() {
             let Some((_, width)) = source[range.column].register_width() else { continue };
             if words + usize::from(width) <= FUSED_WORDS_MAX {
@@ -114,12 +149,16 @@ impl FilterPlan {
     /// The step that meets whole vectors, and is worth a pass over their rows of its own: the first one, where no
     /// ranges come before it.
     fn whole_step(&self) -> Option<Step<'_>> {
-        if self.ranges.is_empty() { self.row_steps_from(0).next() } else { None }
+        if self.has_whole_step() { self.row_steps_from(0).next() } else { None }
     }
 
     /// The steps that the row loop begins with.
     pub(crate) fn row_steps(&self) -> impl Iterator<Item = Step<'_>> {
-        self.row_steps_from(usize::from(self.ranges.is_empty()))
+        self.row_steps_from(usize::from(self.has_whole_step()))
+    }
+
+    fn has_whole_step(&self) -> bool {
+        self.ranges.is_empty() && !self.is_predicated
     }
 
     fn row_steps_from(&self, first: usize) -> impl Iterator<Item = Step<'_>> {
@@ -133,6 +172,9 @@ impl FilterPlan {
     }
 
     pub(crate) fn declare_codes(&self, body: &mut Block) {
+        if self.is_predicated {
+            return;
+        }
         for i in 0..self.ranges.len() {
             body.line(format!("u32 code_low{i} = 0, code_end{i} = 0;"));
         }
@@ -161,6 +203,9 @@ impl FilterPlan {
 
     /// Codes of the dictionary between which a range lies.
     pub(crate) fn find_codes(&self, args: &mut Args, body: &mut Block) {
+        if self.is_predicated {
+            return;
+        }
         for (i, range) in self.ranges.iter().enumerate() {
             let (low, high) = (args.word(Arg::RangeLow(i)), args.word(Arg::RangeHigh(i)));
             let k = range.column;
@@ -219,7 +264,7 @@ pub(crate) fn reads_source_alone(expr: &Expr, count: usize) -> bool {
 }
 
 /// The source column that `expr` is, perhaps in a wider type.
-fn plain_column(expr: &Expr, pipeline: &Pipeline, source: &[SourceColumn]) -> Option<usize> {
+pub(super) fn plain_column(expr: &Expr, pipeline: &Pipeline, source: &[SourceColumn]) -> Option<usize> {
     match expr {
         Expr::Column(column) if *column < source.len() && source[*column].has_ranges() => {
             matches!(pipeline.columns[*column].ty, Type::I32 | Type::I64 | Type::I128).then_some(*column)
@@ -258,6 +303,13 @@ fn as_range(condition: &Expr, pipeline: &Pipeline, source: &[SourceColumn]) -> O
     Some(Range { column, low, high, is_late: false })
 }
 
+/// The column of the source that a top-k's key is, where a range filter can leave rows out by it. Rows without a key
+/// would not pass.
+fn top_column(pipeline: &Pipeline, source: &[SourceColumn]) -> Option<usize> {
+    let Sink::Materialize { top: Some(TopK { key, .. }), .. } = &pipeline.sink else { return None };
+    plain_column(key, pipeline, source).filter(|column| !pipeline.columns[*column].is_nullable)
+}
+
 fn mirrored(op: CompareOp) -> CompareOp {
     match op {
         CompareOp::Lt => CompareOp::Gt,
@@ -268,32 +320,12 @@ fn mirrored(op: CompareOp) -> CompareOp {
     }
 }
 
-/// Keys that occur in a table, as a range of the column that is looked up there, if that leaves much out.
-fn key_range(
-    keys: &[Expr],
-    kind: ProbeKind,
-    built: &BuiltTable,
-    pipeline: &Pipeline,
-    source: &[SourceColumn],
-) -> Option<Range> {
-    let [key] = keys else { return None };
-    if !matches!(kind, ProbeKind::Inner | ProbeKind::Semi) {
-        return None;
-    }
-    let column = plain_column(key, pipeline, source)?;
-    let (occurring, possible) = (built.key_range()?, pipeline.columns[column].bounds?);
-    let share = (occurring.max - occurring.min) as f64 / ((possible.max - possible.min) as f64).max(1.0);
-    (share < WORTHWHILE_SHARE).then_some(())?;
-    let (low, high) = (i64::try_from(occurring.min).ok()?, i64::try_from(occurring.max).ok()?);
-    Some(Range { column, low, high, is_late: true })
-}
-
-/// A range of keys that leaves out less than the rest of this is not looked at.
-const WORTHWHILE_SHARE: f64 = 0.8;
-
 impl Generator<'_> {
     /// The steps that narrow the mask.
     pub(super) fn masks(&mut self, body: &mut Block) -> Result<()> {
+        if self.plan.is_predicated {
+            return Ok(());
+        }
         self.fused_step(body);
         let singles: Vec<usize> =
             (0..self.plan.ranges.len()).filter(|i| !self.plan.fused.contains(i)).collect();

@@ -43,10 +43,11 @@ struct Contribution {
     is_count: bool,
 }
 
-/// Generates the update of the row's group.
+/// Generates the update of the row's group. `keep`: only where this is true, which without keys takes no branch.
 pub(super) fn aggregate(
     keys: &[Expr],
     aggregates: &[Aggregate],
+    keep: Option<String>,
     limits: &Limits,
     scope: &mut RowScope<'_, '_>,
     block: &mut Block,
@@ -74,7 +75,7 @@ pub(super) fn aggregate(
         sink: SinkLayout::Groups(layout.clone()),
     };
     Ok(match kind {
-        GroupKind::Global => in_registers(code, &layout, &contributions, scope, block),
+        GroupKind::Global => in_registers(code, &layout, &contributions, keep.as_deref(), scope, block),
         _ => {
             let group = probe::code_of(&key_values, &layout.keys, block);
             in_memory(code, &layout, &group, &contributions, limits, scope, block)
@@ -190,24 +191,45 @@ fn guarded(contribution: &Contribution, update: String) -> String {
     }
 }
 
+/// What a row that passes does to its lane's register.
+fn register_update(contribution: &Contribution) -> String {
+    let (word, value) = (contribution.word, as_word(contribution));
+    match contribution.kind {
+        WordKind::Min => format!("if ({value} < AT(a{word})) AT(a{word}) = {value};"),
+        WordKind::Max => format!("if ({value} > AT(a{word})) AT(a{word}) = {value};"),
+        _ => format!("AT(a{word}) += {value};"),
+    }
+}
+
+/// The same without a branch: where `keep` is false, the register gets what leaves it as it is.
+fn register_update_where(contribution: &Contribution, keep: &str) -> String {
+    let (word, value, ty) = (contribution.word, as_word(contribution), register_type(contribution.kind));
+    let keep = match &contribution.value.valid {
+        Some(valid) => format!("(u32({keep}) & u32({valid}))"),
+        None => keep.to_owned(),
+    };
+    let (choice, sign) = match contribution.kind {
+        WordKind::Min => (format!("AT(a{word})"), "<"),
+        WordKind::Max => (format!("AT(a{word})"), ">"),
+        _ => return format!("AT(a{word}) += {keep} ? {value} : {ty}(0);"),
+    };
+    format!("AT(a{word}) = (u32({keep}) & u32({value} {sign} {choice})) ? {value} : {choice};")
+}
+
 fn in_registers(
     mut code: RowCode,
     layout: &GroupLayout,
     contributions: &[Contribution],
+    keep: Option<&str>,
     scope: &mut RowScope<'_, '_>,
     block: &mut Block,
 ) -> RowCode {
-    block.line("AT(a0)++;");
+    block.line(keep.map_or("AT(a0)++;".into(), |keep| format!("AT(a0) += {keep};")));
     for contribution in contributions {
-        let (word, value) = (contribution.word, as_word(contribution));
-        block.line(guarded(
-            contribution,
-            match contribution.kind {
-                WordKind::Min => format!("if ({value} < AT(a{word})) AT(a{word}) = {value};"),
-                WordKind::Max => format!("if ({value} > AT(a{word})) AT(a{word}) = {value};"),
-                _ => format!("AT(a{word}) += {value};"),
-            },
-        ));
+        block.line(match keep {
+            None => guarded(contribution, register_update(contribution)),
+            Some(keep) => register_update_where(contribution, keep),
+        });
     }
     let groups = scope.kernel.args.pointer(Arg::Groups, "u64");
     let registers = layout.words.iter().enumerate().filter(|(_, kind)| **kind != WordKind::AddHigh);

@@ -121,6 +121,8 @@ pub(crate) struct BuiltTable {
     pub(crate) row_count: u64,
     /// The codes that occur lie between these.
     pub(crate) codes: Option<(u64, u64)>,
+    /// The codes that occur, where they are few and somebody wants them.
+    pub(crate) few_codes: Option<Vec<u64>>,
 }
 
 impl BuiltTable {
@@ -129,6 +131,13 @@ impl BuiltTable {
         let [key] = self.layout.keys.as_slice() else { return None };
         let (low, high) = self.codes?;
         Some(Bounds { min: key.min + i128::from(low), max: key.min + i128::from(high) })
+    }
+
+    /// Each key that occurs, where there is one key column and few occur.
+    pub(crate) fn key_values(&self) -> Option<Vec<i128>> {
+        let [key] = self.layout.keys.as_slice() else { return None };
+        let codes = self.few_codes.as_ref()?;
+        Some(codes.iter().map(|code| key.min + i128::from(*code)).collect())
     }
 
     /// The share of possible keys that occur.
@@ -203,5 +212,25 @@ pub(crate) struct GroupLayout {
 pub(crate) enum SinkLayout {
     Build(TableLayout),
     Groups(GroupLayout),
-    Rows(Vec<PayloadColumn>),
+    Rows(RowsLayout),
+}
+
+/// Rows that come out.
+#[derive(Debug, Clone)]
+pub(crate) struct RowsLayout {
+    pub(crate) columns: Vec<PayloadColumn>,
+    /// Where not all are asked for. Then the last column is the key, for the run alone.
+    pub(crate) top: Option<TopLayout>,
+}
+
+/// The first rows by a key.
+#[derive(Debug, Clone)]
+pub(crate) struct TopLayout {
+    pub(crate) is_descending: bool,
+    pub(crate) keeps_ties: bool,
+    pub(crate) row_count: u64,
+    /// The column of the source that the key is.
+    pub(crate) source_column: Option<usize>,
+    /// The number of the range filter that leaves out rows beyond the threshold; without one the sink does.
+    pub(crate) range: Option<usize>,
 }

@@ -18,11 +18,14 @@
 
 mod args;
 mod block;
+mod build;
 mod expr;
 mod filter;
 mod groups;
+mod late;
 mod layout;
 mod probe;
+mod rows;
 mod scope;
 mod sink;
 mod source;
@@ -34,10 +37,12 @@ use std::sync::Arc;
 use pelton_error::{Result, ResultExt};
 
 pub(crate) use args::Arg;
+pub(crate) use build::KEYS_NOTED_MAX;
 pub(crate) use filter::Range;
+pub(crate) use late::{KeyList, wants_keys};
 pub(crate) use layout::{
-    AggregateOutput, BuiltTable, GroupKind, GroupLayout, KeyDomain, PayloadColumn, SinkLayout, TableKind,
-    TableLayout, WordKind,
+    AggregateOutput, BuiltTable, GroupKind, GroupLayout, KeyDomain, PayloadColumn, RowsLayout, SinkLayout,
+    TableKind, TableLayout, TopLayout, WordKind,
 };
 pub(crate) use source::{SourceColumn, StoredAs};
 pub(crate) use value::Form;
@@ -84,6 +89,10 @@ pub(crate) struct Request<'a> {
     pub(crate) table_codes_max: u64,
     /// All hashes equal, to test collisions.
     pub(crate) has_equal_hashes: bool,
+    /// All conditions of a row are computed, without branches.
+    pub(crate) is_predicated: bool,
+    /// A later pipeline has a use for the keys of the table that is built.
+    pub(crate) wants_keys: bool,
 }
 
 impl Generated {
@@ -100,6 +109,8 @@ pub(crate) struct Generated {
     pub(crate) luts: Vec<Lut>,
     /// The range filters, by number.
     pub(crate) ranges: Vec<Range>,
+    /// What finished tables leave of source columns.
+    pub(crate) key_lists: Vec<KeyList>,
     pub(crate) sink: SinkLayout,
     pub(crate) block_threads: u32,
     pub(crate) shared_bytes: u32,
@@ -131,7 +142,8 @@ impl<'a> Generator<'a> {
             args: args::Args::default(),
             luts: Vec::new(),
         };
-        let plan = filter::FilterPlan::of(request.pipeline, request.source, request.tables);
+        let plan =
+            filter::FilterPlan::of(request.pipeline, request.source, request.tables, request.is_predicated);
         Self { request, kernel, plan }
     }
 
@@ -150,11 +162,7 @@ impl<'a> Generator<'a> {
         body.line("EACH_LANE { AT(mask) = first_mask(end - row, lane); }");
         self.decode_deltas(&mut body)?;
         self.masks(&mut body)?;
-        body.open("EACH_LANE {");
-        body.line("u32 left = AT(mask);");
-        body.open("while (left) {");
-        body.line("const u32 r = trailing_zeros(left);");
-        body.line("left &= left - 1;");
+        self.open_rows(&mut body);
         rows.text.lines().for_each(|line| body.line(line));
         body.close_to(0);
         rows.epilogue.lines().for_each(|line| body.line(line));
@@ -164,10 +172,27 @@ impl<'a> Generator<'a> {
             args: self.kernel.args.list().to_vec(),
             luts: self.kernel.luts,
             ranges: self.plan.ranges().to_vec(),
+            key_lists: self.plan.key_lists().to_vec(),
             sink: rows.sink,
             block_threads: warps as u32 * 32,
             shared_bytes: shared_bytes as u32,
         })
+    }
+
+    /// Opens the loop over the rows of a lane: those that the mask has left or, predicated, all that there are.
+    fn open_rows(&self, body: &mut Block) {
+        body.open("EACH_LANE {");
+        if self.plan.is_predicated() {
+            body.line("const u32 all = AT(mask);");
+            body.line("UNROLL_4");
+            body.open("for (u32 r = 0; r < 32; r++) {");
+            body.open("if (all >> r & 1) {");
+            return;
+        }
+        body.line("u32 left = AT(mask);");
+        body.open("while (left) {");
+        body.line("const u32 r = trailing_zeros(left);");
+        body.line("left &= left - 1;");
     }
 
     /// Scratch memory of a warp.

@@ -1,14 +1,15 @@
 //! What happens to each row that the mask has left: remaining conditions, computed columns, probes; then the sink.
 
-use pelton_error::{Error, Result};
+use pelton_error::Result;
 
 use super::args::Arg;
 use super::block::Block;
+use super::build::Build;
 use super::groups;
-use super::layout::{KeyDomain, PayloadColumn, SinkLayout, TableKind, TableLayout, code_count};
+use super::layout::{PayloadColumn, SinkLayout, TableKind};
 use super::source::{PendingPayload, RowScope};
 use super::value::Value;
-use super::{Generator, expr, filter, probe};
+use super::{Generator, expr, filter, probe, rows};
 use crate::ir::{Expr, Op, ProbeKind, Sink};
 
 /// The code of the row loop, and what it needs before and after all rows.
@@ -52,16 +53,17 @@ impl Generator<'_> {
         let is_hashed = self.request.is_hashed;
         let mut next_column = pipeline.columns.len();
         let mut scope = RowScope::new(&mut self.kernel);
+        let mut guard = Guard::new(self.plan.is_predicated());
         for step in self.plan.row_steps() {
             let condition = filter::test(step, pipeline, &mut scope, &mut block)?;
-            block.open(format!("if ({condition}) {{"));
+            guard.add(condition, &mut block);
         }
         for (index, op) in pipeline.ops.iter().enumerate() {
             match op {
                 Op::Filter(_) if self.plan.is_done(index) => {}
                 Op::Filter(condition) => {
                     let value = expr::generate(condition, &mut scope, &mut block)?;
-                    block.open(format!("if ({}) {{", value.is_true()));
+                    guard.add(value.is_true(), &mut block);
                 }
                 Op::Compute { value, .. } => {
                     let value = expr::generate(value, &mut scope, &mut block)?;
@@ -71,25 +73,70 @@ impl Generator<'_> {
                 Op::Probe { table, keys, kind } => {
                     let probe =
                         Probe { table: *table, keys, kind: *kind, is_matched: self.plan.is_matched(index) };
+                    if probe.needs_row(&scope) {
+                        guard.open(&mut block);
+                    }
                     probe.generate(next_column, &mut scope, &mut block)?;
                     next_column += probe.added_columns(&scope);
                 }
             }
         }
+        let is_global = matches!(&pipeline.sink, Sink::Aggregate { keys, .. } if keys.is_empty());
+        let keep = if is_global { guard.take(&mut block) } else { None };
+        guard.open(&mut block);
         let depth_of_rows = block.depth();
         let mut code = match &pipeline.sink {
             Sink::Build { table, keys, payload } => {
-                build(*table, keys, payload, is_hashed, &limits, &mut scope, &mut block)?
+                let build =
+                    Build { table: *table, keys, payload, is_hashed, wants_keys: self.request.wants_keys };
+                build.generate(&limits, &mut scope, &mut block)?
             }
             Sink::Aggregate { keys, aggregates } => {
-                groups::aggregate(keys, aggregates, &limits, &mut scope, &mut block)?
+                groups::aggregate(keys, aggregates, keep, &limits, &mut scope, &mut block)?
             }
-            Sink::Materialize { columns } => materialize(columns, &mut scope, &mut block)?,
+            Sink::Materialize { columns, top } => {
+                rows::materialize(columns, top.as_ref(), &self.plan, &mut scope, &mut block)?
+            }
         };
         debug_assert!(block.depth() >= depth_of_rows);
         block.close_to(0);
         code.text = block.into_text();
         Ok(code)
+    }
+}
+
+/// What a row must fulfil: branches, one inside the other, or conditions that are combined where they are needed.
+struct Guard {
+    is_predicated: bool,
+    conditions: Vec<String>,
+}
+
+impl Guard {
+    fn new(is_predicated: bool) -> Self {
+        Self { is_predicated, conditions: Vec::new() }
+    }
+
+    fn add(&mut self, condition: String, block: &mut Block) {
+        match self.is_predicated {
+            true => self.conditions.push(condition),
+            false => block.open(format!("if ({condition}) {{")),
+        }
+    }
+
+    /// All conditions so far as one value without branches; `None` where there is none.
+    fn take(&mut self, block: &mut Block) -> Option<String> {
+        let conditions = std::mem::take(&mut self.conditions);
+        let all =
+            conditions.iter().map(|condition| format!("u32({condition})")).collect::<Vec<_>>().join(" & ");
+        (!conditions.is_empty()).then(|| block.define("bool", "keep", all))
+    }
+
+    /// A branch of its own, for what only rows that pass may do; branches from here on.
+    fn open(&mut self, block: &mut Block) {
+        if let Some(keep) = self.take(block) {
+            block.open(format!("if ({keep}) {{"));
+        }
+        self.is_predicated = false;
     }
 }
 
@@ -110,6 +157,11 @@ impl Probe<'_> {
     fn added_columns(&self, scope: &RowScope<'_, '_>) -> usize {
         let layout = |table: usize| &scope.kernel.tables[table].as_ref().expect("built before").layout;
         if self.brings_payload() { layout(self.table).payload.len() } else { 0 }
+    }
+
+    /// True where the probe itself drops rows or reads what only rows that match have.
+    fn needs_row(&self, scope: &RowScope<'_, '_>) -> bool {
+        !self.is_matched || self.added_columns(scope) > 0
     }
 
     fn generate(&self, first_column: usize, scope: &mut RowScope<'_, '_>, block: &mut Block) -> Result<()> {
@@ -196,111 +248,16 @@ impl Probe<'_> {
     }
 }
 
-fn values_of(exprs: &[Expr], scope: &mut RowScope<'_, '_>, block: &mut Block) -> Result<Vec<Value>> {
+pub(super) fn values_of(
+    exprs: &[Expr],
+    scope: &mut RowScope<'_, '_>,
+    block: &mut Block,
+) -> Result<Vec<Value>> {
     exprs.iter().map(|expr| expr::generate(expr, scope, block)).collect()
 }
 
-fn build(
-    table: usize,
-    keys: &[Expr],
-    payload: &[Expr],
-    is_hashed: bool,
-    limits: &groups::Limits,
-    scope: &mut RowScope<'_, '_>,
-    block: &mut Block,
-) -> Result<RowCode> {
-    let mut key_values = values_of(keys, scope, block)?;
-    if let Some(valid) =
-        key_values.iter().filter_map(|key| key.valid.clone()).reduce(|a, b| format!("{a} && {b}"))
-    {
-        block.open(format!("if ({valid}) {{"));
-        key_values.iter_mut().for_each(|key| key.valid = None);
-    }
-    if key_values.iter().any(|key| key.ty == crate::ir::Type::Text) {
-        return Err(Error::unsupported("a join on text"));
-    }
-    let domains =
-        key_values.iter().map(|key| KeyDomain::of(key, "a join key")).collect::<Result<Vec<_>>>()?;
-    let codes = code_count(&domains, "join keys")?;
-    let is_sparse = codes
-        > limits.table_codes_max.min(limits.row_count.saturating_mul(DIRECT_CODES_PER_ROW).max(1 << 22));
-    let kind =
-        if is_hashed || is_sparse || domains.len() > 1 { TableKind::Hashed } else { TableKind::Direct };
-    let code = probe::code_of(&key_values, &domains, block);
-    let args = &mut scope.kernel.args;
-    let flags = args.pointer(Arg::Flags, "u32");
-    let stats = args.pointer(Arg::TableStats(table), "i64");
-    let place = match kind {
-        TableKind::Direct => {
-            let bitmap = args.pointer(Arg::Bitmap(table), "u32");
-            let bit = block.define("u32", "b", format!("1u << ({code} & 31)"));
-            block.line(format!(
-                "if (atomic_or({bitmap} + ({code} >> 5), {bit}) & {bit}) atomic_or({flags}, FLAG_DUPLICATE);"
-            ));
-            block.line("AT(built)++;");
-            code.clone()
-        }
-        TableKind::Hashed => {
-            let rows_max = args.word(Arg::TableRowsMax(table));
-            let row = block.define("u64", "w", format!("reserve_row((u64*){stats})"));
-            block.line(format!(
-                "if ({row} >= {rows_max}) {{ atomic_or({flags}, FLAG_TABLE_FULL); continue; }}"
-            ));
-            insert(table, &code, &row, &flags, scope, block);
-            row
-        }
-    };
-    block.line(format!("if (i64({code}) < AT(least)) AT(least) = i64({code});"));
-    block.line(format!("if (i64({code}) > AT(most)) AT(most) = i64({code});"));
-    let columns = store(
-        payload,
-        &place,
-        |index| (Arg::Payload(table, index), Arg::PayloadValid(table, index)),
-        scope,
-        block,
-    )?;
-    let built = if kind == TableKind::Direct {
-        format!(
-            "{{ const u64 n = lane_sum(built); if (IS_FIRST_LANE && n) atomic_add((u64*){stats}, n); }}\n"
-        )
-    } else {
-        String::new()
-    };
-    let layout = TableLayout { kind, keys: domains, code_count: codes, payload: columns };
-    Ok(RowCode {
-        text: String::new(),
-        prologue: "u64 built[LANES]; i64 least[LANES], most[LANES];\n\
-                   EACH_LANE { AT(built) = 0; AT(least) = 0x7FFFFFFFFFFFFFFFll; AT(most) = -1; }\n"
-            .into(),
-        epilogue: format!(
-            "{built}{{ const i64 low = lane_min(least), high = lane_max(most);\n\
-             if (IS_FIRST_LANE && high >= 0) {{ atomic_min({stats} + 1, low); atomic_max({stats} + 2, high); }} }}\n"
-        ),
-        shared_bytes: 0,
-        sink: SinkLayout::Build(layout),
-    })
-}
-
-/// A direct table may have this many codes for each row of its source.
-const DIRECT_CODES_PER_ROW: u64 = 16;
-
-/// Puts row `row` in front of its key's chain.
-fn insert(table: usize, code: &str, row: &str, flags: &str, scope: &mut RowScope<'_, '_>, block: &mut Block) {
-    let args = &mut scope.kernel.args;
-    let (keys, mask) = (args.pointer(Arg::TableKeys(table), "u64"), args.word(Arg::TableSlotMask(table)));
-    let (heads, next) = (args.pointer(Arg::Heads(table), "u32"), args.pointer(Arg::Next(table), "u32"));
-    let (bloom, bloom_mask) = (args.pointer(Arg::Bloom(table), "u32"), args.word(Arg::BloomMask(table)));
-    let slot =
-        block.define("u64", "s", format!("slot_to_insert({keys}, {mask}, {code}, {flags}, FLAG_TABLE_FULL)"));
-    block.line(format!("if ({slot} == NO_KEY) continue;"));
-    let before = block.define("u32", "h", format!("atomic_swap({heads} + {slot}, u32({row}) + 1)"));
-    block.line(format!("{next}[{row}] = {before};"));
-    block.line(format!("if ({before}) atomic_or({flags}, FLAG_DUPLICATE);"));
-    block.line(format!("bloom_insert({bloom}, {bloom_mask}, {code});"));
-}
-
 /// Stores values into arrays at `place`.
-fn store(
+pub(super) fn store(
     exprs: &[Expr],
     place: &str,
     arrays: impl Fn(usize) -> (Arg, Arg),
@@ -319,21 +276,4 @@ fn store(
         }
     }
     Ok(values.iter().map(PayloadColumn::of).collect())
-}
-
-fn materialize(columns: &[Expr], scope: &mut RowScope<'_, '_>, block: &mut Block) -> Result<RowCode> {
-    let args = &mut scope.kernel.args;
-    let (count, capacity) = (args.pointer(Arg::OutputCount, "u64"), args.word(Arg::OutputCapacity));
-    let flags = args.pointer(Arg::Flags, "u32");
-    let place = block.define("u64", "w", format!("reserve_row({count})"));
-    block.line(format!("if ({place} >= {capacity}) {{ atomic_or({flags}, FLAG_OUTPUT_FULL); continue; }}"));
-    let columns =
-        store(columns, &place, |index| (Arg::Output(index), Arg::OutputValid(index)), scope, block)?;
-    Ok(RowCode {
-        text: String::new(),
-        prologue: String::new(),
-        epilogue: String::new(),
-        shared_bytes: 0,
-        sink: SinkLayout::Rows(columns),
-    })
 }

@@ -187,6 +187,12 @@ impl Feed {
         self.slots.len()
     }
 
+    /// From now on a morsel has at most so many row groups, at least 1.
+    pub fn limit_row_groups(&mut self, most: usize) {
+        assert!(most > 0, "a morsel has a row group");
+        self.row_groups_max = most;
+    }
+
     /// The next morsel, in slot `slot`, which are taken in turn; `None` at the end. Waits until the slot is free and
     /// for reads; the copies are enqueued on `stream`, and the chunks are there when it has come so far.
     ///

@@ -7,7 +7,8 @@ use pelton_error::{Error, Result};
 use super::execution::{Attempt, Execution, Kernel, Prepared};
 use super::memory::upload;
 use crate::codegen::{
-    Arg, COMPACT_ENTRY, FILL_ENTRY, GroupKind, GroupLayout, SinkLayout, TableKind, TableLayout, WordKind,
+    Arg, COMPACT_ENTRY, FILL_ENTRY, GroupKind, GroupLayout, KEYS_NOTED_MAX, SinkLayout, TableKind,
+    TableLayout, WordKind,
 };
 use crate::program::Launch;
 
@@ -17,11 +18,8 @@ pub(super) const THREADS_PER_MULTIPROCESSOR: u32 = 2048;
 impl Execution<'_> {
     /// The memory of the sink, cleared.
     pub(super) fn allocate(&self, kernel: &mut Kernel, prepared: &Prepared, attempt: &Attempt) -> Result<()> {
-        // Flags, then the statistics of a table: rows, least and greatest code. One array, one copy either way.
-        let head: Vec<u8> =
-            [0, 0, i64::MAX as u64, u64::MAX].iter().flat_map(|word: &u64| word.to_le_bytes()).collect();
-        upload(&mut kernel.state, self.stream(), self.runtime.device, Arg::Flags, &head)?;
         let sink = kernel.generated.sink.clone();
+        upload(&mut kernel.state, self.stream(), self.runtime.device, Arg::Flags, &head(&sink))?;
         match &sink {
             SinkLayout::Build(layout) => self.allocate_table(kernel, layout, prepared.row_count, attempt),
             SinkLayout::Groups(layout) => self.allocate_groups(kernel, layout, prepared.row_count, attempt),
@@ -173,6 +171,14 @@ impl Execution<'_> {
         let resident = u64::from(multiprocessors) * u64::from(THREADS_PER_MULTIPROCESSOR / threads);
         Ok(Grid { blocks: blocks_wanted.clamp(1, resident.max(1)) as u32, threads, shared_bytes })
     }
+}
+
+/// Flags, then of a table: rows, least and greatest code, how many keys are noted, those. One array, one copy either
+/// way.
+fn head(sink: &SinkLayout) -> Vec<u8> {
+    let noted = if matches!(sink, SinkLayout::Build(_)) { 1 + KEYS_NOTED_MAX } else { 0 };
+    let words = [0, 0, i64::MAX as u64, u64::MAX].into_iter().chain(std::iter::repeat_n(0, noted));
+    words.flat_map(u64::to_le_bytes).collect()
 }
 
 /// The number of the table that a kernel builds.

@@ -9,12 +9,12 @@ use pelton_device::{Event, Stream};
 use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt, Tier};
 use pelton_store::Table;
 
-use super::Runtime;
 use super::finish::{Outcome, finish};
-use super::memory::{Lane, State};
+use super::memory::{HeldLanes, State};
 use super::report::PipelineReport;
 use super::trace::RunTrace;
 use super::upload::{Uploaded, upload_rows};
+use super::{Filters, Runtime};
 use crate::codegen::{self, BuiltTable, Generated, Request, SourceColumn, StoredAs};
 use crate::home::{ColumnText, formats};
 use crate::ir::{Pipeline, Plan, Sink, Source, TableScan, Type};
@@ -49,7 +49,7 @@ pub(crate) struct Execution<'r> {
     built: Vec<Option<BuiltTable>>,
     /// Arrays of the tables built so far.
     tables: State,
-    lane: Lane,
+    lane: HeldLanes<'r>,
     /// By pipeline.
     reports: Vec<(usize, PipelineReport)>,
     pub(super) trace: Option<RunTrace<'r>>,
@@ -84,8 +84,8 @@ impl<'r> Execution<'r> {
         if uploads.len() != plan.upload_count {
             return Err(Error::invalid_input(format!("{} uploads for {}", uploads.len(), plan.upload_count)));
         }
-        let lane = runtime.lanes.take(&runtime.machine, runtime.device, 0)?;
-        let trace = tracer.map(|tracer| RunTrace::new(tracer, &lane.stream)).transpose()?;
+        let lane = runtime.lanes.hold(&runtime.machine, runtime.device, 1, 0)?;
+        let trace = tracer.map(|tracer| RunTrace::new(tracer, &lane.list()[0].stream)).transpose()?;
         Ok(Self {
             runtime,
             plan,
@@ -101,7 +101,6 @@ impl<'r> Execution<'r> {
 
     /// The reports, once all is done.
     pub(crate) fn finish(mut self) -> Vec<PipelineReport> {
-        self.runtime.lanes.give_back(self.lane);
         self.reports.sort_by_key(|(index, _)| *index);
         self.reports.into_iter().map(|(_, report)| report).collect()
     }
@@ -148,7 +147,7 @@ impl<'r> Execution<'r> {
             uploads: self.uploads.clone(),
             built: self.built.clone(),
             tables: self.tables.clone(),
-            lane: self.runtime.lanes.take(&self.runtime.machine, self.runtime.device, 0)?,
+            lane: self.runtime.lanes.hold(&self.runtime.machine, self.runtime.device, 1, 0)?,
             reports: Vec::new(),
             trace: self.trace.as_ref().map(RunTrace::fork),
         })
@@ -158,8 +157,7 @@ impl<'r> Execution<'r> {
     fn take_in(&mut self, index: usize, apart: Self, outcome: Result<Option<Rows>>) -> Result<Option<Rows>> {
         let Self { tables, mut built, lane, reports, .. } = apart;
         // What comes next runs on other streams.
-        lane.stream.wait_blocking()?;
-        self.runtime.lanes.give_back(lane);
+        lane.wait_blocking()?;
         let rows = outcome?;
         if let Sink::Build { table, .. } = &self.plan.pipelines[index].sink {
             self.tables.adopt(&tables, |arg| arg.is_of_table(*table));
@@ -171,7 +169,7 @@ impl<'r> Execution<'r> {
 
     /// The stream of everything but morsels.
     pub(crate) fn stream(&self) -> &Stream {
-        &self.lane.stream
+        &self.lane.list()[0].stream
     }
 
     /// Leaves a span of the phase that began at `started`, and what memory is held after it.
@@ -316,6 +314,8 @@ impl<'r> Execution<'r> {
             direct_codes_max: DIRECT_CODES_MAX.min(self.memory_cap()? / 256).max(1024),
             table_codes_max: TABLE_CODES_MAX.min(self.memory_cap()? / 64),
             has_equal_hashes: self.runtime.options.equal_hashes,
+            is_predicated: self.runtime.options.filters == Filters::Predicated,
+            wants_keys: self.wants_keys(&pipeline.sink),
         })?;
         report.generate += started.elapsed();
         self.traced(Activity::Generate, started);
@@ -343,6 +343,12 @@ impl<'r> Execution<'r> {
         report.finish += started.elapsed();
         self.traced(Activity::Result, started);
         outcome
+    }
+
+    /// Whether a later pipeline has a use for the keys that end in `sink`.
+    fn wants_keys(&self, sink: &Sink) -> bool {
+        let Sink::Build { table, .. } = sink else { return false };
+        self.plan.pipelines.iter().any(|pipeline| codegen::wants_keys(pipeline, *table))
     }
 
     fn memory_cap(&self) -> Result<u64> {

@@ -7,7 +7,8 @@ use super::execution::{Attempt, Execution, GROWTH, Kernel};
 use super::memory::{State, download_blocking, download_words_blocking};
 use super::results::{group_rows, output_column};
 use crate::codegen::{
-    Arg, BuiltTable, GroupKind, GroupLayout, PayloadColumn, SinkLayout, TableKind, TableLayout,
+    Arg, BuiltTable, GroupKind, GroupLayout, KEYS_NOTED_MAX, PayloadColumn, RowsLayout, SinkLayout,
+    TableKind, TableLayout,
 };
 use crate::rows::Rows;
 
@@ -39,8 +40,8 @@ pub(crate) fn finish(
     rows: Option<Rows>,
     attempt: Attempt,
 ) -> Result<Outcome> {
-    if let Some(rows) = rows {
-        return Ok(Outcome::Rows(rows));
+    if let (Some(rows), SinkLayout::Rows(layout)) = (rows, &kernel.generated.sink) {
+        return Ok(Outcome::Rows(without_key(rows, layout)));
     }
     if attempt.number >= ATTEMPTS_MAX {
         return Err(Error::unsupported("a table that stays too small for its rows"));
@@ -49,7 +50,7 @@ pub(crate) fn finish(
     match kernel.generated.sink.clone() {
         SinkLayout::Build(layout) => finish_build(execution, kernel, layout, next),
         SinkLayout::Groups(layout) => finish_groups(execution, &kernel, &layout, next),
-        SinkLayout::Rows(columns) => Ok(Outcome::Rows(no_rows(&columns))),
+        SinkLayout::Rows(layout) => Ok(Outcome::Rows(without_key(no_rows(&layout.columns), &layout))),
     }
 }
 
@@ -70,8 +71,16 @@ fn finish_build(
     }
     let (row_count, low, high) = (head[1], head[2], head[3] as i64);
     let codes = u64::try_from(high).ok().map(|high| (low, high));
-    let built = BuiltTable { layout, is_unique: !has_duplicates, row_count, codes };
+    let few_codes = noted_codes(&head[4..], row_count);
+    let built = BuiltTable { layout, is_unique: !has_duplicates, row_count, codes, few_codes };
     Ok(Outcome::Built(built, kernel.state))
+}
+
+/// The codes noted in `words`, which begin with their number; `None` where they are not all of those of `row_count`
+/// rows.
+fn noted_codes(words: &[u64], row_count: u64) -> Option<Vec<u64>> {
+    let count = usize::try_from(words[0]).ok().filter(|count| *count <= KEYS_NOTED_MAX)?;
+    (count > 0 || row_count == 0).then(|| words[1..=count].to_vec())
 }
 
 fn flags(stream: &Stream, kernel: &Kernel) -> Result<u64> {
@@ -151,6 +160,14 @@ fn no_rows(columns: &[PayloadColumn]) -> Rows {
     Rows { row_count: 0, columns: columns.collect() }
 }
 
+/// The rows without the key of a top-k, which nobody asked for. (Where no morsel ran, there are no columns.)
+fn without_key(mut rows: Rows, layout: &RowsLayout) -> Rows {
+    if layout.top.is_some() {
+        rows.columns.truncate(layout.columns.len() - 1);
+    }
+    rows
+}
+
 /// The rows of one morsel.
 pub(crate) struct Output<'o> {
     pub(crate) columns: &'o [PayloadColumn],
@@ -167,7 +184,7 @@ impl Output<'_> {
         stream: &Stream,
         launch: impl Fn(&Kernel) -> Result<()>,
     ) -> Result<Rows> {
-        let mut capacity = self.rows;
+        let mut capacity = self.rows.max(kernel.state.word(Arg::OutputCapacity).unwrap_or(0));
         for _ in 0..ATTEMPTS_MAX {
             self.allocate(execution, kernel, capacity)?;
             // Cleared in the run's own stream, which is waited for: the kernel runs in another.

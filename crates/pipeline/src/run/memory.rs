@@ -170,7 +170,7 @@ pub(crate) struct Lanes {
 
 impl Lanes {
     /// A lane for morsels of at most `words` of descriptors.
-    pub(crate) fn take(&self, machine: &Machine, device: DeviceId, words: usize) -> Result<Lane> {
+    fn take(&self, machine: &Machine, device: DeviceId, words: usize) -> Result<Lane> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(index) = idle.iter().position(|lane| lane.descriptors.words() >= words) {
             return Ok(idle.swap_remove(index));
@@ -181,11 +181,55 @@ impl Lanes {
         Ok(Lane { stream, descriptors: Descriptors::new(machine, device, words)? })
     }
 
+    /// So many lanes, until what holds them is dropped.
+    pub(crate) fn hold(
+        &self,
+        machine: &Machine,
+        device: DeviceId,
+        count: usize,
+        words: usize,
+    ) -> Result<HeldLanes<'_>> {
+        let mut held = HeldLanes { lanes: Vec::with_capacity(count), pool: self };
+        for _ in 0..count {
+            held.lanes.push(self.take(machine, device, words)?);
+        }
+        Ok(held)
+    }
+
     /// Takes back a lane whose stream has been waited for.
-    pub(crate) fn give_back(&self, lane: Lane) {
+    fn give_back(&self, lane: Lane) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < IDLE_LANES_MAX {
             idle.push(lane);
+        }
+    }
+}
+
+/// Lanes of a run. However it ends, what they still do is waited for, and then they are given back.
+pub(crate) struct HeldLanes<'l> {
+    lanes: Vec<Lane>,
+    pool: &'l Lanes,
+}
+
+impl HeldLanes<'_> {
+    /// All of them.
+    pub(crate) fn list(&self) -> &[Lane] {
+        &self.lanes
+    }
+
+    /// Waits for all that they do.
+    pub(crate) fn wait_blocking(&self) -> Result<()> {
+        self.lanes.iter().try_for_each(|lane| lane.stream.wait_blocking())
+    }
+}
+
+impl Drop for HeldLanes<'_> {
+    fn drop(&mut self) {
+        for lane in self.lanes.drain(..) {
+            // A stream that has failed is of no more use.
+            if lane.stream.wait_blocking().is_ok() {
+                self.pool.give_back(lane);
+            }
         }
     }
 }

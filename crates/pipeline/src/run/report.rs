@@ -14,8 +14,12 @@ pub struct PipelineReport {
     pub rows_in: u64,
     /// Rows, or groups, that came out.
     pub rows_out: u64,
-    /// Row groups that finished hash tables ruled out.
+    /// Row groups that were not read after all: ruled out by finished hash tables, or beyond the threshold of a top-k.
     pub row_groups_skipped: u64,
+    /// Of them, by the single keys of a table, where the range of its keys did not.
+    pub row_groups_skipped_by_keys: u64,
+    /// Of them, beyond the threshold of a top-k.
+    pub row_groups_beyond_top: u64,
     /// Bytes of chunks asked of the table's files.
     pub disk_bytes: u64,
     /// Bytes of chunks moved over the link.
@@ -123,8 +127,15 @@ impl PipelineReport {
                 self.borrowed_bytes as f64 / 1e6
             ));
         }
-        if self.row_groups_skipped > 0 {
-            lines.push(format!("  skipped by finished hash tables: {} row groups", self.row_groups_skipped));
+        let by_tables = self.row_groups_skipped.saturating_sub(self.row_groups_beyond_top);
+        if by_tables > 0 {
+            let by_keys = self.row_groups_skipped_by_keys;
+            lines.push(format!(
+                "  skipped by finished hash tables: {by_tables} row groups, {by_keys} of them by single keys"
+            ));
+        }
+        if self.row_groups_beyond_top > 0 {
+            lines.push(format!("  skipped beyond the threshold: {} row groups", self.row_groups_beyond_top));
         }
         if self.codec_bytes > 0 {
             lines.push(format!(

@@ -113,3 +113,26 @@ pub(crate) fn append(rows: &mut Rows, more: Rows) {
         }
     }
 }
+
+/// Leaves of `rows` those that `is_kept`.
+pub(crate) fn retain(rows: &mut Rows, is_kept: &[bool]) {
+    fn chosen<T>(values: &mut Vec<T>, is_kept: &[bool]) {
+        let mut kept = is_kept.iter();
+        values.retain(|_| *kept.next().expect("one a row"));
+    }
+    rows.row_count = is_kept.iter().filter(|kept| **kept).count();
+    if rows.row_count == is_kept.len() {
+        return;
+    }
+    for column in &mut rows.columns {
+        match &mut column.values {
+            RowValues::Bool(values) => chosen(values, is_kept),
+            RowValues::I32(values) => chosen(values, is_kept),
+            RowValues::I64(values) => chosen(values, is_kept),
+            RowValues::I128(values) => chosen(values, is_kept),
+            RowValues::F64(values) => chosen(values, is_kept),
+            RowValues::Text { ids, .. } => chosen(ids, is_kept),
+        }
+        column.valid.iter_mut().for_each(|valid| chosen(valid, is_kept));
+    }
+}

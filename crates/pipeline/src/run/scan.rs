@@ -10,22 +10,25 @@ use std::time::Instant;
 
 use pelton_device::{Event, Span, Stream, Work};
 use pelton_error::{Error, Result};
-use pelton_zone::{ColumnTest, Scalar, SkipKinds, Verdict};
 
 use super::allocate::THREADS_PER_MULTIPROCESSOR;
 use super::execution::{Execution, Kernel, Prepared};
 use super::finish::Output;
-use super::memory::{Descriptors, Lane, State, upload};
+use super::late::LateFilter;
+use super::memory::{Descriptors, HeldLanes, Lane, State, upload};
 use super::report::PipelineReport;
 use super::results::append;
+use super::top::Top;
 use super::upload::Uploaded;
 use crate::codegen::{Arg, ENTRY, SinkLayout};
-use crate::home::{Feed, FeedOptions, Home, MorselMarks};
+use crate::home::{self, Feed, FeedOptions, Home, MorselMarks};
 use crate::ir::TableScan;
 use crate::program::Launch;
 use crate::rows::Rows;
 use crate::trace::{Activity, SpanSize};
 
+/// Room for rows of a morsel of a top-k at first; where more come, the morsel is repeated with more room.
+const TOP_ROWS_ROOM: u64 = 1 << 16;
 /// Blocks of a grid at most.
 const BLOCKS_MAX: u64 = 1 << 20;
 
@@ -48,7 +51,9 @@ impl Execution<'_> {
             row_counts: &uploaded.row_counts,
             reads: vec![uploaded.span.clone()],
         };
-        let rows = self.run_morsel(kernel, self.stream(), &descriptors, &morsel)?;
+        let mut top = Top::of(kernel, None)?;
+        top.iter().for_each(|top| top.set_threshold(kernel));
+        let mut rows = self.run_morsel(kernel, self.stream(), &descriptors, &morsel)?;
         let done = self.stream().record()?;
         done.wait_blocking()?;
         if let (Some(trace), Some(started)) = (&self.trace, kernel.started.take()) {
@@ -60,6 +65,9 @@ impl Execution<'_> {
                 trace.device(0, Activity::Copy, (before, after), size)?;
             }
         }
+        if let (Some(top), Some(rows)) = (&mut top, &mut rows) {
+            top.keep_best(rows);
+        }
         Ok(rows)
     }
 
@@ -70,13 +78,8 @@ impl Execution<'_> {
         prepared: &Prepared,
         report: &mut PipelineReport,
     ) -> Result<Option<Rows>> {
-        let is_output = matches!(kernel.generated.sink, SinkLayout::Rows(_));
-        let options = &self.runtime.options;
-        let wanted = if options.overlap && !is_output { options.slots } else { 1 };
-        let slots = wanted.min(self.morsels_expected(scan)?);
-        let feed_options =
-            FeedOptions { morsel_bytes: options.morsel_bytes, row_groups_max: options.row_groups_max, slots };
-        let (machine, device) = (&self.runtime.machine, self.runtime.device);
+        let mut top = Top::of(kernel, Some(scan))?;
+        let row_groups = top.as_ref().map_or_else(|| scan.row_groups.clone(), |top| top.in_order(scan));
         let started = Instant::now();
         let remaps = self.send_remaps(prepared, scan)?;
         self.traced(Activity::Prepare, started);
@@ -87,80 +90,126 @@ impl Execution<'_> {
             self.traced(Activity::Keep, started);
         }
         let started = Instant::now();
-        let homes = &self.runtime.homes;
-        let mut feed = Feed::new(
-            homes,
-            device,
-            &scan.table,
-            &scan.columns,
-            &scan.row_groups,
-            feed_options,
-            self.cancel.clone(),
-        )?;
-        if self.trace.is_some() {
-            feed.keep_marks();
-        }
-        let slot_count = feed.slot_count();
-        if slot_count < slots {
-            report.notes.push(format!(
-                "{slot_count} buffers in flight in place of {slots}: device or pinned memory is short; \
-                 --device-mem-cap gives more of the first, fewer pinned tables of the second"
-            ));
-        }
-        let words =
-            (scan.columns.len() + remaps.len() + 1) * options.row_groups_max.min(scan.row_groups.len());
-        let mut lanes = Vec::with_capacity(slot_count);
-        for _ in 0..slot_count {
-            let lane = self.runtime.lanes.take(machine, device, words)?;
-            lane.stream.wait_for(&ready)?;
-            lanes.push(lane);
-        }
+        let is_output = matches!(kernel.generated.sink, SinkLayout::Rows(_));
+        let mut feed = self.feed(scan, &row_groups, is_output, report)?;
+        let lanes = self.lanes(&feed, scan.columns.len() + remaps.len() + 1, scan, &ready)?;
         let late = LateFilter::new(scan, kernel, prepared)?;
         self.traced(Activity::Allocate, started);
         let mut rows = is_output.then(Rows::default);
         let mut kernels = Vec::new();
         for turn in 0.. {
             self.cancel.check()?;
-            let slot = turn % slot_count;
-            let Lane { stream, descriptors } = &lanes[slot];
-            let Some(morsel) = feed.next(slot, stream, &mut |group| late.rules_out(group))? else { break };
-            let row_counts: Vec<u32> = morsel
-                .row_groups
-                .iter()
-                .map(|group| scan.table.row_group(*group as usize).row_count)
-                .collect();
-            report.rows_in += row_counts.iter().map(|count| u64::from(*count)).sum::<u64>();
-            report.raw_bytes += raw_bytes(scan, &morsel.row_groups)?;
-            let addresses = with_remaps(&morsel.addresses, &morsel.row_groups, scan.columns.len(), &remaps);
-            let mut reads = morsel.reads;
-            reads.extend(remaps.iter().map(|remap| remap.span.clone()));
-            let work = Morsel { addresses: &addresses, row_counts: &row_counts, reads };
-            let more = self.run_morsel(kernel, stream, descriptors, &work)?;
+            let slot = turn % lanes.list().len();
+            let Lane { stream, descriptors } = &lanes.list()[slot];
+            if let Some(top) = &mut top {
+                feed.limit_row_groups(top.row_groups_max(self.runtime.options.row_groups_max));
+                top.set_threshold(kernel);
+            }
+            let is_beyond = |group| top.as_ref().is_some_and(|top| top.rules_out(group));
+            let mut is_unwanted = |group| late.rules_out(group) || is_beyond(group);
+            let Some(morsel) = feed.next(slot, stream, &mut is_unwanted)? else { break };
+            let rows_before = report.rows_in;
+            let more = self.run_row_groups(kernel, stream, descriptors, scan, &remaps, morsel, report)?;
             if let (Some(rows), Some(more)) = (&mut rows, more) {
                 append(rows, more);
+                top.iter_mut().for_each(|top| top.keep_best(rows));
             }
             let done = stream.record()?;
             feed.release(slot, done.clone());
-            let rows_in = row_counts.iter().map(|count| u64::from(*count)).sum();
-            let launched = kernel.started.take();
-            kernels.extend(launched.map(|started| Launched { slot, rows: rows_in, started, done }));
+            let (launched, row_count) = (kernel.started.take(), report.rows_in - rows_before);
+            kernels.extend(launched.map(|started| Launched { slot, rows: row_count, started, done }));
             if let Some(trace) = &self.trace {
-                trace.memory(machine, device);
+                trace.memory(&self.runtime.machine, self.runtime.device);
             }
-            if !options.overlap {
+            if !self.runtime.options.overlap {
                 stream.wait_blocking()?;
             }
         }
-        for lane in &lanes {
-            lane.stream.wait_blocking()?;
-        }
-        lanes.into_iter().for_each(|lane| self.runtime.lanes.give_back(lane));
+        lanes.wait_blocking()?;
         for launched in &kernels {
             report.kernels += launched.done.elapsed_since(&launched.started)?;
         }
         self.trace_morsels(&feed.take_marks(), &kernels)?;
         report.add_feed(&feed.report());
+        late.add_to(report);
+        top.iter().for_each(|top| top.add_to(report));
         Ok(rows)
+    }
+
+    /// What brings `row_groups` of `scan`. Rows that come out are waited for morsel by morsel, so one slot does.
+    fn feed(
+        &self,
+        scan: &TableScan,
+        row_groups: &[u32],
+        is_output: bool,
+        report: &mut PipelineReport,
+    ) -> Result<Feed> {
+        let options = &self.runtime.options;
+        let wanted = if options.overlap && !is_output { options.slots } else { 1 };
+        let slots = wanted.min(self.morsels_expected(scan)?);
+        let feed_options =
+            FeedOptions { morsel_bytes: options.morsel_bytes, row_groups_max: options.row_groups_max, slots };
+        let (homes, cancel) = (&self.runtime.homes, self.cancel.clone());
+        let mut feed = Feed::new(
+            homes,
+            self.runtime.device,
+            &scan.table,
+            &scan.columns,
+            row_groups,
+            feed_options,
+            cancel,
+        )?;
+        if self.trace.is_some() {
+            feed.keep_marks();
+        }
+        if feed.slot_count() < slots {
+            report.notes.push(format!(
+                "{} buffers in flight in place of {slots}: device or pinned memory is short; --device-mem-cap gives \
+                 more of the first, fewer pinned tables of the second",
+                feed.slot_count()
+            ));
+        }
+        Ok(feed)
+    }
+
+    /// A lane for each slot of `feed`, with room for so many words a row group; what they do comes after `ready`.
+    fn lanes(
+        &self,
+        feed: &Feed,
+        words_per_group: usize,
+        scan: &TableScan,
+        ready: &Event,
+    ) -> Result<HeldLanes<'_>> {
+        let groups = self.runtime.options.row_groups_max.min(scan.row_groups.len());
+        let (runtime, words) = (self.runtime, words_per_group * groups);
+        let lanes = runtime.lanes.hold(&runtime.machine, runtime.device, feed.slot_count(), words)?;
+        for lane in lanes.list() {
+            lane.stream.wait_for(ready)?;
+        }
+        Ok(lanes)
+    }
+
+    /// Enqueues the kernel over the row groups that the feed brought; gives rows, where it ends in any.
+    #[allow(clippy::too_many_arguments)] // what a morsel is of, where it runs, what it adds to
+    fn run_row_groups(
+        &self,
+        kernel: &mut Kernel,
+        stream: &Stream,
+        descriptors: &Descriptors,
+        scan: &TableScan,
+        remaps: &[Remaps],
+        fed: home::Morsel,
+        report: &mut PipelineReport,
+    ) -> Result<Option<Rows>> {
+        let row_count = |group: &u32| scan.table.row_group(*group as usize).row_count;
+        let row_counts: Vec<u32> = fed.row_groups.iter().map(row_count).collect();
+        report.rows_in += row_counts.iter().map(|count| u64::from(*count)).sum::<u64>();
+        report.raw_bytes += raw_bytes(scan, &fed.row_groups)?;
+        let addresses = with_remaps(&fed.addresses, &fed.row_groups, scan.columns.len(), remaps);
+        let mut reads = fed.reads;
+        reads.extend(remaps.iter().map(|remap| remap.span.clone()));
+        let morsel = Morsel { addresses: &addresses, row_counts: &row_counts, reads };
+        self.run_morsel(kernel, stream, descriptors, &morsel)
     }
 
     /// Leaves spans of what was done for morsels; their streams have been waited for.
@@ -233,8 +282,10 @@ impl Execution<'_> {
         if rows == 0 {
             return Ok(None);
         }
-        if let SinkLayout::Rows(columns) = kernel.generated.sink.clone() {
-            let output = Output { columns: &columns, rows };
+        if let SinkLayout::Rows(layout) = kernel.generated.sink.clone() {
+            // Few rows of a top-k come through, once there is a threshold.
+            let rows = if layout.top.is_some() { rows.min(TOP_ROWS_ROOM) } else { rows };
+            let output = Output { columns: &layout.columns, rows };
             return output
                 .run(self, kernel, stream, |kernel| self.launch(kernel, stream, descriptors, morsel))
                 .map(Some);
@@ -335,36 +386,4 @@ fn raw_bytes(scan: &TableScan, row_groups: &[u32]) -> Result<u64> {
         }
     }
     Ok(bytes)
-}
-
-/// Range filters that finished tables have narrowed, against the zone maps of row groups that are still to come.
-struct LateFilter {
-    /// By row group.
-    is_ruled_out: Vec<bool>,
-}
-
-impl LateFilter {
-    fn new(scan: &TableScan, kernel: &Kernel, prepared: &Prepared) -> Result<Self> {
-        let mut tests = Vec::new();
-        for range in kernel.generated.ranges.iter().filter(|range| range.is_late && scan.skips_late) {
-            debug_assert!(prepared.columns[range.column].has_ranges());
-            let bound = |value: i64| std::ops::Bound::Included(Scalar::Int(value.into()));
-            let test = ColumnTest::Range { lower: bound(range.low), upper: bound(range.high) };
-            tests.push((scan.table.zone_maps(scan.columns[range.column])?, test));
-        }
-        let mut is_ruled_out = Vec::new();
-        if !tests.is_empty() {
-            is_ruled_out.resize(scan.table.row_group_count(), false);
-            for &group in &scan.row_groups {
-                is_ruled_out[group as usize] = tests.iter().any(|(zone_maps, test)| {
-                    matches!(zone_maps[group as usize].test(test, SkipKinds::ALL), Verdict::Never(_))
-                });
-            }
-        }
-        Ok(Self { is_ruled_out })
-    }
-
-    fn rules_out(&self, group: u32) -> bool {
-        self.is_ruled_out.get(group as usize).copied().unwrap_or(false)
-    }
 }

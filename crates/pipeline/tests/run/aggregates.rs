@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use pelton_chunk::Codec;
 use pelton_pipeline::RuntimeOptions;
-use pelton_pipeline::ir::{Aggregate, AggregateFunction, Expr, Sink};
+use pelton_pipeline::ir::{
+    Aggregate, AggregateFunction, ArithmeticOp, CompareOp, Expr, Literal, Op, Sink, Type,
+};
 
 use crate::fixture::table;
-use crate::oracle::{Cell, all_rows, column, options, run, runtime, single, sort, sorted, source};
+use crate::oracle::{Cell, all_rows, column, int, options, run, runtime, single, sort, sorted, source};
 
 fn aggregates() -> Vec<Aggregate> {
     use AggregateFunction::*;
@@ -97,4 +99,36 @@ fn many_groups_by_hashing() {
 #[test]
 fn groups_whose_keys_all_collide() {
     check_groups(&[0, 7], RuntimeOptions { equal_hashes: true, ..options() });
+}
+
+#[test]
+fn rows_that_fail_conditions_add_nothing_to_one_group() {
+    let place = table(Codec::None, 2048, 9000);
+    let (source, columns) = source(&runtime(options()), &place.table);
+    let between = |op, value| Expr::Compare { op, left: Box::new(column(1)), right: Box::new(int(value)) };
+    let twice = Expr::Arithmetic {
+        op: ArithmeticOp::Add,
+        left: Box::new(Expr::Cast { input: Box::new(column(1)), to: Type::I64 }),
+        right: Box::new(Expr::Cast { input: Box::new(column(5)), to: Type::I64 }),
+    };
+    let large = Expr::Compare {
+        op: CompareOp::Gt,
+        left: Box::new(column(columns.len())),
+        right: Box::new(Expr::Literal(Literal::I64(500))),
+    };
+    let ops = vec![
+        Op::Filter(Expr::And(vec![between(CompareOp::Ge, 5), between(CompareOp::Lt, 20), column(4)])),
+        Op::Compute { name: "sum".into(), value: twice },
+        Op::Filter(large),
+    ];
+    let sink = Sink::Aggregate { keys: Vec::new(), aggregates: aggregates() };
+    let (rows, _) = run(options(), &single(source, columns, ops, sink));
+    let passes = |row: &Vec<Cell>| {
+        let (quantity, plain) = (number(&row[1]), number(&row[5]));
+        let is_between = quantity.is_some_and(|value| (5..20).contains(&value));
+        is_between && row[4] == Cell::Int(1) && quantity.zip(plain).is_some_and(|(a, b)| a + b > 500)
+    };
+    let passing: Vec<Vec<Cell>> = all_rows(&place.table).into_iter().filter(passes).collect();
+    assert!(passing.len() > 100);
+    assert_eq!(sorted(&rows), [expected(&passing)]);
 }

@@ -1,8 +1,11 @@
 //! Every encoding, type and kind of validity, decoded inside kernels.
 
+use std::sync::Arc;
+
 use pelton_chunk::{Codec, Column as Values, Values as Data};
 use pelton_pipeline::ir::{Bounds, Column, CompareOp, Expr, Op, Sink, Source, TableScan, Type};
-use pelton_store::{ColumnSchema, LogicalType, TableSchema};
+use pelton_pipeline::{Filters, Runtime, RuntimeOptions};
+use pelton_store::{ColumnSchema, LogicalType, Table, TableSchema};
 
 use crate::fixture::{strings, table};
 use crate::oracle::{
@@ -13,7 +16,7 @@ use crate::oracle::{
 fn check_all(codec: Codec, row_group_rows: u32, rows: u64) {
     let place = table(codec, row_group_rows, rows);
     let (source, columns) = source(&runtime(options()), &place.table);
-    let sink = Sink::Materialize { columns: (0..columns.len()).map(column).collect() };
+    let sink = Sink::Materialize { columns: (0..columns.len()).map(column).collect(), top: None };
     let (rows, _) = run(options(), &single(source, columns, Vec::new(), sink));
     let mut expected = all_rows(&place.table);
     sort(&mut expected);
@@ -41,7 +44,7 @@ fn a_range_of_a_packed_column_keeps_its_rows_and_no_null() {
     let place = table(Codec::None, 5000, 12_345);
     let (source, columns) = source(&runtime(options()), &place.table);
     let between = Expr::And(vec![compare(CompareOp::Ge, 1, 5), compare(CompareOp::Lt, 1, 20)]);
-    let sink = Sink::Materialize { columns: vec![column(0), column(1)] };
+    let sink = Sink::Materialize { columns: vec![column(0), column(1)], top: None };
     let (rows, _) = run(options(), &single(source, columns, vec![Op::Filter(between)], sink));
     let mut expected: Vec<Vec<Cell>> =
         all_rows(&place.table).into_iter().map(|row| row[..2].to_vec()).collect();
@@ -65,10 +68,15 @@ fn pages_without_the_first_codes_of_their_dictionary_are_decoded() {
         [Data::I32(dates), Data::Bytes(texts), Data::I32(amounts)].map(Values::new).to_vec()
     };
     let place = crate::fixture::place(schema, &encodings, 5000, 10_000, columns);
-    let runtime = runtime(options());
-    let table = &place.table;
+    for filters in [Filters::Branching, Filters::Predicated] {
+        check_sorted(&runtime(RuntimeOptions { filters, ..options() }), &place.table);
+    }
+}
+
+/// Ranges over the columns date, text and amount of `table`.
+fn check_sorted(runtime: &Runtime, table: &Arc<Table>) {
     let bounds = Some(Bounds { min: 19_920_000, max: 19_930_000 });
-    let text = Some(runtime.homes().text(table, 1) as std::sync::Arc<dyn pelton_pipeline::TextSource>);
+    let text = Some(runtime.homes().text(table, 1) as Arc<dyn pelton_pipeline::TextSource>);
     let columns = vec![
         Column { name: "date".into(), ty: Type::I32, is_nullable: false, bounds, text: None },
         Column { name: "text".into(), ty: Type::Text, is_nullable: false, bounds: None, text },
@@ -81,12 +89,7 @@ fn pages_without_the_first_codes_of_their_dictionary_are_decoded() {
         },
     ];
     let row_groups = (0..table.row_group_count() as u32).collect();
-    let scan = TableScan {
-        table: std::sync::Arc::clone(table),
-        columns: vec![0, 1, 2],
-        row_groups,
-        skips_late: true,
-    };
+    let scan = TableScan { table: Arc::clone(table), columns: vec![0, 1, 2], row_groups, skips_late: true };
     let between = |low: i32, high: i32| {
         let dates = [compare(CompareOp::Ge, 0, low), compare(CompareOp::Le, 0, high)];
         Expr::And(
@@ -99,7 +102,7 @@ fn pages_without_the_first_codes_of_their_dictionary_are_decoded() {
         if turn == ranges.len() {
             runtime.homes().pin(table, None, &pelton_error::CancelFlag::new()).unwrap();
         }
-        let sink = Sink::Materialize { columns: vec![column_of(0), column_of(1)] };
+        let sink = Sink::Materialize { columns: vec![column_of(0), column_of(1)], top: None };
         let plan =
             single(Source::Table(scan.clone()), columns.clone(), vec![Op::Filter(between(low, high))], sink);
         let (rows, _) = runtime.run(&plan, Vec::new(), &pelton_error::CancelFlag::new()).unwrap();
@@ -121,7 +124,7 @@ fn three_valued_logic_keeps_what_is_true() {
     // quantity < 10 OR NOT (flag = true): a NULL quantity passes where the flag is false.
     let is_set = Expr::Column(4);
     let either = Expr::Or(vec![compare(CompareOp::Lt, 1, 10), Expr::Not(Box::new(is_set))]);
-    let sink = Sink::Materialize { columns: vec![column(0)] };
+    let sink = Sink::Materialize { columns: vec![column(0)], top: None };
     let (rows, _) = run(options(), &single(source, columns, vec![Op::Filter(either)], sink));
     let passes = |row: &Vec<Cell>| matches!(row[1], Cell::Int(value) if value < 10) || row[4] == Cell::Int(0);
     let mut expected: Vec<Vec<Cell>> =

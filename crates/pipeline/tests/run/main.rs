@@ -5,6 +5,9 @@
 mod fixture;
 
 mod aggregates;
+mod cancelling;
 mod columns;
 mod joins;
 mod oracle;
+mod skipping;
+mod top;

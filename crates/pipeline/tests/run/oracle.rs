@@ -6,7 +6,9 @@ use std::sync::{Arc, OnceLock};
 use pelton_chunk::DecodedValues;
 use pelton_error::CancelFlag;
 use pelton_pipeline::ir::{Bounds, Column, Expr, Literal, Op, Pipeline, Plan, Sink, Source, TableScan, Type};
-use pelton_pipeline::{RowColumn, RowValues, Rows, RunReport, Runtime, RuntimeOptions, TargetChoice};
+use pelton_pipeline::{
+    Filters, RowColumn, RowValues, Rows, RunReport, Runtime, RuntimeOptions, TargetChoice,
+};
 use pelton_store::{LogicalType, Table, read_chunk};
 
 use crate::fixture::{COLUMNS, READABLE, engine};
@@ -52,8 +54,19 @@ pub(crate) fn runtime(options: RuntimeOptions) -> Arc<Runtime> {
     Runtime::open(options, engine()).unwrap()
 }
 
+/// Runs `plan`; where it has conditions, with and without branches, which must give the same rows. (A top-k may choose
+/// others of equal keys.)
 pub(crate) fn run(options: RuntimeOptions, plan: &Plan) -> (Rows, RunReport) {
-    runtime(options).run(plan, Vec::new(), &CancelFlag::new()).unwrap()
+    let run = |options| runtime(options).run(plan, Vec::new(), &CancelFlag::new()).unwrap();
+    let result = run(options.clone());
+    let has_conditions =
+        |pipeline: &Pipeline| pipeline.ops.iter().any(|op| !matches!(op, Op::Compute { .. }));
+    let is_top = |pipeline: &Pipeline| matches!(pipeline.sink, Sink::Materialize { top: Some(_), .. });
+    if plan.pipelines.iter().any(has_conditions) && !plan.pipelines.iter().any(is_top) {
+        let (predicated, _) = run(RuntimeOptions { filters: Filters::Predicated, ..options });
+        assert_eq!(sorted(&predicated), sorted(&result.0), "predicated");
+    }
+    result
 }
 
 /// All readable columns of `table` as the source of a pipeline.

@@ -1,0 +1,143 @@
+//! A hash table as the end of a pipeline: where a row's key goes, and its payload with it.
+//!
+//! Beside the table the kernel notes what the host asks of it: the number of rows, the least and the greatest code and,
+//! for pipelines that skip row groups by them, the first codes, each once.
+
+use pelton_error::{Error, Result};
+
+use super::args::Arg;
+use super::block::Block;
+use super::groups::Limits;
+use super::layout::{KeyDomain, SinkLayout, TableKind, TableLayout, code_count};
+use super::probe;
+use super::sink::{RowCode, store, values_of};
+use super::source::RowScope;
+use super::value::Value;
+use crate::ir::{Expr, Type};
+
+/// A direct table may have this many codes for each row of its source.
+const DIRECT_CODES_PER_ROW: u64 = 16;
+
+/// As many keys are noted for the host at most: each is looked for in the zone map of every row group of later scans.
+/// A guess at where that still costs less than what it saves.
+pub(crate) const KEYS_NOTED_MAX: usize = 64;
+
+/// The build of one table.
+pub(super) struct Build<'b> {
+    pub(super) table: usize,
+    pub(super) keys: &'b [Expr],
+    pub(super) payload: &'b [Expr],
+    /// Its keys turned out not to be unique.
+    pub(super) is_hashed: bool,
+    /// Its keys are noted for the host.
+    pub(super) wants_keys: bool,
+}
+
+impl Build<'_> {
+    /// Generates the insertion of a row.
+    pub(super) fn generate(
+        &self,
+        limits: &Limits,
+        scope: &mut RowScope<'_, '_>,
+        block: &mut Block,
+    ) -> Result<RowCode> {
+        let key_values = self.valid_keys(scope, block)?;
+        let domains =
+            key_values.iter().map(|key| KeyDomain::of(key, "a join key")).collect::<Result<Vec<_>>>()?;
+        let codes = code_count(&domains, "join keys")?;
+        let kind = self.kind(codes, domains.len(), limits);
+        let code = probe::code_of(&key_values, &domains, block);
+        let stats = scope.kernel.args.pointer(Arg::TableStats(self.table), "i64");
+        let place = match kind {
+            TableKind::Direct => self.set_bit(&code, &stats, scope, block),
+            TableKind::Hashed => self.insert(&code, &stats, scope, block),
+        };
+        block.line(format!("if (i64({code}) < AT(least)) AT(least) = i64({code});"));
+        block.line(format!("if (i64({code}) > AT(most)) AT(most) = i64({code});"));
+        let arrays = |index| (Arg::Payload(self.table, index), Arg::PayloadValid(self.table, index));
+        let payload = store(self.payload, &place, arrays, scope, block)?;
+        Ok(with_stats(TableLayout { kind, keys: domains, code_count: codes, payload }, &stats))
+    }
+
+    /// The keys of a row that has all of them.
+    fn valid_keys(&self, scope: &mut RowScope<'_, '_>, block: &mut Block) -> Result<Vec<Value>> {
+        let mut values = values_of(self.keys, scope, block)?;
+        let valid = values.iter().filter_map(|key| key.valid.clone()).reduce(|a, b| format!("{a} && {b}"));
+        if let Some(valid) = valid {
+            block.open(format!("if ({valid}) {{"));
+            values.iter_mut().for_each(|key| key.valid = None);
+        }
+        if values.iter().any(|key| key.ty == Type::Text) {
+            return Err(Error::unsupported("a join on text"));
+        }
+        Ok(values)
+    }
+
+    fn kind(&self, codes: u64, key_count: usize, limits: &Limits) -> TableKind {
+        let by_rows = limits.row_count.saturating_mul(DIRECT_CODES_PER_ROW).max(1 << 22);
+        let is_sparse = codes > limits.table_codes_max.min(by_rows);
+        if self.is_hashed || is_sparse || key_count > 1 { TableKind::Hashed } else { TableKind::Direct }
+    }
+
+    /// Puts the row at its code.
+    fn set_bit(&self, code: &str, stats: &str, scope: &mut RowScope<'_, '_>, block: &mut Block) -> String {
+        let args = &mut scope.kernel.args;
+        let flags = args.pointer(Arg::Flags, "u32");
+        let bitmap = args.pointer(Arg::Bitmap(self.table), "u32");
+        let bit = block.define("u32", "b", format!("1u << ({code} & 31)"));
+        let before = block.define("u32", "b", format!("atomic_or({bitmap} + ({code} >> 5), {bit}) & {bit}"));
+        block.line(format!("if ({before}) atomic_or({flags}, FLAG_DUPLICATE);"));
+        self.note(&before, code, stats, block);
+        block.line("AT(built)++;");
+        code.to_owned()
+    }
+
+    /// Puts the row in front of its key's chain.
+    fn insert(&self, code: &str, stats: &str, scope: &mut RowScope<'_, '_>, block: &mut Block) -> String {
+        let (table, args) = (self.table, &mut scope.kernel.args);
+        let (flags, rows_max) = (args.pointer(Arg::Flags, "u32"), args.word(Arg::TableRowsMax(table)));
+        let row = block.define("u64", "w", format!("reserve_row((u64*){stats})"));
+        block.line(format!("if ({row} >= {rows_max}) {{ atomic_or({flags}, FLAG_TABLE_FULL); continue; }}"));
+        let (keys, mask) = (args.pointer(Arg::TableKeys(table), "u64"), args.word(Arg::TableSlotMask(table)));
+        let (heads, next) = (args.pointer(Arg::Heads(table), "u32"), args.pointer(Arg::Next(table), "u32"));
+        let (bloom, bloom_mask) = (args.pointer(Arg::Bloom(table), "u32"), args.word(Arg::BloomMask(table)));
+        let slot = format!("slot_to_insert({keys}, {mask}, {code}, {flags}, FLAG_TABLE_FULL)");
+        let slot = block.define("u64", "s", slot);
+        block.line(format!("if ({slot} == NO_KEY) continue;"));
+        let before = block.define("u32", "h", format!("atomic_swap({heads} + {slot}, u32({row}) + 1)"));
+        block.line(format!("{next}[{row}] = {before};"));
+        block.line(format!("if ({before}) atomic_or({flags}, FLAG_DUPLICATE);"));
+        self.note(&before, code, stats, block);
+        block.line(format!("bloom_insert({bloom}, {bloom_mask}, {code});"));
+        row
+    }
+
+    /// Notes a code that was not there `before`.
+    fn note(&self, before: &str, code: &str, stats: &str, block: &mut Block) {
+        if self.wants_keys {
+            block.line(format!("if (!{before}) note_key((u64*){stats} + 3, {KEYS_NOTED_MAX}, {code});"));
+        }
+    }
+}
+
+/// The code around the rows of a build: of each lane the least and the greatest code, and the rows of a direct table.
+fn with_stats(layout: TableLayout, stats: &str) -> RowCode {
+    let built = match layout.kind {
+        TableKind::Direct => format!(
+            "{{ const u64 n = lane_sum(built); if (IS_FIRST_LANE && n) atomic_add((u64*){stats}, n); }}\n"
+        ),
+        TableKind::Hashed => String::new(),
+    };
+    RowCode {
+        text: String::new(),
+        prologue: "u64 built[LANES]; i64 least[LANES], most[LANES];\n\
+                   EACH_LANE { AT(built) = 0; AT(least) = 0x7FFFFFFFFFFFFFFFll; AT(most) = -1; }\n"
+            .into(),
+        epilogue: format!(
+            "{built}{{ const i64 low = lane_min(least), high = lane_max(most);\n\
+             if (IS_FIRST_LANE && high >= 0) {{ atomic_min({stats} + 1, low); atomic_max({stats} + 2, high); }} }}\n"
+        ),
+        shared_bytes: 0,
+        sink: SinkLayout::Build(layout),
+    }
+}

@@ -1,0 +1,75 @@
+//! Rows as the result: each takes a place in the output columns.
+//!
+//! Where only the first rows by a key are asked for, rows beyond a threshold take none. The host raises the threshold
+//! from morsel to morsel, so it is an argument; where the key is a packed column it is a range filter like any other,
+//! compared among packed bits.
+
+use pelton_error::{Error, Result};
+
+use super::args::Arg;
+use super::block::Block;
+use super::expr;
+use super::filter::FilterPlan;
+use super::layout::{RowsLayout, SinkLayout, TopLayout};
+use super::sink::{RowCode, store};
+use super::source::RowScope;
+use super::value::Form;
+use crate::ir::{Expr, TopK};
+
+/// Generates the output of a row.
+pub(super) fn materialize(
+    columns: &[Expr],
+    top: Option<&TopK>,
+    plan: &FilterPlan,
+    scope: &mut RowScope<'_, '_>,
+    block: &mut Block,
+) -> Result<RowCode> {
+    let top_layout = top.map(|top| leave_out(top, plan, scope, block)).transpose()?;
+    // The run looks at the keys of what came.
+    let columns: Vec<Expr> = columns.iter().chain(top.map(|top| &top.key)).cloned().collect();
+    let args = &mut scope.kernel.args;
+    let (count, capacity) = (args.pointer(Arg::OutputCount, "u64"), args.word(Arg::OutputCapacity));
+    let flags = args.pointer(Arg::Flags, "u32");
+    let place = block.define("u64", "w", format!("reserve_row({count})"));
+    block.line(format!("if ({place} >= {capacity}) {{ atomic_or({flags}, FLAG_OUTPUT_FULL); continue; }}"));
+    let columns =
+        store(&columns, &place, |index| (Arg::Output(index), Arg::OutputValid(index)), scope, block)?;
+    Ok(RowCode {
+        text: String::new(),
+        prologue: String::new(),
+        epilogue: String::new(),
+        shared_bytes: 0,
+        sink: SinkLayout::Rows(RowsLayout { columns, top: top_layout }),
+    })
+}
+
+/// Opens the condition under which a row is not beyond the threshold, where no range filter has seen to that.
+fn leave_out(
+    top: &TopK,
+    plan: &FilterPlan,
+    scope: &mut RowScope<'_, '_>,
+    block: &mut Block,
+) -> Result<TopLayout> {
+    let layout = TopLayout {
+        is_descending: top.is_descending,
+        keeps_ties: top.keeps_ties,
+        row_count: top.row_count,
+        source_column: super::late::source_column(&top.key)
+            .filter(|column| *column < scope.kernel.source.len()),
+        range: plan.top_range(),
+    };
+    if layout.range.is_some() {
+        return Ok(layout);
+    }
+    let key = expr::generate(&top.key, scope, block)?;
+    if !matches!(key.form, Form::I32 | Form::I64) {
+        return Err(Error::unsupported(format!("the first rows by a key of type {:?}", key.ty)));
+    }
+    let sign = if top.is_descending { ">=" } else { "<=" };
+    let within = format!("i64({}) {sign} i64({})", key.code, scope.kernel.args.word(Arg::TopThreshold));
+    block.open(match &key.valid {
+        Some(valid) => format!("if (!{valid} || {within}) {{"),
+        None => format!("if ({within}) {{"),
+    });
+    Ok(layout)
+}
