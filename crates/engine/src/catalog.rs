@@ -13,8 +13,8 @@ use datafusion::error::Result;
 use pelton_store::{IoEngine, Table, TableStamp, Warehouse};
 
 use crate::error::to_datafusion;
-use crate::provider::PeltonTable;
 use crate::memo::ZoneMemo;
+use crate::provider::PeltonTable;
 use crate::scan::{ScanOptions, ScanSource};
 
 /// A snapshot that is kept.
@@ -91,7 +91,8 @@ impl SchemaProvider for WarehouseSchema {
         let snapshot = self.snapshot(warehouse, name).map_err(to_datafusion)?;
         let provider = snapshot.map(|Snapshot { table, memo, .. }| {
             let (io, options) = (Arc::clone(&self.io), self.options);
-            Arc::new(PeltonTable::with_memo(ScanSource { table, memo, io, options })) as Arc<dyn TableProvider>
+            Arc::new(PeltonTable::with_memo(ScanSource { table, memo, io, options }))
+                as Arc<dyn TableProvider>
         });
         Ok(provider)
     }

@@ -27,8 +27,8 @@ use super::metrics::{PlannedBytes, ScanReport};
 use super::stream;
 use crate::error::to_datafusion;
 use crate::explain::bytes_text;
-use crate::predicate::zone_predicate;
 use crate::memo::{PruneQuestion, ZoneMemo};
+use crate::predicate::zone_predicate;
 use crate::prune::{Pruned, SkippedBy};
 use crate::statistics;
 

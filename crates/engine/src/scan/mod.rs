@@ -18,6 +18,6 @@ mod metrics;
 mod selection;
 mod stream;
 
-pub(crate) use exec::{ScanSource, SidewaysFilter};
 pub use exec::{PeltonScanExec, ScanOptions};
+pub(crate) use exec::{ScanSource, SidewaysFilter};
 pub use metrics::{ScanReport, Skipped};

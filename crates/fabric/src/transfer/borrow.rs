@@ -57,7 +57,8 @@ pub fn links_to_borrow(topology: &Topology, node: u32, device: DeviceId) -> Opti
         ) else {
             continue;
         };
-        let rate = first.bytes_per_s(topology, TYPICAL_BYTES).min(second.bytes_per_s(topology, TYPICAL_BYTES));
+        let rate =
+            first.bytes_per_s(topology, TYPICAL_BYTES).min(second.bytes_per_s(topology, TYPICAL_BYTES));
         if rate >= own_rate * WORTH_SHARE {
             lanes.push((Lender { device: DeviceId(neighbour), rate }, vec![first, second]));
         }
@@ -203,9 +204,7 @@ impl Borrower {
 fn check_rate(rate: f64) -> Result<()> {
     match rate.is_finite() && rate > 0.0 {
         true => Ok(()),
-        false => {
-            Err(Error::invalid_input(format!("a lane of {rate} bytes per second; rates are positive")))
-        }
+        false => Err(Error::invalid_input(format!("a lane of {rate} bytes per second; rates are positive"))),
     }
 }
 

@@ -118,7 +118,10 @@ impl PipelineReport {
             self.state_bytes as f64 / 1e6
         ));
         if self.borrowed_bytes > 0 {
-            lines.push(format!("  borrowed: {:.2} MB over links of other devices", self.borrowed_bytes as f64 / 1e6));
+            lines.push(format!(
+                "  borrowed: {:.2} MB over links of other devices",
+                self.borrowed_bytes as f64 / 1e6
+            ));
         }
         if self.row_groups_skipped > 0 {
             lines.push(format!("  skipped by finished hash tables: {} row groups", self.row_groups_skipped));

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use pelton_chunk::{Codec, Column, Encoding, Values};
 use pelton_device::cuda::{self, CudaOptions};
+use pelton_device::{DeviceId, host};
 use pelton_device::{MemoryKind, OnFull};
 use pelton_error::{CancelFlag, ErrorKind};
-use pelton_device::{DeviceId, host};
 use pelton_fabric::transfer::{Lender, Links};
 use pelton_pipeline::{Feed, FeedOptions, Home, HomeOptions, Homes};
 use pelton_store::{ColumnSchema, LogicalType, Table, TableSchema};

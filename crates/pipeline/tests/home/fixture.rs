@@ -152,7 +152,8 @@ pub(crate) fn homes() -> Arc<Homes> {
 }
 
 pub(crate) fn homes_of(machine: Machine, device_cache_bytes: u64) -> Arc<Homes> {
-    let options = HomeOptions { device_cache_bytes, threads: 3, extent_bytes: 40 << 10, ..HomeOptions::default() };
+    let options =
+        HomeOptions { device_cache_bytes, threads: 3, extent_bytes: 40 << 10, ..HomeOptions::default() };
     Arc::new(Homes::new(machine, engine(), options))
 }
 
