@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
-use pelton_engine::DeviceChoice;
+use pelton_engine::{Decompress, DeviceChoice};
 
 /// Analytical SQL on compressed tables that are skipped before they are read.
 #[derive(Debug, Parser)]
@@ -106,6 +106,12 @@ pub(crate) struct SessionArgs {
     /// Device memory that queries and the columns kept for them may take, such as 8GiB [default: what is free].
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) device_mem_cap: Option<u64>,
+    /// Device memory for columns that are kept between queries [default: half]; 0 keeps none.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, hide = true)]
+    pub(crate) device_cache: Option<u64>,
+    /// Who decompresses what a GPU reads from disk: auto (whichever is predicted to be faster), host, or device (nvCOMP).
+    #[arg(long, value_name = "WHO", value_parser = parse_decompress, default_value = "auto", hide = true)]
+    pub(crate) decompress: Decompress,
     /// Load this table into pinned memory first, where a GPU reads it at the full rate of its link. Repeatable.
     #[arg(long, value_name = "TABLE")]
     pub(crate) pin: Vec<String>,
@@ -113,6 +119,10 @@ pub(crate) struct SessionArgs {
 
 /// A device by name. `host` is one too: kernels compiled for the host's cores, for tests.
 fn parse_device(text: &str) -> Result<DeviceChoice, String> {
+    text.parse().map_err(|error: pelton_error::Error| error.to_string())
+}
+
+fn parse_decompress(text: &str) -> Result<Decompress, String> {
     text.parse().map_err(|error: pelton_error::Error| error.to_string())
 }
 

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use pelton_engine::{PeltonSession, Query, ScanOptions, SessionOptions, bytes_text, from_datafusion};
+use pelton_engine::{
+    PeltonSession, Query, RuntimeOptions, ScanOptions, SessionOptions, bytes_text, from_datafusion,
+};
 use pelton_error::{Error, Result, ResultExt};
 use pelton_store::{IoMode, IoOptions};
 use pelton_zone::{SkipKind, SkipKinds};
@@ -73,6 +75,11 @@ pub(crate) fn session_options(args: &SessionArgs) -> Result<SessionOptions> {
         device: args.device,
         device_mem_cap_bytes: args.device_mem_cap,
         pin: args.pin.clone(),
+        runtime: RuntimeOptions {
+            decompress: args.decompress,
+            device_cache_bytes: args.device_cache,
+            ..RuntimeOptions::default()
+        },
         ..SessionOptions::default()
     })
 }

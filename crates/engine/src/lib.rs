@@ -27,7 +27,7 @@ mod statistics;
 pub use error::from_datafusion;
 pub use explain::bytes_text;
 pub use gpu::{DeviceChoice, Devices, PeltonGpuExec};
-pub use pelton_pipeline::{Runtime, RuntimeOptions};
+pub use pelton_pipeline::{Decompress, Runtime, RuntimeOptions};
 pub use provider::PeltonTable;
 pub use prune::SkippedBy;
 pub use scan::{PeltonScanExec, ScanOptions, ScanReport, Skipped};

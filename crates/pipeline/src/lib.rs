@@ -28,8 +28,8 @@ mod program;
 mod run;
 
 pub use home::{
-    ColumnText, Feed, FeedOptions, FeedReport, Home, HomeOptions, Homes, Morsel, PinReport, TableText,
-    column_dictionary, formats, text_supported,
+    ColumnText, Decompress, Decompression, Feed, FeedOptions, FeedReport, Home, HomeOptions, Homes, Morsel,
+    PinReport, TableText, column_dictionary, formats, text_supported,
 };
 pub use program::{
     CompileReport, Compiler, Launch, Origin, Program, Target, compile_for_check, nvrtc_status,

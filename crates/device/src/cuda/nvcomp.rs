@@ -148,8 +148,6 @@ pub struct NvcompBatch {
     pub targets: u64,
     /// How many bytes have room there, 64 bits each.
     pub target_bytes: u64,
-    /// The greatest of them.
-    pub target_bytes_max: usize,
     /// Takes how many bytes came of each page, 64 bits each.
     pub written_bytes: u64,
     /// Takes the status of each page, 32 bits each; 0 is success.
