@@ -65,6 +65,8 @@ fn other_homes_of_columns_go_along() {
     for column in [2, 5, 8] {
         assert!(homes.keep_on_device(&place.table, column, DEVICE, &stream(&homes), &cancel).unwrap());
     }
+    assert!(homes.keep_on_device(&place.table, 6, DEVICE, &stream(&homes), &cancel).unwrap());
+    assert_eq!(homes.widths(&place.table, 6).unwrap(), [3].into(), "five texts take 3 bits");
     let report = run_all(&homes, &place.table, &READABLE);
     assert!(report.device_codec_bytes_after > 0 && report.device_bytes > 0, "{report:?}");
 }
