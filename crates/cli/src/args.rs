@@ -109,7 +109,7 @@ pub(crate) struct SessionArgs {
     /// Device memory for columns that are kept between queries [default: half]; 0 keeps none.
     #[arg(long, value_name = "SIZE", value_parser = parse_size, hide = true)]
     pub(crate) device_cache: Option<u64>,
-    /// Who decompresses what a GPU reads from disk: auto (whichever is predicted to be faster), host, or device (nvCOMP).
+    /// Who decompresses what a GPU reads from disk: auto (who is predicted to be faster), host, or device (nvCOMP).
     #[arg(long, value_name = "WHO", value_parser = parse_decompress, default_value = "auto", hide = true)]
     pub(crate) decompress: Decompress,
     /// Load this table into pinned memory first, where a GPU reads it at the full rate of its link. Repeatable.

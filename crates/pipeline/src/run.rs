@@ -130,8 +130,8 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// `Unsupported` that names what is missing (driver, NVRTC, nvCOMP where it was asked for) and the remedy; `InvalidInput` for a device that the
-    /// machine lacks.
+    /// `Unsupported` that names what is missing (driver, NVRTC, nvCOMP where it was asked for) and the remedy;
+    /// `InvalidInput` for a device that the machine lacks.
     pub fn open(mut options: RuntimeOptions, io: Arc<IoEngine>) -> Result<Arc<Self>> {
         if options.workers == 0 {
             options.workers = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);

@@ -360,8 +360,8 @@ fn threads_for(threads: usize, bytes: usize) -> usize {
     threads.min(1 + bytes / BYTES_PER_THREAD)
 }
 
-/// The length of a chunk without its codec, and what it takes packed; notes its widths. One that does not add up is held against its
-/// checksum first, which says more.
+/// The length of a chunk without its codec, and what it takes packed; notes its widths. One that does not add up is
+/// held against its checksum first, which says more.
 fn measure(
     table: &Table,
     row_group: usize,

@@ -1,30 +1,34 @@
 //! Chunks packed, moved and unpacked on a GPU, or on a logical device where there is none.
 
-use std::path::PathBuf;
+use std::sync::OnceLock;
 
-use pelton_chunk::stripped_bytes;
-use pelton_chunk::{ChunkView, Column, Encoding, PhysicalType, Validity, Values, encode_chunk, strip_codec};
+use pelton_chunk::{
+    ChunkView, Column, Encoding, PhysicalType, Validity, Values, encode_chunk, strip_codec, stripped_bytes,
+};
 use pelton_device::cuda::{self, CudaOptions};
-use pelton_device::{MemoryKind, OnFull, Place, Span};
+use pelton_device::host::HostOptions;
+use pelton_device::{MemoryKind, OnFull, Place, Span, host};
 
 use super::*;
 
 const DEVICE: DeviceId = DeviceId(0);
 const CODECS: [Codec; 4] = [Codec::Lz4, Codec::Snappy, Codec::Zstd, Codec::Deflate];
 
+/// A GPU with nvCOMP, or a logical device; one for all tests, so that the kernel is compiled once.
 fn open() -> (Machine, Unpacker) {
-    let machine = cuda::open(&CudaOptions::default())
-        .unwrap_or_else(|_| pelton_device::host::open(&pelton_device::host::HostOptions::default()));
-    let cache = Some(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/tmp/programs"));
-    let (machine, cache) = match machine.device(DEVICE).unwrap().kind {
-        DeviceKind::Cuda { .. } if cuda::nvcomp().is_err() => {
-            println!("no nvCOMP: a logical device in place of the GPU");
-            (pelton_device::host::open(&pelton_device::host::HostOptions::default()), cache)
-        }
-        _ => (machine, cache),
+    static OPENED: OnceLock<(Machine, Unpacker)> = OnceLock::new();
+    let open = || {
+        let gpu = cuda::open(&CudaOptions::default()).and_then(|gpu| cuda::nvcomp().map(|_| gpu));
+        let machine = gpu.unwrap_or_else(|error| {
+            println!("a logical device in place of a GPU: {error}");
+            host::open(&HostOptions::default())
+        });
+        let cache = tempfile::tempdir().unwrap();
+        let cache = Some(cache.path().to_path_buf());
+        let decompression = Decompression::open(Decompress::Device, &machine, DEVICE, cache).unwrap();
+        (machine, Unpacker(decompression.on_device.unwrap()))
     };
-    let decompression = Decompression::open(Decompress::Device, &machine, DEVICE, cache).unwrap();
-    (machine, Unpacker(decompression.on_device.unwrap()))
+    OPENED.get_or_init(open).clone()
 }
 
 /// A chunk as stored, and what it is of.
