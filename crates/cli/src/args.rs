@@ -106,9 +106,19 @@ pub(crate) struct SessionArgs {
     /// Device memory that queries and the columns kept for them may take, such as 8GiB [default: what is free].
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) device_mem_cap: Option<u64>,
-    /// Device memory for columns that are kept between queries [default: half]; 0 keeps none.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, hide = true)]
+    /// Device memory for columns that are kept between queries, such as 2GiB or 0; part of the cap [default: half of the
+    /// device's memory].
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, hide_short_help = true)]
     pub(crate) device_cache: Option<u64>,
+    /// Pinned host memory that queries and pinned tables may take, such as 32GiB [default: half of the machine's].
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, hide_short_help = true)]
+    pub(crate) pinned_mem_cap: Option<u64>,
+    /// Plan every query, also one whose plan for the device is known from before.
+    #[arg(long, hide_short_help = true)]
+    pub(crate) no_kept_plans: bool,
+    /// Take pinned data over a GPU's own host link alone, not over those of idle neighbours too.
+    #[arg(long, hide_short_help = true)]
+    pub(crate) no_borrowed_links: bool,
     /// Who decompresses what a GPU reads from disk: auto (who is predicted to be faster), host, or device (nvCOMP).
     #[arg(long, value_name = "WHO", value_parser = parse_decompress, default_value = "auto", hide = true)]
     pub(crate) decompress: Decompress,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use pelton_engine::{
-    PeltonSession, Query, RuntimeOptions, ScanOptions, SessionOptions, bytes_text, from_datafusion,
+    Links, PeltonSession, Query, RuntimeOptions, ScanOptions, SessionOptions, bytes_text, from_datafusion,
 };
 use pelton_error::{Error, Result, ResultExt};
 use pelton_store::{IoMode, IoOptions};
@@ -75,9 +75,12 @@ pub(crate) fn session_options(args: &SessionArgs) -> Result<SessionOptions> {
         device: args.device,
         device_mem_cap_bytes: args.device_mem_cap,
         pin: args.pin.clone(),
+        keep_plans: !args.no_kept_plans,
         runtime: RuntimeOptions {
             decompress: args.decompress,
             device_cache_bytes: args.device_cache,
+            pinned_cap_bytes: args.pinned_mem_cap,
+            links: args.no_borrowed_links.then(Links::default),
             ..RuntimeOptions::default()
         },
         ..SessionOptions::default()

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -33,6 +34,8 @@ pub(crate) struct WarehouseSchema {
     pub(crate) options: ScanOptions,
     session_tables: MemorySchemaProvider,
     snapshots: Mutex<HashMap<String, Snapshot>>,
+    /// Counts what was registered and taken away.
+    names_generation: AtomicU64,
 }
 
 impl fmt::Debug for WarehouseSchema {
@@ -49,6 +52,7 @@ impl WarehouseSchema {
             options,
             session_tables: MemorySchemaProvider::new(),
             snapshots: Mutex::default(),
+            names_generation: AtomicU64::new(0),
         }
     }
 
@@ -68,6 +72,19 @@ impl WarehouseSchema {
         let snapshot = Snapshot { stamp, table: warehouse.table(name)?, memo: Arc::default() };
         snapshots.insert(name.to_owned(), snapshot.clone());
         Ok(Some(snapshot))
+    }
+
+    /// Changes with the session's own tables and views.
+    pub(crate) fn names_generation(&self) -> u64 {
+        self.names_generation.load(Ordering::Acquire)
+    }
+
+    /// Whether a query that names this table now would read this very snapshot.
+    pub(crate) fn is_current(&self, table: &Arc<Table>) -> bool {
+        let Some(warehouse) = &self.warehouse else { return false };
+        let is_same = |snapshot: Snapshot| Arc::ptr_eq(&snapshot.table, table);
+        !self.session_tables.table_exist(table.name())
+            && self.snapshot(warehouse, table.name()).ok().flatten().is_some_and(is_same)
     }
 
     fn stored_names(&self) -> Vec<String> {
@@ -102,10 +119,12 @@ impl SchemaProvider for WarehouseSchema {
         name: String,
         table: Arc<dyn TableProvider>,
     ) -> Result<Option<Arc<dyn TableProvider>>> {
+        self.names_generation.fetch_add(1, Ordering::AcqRel);
         self.session_tables.register_table(name, table)
     }
 
     fn deregister_table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        self.names_generation.fetch_add(1, Ordering::AcqRel);
         self.session_tables.deregister_table(name)
     }
 

@@ -20,6 +20,7 @@ use crate::scan::{PeltonScanExec, ScanReport};
 /// What running the query gave.
 pub(crate) struct Ran {
     pub(crate) rows: usize,
+    pub(crate) planning: Duration,
     pub(crate) elapsed: Duration,
 }
 
@@ -63,7 +64,7 @@ fn collect_reports(plan: &Arc<dyn ExecutionPlan>, reports: &mut Vec<ScanReport>)
     }
     if let Some(node) = plan.downcast_ref::<PeltonGpuExec>() {
         if let Some(instead) = node.fallback_plan() {
-            return collect_reports(instead, reports);
+            return collect_reports(&instead, reports);
         }
         reports.extend(node.scan_reports().map_err(from_datafusion)?);
     }
@@ -81,8 +82,9 @@ fn skipping_text(reports: &[ScanReport], ran: Option<&Ran>) -> String {
         let seconds = ran.elapsed.as_secs_f64();
         writeln!(
             text,
-            "{} rows in {seconds:.3} s; {} uncompressed answered for: {}/s effective",
+            "{} rows in {seconds:.3} s, planned in {:.1} ms before; {} uncompressed answered for: {}/s effective",
             ran.rows,
+            ran.planning.as_secs_f64() * 1e3,
             bytes_text(raw_bytes),
             bytes_text(bandwidth as u64),
         )

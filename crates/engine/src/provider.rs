@@ -33,6 +33,11 @@ impl PeltonTable {
         Self { schema: source.table.arrow_schema(), source }
     }
 
+    /// The snapshot.
+    pub(crate) fn table(&self) -> &Arc<Table> {
+        &self.source.table
+    }
+
     fn plan(
         &self,
         state: &dyn Session,

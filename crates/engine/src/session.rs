@@ -8,11 +8,13 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider};
 use datafusion::common::format::ExplainFormat;
+use datafusion::config::ConfigOptions;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
@@ -31,6 +33,7 @@ use crate::catalog::WarehouseSchema;
 use crate::error::from_datafusion;
 use crate::explain;
 use crate::gpu::{DeviceChoice, Devices, GpuRule};
+use crate::kept_plans::{Basis, KeptPlans};
 use crate::scan::{ScanOptions, ScanReport};
 use crate::sideways::SidewaysRule;
 
@@ -55,6 +58,8 @@ pub struct SessionOptions {
     pub device_mem_cap_bytes: Option<u64>,
     /// Tables to load into pinned memory when the session opens.
     pub pin: Vec<String>,
+    /// Whether plans that run on a device are kept for the next query of the same text.
+    pub keep_plans: bool,
     /// How the device is driven; its target and cap follow from the fields above.
     pub runtime: RuntimeOptions,
 }
@@ -71,6 +76,7 @@ impl Default for SessionOptions {
             device: DeviceChoice::Auto,
             device_mem_cap_bytes: None,
             pin: Vec::new(),
+            keep_plans: true,
             runtime: RuntimeOptions::default(),
         }
     }
@@ -80,7 +86,10 @@ impl Default for SessionOptions {
 pub struct PeltonSession {
     ctx: SessionContext,
     warehouse: Option<Arc<Warehouse>>,
+    schema: Arc<WarehouseSchema>,
     devices: Arc<Devices>,
+    /// `None`: every query is planned.
+    plans: Option<KeptPlans>,
 }
 
 impl PeltonSession {
@@ -93,13 +102,14 @@ impl PeltonSession {
         let warehouse = directory.map(Warehouse::open).transpose()?.map(Arc::new);
         let io = Arc::new(IoEngine::start(options.io.clone())?);
         let devices = devices_of(options, &io)?;
-        let schema = WarehouseSchema::new(warehouse.clone(), io, options.scan);
+        let schema = Arc::new(WarehouseSchema::new(warehouse.clone(), io, options.scan));
         let catalog = MemoryCatalogProvider::new();
-        catalog.register_schema("public", Arc::new(schema)).map_err(from_datafusion)?;
+        catalog.register_schema("public", Arc::clone(&schema) as _).map_err(from_datafusion)?;
         let state = session_state(options, &devices).map_err(from_datafusion)?;
         let ctx = SessionContext::new_with_state(state);
         ctx.register_catalog("pelton", Arc::new(catalog));
-        let session = Self { ctx: ctx.enable_url_table(), warehouse, devices };
+        let plans = options.keep_plans.then(KeptPlans::default);
+        let session = Self { ctx: ctx.enable_url_table(), warehouse, schema, devices, plans };
         options.pin.iter().try_for_each(|name| session.pin(name))?;
         Ok(session)
     }
@@ -143,25 +153,48 @@ impl PeltonSession {
 
     /// Plans one statement. Definitions (`CREATE VIEW …`) take effect here.
     pub async fn plan(&self, statement: Statement) -> Result<Query> {
+        let started = Instant::now();
+        let text = self.plans.is_some().then(|| statement.to_string());
+        if let Some(plan) = text.as_deref().map(|text| self.kept_plan(text)).transpose()?.flatten() {
+            return Ok(Query { is_kept: true, ..self.to_run(plan, Mode::Rows, started) });
+        }
         let plan =
             self.ctx.state().statement_to_plan(statement).await.map_err(|error| self.explained(error))?;
         match &plan {
             LogicalPlan::Analyze(analyze) => {
                 let inner = self.physical(analyze.input.as_ref().clone()).await?;
-                Ok(self.to_run(inner, Mode::Analyze))
+                Ok(self.to_run(inner, Mode::Analyze, started))
             }
             LogicalPlan::Explain(explain)
                 if explain.explain_format == ExplainFormat::Indent && !explain.verbose =>
             {
                 let inner = self.physical(explain.plan.as_ref().clone()).await?;
-                Ok(self.to_run(inner, Mode::Explain))
+                Ok(self.to_run(inner, Mode::Explain, started))
             }
-            _ => Ok(self.to_run(self.physical(plan).await?, Mode::Rows)),
+            _ => {
+                let basis = Basis::of(&plan, &self.schema, &self.config()).map_err(from_datafusion)?;
+                let physical = self.physical(plan).await?;
+                if let (Some(plans), Some(basis), Some(text)) = (&self.plans, basis, text) {
+                    plans.keep(text, basis, &physical);
+                }
+                Ok(self.to_run(physical, Mode::Rows, started))
+            }
         }
     }
 
-    fn to_run(&self, plan: Arc<dyn ExecutionPlan>, mode: Mode) -> Query {
-        Query { plan, mode, ctx: self.ctx.clone(), devices: Arc::clone(&self.devices) }
+    /// The plan that was kept of the query `text`, where it still holds.
+    fn kept_plan(&self, text: &str) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let Some(plans) = &self.plans else { return Ok(None) };
+        plans.get(text, &self.schema, &self.config()).map_err(from_datafusion)
+    }
+
+    fn config(&self) -> Arc<ConfigOptions> {
+        Arc::clone(self.ctx.state_ref().read().config().options())
+    }
+
+    fn to_run(&self, plan: Arc<dyn ExecutionPlan>, mode: Mode, started: Instant) -> Query {
+        let (ctx, devices) = (self.ctx.clone(), Arc::clone(&self.devices));
+        Query { plan, mode, ctx, devices, planning: started.elapsed(), is_kept: false }
     }
 
     /// Plans the only statement of `sql`.
@@ -269,6 +302,8 @@ pub struct Query {
     mode: Mode,
     ctx: SessionContext,
     devices: Arc<Devices>,
+    planning: Duration,
+    is_kept: bool,
 }
 
 impl Query {
@@ -285,6 +320,16 @@ impl Query {
         self.mode != Mode::Rows
     }
 
+    /// Time that planning took.
+    pub fn planning_time(&self) -> Duration {
+        self.planning
+    }
+
+    /// True where the plan was kept from an earlier query of the same text.
+    pub fn has_kept_plan(&self) -> bool {
+        self.is_kept
+    }
+
     /// The physical plan.
     pub fn physical_plan(&self) -> &Arc<dyn ExecutionPlan> {
         &self.plan
@@ -297,14 +342,11 @@ impl Query {
             Mode::Rows => execute_stream(Arc::clone(&self.plan), task).map_err(from_datafusion),
             Mode::Explain => explain::stream(&self.plan, &self.devices, None),
             Mode::Analyze => {
-                let start = std::time::Instant::now();
+                let start = Instant::now();
                 let batches = collect(Arc::clone(&self.plan), task).await.map_err(from_datafusion)?;
                 let rows = batches.iter().map(RecordBatch::num_rows).sum();
-                explain::stream(
-                    &self.plan,
-                    &self.devices,
-                    Some(explain::Ran { rows, elapsed: start.elapsed() }),
-                )
+                let ran = explain::Ran { rows, planning: self.planning, elapsed: start.elapsed() };
+                explain::stream(&self.plan, &self.devices, Some(ran))
             }
         }
     }

@@ -31,6 +31,7 @@ pub use home::{
     ColumnText, Decompress, Decompression, Feed, FeedOptions, FeedReport, Home, HomeOptions, Homes, Morsel,
     PinReport, TableText, column_dictionary, formats, text_supported,
 };
+pub use pelton_fabric::transfer::Links;
 pub use program::{
     CompileReport, Compiler, Launch, Origin, Program, Target, compile_for_check, nvrtc_status,
 };

@@ -1,4 +1,4 @@
-//! Running plans: one pipeline after the other, each fed in morsels, several in flight.
+//! Running plans: pipelines after those whose tables they probe, each fed in morsels, several in flight.
 //!
 //! ```text
 //!   Plan ──► for each pipeline
@@ -37,7 +37,7 @@ use self::execution::Execution;
 use self::memory::Lanes;
 pub use self::report::{PipelineReport, RunReport};
 use crate::home::{Decompress, Decompression, Home, HomeOptions, Homes, text_supported};
-use crate::ir::{Plan, Source, TableScan, Type};
+use crate::ir::{Op, Plan, Sink, Source, TableScan, Type};
 use crate::program::{CompileReport, Compiler, Program, Target, compile_for_check, nvrtc_status};
 use crate::rows::Rows;
 
@@ -266,9 +266,9 @@ impl Runtime {
         let started = Instant::now();
         let mut execution = Execution::new(self, plan, uploads, cancel)?;
         let mut result = Rows::default();
-        for index in 0..plan.pipelines.len() {
+        for wave in waves(plan) {
             cancel.check()?;
-            if let Some(rows) = execution.pipeline(index)? {
+            if let Some(rows) = execution.wave(&wave)? {
                 result = rows;
             }
         }
@@ -295,6 +295,27 @@ fn links_of(machine: &Machine, device: DeviceId, target: Target) -> Links {
     };
     let node = devices[device.0 as usize].node.0;
     links_to_borrow(&topology, node, device).unwrap_or_default()
+}
+
+/// The pipelines of `plan` in groups that may run at once: none probes a table that another of its group builds.
+fn waves(plan: &Plan) -> Vec<Vec<usize>> {
+    let mut wave_of_table = vec![0; plan.table_count];
+    let mut waves: Vec<Vec<usize>> = Vec::new();
+    for (index, pipeline) in plan.pipelines.iter().enumerate() {
+        let probed = pipeline.ops.iter().filter_map(|op| match op {
+            Op::Probe { table, .. } => Some(wave_of_table[*table]),
+            _ => None,
+        });
+        let wave = probed.max().unwrap_or(0);
+        if let Sink::Build { table, .. } = &pipeline.sink {
+            wave_of_table[*table] = wave + 1;
+        }
+        if waves.len() <= wave {
+            waves.resize_with(wave + 1, Vec::new);
+        }
+        waves[wave].push(index);
+    }
+    waves
 }
 
 fn open_machine(options: &RuntimeOptions) -> Result<Machine> {

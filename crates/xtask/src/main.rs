@@ -6,6 +6,7 @@
 //!   oracle    the last of these alone
 //!   readme    the one before alone
 //!   cuda      the CUDA library
+//!   errors    the page of the guide that lists every error text
 //!   bundle    command, library and tests in one archive, for a GPU machine without Rust
 //! ```
 //!
@@ -15,6 +16,7 @@
 
 mod bundle;
 mod cuda;
+mod errors;
 mod markdown;
 mod oracle;
 mod process;
@@ -35,6 +37,7 @@ cargo xtask test             what CI runs: fmt, tidy, clippy, CUDA library, test
 cargo xtask test --fast      the same without README commands and DuckDB comparison
 cargo xtask readme           run the commands of README.md
 cargo xtask oracle           compare the answers to the benchmark queries with DuckDB's
+cargo xtask errors           write docs/guide/errors.md from the sources
 cargo xtask cuda             build the CUDA library; --arch sm_90,... and the other options of cuda/build.sh
 cargo xtask bundle           archive for a GPU machine without Rust: command, CUDA library, test programs
 cargo xtask bundle --without-pelton
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
             test::build_command(&workspace)?;
             oracle::run(&workspace)
         }),
+        ["errors"] => Workspace::open().and_then(|workspace| errors::run(&workspace)),
         ["cuda", ref args @ ..] => Workspace::open().and_then(|workspace| cuda::run(&workspace, args)),
         ["bundle"] => Workspace::open().and_then(|workspace| bundle::run(&workspace, true)),
         ["bundle", "--without-pelton"] => {

@@ -20,7 +20,9 @@ use datafusion::error::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
+use datafusion::physical_plan::execution_plan::{
+    Boundedness, EmissionType, SchedulingType, reset_plan_states,
+};
 use datafusion::physical_plan::metrics::{
     BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet,
 };
@@ -49,6 +51,8 @@ pub(super) struct Outcome {
     pub(super) report: Option<RunReport>,
     /// Why the CPU ran it instead, where it did.
     pub(super) fallback: Option<String>,
+    /// What the CPU ran.
+    ran_instead: Option<Arc<dyn ExecutionPlan>>,
 }
 
 /// A subtree that runs on a device.
@@ -66,6 +70,8 @@ pub struct PeltonGpuExec {
     /// Why this runs here, for EXPLAIN.
     reason: String,
     estimated_rows: Option<f64>,
+    /// A copy, whose fallback others may run too.
+    is_copy: bool,
     outcome: Arc<Mutex<Outcome>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -98,6 +104,7 @@ impl PeltonGpuExec {
             cpu,
             devices,
             reason,
+            is_copy: false,
             outcome: Arc::default(),
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -135,8 +142,8 @@ impl PeltonGpuExec {
     }
 
     /// What was run instead of this, if the device did not.
-    pub(crate) fn fallback_plan(&self) -> Option<&Arc<dyn ExecutionPlan>> {
-        self.with_outcome(|outcome| outcome.fallback.is_some()).then_some(&self.cpu)
+    pub(crate) fn fallback_plan(&self) -> Option<Arc<dyn ExecutionPlan>> {
+        self.with_outcome(|outcome| outcome.ran_instead.clone())
     }
 
     /// What its scans skipped and read; after execution with what the run counted.
@@ -157,6 +164,25 @@ impl PeltonGpuExec {
         self.scans.iter().map(of_scan).collect()
     }
 
+    /// This node over these plans of uploads, as if it had never run.
+    fn copy_with(&self, children: Vec<Arc<dyn ExecutionPlan>>) -> Self {
+        Self {
+            plan: self.plan.clone(),
+            uploads: self.uploads.clone(),
+            children,
+            scans: self.scans.clone(),
+            average_counts: self.average_counts.clone(),
+            cpu: Arc::clone(&self.cpu),
+            devices: Arc::clone(&self.devices),
+            reason: self.reason.clone(),
+            estimated_rows: self.estimated_rows,
+            is_copy: self.is_copy,
+            outcome: Arc::default(),
+            properties: Arc::clone(&self.properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+        }
+    }
+
     /// The run to make, apart from this node.
     fn run(&self) -> Run {
         Run {
@@ -165,6 +191,7 @@ impl PeltonGpuExec {
             children: self.children.clone(),
             average_counts: self.average_counts.clone(),
             cpu: Arc::clone(&self.cpu),
+            is_copy: self.is_copy,
             devices: Arc::clone(&self.devices),
             outcome: Arc::clone(&self.outcome),
             metrics: self.metrics.clone(),
@@ -179,6 +206,7 @@ struct Run {
     children: Vec<Arc<dyn ExecutionPlan>>,
     average_counts: Vec<usize>,
     cpu: Arc<dyn ExecutionPlan>,
+    is_copy: bool,
     devices: Arc<Devices>,
     outcome: Arc<Mutex<Outcome>>,
     metrics: ExecutionPlanMetricsSet,
@@ -209,8 +237,15 @@ impl Run {
             }
             Err(error) if may_run_elsewhere(error.kind()) => {
                 MetricBuilder::new(&self.metrics).global_counter("fallbacks").add(1);
-                self.record(|outcome| outcome.fallback = Some(error.to_string()));
-                let rows = execute_stream(Arc::clone(&self.cpu), context)?;
+                let cpu = match self.is_copy {
+                    true => reset_plan_states(Arc::clone(&self.cpu))?,
+                    false => Arc::clone(&self.cpu),
+                };
+                self.record(|outcome| {
+                    outcome.fallback = Some(error.to_string());
+                    outcome.ran_instead = Some(Arc::clone(&cpu));
+                });
+                let rows = execute_stream(cpu, context)?;
                 let counted = rows.inspect_ok(move |batch| baseline.record_output(batch.num_rows()));
                 Ok(Box::pin(RecordBatchStreamAdapter::new(self.cpu.schema(), counted)))
             }
@@ -318,20 +353,7 @@ impl ExecutionPlan for PeltonGpuExec {
         children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         assert_eq!(children.len(), self.uploads.len(), "one child an upload");
-        Ok(Arc::new(Self {
-            plan: self.plan.clone(),
-            uploads: self.uploads.clone(),
-            children,
-            scans: self.scans.clone(),
-            average_counts: self.average_counts.clone(),
-            cpu: Arc::clone(&self.cpu),
-            devices: Arc::clone(&self.devices),
-            reason: self.reason.clone(),
-            estimated_rows: self.estimated_rows,
-            outcome: Arc::default(),
-            properties: Arc::clone(&self.properties),
-            metrics: ExecutionPlanMetricsSet::new(),
-        }))
+        Ok(Arc::new(self.copy_with(children)))
     }
 
     fn replace_children(
@@ -341,6 +363,11 @@ impl ExecutionPlan for PeltonGpuExec {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         #[expect(deprecated)]
         self.with_new_children(children)
+    }
+
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        let copy = self.copy_with(self.children.clone());
+        Ok(Arc::new(Self { is_copy: true, ..copy }))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {

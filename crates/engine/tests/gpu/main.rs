@@ -5,6 +5,7 @@ mod common;
 
 mod benchmarks;
 mod fallback;
+mod kept_plans;
 mod nodes;
 mod predicates;
 mod shapes;

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use pelton_chunk::{strip_codec, stripped_bytes};
-use pelton_device::{Buffer, Machine, MemoryKind, OnFull, Span};
+use pelton_device::{Buffer, Machine, MemoryKind, OnFull};
 use pelton_error::{CancelFlag, Result};
 use pelton_store::{AlignedBytes, IoEngine, Table, read_chunk};
 
@@ -61,10 +61,10 @@ impl StoredColumn {
         self.extents.iter().map(|extent| extent.len() as u64).sum()
     }
 
-    /// The chunk of a row group.
-    pub(super) fn chunk(&self, row_group: usize) -> Span {
+    /// Where the chunk of a row group starts.
+    pub(super) fn address(&self, row_group: usize) -> u64 {
         let place = self.places[row_group];
-        self.extents[place.extent].slice(place.start..place.start + place.bytes)
+        self.extents[place.extent].address() + place.start as u64
     }
 
     /// The column that these extents, in order, are of.

@@ -242,12 +242,18 @@ impl Feed {
     ) -> Result<Option<(Draft, Option<Packed>)>> {
         self.intake.begin_round(drop_row_group)?;
         self.slots[slot].wait_free()?;
-        let mut incoming = self.take(slot, drop_row_group)?;
+        let (mut incoming, draft) = self.take(slot, drop_row_group)?;
         if incoming.is_empty() {
             return Ok(None);
         }
-        self.intake.arrive(&mut incoming)?;
-        let draft = self.lay_out(slot, &incoming)?;
+        // What is in memory is as long as it was taken to be.
+        let draft = match self.sources.iter().any(|source| matches!(source, Source::Disk)) {
+            true => {
+                self.intake.arrive(&mut incoming)?;
+                self.lay_out(slot, &incoming)?
+            }
+            false => draft,
+        };
         self.intake.give_back(incoming.split_off(draft.row_groups.len()));
         let packed = self.stage(slot, &draft, &incoming, unpacking)?;
         Ok(Some((draft, packed)))
@@ -308,27 +314,28 @@ impl Feed {
     }
 
     /// Row groups for a morsel, by estimate where they are on disk.
-    fn take(&mut self, slot: usize, drop_row_group: DropRowGroup<'_>) -> Result<Vec<Incoming>> {
+    fn take(&mut self, slot: usize, drop_row_group: DropRowGroup<'_>) -> Result<(Vec<Incoming>, Draft)> {
         let room = self.slots[slot].room();
         let mut draft = Draft::default();
-        let mut taken = Vec::new();
+        let (mut taken, mut pieces) = (Vec::new(), Vec::with_capacity(self.sources.len()));
         while taken.len() < self.row_groups_max {
             let Some(next) = self.intake.peek(drop_row_group)? else { break };
-            let pieces = pieces(&self.sources, next);
+            pieces_of(&self.sources, next, &mut pieces);
             if !taken.is_empty() && !(draft.bytes() + draft.growth(&pieces)).fits(room) {
                 break;
             }
             draft.push(next.row_group, &pieces);
             taken.extend(self.intake.take());
         }
-        Ok(taken)
+        Ok((taken, draft))
     }
 
     /// The morsel of the first of these row groups, as many as fit now that their lengths are known.
     fn lay_out(&mut self, slot: usize, incoming: &[Incoming]) -> Result<Draft> {
         let mut draft = Draft::default();
+        let mut pieces = Vec::with_capacity(self.sources.len());
         for next in incoming {
-            let pieces = pieces(&self.sources, next);
+            pieces_of(&self.sources, next, &mut pieces);
             let bytes = draft.bytes() + draft.growth(&pieces);
             if !bytes.fits(self.slots[slot].room()) {
                 if !draft.row_groups.is_empty() {
@@ -421,19 +428,20 @@ fn source(homes: &Homes, table: &Table, column: usize, device: DeviceId) -> Sour
     }
 }
 
-/// The chunks of a row group, one a column.
-fn pieces(sources: &[Source], incoming: &Incoming) -> Vec<Piece> {
+/// Puts the chunks of a row group, one a column, into `pieces`.
+fn pieces_of(sources: &[Source], incoming: &Incoming, pieces: &mut Vec<Piece>) {
     let row_group = incoming.row_group as usize;
     let mut staged = incoming.chunks.iter();
     let piece = |source: &Source| match source {
-        Source::Device(column) => Piece::Kept(column.chunk(row_group).address()),
+        Source::Device(column) => Piece::Kept(column.address(row_group)),
         Source::Pinned(column) => Piece::Pinned(column.places[row_group]),
         Source::Disk => staged.next().map_or(Piece::Staged(0), |chunk| match chunk.packing {
             Some(packing) => Piece::Packed { stripped: chunk.stripped, packed: packing.bytes() },
             None => Piece::Staged(chunk.stripped),
         }),
     };
-    sources.iter().map(piece).collect()
+    pieces.clear();
+    pieces.extend(sources.iter().map(piece));
 }
 
 /// What a feed is to bring.
@@ -483,33 +491,42 @@ impl Scan<'_> {
     /// What its row groups take in slots, by estimate where they are on disk under a codec; the device undoes these.
     fn need(&self, device_codecs: &[Codec]) -> Result<Need> {
         let (mut all, mut largest) = (Draft::default(), SlotBytes::default());
+        if self.sources.iter().all(|source| matches!(source, Source::Device(_))) {
+            return Ok(Need { largest, all: all.bytes(), runs: 0 });
+        }
+        let mut pieces = Vec::with_capacity(self.columns.len());
         for row_group in self.row_groups {
-            let pieces = self.pieces(*row_group as usize, device_codecs)?;
+            pieces.clear();
+            for (column, source) in self.columns.iter().zip(self.sources) {
+                pieces.push(self.piece(*column, source, *row_group as usize, device_codecs)?);
+            }
             largest = largest.max(Draft::default().growth(&pieces));
             all.push(*row_group, &pieces);
         }
         Ok(Need { largest, all: all.bytes(), runs: all.run_bytes() })
     }
 
-    fn pieces(&self, row_group: usize, device_codecs: &[Codec]) -> Result<Vec<Piece>> {
-        let piece = |(column, source): (&usize, &Source)| {
-            let column = *column;
-            Ok(match source {
-                Source::Device(_) => Piece::Kept(0),
-                Source::Pinned(stored) => Piece::Pinned(stored.places[row_group]),
-                Source::Disk => {
-                    let stripped = estimated_chunk_bytes(self.table, row_group, column)?;
-                    let codec = self.table.chunk(row_group, column)?.encoding.codec;
-                    match device_codecs.contains(&codec) {
-                        true => {
-                            let packing = estimated_packing(self.table, row_group, column, stripped)?;
-                            Piece::Packed { stripped, packed: packing.bytes() }
-                        }
-                        false => Piece::Staged(stripped),
+    fn piece(
+        &self,
+        column: usize,
+        source: &Source,
+        row_group: usize,
+        device_codecs: &[Codec],
+    ) -> Result<Piece> {
+        Ok(match source {
+            Source::Device(_) => Piece::Kept(0),
+            Source::Pinned(stored) => Piece::Pinned(stored.places[row_group]),
+            Source::Disk => {
+                let stripped = estimated_chunk_bytes(self.table, row_group, column)?;
+                let codec = self.table.chunk(row_group, column)?.encoding.codec;
+                match device_codecs.contains(&codec) {
+                    true => {
+                        let packing = estimated_packing(self.table, row_group, column, stripped)?;
+                        Piece::Packed { stripped, packed: packing.bytes() }
                     }
+                    false => Piece::Staged(stripped),
                 }
-            })
-        };
-        self.columns.iter().zip(self.sources).map(piece).collect()
+            }
+        })
     }
 }

@@ -179,6 +179,9 @@ impl Intake {
     /// Begins the reads of the row groups lined up from the one at `first` on. What lies in the page cache is copied
     /// by whoever asks, so several threads do.
     fn begin_reads(&mut self, first: usize) -> Result<()> {
+        if self.columns.is_empty() {
+            return Ok(());
+        }
         let mut jobs = Vec::new();
         let mut bytes = 0;
         for incoming in self.ahead.iter_mut().skip(first) {

@@ -43,12 +43,13 @@ pub(crate) struct Execution<'r> {
     pub(crate) runtime: &'r Runtime,
     plan: &'r Plan,
     pub(super) cancel: &'r CancelFlag,
-    uploads: Vec<Option<Rows>>,
+    uploads: Vec<Arc<Rows>>,
     built: Vec<Option<BuiltTable>>,
     /// Arrays of the tables built so far.
     tables: State,
     lane: Lane,
-    reports: Vec<PipelineReport>,
+    /// By pipeline.
+    reports: Vec<(usize, PipelineReport)>,
 }
 
 /// The source of a pipeline, ready to be read.
@@ -83,7 +84,7 @@ impl<'r> Execution<'r> {
             runtime,
             plan,
             cancel,
-            uploads: uploads.into_iter().map(Some).collect(),
+            uploads: uploads.into_iter().map(Arc::new).collect(),
             built: vec![None; plan.table_count],
             tables: State::default(),
             lane: runtime.lanes.take(&runtime.machine, runtime.device, 0)?,
@@ -92,9 +93,72 @@ impl<'r> Execution<'r> {
     }
 
     /// The reports, once all is done.
-    pub(crate) fn finish(self) -> Vec<PipelineReport> {
+    pub(crate) fn finish(mut self) -> Vec<PipelineReport> {
         self.runtime.lanes.give_back(self.lane);
-        self.reports
+        self.reports.sort_by_key(|(index, _)| *index);
+        self.reports.into_iter().map(|(_, report)| report).collect()
+    }
+
+    /// Runs pipelines that do not need each other, at once; gives the rows of the one that ends in any. Most of the
+    /// time of a small pipeline is spent waiting for the device, in which the others go on.
+    pub(crate) fn wave(&mut self, indexes: &[usize]) -> Result<Option<Rows>> {
+        if let [index] = indexes {
+            return self.pipeline(*index);
+        }
+        let apart = indexes.iter().map(|index| Ok((*index, self.apart()?)));
+        let mut apart = apart.collect::<Result<Vec<_>>>()?;
+        let (first, others) = apart.split_first_mut().expect("a wave has a pipeline");
+        let outcomes: Vec<Result<Option<Rows>>> = std::thread::scope(|threads| {
+            let run = |(index, execution): &mut (usize, Self)| execution.pipeline(*index);
+            let others: Vec<_> = others.iter_mut().map(|other| threads.spawn(move || run(other))).collect();
+            let first = run(first);
+            let joined = others.into_iter().map(|other| match other.join() {
+                Ok(outcome) => outcome,
+                Err(panic) => std::panic::resume_unwind(panic),
+            });
+            [first].into_iter().chain(joined).collect()
+        });
+        let mut rows = None;
+        for ((index, execution), outcome) in apart.into_iter().zip(outcomes) {
+            rows = match self.take_in(index, execution, outcome) {
+                // Alone it has the memory that the others took meanwhile.
+                Err(error) if matches!(error.kind(), ErrorKind::OutOfMemory { .. }) => {
+                    self.pipeline(index)?
+                }
+                outcome => outcome?,
+            }
+            .or(rows);
+        }
+        Ok(rows)
+    }
+
+    /// An execution for one pipeline alone, over the tables built so far.
+    fn apart(&self) -> Result<Self> {
+        Ok(Self {
+            runtime: self.runtime,
+            plan: self.plan,
+            cancel: self.cancel,
+            uploads: self.uploads.clone(),
+            built: self.built.clone(),
+            tables: self.tables.clone(),
+            lane: self.runtime.lanes.take(&self.runtime.machine, self.runtime.device, 0)?,
+            reports: Vec::new(),
+        })
+    }
+
+    /// Takes over what pipeline `index`, run apart, has left.
+    fn take_in(&mut self, index: usize, apart: Self, outcome: Result<Option<Rows>>) -> Result<Option<Rows>> {
+        let Self { tables, mut built, lane, reports, .. } = apart;
+        // What comes next runs on other streams.
+        lane.stream.wait_blocking()?;
+        self.runtime.lanes.give_back(lane);
+        let rows = outcome?;
+        if let Sink::Build { table, .. } = &self.plan.pipelines[index].sink {
+            self.tables.adopt(&tables, |arg| arg.is_of_table(*table));
+            self.built[*table] = built[*table].take();
+        }
+        self.reports.extend(reports);
+        Ok(rows)
     }
 
     /// The stream of everything but morsels.
@@ -129,7 +193,7 @@ impl<'r> Execution<'r> {
             }
         };
         report.elapsed = started.elapsed().saturating_sub(report.compile);
-        self.reports.push(report);
+        self.reports.push((index, report));
         Ok(rows)
     }
 
@@ -139,7 +203,7 @@ impl<'r> Execution<'r> {
         self.built[*number] = Some(table);
     }
 
-    fn prepare(&mut self, pipeline: &Pipeline) -> Result<Prepared> {
+    fn prepare(&self, pipeline: &Pipeline) -> Result<Prepared> {
         match &pipeline.source {
             Source::Table(scan) => self.prepare_table(pipeline, scan),
             Source::Upload(upload) => self.prepare_upload(pipeline, *upload),
@@ -176,8 +240,8 @@ impl<'r> Execution<'r> {
         Ok(prepared)
     }
 
-    fn prepare_upload(&mut self, pipeline: &Pipeline, upload: usize) -> Result<Prepared> {
-        let rows = self.uploads.get_mut(upload).and_then(Option::take).ok_or_else(|| {
+    fn prepare_upload(&self, pipeline: &Pipeline, upload: usize) -> Result<Prepared> {
+        let rows = self.uploads.get(upload).cloned().ok_or_else(|| {
             Error::invalid_input(format!("upload {upload} of pipeline '{}' is not there", pipeline.name))
         })?;
         let uploaded = upload_rows(&rows, self.runtime.device, self.stream())?;
