@@ -55,6 +55,6 @@ pub use decode::{DecodedColumn, DecodedValues};
 pub use encode::encode_chunk;
 pub use encoding::{Encoding, Layout, Transform};
 pub use format::{DEFAULT_PAGE_ROWS, PAGE_ROWS_MAX};
-pub use strip::{strip_codec, stripped_bytes};
+pub use strip::{Section, directory_bytes, sections, strip_codec, strip_directory, stripped_bytes};
 pub use types::{ByteValues, Column, PhysicalType, Validity, Values};
 pub use view::ChunkView;

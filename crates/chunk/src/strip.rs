@@ -8,6 +8,9 @@
 //! The stripped chunk is a valid chunk of the same values: stored lengths are those before the codec, offsets are
 //! recomputed, everything else stays. Each page is decompressed straight to its place.
 
+use std::fmt;
+use std::ops::Range;
+
 use pelton_error::{Result, ResultExt};
 
 use crate::codec::Codec;
@@ -28,6 +31,98 @@ pub fn stripped_bytes(view: &ChunkView<'_>) -> usize {
     end.next_multiple_of(CHUNK_ALIGN)
 }
 
+/// A part of a chunk that goes through the codec on its own: the dictionary, or a page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Section {
+    /// The page; `None` for the dictionary.
+    pub page: Option<usize>,
+    /// Its bytes as stored, in the chunk.
+    pub stored: Range<usize>,
+    /// Its bytes in the stripped chunk; of equal length where the codec did not shrink it.
+    pub stripped: Range<usize>,
+}
+
+impl Section {
+    /// True where its stored bytes are compressed.
+    pub fn is_compressed(&self) -> bool {
+        self.stored.len() != self.stripped.len()
+    }
+
+    /// Writes the section of `chunk`, whose codec is `codec`, without it to `target`.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` where it does not decompress to its length; names the section.
+    ///
+    /// # Panics
+    ///
+    /// If `target` is not as long as the stripped section.
+    pub fn expand(&self, codec: Codec, chunk: &[u8], target: &mut [u8]) -> Result<()> {
+        assert_eq!(target.len(), self.stripped.len(), "the caller makes room for the section");
+        let stored = &chunk[self.stored.clone()];
+        if !self.is_compressed() {
+            target.copy_from_slice(stored);
+            return Ok(());
+        }
+        codec.decompress(stored, target).context(|| self.to_string())
+    }
+}
+
+impl fmt::Display for Section {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.page {
+            Some(page) => write!(f, "page {page}"),
+            None => f.write_str("dictionary"),
+        }
+    }
+}
+
+/// The sections of a chunk, in order, without empty ones; what lies between them in the stripped chunk, before them
+/// and behind them, is [`strip_directory`]'s and zeros.
+pub fn sections(view: &ChunkView<'_>) -> Vec<Section> {
+    let header = &view.header;
+    let (stored, stripped) = (header.dictionary_stored_bytes as usize, header.dictionary_bytes as usize);
+    let start = header.dictionary_offset();
+    let dictionary = Section { page: None, stored: start..start + stored, stripped: start..start + stripped };
+    let mut end = pages_start(header);
+    let pages = view.entries.iter().enumerate().map(|(page, entry)| {
+        let (from, to) = (entry.byte_offset as usize, end.next_multiple_of(SECTION_ALIGN));
+        end = to + entry.page_bytes as usize;
+        Section { page: Some(page), stored: from..from + entry.stored_bytes as usize, stripped: to..end }
+    });
+    std::iter::once(dictionary).chain(pages).filter(|section| !section.stripped.is_empty()).collect()
+}
+
+/// The length of what [`strip_directory`] writes, a multiple of 128.
+pub fn directory_bytes(view: &ChunkView<'_>) -> usize {
+    view.header.dictionary_offset()
+}
+
+/// Writes header and page entries of the stripped chunk, and the zeros up to its first section.
+///
+/// # Panics
+///
+/// If `target` is not [`directory_bytes`] long.
+pub fn strip_directory(view: &ChunkView<'_>, target: &mut [u8]) {
+    assert_eq!(target.len(), directory_bytes(view), "the caller makes room for the directory");
+    let header = Header {
+        encoding: view.header.encoding.with_codec(Codec::None),
+        chunk_bytes: stripped_bytes(view) as u64,
+        dictionary_stored_bytes: view.header.dictionary_bytes,
+        ..view.header
+    };
+    target.fill(0);
+    target[..HEADER_BYTES].copy_from_slice(&header.to_bytes());
+    let mut end = pages_start(&header);
+    for (page, entry) in view.entries.iter().enumerate() {
+        let start = end.next_multiple_of(SECTION_ALIGN);
+        let stripped = PageEntry { byte_offset: start as u64, stored_bytes: entry.page_bytes, ..*entry };
+        let at = HEADER_BYTES + page * PAGE_ENTRY_BYTES;
+        target[at..at + PAGE_ENTRY_BYTES].copy_from_slice(&stripped.to_bytes());
+        end = start + entry.page_bytes as usize;
+    }
+}
+
 /// Writes the chunk without its codec to `target`, all of it.
 ///
 /// # Errors
@@ -39,21 +134,18 @@ pub fn stripped_bytes(view: &ChunkView<'_>) -> usize {
 /// If `target` is not [`stripped_bytes`] long.
 pub fn strip_codec(view: &ChunkView<'_>, target: &mut [u8]) -> Result<()> {
     assert_eq!(target.len(), stripped_bytes(view), "the caller makes room for the stripped chunk");
-    if view.header.encoding.codec == Codec::None {
+    let codec = view.header.encoding.codec;
+    if codec == Codec::None {
         target.copy_from_slice(view.bytes);
         return Ok(());
     }
-    let header = Header {
-        encoding: view.header.encoding.with_codec(Codec::None),
-        chunk_bytes: target.len() as u64,
-        dictionary_stored_bytes: view.header.dictionary_bytes,
-        ..view.header
-    };
-    target[..HEADER_BYTES].copy_from_slice(&header.to_bytes());
-    strip_dictionary(view, target).context(|| "dictionary".into())?;
-    let mut end = pages_start(&header);
-    for page in 0..view.entries.len() {
-        end = strip_page(view, page, end, target).context(|| format!("page {page}"))?;
+    let mut end = directory_bytes(view);
+    strip_directory(view, &mut target[..end]);
+    for section in sections(view) {
+        let Range { start, end: section_end } = section.stripped;
+        target[end..start].fill(0);
+        section.expand(codec, view.bytes, &mut target[start..section_end])?;
+        end = section_end;
     }
     target[end..].fill(0);
     Ok(())
@@ -62,40 +154,6 @@ pub fn strip_codec(view: &ChunkView<'_>, target: &mut [u8]) -> Result<()> {
 /// Where pages may start: behind the dictionary before the codec.
 fn pages_start(header: &Header) -> usize {
     (header.dictionary_offset() + header.dictionary_bytes as usize).next_multiple_of(SECTION_ALIGN)
-}
-
-fn strip_dictionary(view: &ChunkView<'_>, target: &mut [u8]) -> Result<()> {
-    let start = view.header.dictionary_offset();
-    let end = start + view.header.dictionary_bytes as usize;
-    let entries_end = HEADER_BYTES + view.entries.len() * PAGE_ENTRY_BYTES;
-    target[entries_end..start].fill(0);
-    let stored = &view.bytes[start..][..view.header.dictionary_stored_bytes as usize];
-    expand(view, stored, &mut target[start..end])?;
-    target[end..pages_start(&view.header)].fill(0);
-    Ok(())
-}
-
-/// Writes page `page`, whose predecessor ends at `end`, and its entry; answers where it ends.
-fn strip_page(view: &ChunkView<'_>, page: usize, end: usize, target: &mut [u8]) -> Result<usize> {
-    let entry = &view.entries[page];
-    let start = end.next_multiple_of(SECTION_ALIGN);
-    let page_end = start + entry.page_bytes as usize;
-    target[end..start].fill(0);
-    let stored = &view.bytes[entry.byte_offset as usize..][..entry.stored_bytes as usize];
-    expand(view, stored, &mut target[start..page_end])?;
-    let stripped = PageEntry { byte_offset: start as u64, stored_bytes: entry.page_bytes, ..*entry };
-    let at = HEADER_BYTES + page * PAGE_ENTRY_BYTES;
-    target[at..at + PAGE_ENTRY_BYTES].copy_from_slice(&stripped.to_bytes());
-    Ok(page_end)
-}
-
-/// What did not shrink was stored as it is.
-fn expand(view: &ChunkView<'_>, stored: &[u8], target: &mut [u8]) -> Result<()> {
-    if stored.len() == target.len() {
-        target.copy_from_slice(stored);
-        return Ok(());
-    }
-    view.header.encoding.codec.decompress(stored, target)
 }
 
 impl ChunkView<'_> {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
-use pelton_engine::DeviceChoice;
+use pelton_engine::{Decompress, DeviceChoice};
 
 /// Analytical SQL on compressed tables that are skipped before they are read.
 #[derive(Debug, Parser)]
@@ -145,6 +145,9 @@ pub(crate) struct SessionArgs {
     /// branches. For measurements.
     #[arg(long, value_enum, default_value_t = FiltersArg::Branching, hide = true)]
     pub(crate) filters: FiltersArg,
+    /// Who decompresses what a GPU reads from disk: auto (who is predicted to be faster), host, or device (nvCOMP).
+    #[arg(long, value_name = "WHO", value_parser = parse_decompress, default_value = "auto", hide = true)]
+    pub(crate) decompress: Decompress,
     /// Load this table into pinned memory first, where a GPU reads it at the full rate of its link. Repeatable.
     #[arg(long, value_name = "TABLE")]
     pub(crate) pin: Vec<String>,
@@ -152,6 +155,10 @@ pub(crate) struct SessionArgs {
 
 /// A device by name. `host` is one too: kernels compiled for the host's cores, for tests.
 fn parse_device(text: &str) -> Result<DeviceChoice, String> {
+    text.parse().map_err(|error: pelton_error::Error| error.to_string())
+}
+
+fn parse_decompress(text: &str) -> Result<Decompress, String> {
     text.parse().map_err(|error: pelton_error::Error| error.to_string())
 }
 

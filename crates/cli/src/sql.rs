@@ -163,6 +163,7 @@ pub(crate) fn session_options(args: &SessionArgs) -> Result<SessionOptions> {
         pin: args.pin.clone(),
         keep_plans: !args.no_kept_plans,
         runtime: RuntimeOptions {
+            decompress: args.decompress,
             device_cache_bytes: args.device_cache,
             pinned_cap_bytes: args.pinned_mem_cap,
             links: args.no_borrowed_links.then(Links::default),

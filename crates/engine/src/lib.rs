@@ -45,7 +45,7 @@ pub use explain::bytes_text;
 pub use extension::{Extension, with_pelton};
 pub use files::with_files;
 pub use gpu::{DeviceChoice, Devices, PeltonGpuExec};
-pub use pelton_pipeline::{Filters, Links, Runtime, RuntimeOptions};
+pub use pelton_pipeline::{Decompress, Filters, Links, Runtime, RuntimeOptions};
 pub use profile::{
     Ceiling, Ceilings, Lane, LinkKind, LinkUse, MemoryUse, Metric, Place, ProfileContext, ProfileNode,
     QueryProfile, QueryState, Timeline, TimelineSpan, Unit,

@@ -15,6 +15,7 @@
 
 mod borrow;
 mod cache;
+mod decompress;
 mod draft;
 mod extent;
 mod feed;
@@ -25,6 +26,7 @@ mod marks;
 mod parallel;
 mod slots;
 mod text;
+mod unpack;
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
@@ -38,6 +40,7 @@ use pelton_store::{IoEngine, Table, TableId};
 
 use self::borrow::Borrowers;
 use self::cache::DeviceCache;
+pub use self::decompress::{Decompress, Decompression};
 use self::extent::{LoadedExtent, StoredColumn, load_extent, plan_extents};
 pub use self::feed::{Feed, FeedOptions, FeedReport, Morsel};
 pub use self::formats::{formats, text_supported};
@@ -62,6 +65,8 @@ pub struct HomeOptions {
     pub links: Links,
     /// Bytes of one copy over a borrowed link; a feed that moves less than four of them borrows nothing.
     pub link_chunk_bytes: usize,
+    /// Who undoes heavy codecs of what feeds read from disk.
+    pub decompression: Decompression,
 }
 
 impl Default for HomeOptions {
@@ -75,6 +80,7 @@ impl Default for HomeOptions {
             extent_bytes: 64 << 20,
             links: Links::default(),
             link_chunk_bytes: 8 << 20,
+            decompression: Decompression::default(),
         }
     }
 }

@@ -29,8 +29,8 @@ mod program;
 mod run;
 
 pub use home::{
-    ColumnText, Feed, FeedOptions, FeedReport, Home, HomeOptions, Homes, Morsel, PinReport, TableText,
-    column_dictionary, formats, text_supported,
+    ColumnText, Decompress, Decompression, Feed, FeedOptions, FeedReport, Home, HomeOptions, Homes, Morsel,
+    PinReport, TableText, column_dictionary, formats, text_supported,
 };
 pub use pelton_fabric::transfer::Links;
 pub use program::{

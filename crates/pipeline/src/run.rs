@@ -39,7 +39,7 @@ use pelton_store::{IoEngine, TableId};
 use self::execution::Execution;
 use self::memory::Lanes;
 pub use self::report::{PipelineReport, RunReport};
-use crate::home::{Home, HomeOptions, Homes, text_supported};
+use crate::home::{Decompress, Decompression, Home, HomeOptions, Homes, text_supported};
 use crate::ir::{Op, Plan, Sink, Source, TableScan, Type};
 use crate::program::{CompileReport, Compiler, Program, Target, compile_for_check, nvrtc_status};
 use crate::rows::Rows;
@@ -97,6 +97,8 @@ pub struct RuntimeOptions {
     pub device_cache_bytes: Option<u64>,
     /// Links of other devices that pinned chunks may come over; `None`: on GPUs those that are predicted to pay.
     pub links: Option<Links>,
+    /// Who undoes heavy codecs of what is read from disk.
+    pub decompress: Decompress,
     /// Threads of the host target; 0: all cores.
     pub workers: u32,
     /// Compiles every source for this compute capability (major, minor) as well and refuses what does not compile: a
@@ -119,6 +121,7 @@ impl Default for RuntimeOptions {
             slots: 4,
             device_cache_bytes: None,
             links: None,
+            decompress: Decompress::Auto,
             workers: 0,
             check_for: None,
         }
@@ -146,8 +149,8 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// `Unsupported` that names what is missing (driver, NVRTC) and the remedy; `InvalidInput` for a device that the
-    /// machine lacks.
+    /// `Unsupported` that names what is missing (driver, NVRTC, nvCOMP where it was asked for) and the remedy;
+    /// `InvalidInput` for a device that the machine lacks.
     pub fn open(mut options: RuntimeOptions, io: Arc<IoEngine>) -> Result<Arc<Self>> {
         if options.workers == 0 {
             options.workers = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
@@ -170,7 +173,8 @@ impl Runtime {
             Target::Host => 0,
         });
         let links = options.links.clone().unwrap_or_else(|| links_of(&machine, device, target));
-        let home_options = HomeOptions { device_cache_bytes, links, ..HomeOptions::default() };
+        let decompression = Decompression::open(options.decompress, &machine, device, options.cache.clone())?;
+        let home_options = HomeOptions { device_cache_bytes, links, decompression, ..HomeOptions::default() };
         let homes = Arc::new(Homes::new(machine.clone(), io, home_options));
         let compiler = Compiler::new(options.cache.clone());
         let (checked, used) = (Mutex::default(), Mutex::default());

@@ -8,6 +8,7 @@
 //!            stream.rs    device streams, events; host streams beside them, ordered by a word of pinned memory
 //!            module.rs    kernels compiled at run time
 //!            nvrtc.rs     their compiler, which needs no driver
+//!            nvcomp.rs    decoders of general-purpose codecs
 //!            file.rs      storage to device by cuFile
 //! ```
 //!
@@ -18,6 +19,7 @@ mod driver;
 mod file;
 mod memory;
 mod module;
+mod nvcomp;
 mod nvrtc;
 mod ranges;
 mod stream;
@@ -27,3 +29,4 @@ pub use driver::{DriverStatus, status};
 pub use file::{CuFile, CuFileHandle};
 pub use module::{Function, Grid, Module};
 pub use nvrtc::{NVRTC_VARIABLE, Nvrtc, NvrtcArchitecture, look_for_nvrtc_in, nvrtc};
+pub use nvcomp::{NVCOMP_VARIABLE, Nvcomp, NvcompBatch, NvcompCodec, nvcomp};

@@ -2,7 +2,9 @@
 //!
 //! 1. The directories of `LD_LIBRARY_PATH`.
 //! 2. The loader's cache, in which paths stand as text.
-//! 3. Wheels of the active Python environment: there, but the loader does not see them.
+//! 3. Wheels of the active Python environment: there, but the loader does not see them; of nvCOMP Pelton does.
+//!
+//! `PELTON_NVCOMP`, where it is set, is where nvCOMP is, and nowhere else.
 
 use std::path::Path;
 
@@ -19,6 +21,8 @@ struct Library {
     files: &'static [&'static str],
     gives: &'static str,
     wheel: &'static str,
+    /// Pelton itself looks into wheels of the active environment.
+    is_sought_in_wheels: bool,
 }
 
 const NVRTC: Library = Library {
@@ -26,13 +30,15 @@ const NVRTC: Library = Library {
     files: &["libnvrtc.so.13", "libnvrtc.so.12"],
     gives: "kernels compiled for each query",
     wheel: "nvidia-cuda-nvrtc",
+    is_sought_in_wheels: false,
 };
 
 const NVCOMP: Library = Library {
     name: "nvCOMP",
-    files: &["libnvcomp.so.6", "libnvcomp.so.5"],
+    files: &["libnvcomp.so.6"],
     gives: "LZ4, Snappy, Zstd and Deflate decoded on the GPU",
-    wheel: "nvidia-libnvcomp-cu13",
+    wheel: "nvidia-libnvcomp-cu13==6.0.0.12",
+    is_sought_in_wheels: true,
 };
 
 const CUFILE: Library = Library {
@@ -40,6 +46,7 @@ const CUFILE: Library = Library {
     files: &["libcufile.so.0"],
     gives: "reads from NVMe straight into GPU memory",
     wheel: "nvidia-cufile",
+    is_sought_in_wheels: false,
 };
 
 const NCCL: Library = Library {
@@ -47,6 +54,7 @@ const NCCL: Library = Library {
     files: &["libnccl.so.2"],
     gives: "collective transfers among GPUs, to compare with",
     wheel: "nvidia-nccl-cu13",
+    is_sought_in_wheels: false,
 };
 
 const UCX: Library = Library {
@@ -54,6 +62,7 @@ const UCX: Library = Library {
     files: &["libucp.so.0"],
     gives: "transfers between machines over RDMA",
     wheel: "libucx-cu13",
+    is_sought_in_wheels: false,
 };
 
 /// Looks for all of them.
@@ -70,7 +79,7 @@ pub(super) fn examine(tree: &Tree, environment: &Environment, family: Family) ->
     }
     vec![
         look(&NVRTC),
-        look(&NVCOMP),
+        nvcomp(look(&NVCOMP), tree, environment),
         with_kernel_module(look(&CUFILE), tree, family),
         look(&NCCL),
         ucx,
@@ -130,12 +139,32 @@ fn finding_of(library: &Library, tree: &Tree, environment: &Environment) -> Find
     let finding = |detail: String| Finding::ok(Group::Libraries, library.name, library.gives, detail);
     match find(library, tree, environment) {
         Some(Found::ByLoader(path)) => finding(path),
+        Some(Found::InWheel { directory, file }) if library.is_sought_in_wheels => {
+            finding(format!("{directory}/{file}"))
+        }
         Some(Found::InWheel { directory, file }) => {
             finding(format!("{directory}/{file}, unknown to the loader"))
                 .but(State::Limited, format!("export LD_LIBRARY_PATH={directory}:$LD_LIBRARY_PATH"))
         }
         None => finding(format!("no {}", library.files.join(", no ")))
             .but(State::Missing, format!("pip install {}", library.wheel)),
+    }
+}
+
+/// nvCOMP is where its variable says, if it says so.
+fn nvcomp(found: Finding, tree: &Tree, environment: &Environment) -> Finding {
+    let finding = |detail: String| Finding::ok(Group::Libraries, NVCOMP.name, NVCOMP.gives, detail);
+    match &environment.nvcomp_path {
+        Some(path) if tree.exists(path) => finding(path.clone()),
+        Some(path) => finding(format!("PELTON_NVCOMP names {path}, which is not there"))
+            .but(State::Missing, format!("unset PELTON_NVCOMP; pip install {}", NVCOMP.wheel)),
+        None => match found.state {
+            State::Missing => {
+                let fix = format!("pip install {}, or point PELTON_NVCOMP at libnvcomp.so.6", NVCOMP.wheel);
+                found.but(State::Missing, fix)
+            }
+            _ => found,
+        },
     }
 }
 

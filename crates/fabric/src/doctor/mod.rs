@@ -12,7 +12,7 @@ mod system;
 
 use std::path::PathBuf;
 
-use pelton_device::cuda::DriverStatus;
+use pelton_device::cuda::{self, DriverStatus};
 
 use crate::discover::tree::Tree;
 
@@ -44,6 +44,8 @@ pub struct Environment {
     pub command_path: String,
     /// `VIRTUAL_ENV`: the active Python environment.
     pub virtual_environment: Option<String>,
+    /// `PELTON_NVCOMP`: the file of nvCOMP.
+    pub nvcomp_path: Option<String>,
 }
 
 impl Environment {
@@ -54,6 +56,7 @@ impl Environment {
             library_path: variable("LD_LIBRARY_PATH").unwrap_or_default(),
             command_path: variable("PATH").unwrap_or_default(),
             virtual_environment: variable("VIRTUAL_ENV").filter(|path| !path.is_empty()),
+            nvcomp_path: variable(cuda::NVCOMP_VARIABLE).filter(|path| !path.is_empty()),
         }
     }
 

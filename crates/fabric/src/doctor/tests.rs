@@ -188,8 +188,10 @@ fn libraries_are_found_in_the_cache_and_in_wheels() {
     check(&report, "NCCL", State::Ok, "/usr/lib/libnccl.so.2");
     let found = format!("/{site}/nvidia/cu13/lib/libnvrtc.so.13, unknown to the loader");
     check(&report, "NVRTC", State::Limited, &found);
-    let command = format!("export LD_LIBRARY_PATH=/{site}/nvidia/libnvcomp/lib64:$LD_LIBRARY_PATH");
-    assert_eq!(finding(&report, "nvCOMP").fix.as_deref(), Some(command.as_str()));
+    check(&report, "nvCOMP", State::Ok, &format!("/{site}/nvidia/libnvcomp/lib64/libnvcomp.so.6"));
+    options.environment.nvcomp_path = Some("/gone/libnvcomp.so.6".to_string());
+    let named = "PELTON_NVCOMP names /gone/libnvcomp.so.6, which is not there";
+    check(&examine(&options), "nvCOMP", State::Missing, named);
     let cufile = finding(&report, "cuFile");
     assert!(
         cufile.detail.ends_with("compatibility mode only: no kernel module nvidia-fs"),

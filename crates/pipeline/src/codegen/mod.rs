@@ -54,7 +54,7 @@ use crate::text::Dictionary;
 use crate::text_results::Lut;
 
 /// The parts of every source that do not depend on the query.
-const TARGET: &str = include_str!("../../../../cuda/pipeline/target.h");
+pub(crate) const TARGET: &str = include_str!("../../../../cuda/pipeline/target.h");
 const CHUNK: &str = include_str!("../../../../cuda/pipeline/chunk.h");
 const STATE: &str = include_str!("../../../../cuda/pipeline/state.h");
 

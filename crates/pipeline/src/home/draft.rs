@@ -1,12 +1,15 @@
 //! Where the chunks of a morsel come to lie in a slot: arithmetic alone.
 //!
 //! ```text
-//!   slot   │ staged: chunks read from disk │ run of a pinned column │ run of another │ run of the first │ …
+//!   slot   │ staged: chunks read from disk │ unpacked │ run of a pinned column │ run of another │ … │ packed
 //!
 //!   pinned │ chunk 3 │ chunk 4 │░ 5 ░│ chunk 6 │ chunk 7      one run, one copy: 5 is not wanted but small
 //! ```
 //!
-//! A run is copied as it lies, so chunks keep their distances and their alignment in it.
+//! Packed chunks are decompressed on the device, from the end of the slot to the unpacked part. A run is copied as it
+//! lies, so chunks keep their distances and their alignment in it.
+
+use std::ops::Range;
 
 use super::extent::{CHUNK_ALIGN, ChunkPlace};
 
@@ -19,6 +22,13 @@ const GAP_BYTES_MAX: usize = 128 << 10;
 pub(super) enum Piece {
     /// From disk, of this length.
     Staged(usize),
+    /// From disk, decompressed on the device.
+    Packed {
+        /// Its length without codec.
+        stripped: usize,
+        /// Bytes that go over the link for it, a multiple of 128.
+        packed: usize,
+    },
     /// In pinned memory.
     Pinned(ChunkPlace),
     /// In the device's memory, at this address.
@@ -40,7 +50,7 @@ pub(super) struct Run {
 pub(super) struct SlotBytes {
     /// On the device: all.
     pub(super) device: usize,
-    /// In pinned memory: what comes from disk.
+    /// In pinned memory: what comes from disk, packed where it is.
     pub(super) pinned: usize,
 }
 
@@ -74,6 +84,9 @@ pub(super) struct Draft {
     /// Row group major.
     spots: Vec<Spot>,
     staged_bytes: usize,
+    /// Of packed chunks, without codec.
+    unpacked_bytes: usize,
+    packed_bytes: usize,
     runs: Vec<Run>,
     run_bytes: usize,
 }
@@ -82,6 +95,8 @@ pub(super) struct Draft {
 enum Spot {
     /// At this byte of the staged part.
     Staged(usize),
+    /// At this byte of the unpacked part.
+    Unpacked(usize),
     /// At this byte of a run's extent.
     Run {
         run: usize,
@@ -93,7 +108,34 @@ enum Spot {
 impl Draft {
     /// What it takes.
     pub(super) fn bytes(&self) -> SlotBytes {
-        SlotBytes { device: self.staged_bytes + self.run_bytes, pinned: self.staged_bytes }
+        SlotBytes {
+            device: self.packed_start() + self.packed_bytes,
+            pinned: self.staged_bytes + self.packed_bytes,
+        }
+    }
+
+    /// Bytes of chunks that are copied as they are staged, from the start of both memories.
+    pub(super) fn staged_bytes(&self) -> usize {
+        self.staged_bytes
+    }
+
+    /// The part of the slot that packed chunks are decompressed to.
+    pub(super) fn unpacked(&self) -> Range<usize> {
+        self.staged_bytes..self.staged_bytes + self.unpacked_bytes
+    }
+
+    /// The part of the slot that packed chunks come to.
+    pub(super) fn packed(&self) -> Range<usize> {
+        self.packed_start()..self.packed_start() + self.packed_bytes
+    }
+
+    /// Bytes of the runs of pinned columns.
+    pub(super) fn run_bytes(&self) -> usize {
+        self.run_bytes
+    }
+
+    fn packed_start(&self) -> usize {
+        self.unpacked().end + self.run_bytes
     }
 
     /// What a further row group with these chunks, one a column, would take.
@@ -104,6 +146,10 @@ impl Draft {
                 Piece::Staged(bytes) => {
                     let room = bytes.next_multiple_of(CHUNK_ALIGN);
                     growth = growth + SlotBytes { device: room, pinned: room };
+                }
+                Piece::Packed { stripped, packed } => {
+                    let room = stripped.next_multiple_of(CHUNK_ALIGN);
+                    growth = growth + SlotBytes { device: room + packed, pinned: *packed };
                 }
                 Piece::Pinned(place) => {
                     growth.device +=
@@ -124,6 +170,12 @@ impl Draft {
                     let at = self.staged_bytes;
                     self.staged_bytes += bytes.next_multiple_of(CHUNK_ALIGN);
                     Spot::Staged(at)
+                }
+                Piece::Packed { stripped, packed } => {
+                    let at = self.unpacked_bytes;
+                    self.unpacked_bytes += stripped.next_multiple_of(CHUNK_ALIGN);
+                    self.packed_bytes += packed;
+                    Spot::Unpacked(at)
                 }
                 Piece::Pinned(place) => Spot::Run { run: self.run_of(column, place), at: place.start },
                 Piece::Kept(address) => Spot::Kept(*address),
@@ -159,7 +211,7 @@ impl Draft {
 
     /// The copies of pinned runs, with the byte of the slot at which each is put.
     pub(super) fn copies(&self) -> impl Iterator<Item = (usize, &Run)> {
-        let mut target = self.staged_bytes;
+        let mut target = self.unpacked().end;
         self.runs.iter().map(move |run| {
             let at = target;
             target += run.end - run.start;
@@ -172,6 +224,7 @@ impl Draft {
         let targets: Vec<(usize, &Run)> = self.copies().collect();
         let address = |spot: &Spot| match spot {
             Spot::Staged(at) => base + *at as u64,
+            Spot::Unpacked(at) => base + (self.staged_bytes + at) as u64,
             Spot::Run { run, at } => {
                 let (target, run) = targets[*run];
                 base + (target + at - run.start) as u64
@@ -239,5 +292,17 @@ mod tests {
         assert_eq!(draft.addresses(10_000), [10_384, 10_000, 77, 10_640, 10_256, 99]);
         assert_eq!(draft.bytes(), SlotBytes { device: 384 + 512, pinned: 384 });
         assert_eq!(draft.copies().map(|(target, _)| target).collect::<Vec<_>>(), [384]);
+    }
+
+    #[test]
+    fn packed_chunks_are_unpacked_behind_staged_ones_and_come_at_the_end() {
+        let packed = |stripped, packed| Piece::Packed { stripped, packed };
+        let (draft, _) = check(&[
+            &[packed(1000, 256), Piece::Staged(130), pinned(0, 0, 200)],
+            &[packed(100, 128), Piece::Staged(1), pinned(0, 256, 200)],
+        ]);
+        assert_eq!(draft.addresses(10_000), [10_384, 10_000, 11_536, 11_408, 10_256, 11_792]);
+        assert_eq!((draft.unpacked(), draft.packed()), (384..1536, 2048..2432));
+        assert_eq!(draft.bytes(), SlotBytes { device: 2432, pinned: 384 + 384 });
     }
 }

@@ -7,6 +7,8 @@
 //!                  4. waits for their chunks on disk; checksums, codecs off, into the slot's pinned memory
 //!                  5. enqueues the copies: one of the pinned memory, one a run of each pinned column; runs may come
 //!                     in part over the host links of idle neighbours
+//!                  Where the device undoes codecs, 4 leaves them on, 1 to 5 are done for every free slot at once, and
+//!                  a slot's morsel is given out when it is decompressed
 //!   release(k)     says when kernels are done with it
 //! ```
 //!
@@ -15,11 +17,13 @@
 //!
 //! Traffic: the bytes of chunks without codec, once over the host link, unless the device keeps them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use pelton_chunk::Codec;
 use pelton_device::{DeviceId, Event, Span, Stream};
-use pelton_error::{CancelFlag, Result, ResultExt};
+use pelton_error::{CancelFlag, ErrorKind, Result, ResultExt};
 use pelton_fabric::transfer::Borrower;
 use pelton_store::Table;
 
@@ -27,9 +31,10 @@ use super::Homes;
 use super::draft::{Draft, Piece, SlotBytes};
 use super::extent::StoredColumn;
 use super::formats::{check_readable, estimated_chunk_bytes};
-use super::intake::{DropRowGroup, Incoming, Intake};
+use super::intake::{DropRowGroup, Incoming, Intake, estimated_packing};
 use super::marks::MorselMarks;
 use super::slots::{Need, Slot, SlotSource, take_slots};
+use super::unpack::{Packed, UnpackPlan, Unpacking};
 use crate::trace::Activity;
 
 /// How a feed deals.
@@ -50,7 +55,11 @@ pub struct Feed {
     /// By column of the scan.
     sources: Vec<Source>,
     slots: Vec<Slot>,
+    /// What a slot that grows takes.
+    temp_bytes: usize,
     intake: Intake,
+    /// Where the device undoes codecs.
+    unpacking: Option<Unpacking>,
     row_groups_max: usize,
     /// Of neighbours' links, where there are any to borrow.
     borrower: Option<Borrower>,
@@ -109,12 +118,22 @@ pub struct FeedReport {
     pub borrowed_bytes: u64,
     /// Bytes of chunks found on the device.
     pub device_bytes: u64,
-    /// Bytes of chunks that had a codec, with it.
+    /// Bytes of chunks with a codec that the host decompressed, with it.
     pub codec_bytes_before: u64,
     /// Bytes of the same chunks without it.
     pub codec_bytes_after: u64,
     /// Time that threads took to decompress, all together.
     pub codec_time: Duration,
+    /// Why the host decompressed, where it did.
+    pub codec_reason: Option<String>,
+    /// Bytes of chunks that the device decompressed, with their codec.
+    pub device_codec_bytes_before: u64,
+    /// Bytes of the same chunks without it.
+    pub device_codec_bytes_after: u64,
+    /// Time that the device took to decompress; morsels that did so at once count each.
+    pub device_codec_time: Duration,
+    /// What decompressed on the device.
+    pub device_codec_name: Option<String>,
     /// Time spent waiting for reads.
     pub disk_wait: Duration,
 }
@@ -142,29 +161,33 @@ impl Feed {
         columns.iter().try_for_each(|column| check_readable(table, *column))?;
         let sources: Vec<Source> =
             columns.iter().map(|column| source(homes, table, *column, device)).collect();
-        let need = need(table, columns, row_groups, &sources)?;
-        let slots = take_slots(SlotSource { homes, device }, need, options.slots, options.morsel_bytes)
-            .context(|| format!("feeding table '{}' to {device}", table.name()))?;
-        let pinned_bytes = need.all.device - need.all.pinned;
-        let borrower = homes.take_borrower(device, pinned_bytes)?;
         let on_disk = columns.iter().zip(&sources).filter(|(_, source)| matches!(source, Source::Disk));
-        let on_disk = on_disk.map(|(column, _)| *column).collect();
-        let mut intake =
-            Intake::new(table, &homes.io, on_disk, row_groups.to_vec(), homes.options.threads, cancel);
+        let on_disk: Vec<usize> = on_disk.map(|(column, _)| *column).collect();
+        let scan = Scan { table, columns, row_groups, sources: &sources };
+        let plan = UnpackPlan::of(homes, table, &on_disk, row_groups)?;
+        let taken = scan.take_slots(homes, device, plan, options)?;
+        let Taken { slots, plan, temp_bytes, pinned_bytes } = taken;
+        let borrower = homes.take_borrower(device, pinned_bytes)?;
+        let (threads, codecs) = (homes.options.threads, plan.codecs.clone());
+        let mut intake = Intake::new(table, &homes.io, on_disk, codecs, row_groups.to_vec(), threads, cancel);
         let room = slots[0].room();
         intake.set_ahead_bytes_max((slots.len() + 1) * room.pinned.max(1));
         let report = FeedReport {
             slots: slots.len(),
             slot_device_bytes: room.device,
             slot_pinned_bytes: room.pinned,
+            codec_reason: plan.host_reason.clone(),
             ..FeedReport::default()
         };
+        let unpacking = plan.start(homes, device, slots.len())?;
         Ok(Self {
             homes: Arc::clone(homes),
             device,
             sources,
             slots,
+            temp_bytes,
             intake,
+            unpacking,
             row_groups_max: options.row_groups_max,
             borrower,
             report,
@@ -215,9 +238,34 @@ impl Feed {
         drop_row_group: &mut dyn FnMut(u32) -> bool,
     ) -> Result<Option<Morsel>> {
         assert!(!self.slots[slot].is_out, "slot {slot} is released before it is used again");
-        let mut marks = self.marks.is_some().then(|| MorselMarks::begin(slot));
+        let Some(mut unpacking) = self.unpacking.take() else {
+            let mut marks = self.begin_marks(slot);
+            let prepared = self.prepare(slot, None, drop_row_group, &mut marks)?;
+            let Some((draft, _)) = prepared else { return Ok(None) };
+            self.enqueue_for(slot, &draft, stream, marks)?;
+            return Ok(Some(self.morsel(slot, draft)));
+        };
+        let brought = self.bring_ahead(slot, &mut unpacking, drop_row_group).map(|()| unpacking.pop());
+        let arrived = brought.and_then(|brought| {
+            let Some(brought) = brought else { return Ok(None) };
+            unpacking.arrive(&self.slots, &self.intake.table, &brought)?;
+            stream.wait_for(&brought.arrived)?;
+            Ok(Some(brought.draft))
+        });
+        self.unpacking = Some(unpacking);
+        Ok(arrived?.map(|draft| self.morsel(slot, draft)))
+    }
+
+    /// Steps 1 to 4 for slot `slot`; `None` at the end.
+    fn prepare(
+        &mut self,
+        slot: usize,
+        unpacking: Option<&Unpacking>,
+        drop_row_group: DropRowGroup<'_>,
+        marks: &mut Option<MorselMarks>,
+    ) -> Result<Option<(Draft, Option<Packed>)>> {
         let mut lap = |activity, bytes| {
-            if let Some(marks) = &mut marks {
+            if let Some(marks) = marks {
                 marks.lap(activity, bytes);
             }
         };
@@ -240,13 +288,47 @@ impl Feed {
             false => draft,
         };
         self.intake.give_back(incoming.split_off(draft.row_groups.len()));
-        self.stage(slot, &draft, &incoming)?;
+        let packed = self.stage(slot, &draft, &incoming, unpacking)?;
         lap(Activity::Stage, draft.bytes().pinned as u64);
+        Ok(Some((draft, packed)))
+    }
+
+    fn begin_marks(&self, slot: usize) -> Option<MorselMarks> {
+        self.marks.is_some().then(|| MorselMarks::begin(slot))
+    }
+
+    fn enqueue_for(
+        &mut self,
+        slot: usize,
+        draft: &Draft,
+        stream: &Stream,
+        marks: Option<MorselMarks>,
+    ) -> Result<()> {
         match marks {
-            Some(marks) => self.enqueue_marked(slot, &draft, stream, marks)?,
-            None => self.enqueue(slot, &draft, stream)?,
+            Some(marks) => self.enqueue_marked(slot, draft, stream, marks),
+            None => self.enqueue(slot, draft, stream),
         }
-        Ok(Some(self.morsel(slot, draft)))
+    }
+
+    /// Brings a morsel to `slot`, and to those after it that are free.
+    fn bring_ahead(
+        &mut self,
+        slot: usize,
+        unpacking: &mut Unpacking,
+        drop_row_group: DropRowGroup<'_>,
+    ) -> Result<()> {
+        for next in unpacking.slots_from(slot) {
+            if next != slot && !self.slots[next].is_free()? {
+                return Ok(());
+            }
+            let mut marks = self.begin_marks(next);
+            let prepared = self.prepare(next, Some(unpacking), drop_row_group, &mut marks)?;
+            let Some((draft, packed)) = prepared else { return Ok(()) };
+            self.enqueue_for(next, &draft, unpacking.stream(next), marks)?;
+            let brought = unpacking.enqueue(next, &self.slots[next], draft, packed)?;
+            unpacking.push(brought);
+        }
+        Ok(())
     }
 
     /// Tells that everything that reads the slot's morsel is complete when `done` is.
@@ -258,6 +340,11 @@ impl Feed {
         self.slots[slot].release(done);
     }
 
+    /// Widths of the bit-packed pages that came from disk so far, of the column `index` of those that do.
+    pub(super) fn widths(&self, index: usize) -> BTreeSet<u8> {
+        self.intake.widths[index].clone()
+    }
+
     /// What it did so far.
     pub fn report(&self) -> FeedReport {
         let counts = self.intake.counts.clone();
@@ -267,6 +354,11 @@ impl Feed {
             codec_bytes_before: counts.codec_bytes_before,
             codec_bytes_after: counts.codec_bytes_after,
             codec_time: counts.codec_time,
+            codec_reason: self.report.codec_reason.clone().filter(|_| counts.codec_bytes_before > 0),
+            device_codec_bytes_before: counts.device_codec_bytes_before,
+            device_codec_bytes_after: counts.device_codec_bytes_after,
+            device_codec_time: self.unpacking.as_ref().map_or(Duration::ZERO, |unpacking| unpacking.time),
+            device_codec_name: self.unpacking.as_ref().map(Unpacking::name),
             disk_wait: counts.disk_wait,
             ..self.report.clone()
         }
@@ -301,7 +393,8 @@ impl Feed {
                     break;
                 }
                 self.intake.verify(next)?;
-                let source = SlotSource { homes: &self.homes, device: self.device };
+                let source =
+                    SlotSource { homes: &self.homes, device: self.device, temp_bytes: self.temp_bytes };
                 self.slots[slot].grow(source, bytes)?;
             }
             draft.push(next.row_group, &pieces);
@@ -309,19 +402,30 @@ impl Feed {
         Ok(draft)
     }
 
-    fn stage(&mut self, slot: usize, draft: &Draft, incoming: &[Incoming]) -> Result<()> {
+    fn stage(
+        &mut self,
+        slot: usize,
+        draft: &Draft,
+        incoming: &[Incoming],
+        unpacking: Option<&Unpacking>,
+    ) -> Result<Option<Packed>> {
         let bytes = draft.bytes().pinned;
         if bytes == 0 {
-            return Ok(());
+            return Ok(None);
         }
-        let staging = &self.slots[slot].staging;
-        staging.with_bytes_mut(|target| self.intake.stage(incoming, &mut target[..bytes]))?
+        let slot = &self.slots[slot];
+        slot.staging.with_bytes_mut(|target| {
+            let (staged, packed) = target[..bytes].split_at_mut(draft.staged_bytes());
+            let parts = self.intake.stage(incoming, staged, packed)?;
+            let unpacking = unpacking.filter(|_| !parts.is_empty());
+            unpacking.map(|unpacking| unpacking.pack(slot, draft, parts, packed)).transpose()
+        })?
     }
 
     fn enqueue(&mut self, slot: usize, draft: &Draft, stream: &Stream) -> Result<()> {
         let Slot { device, staging, .. } = &self.slots[slot];
-        let bytes = draft.bytes();
-        stream.copy(&staging.slice(0..bytes.pinned), &device.slice(0..bytes.pinned))?;
+        let staged = draft.staged_bytes();
+        stream.copy(&staging.slice(0..staged), &device.slice(0..staged))?;
         let borrowed_before = self.borrower.as_ref().map_or(0, Borrower::borrowed_bytes);
         for (at, run) in draft.copies() {
             let Source::Pinned(column) = &self.sources[run.column] else { continue };
@@ -336,7 +440,7 @@ impl Feed {
             borrower.join(stream)?;
             self.report.borrowed_bytes += borrower.borrowed_bytes() - borrowed_before;
         }
-        self.report.moved_bytes += bytes.device as u64;
+        self.report.moved_bytes += (draft.bytes().device - draft.unpacked().len()) as u64;
         Ok(())
     }
 
@@ -361,7 +465,7 @@ impl Feed {
     fn morsel(&mut self, slot: usize, draft: Draft) -> Morsel {
         let Slot { device, is_out, .. } = &mut self.slots[slot];
         *is_out = true;
-        let bytes = draft.bytes().device;
+        let bytes = draft.packed().start;
         let addresses = draft.addresses(device.address());
         let mut reads = Vec::new();
         if bytes > 0 {
@@ -400,30 +504,98 @@ fn pieces_of(sources: &[Source], incoming: &Incoming, pieces: &mut Vec<Piece>) {
     let piece = |source: &Source| match source {
         Source::Device(column) => Piece::Kept(column.address(row_group)),
         Source::Pinned(column) => Piece::Pinned(column.places[row_group]),
-        Source::Disk => Piece::Staged(staged.next().map_or(0, |chunk| chunk.stripped)),
+        Source::Disk => staged.next().map_or(Piece::Staged(0), |chunk| match chunk.packing {
+            Some(packing) => Piece::Packed { stripped: chunk.stripped, packed: packing.bytes() },
+            None => Piece::Staged(chunk.stripped),
+        }),
     };
     pieces.clear();
     pieces.extend(sources.iter().map(piece));
 }
 
-/// What the row groups of a scan take in slots, by estimate where they are on disk under a codec.
-fn need(table: &Table, columns: &[usize], row_groups: &[u32], sources: &[Source]) -> Result<Need> {
-    let (mut all, mut largest) = (Draft::default(), SlotBytes::default());
-    if sources.iter().all(|source| matches!(source, Source::Device(_))) {
-        return Ok(Need { largest, all: all.bytes() });
-    }
-    let mut pieces = Vec::with_capacity(columns.len());
-    for row_group in row_groups {
-        pieces.clear();
-        for (column, source) in columns.iter().zip(sources) {
-            pieces.push(match source {
-                Source::Device(_) => Piece::Kept(0),
-                Source::Pinned(stored) => Piece::Pinned(stored.places[*row_group as usize]),
-                Source::Disk => Piece::Staged(estimated_chunk_bytes(table, *row_group as usize, *column)?),
-            });
+/// What a feed is to bring.
+struct Scan<'a> {
+    table: &'a Table,
+    columns: &'a [usize],
+    row_groups: &'a [u32],
+    /// By column.
+    sources: &'a [Source],
+}
+
+/// Slots, and what is done with codecs in them.
+struct Taken {
+    slots: Vec<Slot>,
+    plan: UnpackPlan,
+    temp_bytes: usize,
+    /// Bytes of chunks that come from pinned memory.
+    pinned_bytes: usize,
+}
+
+impl Scan<'_> {
+    /// Takes slots for what the device decompresses by `plan`; where there is not enough memory for that, the host
+    /// decompresses.
+    fn take_slots(
+        &self,
+        homes: &Homes,
+        device: DeviceId,
+        plan: UnpackPlan,
+        options: FeedOptions,
+    ) -> Result<Taken> {
+        let need = self.need(&plan.codecs)?;
+        let temp_bytes = plan.temp_bytes(need.slot(options.morsel_bytes).device)?;
+        let source = SlotSource { homes, device, temp_bytes };
+        match take_slots(source, need, options.slots, options.morsel_bytes) {
+            Err(error)
+                if matches!(error.kind(), ErrorKind::OutOfMemory { .. }) && !plan.codecs.is_empty() =>
+            {
+                self.take_slots(homes, device, UnpackPlan::refused(&error), options)
+            }
+            slots => {
+                let slots = slots.context(|| format!("feeding table '{}' to {device}", self.table.name()))?;
+                Ok(Taken { slots, plan, temp_bytes, pinned_bytes: need.runs })
+            }
         }
-        largest = largest.max(Draft::default().growth(&pieces));
-        all.push(*row_group, &pieces);
     }
-    Ok(Need { largest, all: all.bytes() })
+
+    /// What its row groups take in slots, by estimate where they are on disk under a codec; the device undoes these.
+    fn need(&self, device_codecs: &[Codec]) -> Result<Need> {
+        let (mut all, mut largest) = (Draft::default(), SlotBytes::default());
+        if self.sources.iter().all(|source| matches!(source, Source::Device(_))) {
+            return Ok(Need { largest, all: all.bytes(), runs: 0 });
+        }
+        let mut pieces = Vec::with_capacity(self.columns.len());
+        for row_group in self.row_groups {
+            pieces.clear();
+            for (column, source) in self.columns.iter().zip(self.sources) {
+                pieces.push(self.piece(*column, source, *row_group as usize, device_codecs)?);
+            }
+            largest = largest.max(Draft::default().growth(&pieces));
+            all.push(*row_group, &pieces);
+        }
+        Ok(Need { largest, all: all.bytes(), runs: all.run_bytes() })
+    }
+
+    fn piece(
+        &self,
+        column: usize,
+        source: &Source,
+        row_group: usize,
+        device_codecs: &[Codec],
+    ) -> Result<Piece> {
+        Ok(match source {
+            Source::Device(_) => Piece::Kept(0),
+            Source::Pinned(stored) => Piece::Pinned(stored.places[row_group]),
+            Source::Disk => {
+                let stripped = estimated_chunk_bytes(self.table, row_group, column)?;
+                let codec = self.table.chunk(row_group, column)?.encoding.codec;
+                match device_codecs.contains(&codec) {
+                    true => {
+                        let packing = estimated_packing(self.table, row_group, column, stripped)?;
+                        Piece::Packed { stripped, packed: packing.bytes() }
+                    }
+                    false => Piece::Staged(stripped),
+                }
+            }
+        })
+    }
 }

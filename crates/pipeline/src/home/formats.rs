@@ -80,6 +80,11 @@ pub(super) fn estimated_bytes(location: &ChunkLocation, row_count: u32, page_row
     (whole as usize).next_multiple_of(CHUNK_ALIGN)
 }
 
+/// Pages and dictionary of a chunk of a row group, at most.
+pub(super) fn section_count(table: &Table, row_group: usize) -> usize {
+    table.row_group(row_group).row_count.div_ceil(table.page_rows().max(1)) as usize + 1
+}
+
 /// As [`estimated_bytes`], of a chunk by number.
 pub(super) fn estimated_chunk_bytes(table: &Table, row_group: usize, column: usize) -> Result<usize> {
     let location = table.chunk(row_group, column)?;

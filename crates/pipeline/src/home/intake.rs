@@ -3,13 +3,13 @@
 //! ```text
 //!   row groups ─ wanted? ─► reads under way, a bounded number of bytes ─ still wanted? ─► waited for, in order
 //!                                                                        ─► measured: length without codec
-//!                                                                        ─► checksum, stripped to a slot
+//!                                                                        ─► checksum, stripped to a slot, or packed
 //! ```
 //!
 //! What is done to bytes is done on several threads where there are enough of them. Row groups whose columns are all
 //! in memory go through as well, with nothing to read.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -18,8 +18,9 @@ use pelton_chunk::{Codec, stripped_bytes};
 use pelton_error::{CancelFlag, Result};
 use pelton_store::{AlignedBytes, IoEngine, ReadFuture, Table};
 
+use super::decompress::{Body, Packing, Part, write_body};
 use super::extent::{CHUNK_ALIGN, strip_chunk};
-use super::formats::estimated_chunk_bytes;
+use super::formats::{estimated_chunk_bytes, section_count};
 use super::parallel;
 
 /// Another thread is worth starting for each of these that are copied; a guess.
@@ -36,6 +37,8 @@ pub(super) struct Intake {
     io: Arc<IoEngine>,
     /// Table columns that are read from disk.
     columns: Vec<usize>,
+    /// Codecs that the device undoes.
+    device_codecs: Vec<Codec>,
     /// Those not begun.
     rest: std::vec::IntoIter<u32>,
     ahead: VecDeque<Incoming>,
@@ -44,6 +47,8 @@ pub(super) struct Intake {
     ahead_bytes_max: usize,
     /// By disk column, stored and stripped bytes of chunks with codec so far: what the next ones are estimated by.
     seen: Vec<(u64, u64)>,
+    /// By disk column: widths of bit-packed pages so far.
+    pub(super) widths: Vec<BTreeSet<u8>>,
     threads: usize,
     cancel: CancelFlag,
     /// Counts the morsels, so that nobody is asked twice about a row group in one go.
@@ -59,6 +64,9 @@ pub(super) struct IntakeCounts {
     pub(super) codec_bytes_before: u64,
     pub(super) codec_bytes_after: u64,
     pub(super) codec_time: Duration,
+    /// Of chunks that the device decompresses.
+    pub(super) device_codec_bytes_before: u64,
+    pub(super) device_codec_bytes_after: u64,
     pub(super) row_groups_dropped: u64,
 }
 
@@ -81,6 +89,8 @@ pub(super) struct Chunk {
     has_codec: bool,
     /// Its length without codec: estimated, and exact once the bytes are here.
     pub(super) stripped: usize,
+    /// Where the device decompresses it: estimated, and exact once the bytes are here.
+    pub(super) packing: Option<Packing>,
 }
 
 impl Intake {
@@ -88,6 +98,7 @@ impl Intake {
         table: &Arc<Table>,
         io: &Arc<IoEngine>,
         columns: Vec<usize>,
+        device_codecs: Vec<Codec>,
         row_groups: Vec<u32>,
         threads: usize,
         cancel: CancelFlag,
@@ -96,7 +107,9 @@ impl Intake {
             table: Arc::clone(table),
             io: Arc::clone(io),
             seen: vec![(0, 0); columns.len()],
+            widths: vec![BTreeSet::new(); columns.len()],
             columns,
+            device_codecs,
             rest: row_groups.into_iter(),
             ahead: VecDeque::new(),
             ahead_bytes: 0,
@@ -135,11 +148,16 @@ impl Intake {
             let mut chunks = Vec::with_capacity(self.columns.len());
             for index in 0..self.columns.len() {
                 let column = self.columns[index];
-                let has_codec = self.table.chunk(row_group as usize, column)?.encoding.codec != Codec::None;
+                let codec = self.table.chunk(row_group as usize, column)?.encoding.codec;
+                let has_codec = codec != Codec::None;
                 let stripped = self.estimate(row_group as usize, index)?;
-                chunks.push(Chunk { read: None, bytes: None, has_codec, stripped });
+                let is_packed = self.device_codecs.contains(&codec);
+                let packing =
+                    is_packed.then(|| estimated_packing(&self.table, row_group as usize, column, stripped));
+                let packing = packing.transpose()?;
+                chunks.push(Chunk { read: None, bytes: None, has_codec, stripped, packing });
             }
-            let estimated_bytes = chunks.iter().map(|chunk| chunk.stripped).sum();
+            let estimated_bytes = chunks.iter().map(Chunk::pinned_bytes).sum();
             self.ahead_bytes += estimated_bytes;
             self.ahead.push_back(Incoming { row_group, chunks, round: self.round, estimated_bytes });
             return Ok(true);
@@ -232,12 +250,14 @@ impl Intake {
                 let bytes =
                     read.wait_blocking().map_err(|error| self.table.of_chunk(number, column, error))?;
                 self.counts.disk_wait += started.elapsed();
-                let stripped = measure(&self.table, number, column, &bytes)?;
+                let (stripped, packing) =
+                    measure(&self.table, number, column, &bytes, &mut self.widths[index])?;
                 if chunk.has_codec {
                     self.seen[index].0 += bytes.len() as u64;
                     self.seen[index].1 += stripped as u64;
                 }
                 chunk.stripped = stripped;
+                chunk.packing = chunk.packing.and(Some(packing));
                 chunk.bytes = Some(bytes);
             }
         }
@@ -252,39 +272,89 @@ impl Intake {
         })
     }
 
-    /// Verifies the chunks of these row groups and writes them to `target`, one after the other, each at a multiple of
-    /// 128.
-    pub(super) fn stage(&mut self, incoming: &[Incoming], mut target: &mut [u8]) -> Result<()> {
-        let mut cost = target.len();
+    /// Verifies the chunks of these row groups and writes them: to `staged` one after the other, each at a multiple of
+    /// 128, and the bodies of those that the device decompresses to `packed`. Answers the parts of the latter.
+    pub(super) fn stage(
+        &mut self,
+        incoming: &[Incoming],
+        mut staged: &mut [u8],
+        mut packed: &mut [u8],
+    ) -> Result<Vec<Part>> {
+        let mut cost = staged.len() + packed.len();
         let mut jobs = Vec::new();
+        let (mut body_start, mut target_start) = (0, 0);
         for row_group in incoming {
             for (index, chunk) in row_group.chunks.iter().enumerate() {
-                let (room, rest) = target.split_at_mut(chunk.stripped.next_multiple_of(CHUNK_ALIGN));
-                cost += if chunk.has_codec { CODEC_COST * chunk.stripped } else { 0 };
-                jobs.push((row_group.row_group as usize, index, chunk, &mut room[..chunk.stripped]));
-                target = rest;
+                let (row_group, column) = (row_group.row_group as usize, self.columns[index]);
+                let room = chunk.stripped.next_multiple_of(CHUNK_ALIGN);
+                let Some(packing) = chunk.packing else {
+                    let (target, rest) = staged.split_at_mut(room);
+                    cost += if chunk.has_codec { CODEC_COST * chunk.stripped } else { 0 };
+                    jobs.push((row_group, column, chunk, None, &mut target[..chunk.stripped]));
+                    staged = rest;
+                    continue;
+                };
+                let (target, rest) = packed.split_at_mut(packing.body);
+                let body = Body { row_group, column, packed: body_start, target: target_start };
+                jobs.push((row_group, column, chunk, Some(body), target));
+                (body_start, target_start) = (body_start + packing.body, target_start + room);
+                packed = rest;
             }
         }
-        assert!(target.is_empty(), "the slot was laid out for these chunks");
-        let (before, after, nanoseconds) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        let (table, columns) = (&self.table, &self.columns);
+        assert!(staged.is_empty(), "the slot was laid out for these chunks");
+        let counts = StageCounts::default();
+        let table = &self.table;
         let threads = threads_for(self.threads, cost);
-        parallel::map(jobs, threads, &self.cancel, |(row_group, index, chunk, target)| {
-            let (stored, column) = (chunk.stored(), columns[index]);
-            table.verify_chunk(row_group, column, stored)?;
-            let started = Instant::now();
-            strip_chunk(table, row_group, column, stored, target)?;
-            if chunk.has_codec {
-                before.fetch_add(stored.len() as u64, Ordering::Relaxed);
-                after.fetch_add(target.len() as u64, Ordering::Relaxed);
-                nanoseconds.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
-            }
-            Ok(())
-        })?;
-        self.counts.codec_bytes_before += before.into_inner();
-        self.counts.codec_bytes_after += after.into_inner();
-        self.counts.codec_time += Duration::from_nanos(nanoseconds.into_inner());
-        Ok(())
+        let parts =
+            parallel::map(jobs, threads, &self.cancel, |(row_group, column, chunk, body, target)| {
+                let stored = chunk.stored();
+                table.verify_chunk(row_group, column, stored)?;
+                if let Some(body) = body {
+                    let view = table.chunk_view(row_group, column, stored)?;
+                    counts.packed(stored.len(), chunk.stripped);
+                    return write_body(&view, stored, body, target)
+                        .map_err(|error| table.of_chunk(row_group, column, error));
+                }
+                let started = Instant::now();
+                strip_chunk(table, row_group, column, stored, target)?;
+                if chunk.has_codec {
+                    counts.stripped(stored.len(), target.len(), started);
+                }
+                Ok(Vec::new())
+            })?;
+        counts.add_to(&mut self.counts);
+        Ok(parts.into_iter().flatten().collect())
+    }
+}
+
+/// What threads that stage count.
+#[derive(Default)]
+struct StageCounts {
+    codec_bytes_before: AtomicU64,
+    codec_bytes_after: AtomicU64,
+    codec_nanoseconds: AtomicU64,
+    device_codec_bytes_before: AtomicU64,
+    device_codec_bytes_after: AtomicU64,
+}
+
+impl StageCounts {
+    fn stripped(&self, before: usize, after: usize, started: Instant) {
+        self.codec_bytes_before.fetch_add(before as u64, Ordering::Relaxed);
+        self.codec_bytes_after.fetch_add(after as u64, Ordering::Relaxed);
+        self.codec_nanoseconds.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    fn packed(&self, before: usize, after: usize) {
+        self.device_codec_bytes_before.fetch_add(before as u64, Ordering::Relaxed);
+        self.device_codec_bytes_after.fetch_add(after as u64, Ordering::Relaxed);
+    }
+
+    fn add_to(self, counts: &mut IntakeCounts) {
+        counts.codec_bytes_before += self.codec_bytes_before.into_inner();
+        counts.codec_bytes_after += self.codec_bytes_after.into_inner();
+        counts.codec_time += Duration::from_nanos(self.codec_nanoseconds.into_inner());
+        counts.device_codec_bytes_before += self.device_codec_bytes_before.into_inner();
+        counts.device_codec_bytes_after += self.device_codec_bytes_after.into_inner();
     }
 }
 
@@ -293,18 +363,43 @@ fn threads_for(threads: usize, bytes: usize) -> usize {
     threads.min(1 + bytes / BYTES_PER_THREAD)
 }
 
-/// The length of a chunk without its codec. One that does not add up is held against its checksum first, which says
-/// more.
-fn measure(table: &Table, row_group: usize, column: usize, bytes: &[u8]) -> Result<usize> {
+/// The length of a chunk without its codec, and what it takes packed; notes its widths. One that does not add up is
+/// held against its checksum first, which says more.
+fn measure(
+    table: &Table,
+    row_group: usize,
+    column: usize,
+    bytes: &[u8],
+    widths: &mut BTreeSet<u8>,
+) -> Result<(usize, Packing)> {
     match table.chunk_view(row_group, column, bytes) {
-        Ok(view) => Ok(stripped_bytes(&view)),
+        Ok(view) => {
+            widths.extend(view.packed_widths());
+            Ok((stripped_bytes(&view), Packing::of(&view)))
+        }
         Err(error) => table.verify_chunk(row_group, column, bytes).and(Err(error)),
     }
+}
+
+/// What a chunk takes packed, as far as the directory of chunks shows.
+pub(super) fn estimated_packing(
+    table: &Table,
+    row_group: usize,
+    column: usize,
+    stripped: usize,
+) -> Result<Packing> {
+    let stored = table.chunk(row_group, column)?.stored_bytes as usize;
+    Ok(Packing::estimated(stored, stripped, section_count(table, row_group)))
 }
 
 impl Chunk {
     /// The bytes as stored, once they are here.
     fn stored(&self) -> &[u8] {
         self.bytes.as_deref().unwrap_or_default()
+    }
+
+    /// What it takes of pinned memory.
+    fn pinned_bytes(&self) -> usize {
+        self.packing.map_or(self.stripped, |packing| packing.bytes())
     }
 }

@@ -3,24 +3,30 @@
 //! ```text
 //!   pinned   extent ─copy─► extent of the device
 //!   disk     extent ─load─► pinned memory ─copy─► extent of the device, a few at a time
+//!   disk     a feed that unpacks on the device ─ morsel ─copy─► extent of the device, where that is faster
 //! ```
 //!
 //! Room is made extent by extent: by the budget first, and where the device's memory is taken by others, also below it.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
-use pelton_device::{Buffer, DeviceId, MemoryKind, OnFull, Stream};
+use pelton_device::{Buffer, DeviceId, MemoryKind, OnFull, Span, Stream};
 use pelton_error::{CancelFlag, ErrorKind, Result, ResultExt};
 use pelton_store::Table;
 
 use super::Homes;
 use super::cache::DeviceCache;
-use super::extent::{StoredColumn, plan_extents};
+use super::extent::{ChunkPlace, StoredColumn, plan_extents};
+use super::feed::{Feed, FeedOptions, Morsel};
 use super::formats::check_readable;
 use super::slots::is_device_full;
+use super::unpack::UnpackPlan;
 
 /// Extents in pinned memory at once on their way from disk to a device.
 const EXTENTS_AT_ONCE: usize = 4;
+/// Morsels on their way to be decompressed, each of the bytes of an extent.
+const MORSELS_AT_ONCE: usize = 3;
 
 impl Homes {
     /// Copies a column to the device, from where it is, and waits until it is there. Columns that were not used for
@@ -31,7 +37,7 @@ impl Homes {
     /// `Unsupported` for text without dictionary, `OutOfMemory` of pinned memory to read through, `Corrupt`,
     /// `Cancelled`, `InvalidInput` for a device that the machine lacks, errors of reading and copying.
     pub fn keep_on_device(
-        &self,
+        self: &Arc<Self>,
         table: &Arc<Table>,
         column: usize,
         device: DeviceId,
@@ -51,6 +57,7 @@ impl Homes {
         };
         let kept = match pinned {
             Some(pinned) => self.keep_pinned(&pinned, device, stream, cancel),
+            None if self.unpacks(table, column)? => self.keep_unpacked(table, column, device, stream, cancel),
             None => self.keep_stored(table, column, device, stream, cancel),
         };
         let name = || format!("keeping column '{}' on {device}", table.schema().columns[column].name);
@@ -74,7 +81,7 @@ impl Homes {
         }
         for extent in &pinned.extents {
             cancel.check()?;
-            if !arriving.copy(extent)? {
+            if !arriving.copy(&extent.span())? {
                 return Ok(None);
             }
         }
@@ -111,7 +118,7 @@ impl Homes {
             };
             next += pinned.len();
             for mut extent in pinned {
-                if !arriving.copy(&extent.buffer)? {
+                if !arriving.copy(&extent.buffer.span())? {
                     return Ok(None);
                 }
                 extent.buffer = arriving.extents[loaded.len()].clone();
@@ -121,6 +128,47 @@ impl Homes {
             stream.wait_blocking()?;
         }
         Ok(Some(StoredColumn::assemble(loaded)))
+    }
+
+    /// Whether the device decompresses a column on its way there.
+    fn unpacks(&self, table: &Table, column: usize) -> Result<bool> {
+        Ok(!UnpackPlan::of(self, table, &[column], &all_row_groups(table))?.codecs.is_empty())
+    }
+
+    /// Decompressed on the device, morsel by morsel.
+    fn keep_unpacked(
+        self: &Arc<Self>,
+        table: &Arc<Table>,
+        column: usize,
+        device: DeviceId,
+        stream: &Stream,
+        cancel: &CancelFlag,
+    ) -> Result<Option<StoredColumn>> {
+        let mut arriving = Arriving { homes: self, device, stream, extents: Vec::new(), bytes: 0 };
+        if !arriving.may_fit(table.column_summary(column).stored_bytes) {
+            return Ok(None);
+        }
+        let row_groups = all_row_groups(table);
+        let options = FeedOptions {
+            morsel_bytes: self.options.extent_bytes,
+            row_groups_max: row_groups.len().max(1),
+            slots: MORSELS_AT_ONCE,
+        };
+        let mut feed = Feed::new(self, device, table, &[column], &row_groups, options, cancel.clone())?;
+        let mut places = Vec::with_capacity(row_groups.len());
+        for turn in 0.. {
+            let slot = turn % feed.slot_count();
+            let Some(morsel) = feed.next(slot, stream, &mut |_| false)? else { break };
+            let Some(read) = morsel.reads.first() else { continue };
+            if !arriving.copy(read)? {
+                return Ok(None);
+            }
+            places.extend(places_of(&morsel, read, arriving.extents.len() - 1));
+            feed.release(slot, stream.record()?);
+        }
+        stream.wait_blocking()?;
+        let widths: BTreeSet<u8> = feed.widths(0);
+        Ok(Some(StoredColumn { extents: arriving.extents, places, widths }))
     }
 
     /// Frees at least `bytes` of columns kept on `device`, as long as there are some that are not in use; answers how
@@ -134,6 +182,22 @@ impl Homes {
         }
         freed
     }
+}
+
+fn all_row_groups(table: &Table) -> Vec<u32> {
+    (0..table.row_group_count() as u32).collect()
+}
+
+/// Where the chunks of a morsel of one column lie in extent `extent`, a copy of `read`; each up to the next one.
+fn places_of(morsel: &Morsel, read: &Span, extent: usize) -> Vec<ChunkPlace> {
+    let starts = morsel.addresses.iter().map(|address| (address - read.address()) as usize);
+    let starts: BTreeSet<usize> = starts.chain([read.len()]).collect();
+    let place = |address: &u64| {
+        let start = (address - read.address()) as usize;
+        let end = starts.range(start + 1..).next().copied().unwrap_or(read.len());
+        ChunkPlace { extent, start, bytes: end - start }
+    };
+    morsel.addresses.iter().map(place).collect()
 }
 
 /// A column on its way to a device's memory.
@@ -154,7 +218,7 @@ impl Arriving<'_> {
     }
 
     /// Enqueues the copy of a pinned extent; false where there is no room for it.
-    fn copy(&mut self, extent: &Buffer) -> Result<bool> {
+    fn copy(&mut self, extent: &Span) -> Result<bool> {
         let bytes = extent.len() as u64;
         while self.homes.device_bytes_used(self.device) + self.bytes + bytes
             > self.homes.options.device_cache_bytes
@@ -170,7 +234,7 @@ impl Arriving<'_> {
                 target => break target?,
             }
         };
-        self.stream.copy(&extent.span(), &target.span())?;
+        self.stream.copy(extent, &target.span())?;
         self.bytes += bytes;
         self.extents.push(target);
         Ok(true)

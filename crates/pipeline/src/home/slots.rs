@@ -11,6 +11,8 @@ use super::draft::SlotBytes;
 pub(super) struct SlotSource<'a> {
     pub(super) homes: &'a Homes,
     pub(super) device: DeviceId,
+    /// What decoders work in, of each slot.
+    pub(super) temp_bytes: usize,
 }
 
 /// Memory for one morsel.
@@ -18,6 +20,8 @@ pub(super) struct Slot {
     pub(super) device: Buffer,
     /// Chunks from disk, on their way.
     pub(super) staging: Buffer,
+    /// What decoders on the device work in.
+    pub(super) temp: Buffer,
     /// When its morsel has been read.
     done: Option<Event>,
     /// Given out, and not released yet.
@@ -31,11 +35,13 @@ pub(super) struct Need {
     pub(super) largest: SlotBytes,
     /// All together.
     pub(super) all: SlotBytes,
+    /// Of all: runs of pinned columns.
+    pub(super) runs: usize,
 }
 
 impl Need {
     /// Of a slot for morsels of `morsel_bytes`.
-    fn slot(&self, morsel_bytes: usize) -> SlotBytes {
+    pub(super) fn slot(&self, morsel_bytes: usize) -> SlotBytes {
         self.all.at_most(morsel_bytes).max(self.largest)
     }
 }
@@ -86,7 +92,8 @@ impl SlotSource<'_> {
         let device = self.allocate(MemoryKind::Device(self.device), bytes.device)?;
         let node = self.homes.machine().device(self.device)?.node;
         let staging = self.allocate(MemoryKind::Pinned(self.near(node)), bytes.pinned)?;
-        Ok(Slot { device, staging, done: None, is_out: false })
+        let temp = self.allocate(MemoryKind::Device(self.device), self.temp_bytes)?;
+        Ok(Slot { device, staging, temp, done: None, is_out: false })
     }
 
     fn near(&self, node: NodeId) -> NodeId {
@@ -119,6 +126,12 @@ impl Slot {
         self.done.take().map_or(Ok(()), |done| done.wait_blocking())
     }
 
+    /// True where it can be filled without waiting.
+    pub(super) fn is_free(&self) -> Result<bool> {
+        let is_read = self.done.as_ref().map_or(Ok(true), Event::is_complete)?;
+        Ok(!self.is_out && is_read)
+    }
+
     /// Its morsel will have been read at `done`.
     pub(super) fn release(&mut self, done: Event) {
         assert!(self.is_out, "a slot is released once for each morsel");
@@ -131,7 +144,7 @@ impl Slot {
         let bytes = bytes.max(self.room());
         // What it has is given back first.
         let nothing = SlotBytes::default();
-        *self = source.take(nothing)?;
+        *self = SlotSource { temp_bytes: 0, ..source }.take(nothing)?;
         *self = source.take(bytes).context(|| refused(bytes))?;
         Ok(())
     }

@@ -34,6 +34,16 @@ pub struct PipelineReport {
     pub codec_bytes: u64,
     /// See `codec_bytes`.
     pub codec_time: Duration,
+    /// Why the host did.
+    pub codec_reason: Option<String>,
+    /// Bytes of chunks that the device decompressed, compressed.
+    pub device_codec_bytes: u64,
+    /// The same chunks, decompressed.
+    pub device_codec_bytes_after: u64,
+    /// Time of the device for it; morsels that were decompressed at once count each.
+    pub device_codec_time: Duration,
+    /// What decompressed on the device.
+    pub device_codec_name: Option<String>,
     /// Time spent waiting for files.
     pub disk_wait: Duration,
     /// Device memory that buffers for chunks took, bytes.
@@ -74,6 +84,11 @@ impl PipelineReport {
         self.device_bytes += feed.device_bytes;
         self.codec_bytes += feed.codec_bytes_before;
         self.codec_time += feed.codec_time;
+        self.codec_reason = feed.codec_reason.clone().or(self.codec_reason.take());
+        self.device_codec_bytes += feed.device_codec_bytes_before;
+        self.device_codec_bytes_after += feed.device_codec_bytes_after;
+        self.device_codec_time += feed.device_codec_time;
+        self.device_codec_name = feed.device_codec_name.clone().or(self.device_codec_name.take());
         self.disk_wait += feed.disk_wait;
         self.row_groups_skipped += feed.row_groups_dropped;
         self.slots = feed.slots;
@@ -137,13 +152,7 @@ impl PipelineReport {
         if self.row_groups_beyond_top > 0 {
             lines.push(format!("  skipped beyond the threshold: {} row groups", self.row_groups_beyond_top));
         }
-        if self.codec_bytes > 0 {
-            lines.push(format!(
-                "  decompressed on the host: {:.2} MB in {:.2} ms of thread time",
-                self.codec_bytes as f64 / 1e6,
-                self.codec_time.as_secs_f64() * 1e3
-            ));
-        }
+        lines.extend(self.codec_lines());
         if self.compiled > 0 || self.compile > Duration::from_millis(1) {
             lines.push(format!(
                 "  compile: {:.1} ms ({})",
@@ -155,6 +164,28 @@ impl PipelineReport {
             lines.push(format!("  repeated {} times with a larger or another table", self.repeats));
         }
         lines.extend(self.notes.iter().map(|note| format!("  {note}")));
+        lines
+    }
+
+    /// Who undid heavy codecs, how fast, and why the host did what it did.
+    fn codec_lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if self.codec_bytes > 0 {
+            let reason = self.codec_reason.as_ref().map_or(String::new(), |reason| format!("; {reason}"));
+            lines.push(format!(
+                "  decompressed on the host: {:.2} MB in {:.2} ms of thread time{reason}",
+                self.codec_bytes as f64 / 1e6,
+                self.codec_time.as_secs_f64() * 1e3
+            ));
+        }
+        if let Some(name) = self.device_codec_name.as_ref().filter(|_| self.device_codec_bytes > 0) {
+            lines.push(format!(
+                "  decompressed by {name}: {:.2} MB to {:.2} MB in {:.2} ms, all morsels together",
+                self.device_codec_bytes as f64 / 1e6,
+                self.device_codec_bytes_after as f64 / 1e6,
+                self.device_codec_time.as_secs_f64() * 1e3
+            ));
+        }
         lines
     }
 }

@@ -26,7 +26,7 @@ enum Mix {
     All,
 }
 
-fn settle(homes: &Homes, table: &Arc<Table>, mix: Mix) {
+fn settle(homes: &Arc<Homes>, table: &Arc<Table>, mix: Mix) {
     let cancel = CancelFlag::new();
     for column in READABLE {
         let home = match mix {

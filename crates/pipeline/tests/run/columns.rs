@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pelton_chunk::{Codec, Column as Values, Values as Data};
 use pelton_pipeline::ir::{Bounds, Column, CompareOp, Expr, Op, Sink, Source, TableScan, Type};
-use pelton_pipeline::{Filters, Runtime, RuntimeOptions};
+use pelton_pipeline::{Decompress, Filters, Runtime, RuntimeOptions};
 use pelton_store::{ColumnSchema, LogicalType, Table, TableSchema};
 
 use crate::fixture::{strings, table};
@@ -17,10 +17,24 @@ fn check_all(codec: Codec, row_group_rows: u32, rows: u64) {
     let place = table(codec, row_group_rows, rows);
     let (source, columns) = source(&runtime(options()), &place.table);
     let sink = Sink::Materialize { columns: (0..columns.len()).map(column).collect(), top: None };
-    let (rows, _) = run(options(), &single(source, columns, Vec::new(), sink));
+    let plan = single(source, columns, Vec::new(), sink);
     let mut expected = all_rows(&place.table);
     sort(&mut expected);
-    assert_eq!(sorted(&rows), expected);
+    assert_eq!(sorted(&run(options(), &plan).0), expected);
+    if codec != Codec::None && has_decompressor() {
+        let on_device =
+            RuntimeOptions { decompress: Decompress::Device, device_cache_bytes: Some(0), ..options() };
+        let (rows, report) = run(on_device, &plan);
+        assert_eq!(sorted(&rows), expected, "decompressed on the device");
+        let text = report.lines().join("\n");
+        assert!(text.contains("decompressed by ") && !text.contains("decompressed on the host"), "{text}");
+    }
+}
+
+/// A GPU needs nvCOMP; the host target has this crate's codecs.
+fn has_decompressor() -> bool {
+    let is_gpu = pelton_device::cuda::open(&pelton_device::cuda::CudaOptions::default()).is_ok();
+    !is_gpu || pelton_device::cuda::nvcomp().is_ok()
 }
 
 #[test]

@@ -1,0 +1,294 @@
+//! A morsel, packed: what goes over the link, and the words that say what becomes of it.
+//!
+//! ```text
+//!   packed   │ body of chunk │ body of chunk │ … │ words                                                │
+//!   body     │ directory, without codec │ section │ section │ …          each at a multiple of 128
+//!   words    │ moves: source, target, bytes, zeros                                                      │
+//!            │ sources │ stored bytes │ targets │ target bytes │ written bytes │ statuses (32 bits)      │
+//! ```
+//!
+//! The last six are arrays with an entry for each section that the device decompresses. Written bytes and statuses are
+//! the device's to write; they go over the link as all ones, so that a section that nobody decompressed is found out.
+
+use std::ops::Range;
+
+use pelton_chunk::{ChunkView, Codec, Section, directory_bytes, sections, strip_directory, stripped_bytes};
+use pelton_device::Span;
+use pelton_error::Result;
+
+use crate::home::extent::CHUNK_ALIGN;
+
+/// Larger sections are the host's: a device goes through one section at some 30 MB/s (an H200 through 1000 at once at
+/// 33 GB/s, nvCOMP 6.0, Zstd), a core at 1 GB/s, so one of this size keeps a morsel waiting for 8 ms.
+pub(in crate::home) const SECTION_BYTES_MAX: usize = 256 << 10;
+/// A warp moves so much at most, so that large parts are shared among many. A guess.
+const MOVE_BYTES_MAX: usize = 32 << 10;
+const MOVE_WORDS: usize = 4;
+const WORD_BYTES: usize = 8;
+const MOVE_BYTES: usize = MOVE_WORDS * WORD_BYTES;
+/// Five words and a status, rounded up.
+const SECTION_WORDS_BYTES: usize = 6 * WORD_BYTES;
+
+/// What a chunk takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::home) struct Packing {
+    /// Of packed bytes: its body.
+    pub(in crate::home) body: usize,
+    /// Of packed bytes: its share of the words, at most.
+    words: usize,
+}
+
+impl Packing {
+    /// Of a chunk that is here.
+    pub(in crate::home) fn of(view: &ChunkView<'_>) -> Self {
+        let directory = directory_bytes(view);
+        let mut packing = Self { body: directory, words: moves_of(directory) * MOVE_BYTES };
+        for section in sections(view) {
+            packing.body += packed_section_bytes(&section).next_multiple_of(CHUNK_ALIGN);
+            packing.words += match is_for_device(&section) {
+                // A move for the zeros behind it.
+                true => MOVE_BYTES + SECTION_WORDS_BYTES,
+                false => moves_of(section.stripped.len()) * MOVE_BYTES,
+            };
+        }
+        packing
+    }
+
+    /// Of a chunk of which the directory of chunks is all that is known.
+    pub(in crate::home) fn estimated(
+        stored_bytes: usize,
+        stripped_bytes: usize,
+        section_count: usize,
+    ) -> Self {
+        let moves = section_count + 1 + stripped_bytes / MOVE_BYTES_MAX;
+        Self {
+            body: stored_bytes.next_multiple_of(CHUNK_ALIGN),
+            words: moves * MOVE_BYTES + section_count * SECTION_WORDS_BYTES,
+        }
+    }
+
+    /// Both.
+    pub(in crate::home) fn bytes(&self) -> usize {
+        self.body + self.words.next_multiple_of(CHUNK_ALIGN)
+    }
+}
+
+fn moves_of(bytes: usize) -> usize {
+    bytes.div_ceil(MOVE_BYTES_MAX).max(1)
+}
+
+fn is_for_device(section: &Section) -> bool {
+    section.is_compressed() && section.stripped.len() <= SECTION_BYTES_MAX
+}
+
+fn packed_section_bytes(section: &Section) -> usize {
+    if is_for_device(section) { section.stored.len() } else { section.stripped.len() }
+}
+
+/// A chunk of a morsel and where it goes.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::home) struct Body {
+    pub(in crate::home) row_group: usize,
+    pub(in crate::home) column: usize,
+    /// Its first byte in the packed bytes.
+    pub(in crate::home) packed: usize,
+    /// Its first byte among the decompressed ones.
+    pub(in crate::home) target: usize,
+}
+
+/// A part of a body.
+#[derive(Debug, Clone)]
+pub(in crate::home) struct Part {
+    pub(in crate::home) body: Body,
+    /// What the device decompresses; `None` where it is copied.
+    pub(in crate::home) section: Option<(Codec, Section)>,
+    /// Of the packed bytes.
+    pub(in crate::home) packed: Range<usize>,
+    /// Of the decompressed bytes.
+    pub(in crate::home) target: Range<usize>,
+    /// Zeros behind it.
+    zeros: usize,
+}
+
+/// Writes the body of a verified chunk to `packed`, all of it; answers its parts, in order.
+///
+/// # Errors
+///
+/// `Corrupt` where a section that is the host's does not decompress.
+pub(in crate::home) fn write_body(
+    view: &ChunkView<'_>,
+    chunk: &[u8],
+    body: Body,
+    packed: &mut [u8],
+) -> Result<Vec<Part>> {
+    let codec = view.encoding().codec;
+    let mut end = directory_bytes(view);
+    strip_directory(view, &mut packed[..end]);
+    let directory = Part { body, section: None, packed: 0..end, target: 0..end, zeros: 0 };
+    let mut parts = vec![directory];
+    for section in sections(view) {
+        let room = end..end + packed_section_bytes(&section);
+        let target = section.stripped.clone();
+        let bytes = &mut packed[room.clone()];
+        let section = match is_for_device(&section) {
+            true => {
+                bytes.copy_from_slice(&chunk[section.stored.clone()]);
+                Some((codec, section))
+            }
+            false => {
+                section.expand(codec, chunk, bytes)?;
+                None
+            }
+        };
+        end = room.end.next_multiple_of(CHUNK_ALIGN);
+        parts.push(Part { body, section, packed: room, target, zeros: 0 });
+    }
+    fill_gaps(&mut parts, stripped_bytes(view).next_multiple_of(CHUNK_ALIGN));
+    for part in &mut parts {
+        part.packed = part.packed.start + body.packed..part.packed.end + body.packed;
+        part.target = part.target.start + body.target..part.target.end + body.target;
+    }
+    Ok(parts)
+}
+
+/// Zeros from each part's end to the next one's start, and from the last one's to `room`.
+fn fill_gaps(parts: &mut [Part], room: usize) {
+    let starts: Vec<usize> = parts.iter().skip(1).map(|part| part.target.start).chain([room]).collect();
+    for (part, next) in parts.iter_mut().zip(starts) {
+        part.zeros = next - part.target.end;
+    }
+}
+
+/// The unpacking of a morsel.
+#[derive(Debug)]
+pub(in crate::home) struct Job {
+    /// On the device, words included.
+    pub(in crate::home) packed: Span,
+    /// The chunks without codec.
+    pub(in crate::home) target: Span,
+    /// What decoders work in.
+    pub(in crate::home) temp: Span,
+    pub(in crate::home) words: Words,
+    /// Sections from the first on, as many as each says.
+    pub(in crate::home) batches: Vec<Batch>,
+}
+
+/// Sections that are decompressed at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::home) struct Batch {
+    pub(in crate::home) codec: Codec,
+    pub(in crate::home) first: usize,
+    pub(in crate::home) count: usize,
+    /// Decompressed, of the largest.
+    pub(in crate::home) section_bytes_max: usize,
+}
+
+impl Job {
+    /// The address of the moves, and their number.
+    pub(super) fn moves(&self) -> (u64, usize) {
+        (self.packed.address() + self.words.start as u64, self.words.moves)
+    }
+}
+
+/// Where the words are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::home) struct Words {
+    /// Of the packed bytes, a multiple of 8.
+    start: usize,
+    moves: usize,
+    /// Sections that the device decompresses.
+    pub(in crate::home) sections: usize,
+}
+
+/// Addresses of what a job is about.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::home) struct Addresses {
+    pub(in crate::home) packed: u64,
+    pub(in crate::home) target: u64,
+}
+
+impl Words {
+    /// Writes the words of `parts` to `packed` from byte `start` on. Sections are numbered in the order of their parts.
+    pub(in crate::home) fn write(packed: &mut [u8], start: usize, parts: &[Part], at: Addresses) -> Self {
+        let mut end = start;
+        let mut put = |word: u64| {
+            packed[end..end + WORD_BYTES].copy_from_slice(&word.to_le_bytes());
+            end += WORD_BYTES;
+        };
+        let moves: Vec<[u64; MOVE_WORDS]> = parts.iter().flat_map(|part| part.moves(at)).collect();
+        moves.iter().flatten().for_each(|word| put(*word));
+        let sections: Vec<&Part> = parts.iter().filter(|part| part.section.is_some()).collect();
+        sections.iter().for_each(|part| put(at.packed + part.packed.start as u64));
+        sections.iter().for_each(|part| put(part.packed.len() as u64));
+        sections.iter().for_each(|part| put(at.target + part.target.start as u64));
+        sections.iter().for_each(|part| put(part.target.len() as u64));
+        let words = Self { start, moves: moves.len(), sections: sections.len() };
+        packed[words.outcome()].fill(0xFF);
+        words
+    }
+
+    /// Array `index` of those with an entry for each section, in bytes of the packed ones.
+    fn array(&self, index: usize) -> usize {
+        self.start + self.moves * MOVE_BYTES + index * self.sections * WORD_BYTES
+    }
+
+    pub(super) fn sources(&self) -> usize {
+        self.array(0)
+    }
+
+    pub(super) fn stored_bytes(&self) -> usize {
+        self.array(1)
+    }
+
+    pub(super) fn targets(&self) -> usize {
+        self.array(2)
+    }
+
+    pub(super) fn target_bytes(&self) -> usize {
+        self.array(3)
+    }
+
+    pub(super) fn written_bytes(&self) -> usize {
+        self.array(4)
+    }
+
+    pub(super) fn statuses(&self) -> usize {
+        self.array(5)
+    }
+
+    /// What the device writes: written bytes and statuses.
+    pub(in crate::home) fn outcome(&self) -> Range<usize> {
+        self.written_bytes()..self.statuses() + self.sections * size_of::<i32>()
+    }
+
+    /// Written bytes and status of section `index`, from packed bytes that hold its outcome.
+    pub(in crate::home) fn outcome_of(&self, packed: &[u8], index: usize) -> (u64, i32) {
+        let written = &packed[self.written_bytes() + index * WORD_BYTES..][..WORD_BYTES];
+        let status = &packed[self.statuses() + index * size_of::<i32>()..][..size_of::<i32>()];
+        (
+            u64::from_le_bytes(written.try_into().expect("8 bytes")),
+            i32::from_le_bytes(status.try_into().expect("4 bytes")),
+        )
+    }
+}
+
+impl Part {
+    /// What is copied for it, and its zeros.
+    fn moves(&self, at: Addresses) -> Vec<[u64; MOVE_WORDS]> {
+        let word = |base: u64, offset: usize| base + offset as u64;
+        if self.section.is_some() {
+            let zeros = [at.packed, word(at.target, self.target.end), 0, self.zeros as u64];
+            return if self.zeros == 0 { Vec::new() } else { vec![zeros] };
+        }
+        let starts = (0..self.packed.len().max(1)).step_by(MOVE_BYTES_MAX);
+        starts
+            .map(|start| {
+                let bytes = (self.packed.len() - start).min(MOVE_BYTES_MAX);
+                let is_last = start + bytes == self.packed.len();
+                let zeros = if is_last { self.zeros } else { 0 };
+                let (source, target) = (self.packed.start + start, self.target.start + start);
+                [word(at.packed, source), word(at.target, target), bytes as u64, zeros as u64]
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,262 @@
+//! Which codecs of a scan the device undoes, and morsels on their way through it.
+//!
+//! ```text
+//!   slot k     copy ── k_place ── decompress ── statuses ─► held against what was to come of each section
+//!   slot k+1      copy ── k_place ── decompress …               before any kernel reads the morsel
+//! ```
+//!
+//! A morsel is given out once every section is known to be whole: what a decoder failed at would make kernels read
+//! out of bounds. So that this wait costs nothing, the morsels of all free slots are brought ahead, each on a stream of
+//! its slot.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use pelton_chunk::Codec;
+use pelton_device::{DeviceId, Event, Place, Stream};
+use pelton_error::{Error, Result};
+use pelton_store::Table;
+
+use super::Homes;
+use super::decompress::{Addresses, Batch, CodecBytes, Job, Part, Unpacker, Words, batches};
+use super::draft::Draft;
+use super::extent::CHUNK_ALIGN;
+use super::formats::{estimated_chunk_bytes, section_count};
+use super::slots::Slot;
+
+/// What the device undoes of a scan.
+#[derive(Debug, Default)]
+pub(super) struct UnpackPlan {
+    unpacker: Option<Unpacker>,
+    /// Codecs that the device undoes.
+    pub(super) codecs: Vec<Codec>,
+    /// Why the host undoes the others.
+    pub(super) host_reason: Option<String>,
+    /// Sections under those codecs, at most, and their bytes without codec, by estimate.
+    sections: usize,
+    bytes: usize,
+    section_bytes_max: usize,
+}
+
+impl UnpackPlan {
+    /// Of these columns, which are read from disk.
+    pub(super) fn of(homes: &Homes, table: &Table, columns: &[usize], row_groups: &[u32]) -> Result<Self> {
+        let mut scanned: Vec<CodecBytes> = Vec::new();
+        for_each_chunk(table, columns, row_groups, |codec, stored, stripped, _| {
+            let at = scanned.iter().position(|seen| seen.codec == codec).unwrap_or_else(|| {
+                scanned.push(CodecBytes { codec, stored: 0, stripped: 0 });
+                scanned.len() - 1
+            });
+            scanned[at].stored += stored as u64;
+            scanned[at].stripped += stripped as u64;
+        })?;
+        let mut plan = Self::default();
+        for bytes in &scanned {
+            match homes.options.decompression.choose(bytes, homes.options.threads) {
+                Ok(unpacker) => {
+                    plan.unpacker = Some(unpacker);
+                    plan.codecs.push(bytes.codec);
+                }
+                Err(reason) => plan.host_reason = Some(reason),
+            }
+        }
+        let Self { codecs, sections, bytes, section_bytes_max, .. } = &mut plan;
+        for_each_chunk(table, columns, row_groups, |codec, _, stripped, count| {
+            if codecs.contains(&codec) {
+                *sections += count;
+                *bytes += stripped;
+                *section_bytes_max = (*section_bytes_max).max(stripped / (count - 1).max(1));
+            }
+        })?;
+        Ok(plan)
+    }
+
+    /// The host undoes everything, because the device refused memory.
+    pub(super) fn refused(error: &Error) -> Self {
+        Self { host_reason: Some(format!("compressed chunks want more memory: {error}")), ..Self::default() }
+    }
+
+    /// Memory of each slot of `slot_bytes` that decoders work in.
+    pub(super) fn temp_bytes(&self, slot_bytes: usize) -> Result<usize> {
+        let Some(unpacker) = &self.unpacker else { return Ok(0) };
+        let count = self.sections.min(self.sections * slot_bytes / self.bytes.max(1) + 1);
+        unpacker.slot_temp_bytes(&self.codecs, count, self.section_bytes_max)
+    }
+
+    /// What carries it out over `slots`; `None` where the host undoes everything.
+    pub(super) fn start(self, homes: &Homes, device: DeviceId, slots: usize) -> Result<Option<Unpacking>> {
+        let Some(unpacker) = self.unpacker else { return Ok(None) };
+        let streams = (0..slots).map(|_| homes.machine.stream(Place::Device(device)));
+        let streams = streams.collect::<Result<Vec<Stream>>>()?;
+        Ok(Some(Unpacking { unpacker, streams, ahead: VecDeque::new(), time: Duration::ZERO }))
+    }
+}
+
+/// Calls `each` with codec, stored bytes, stripped bytes by estimate and sections at most of each chunk with a codec.
+fn for_each_chunk(
+    table: &Table,
+    columns: &[usize],
+    row_groups: &[u32],
+    mut each: impl FnMut(Codec, usize, usize, usize),
+) -> Result<()> {
+    for row_group in row_groups {
+        let row_group = *row_group as usize;
+        for column in columns {
+            let location = table.chunk(row_group, *column)?;
+            let codec = location.encoding.codec;
+            if codec != Codec::None {
+                let stripped = estimated_chunk_bytes(table, row_group, *column)?;
+                each(codec, location.stored_bytes as usize, stripped, section_count(table, row_group));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The packed part of a morsel, staged.
+pub(super) struct Packed {
+    /// Those with sections for the device, in the order of their words.
+    parts: Vec<Part>,
+    words: Words,
+    batches: Vec<Batch>,
+}
+
+/// A morsel that is brought ahead.
+pub(super) struct Brought {
+    slot: usize,
+    pub(super) draft: Draft,
+    packed: Option<Packed>,
+    started: Event,
+    done: Event,
+    /// With the outcome on the host.
+    pub(super) arrived: Event,
+}
+
+/// Unpacks the morsels of a feed.
+pub(super) struct Unpacking {
+    unpacker: Unpacker,
+    /// By slot.
+    streams: Vec<Stream>,
+    ahead: VecDeque<Brought>,
+    /// Time of the device; that of several morsels may be the same.
+    pub(super) time: Duration,
+}
+
+impl Unpacking {
+    /// What it is called in reports.
+    pub(super) fn name(&self) -> String {
+        self.unpacker.name()
+    }
+
+    /// Where what is brought to `slot` is enqueued.
+    pub(super) fn stream(&self, slot: usize) -> &Stream {
+        &self.streams[slot]
+    }
+
+    /// The slots from `slot` on, in turn, that nothing is brought to.
+    pub(super) fn slots_from(&self, slot: usize) -> impl Iterator<Item = usize> + use<> {
+        let (count, taken) = (self.streams.len(), self.ahead.len());
+        (taken..count).map(move |turn| (slot + turn) % count)
+    }
+
+    pub(super) fn push(&mut self, brought: Brought) {
+        self.ahead.push_back(brought);
+    }
+
+    /// The next morsel that was brought.
+    pub(super) fn pop(&mut self) -> Option<Brought> {
+        self.ahead.pop_front()
+    }
+
+    /// Writes the words of `parts`, whose bodies lie in `packed`, of a morsel of `slot`.
+    pub(super) fn pack(
+        &self,
+        slot: &Slot,
+        draft: &Draft,
+        mut parts: Vec<Part>,
+        packed: &mut [u8],
+    ) -> Result<Packed> {
+        let batches = batches(&mut parts, slot.temp.len(), |codec, count, section_bytes_max| {
+            self.unpacker.temp_bytes(codec, count, section_bytes_max)
+        })?;
+        let base = slot.device.address();
+        let at = Addresses {
+            packed: base + draft.packed().start as u64,
+            target: base + draft.unpacked().start as u64,
+        };
+        let start = parts.iter().map(|part| part.packed.end).max().unwrap_or(0).next_multiple_of(CHUNK_ALIGN);
+        let words = Words::write(packed, start, &parts, at);
+        parts.retain(|part| part.section.is_some());
+        Ok(Packed { parts, words, batches })
+    }
+
+    /// Enqueues the copy of what is packed in `slot`, and its unpacking.
+    pub(super) fn enqueue(
+        &self,
+        number: usize,
+        slot: &Slot,
+        draft: Draft,
+        packed: Option<Packed>,
+    ) -> Result<Brought> {
+        let stream = &self.streams[number];
+        let pinned = slot.staging.slice(draft.staged_bytes()..draft.bytes().pinned);
+        let on_device = slot.device.slice(draft.packed());
+        stream.copy(&pinned, &on_device)?;
+        let started = stream.record()?;
+        if let Some(Packed { words, batches, .. }) = &packed {
+            let job = Job {
+                packed: on_device.clone(),
+                target: slot.device.slice(draft.unpacked()),
+                temp: slot.temp.span(),
+                words: *words,
+                batches: batches.clone(),
+            };
+            self.unpacker.enqueue(stream, &job)?;
+        }
+        let done = stream.record()?;
+        if let Some(Packed { words, .. }) = &packed {
+            stream.copy(&on_device.slice(words.outcome()), &pinned.slice(words.outcome()))?;
+        }
+        let arrived = stream.record()?;
+        Ok(Brought { slot: number, draft, packed, started, done, arrived })
+    }
+
+    /// Waits until a morsel is there and holds what came of its sections against what was to come.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` for a section that does not decompress, `Unsupported` for one of which only the device says so; both
+    /// name it. Errors of what was enqueued.
+    pub(super) fn arrive(&mut self, slots: &[Slot], table: &Table, brought: &Brought) -> Result<()> {
+        brought.arrived.wait_blocking()?;
+        self.time += brought.done.elapsed_since(&brought.started)?;
+        let Some(Packed { parts, words, .. }) = &brought.packed else { return Ok(()) };
+        slots[brought.slot].staging.with_bytes(|bytes| {
+            let packed = &bytes[brought.draft.staged_bytes()..];
+            for (index, part) in parts.iter().enumerate() {
+                let (written, status) = words.outcome_of(packed, index);
+                if status != 0 || written != part.target.len() as u64 {
+                    let said = format!("{}, {written} bytes", self.unpacker.meaning(status));
+                    return Err(self.refusal(table, part, &packed[part.packed.clone()], &said));
+                }
+            }
+            Ok(())
+        })?
+    }
+
+    /// What is wrong with a section that the device did not decompress: the host tries, and knows.
+    fn refusal(&self, table: &Table, part: &Part, stored: &[u8], said: &str) -> Error {
+        let Some((codec, section)) = &part.section else {
+            return Error::invalid_input("a part that is copied");
+        };
+        let of_host = codec.decompress(stored, &mut vec![0; part.target.len()]);
+        let error = of_host.err().unwrap_or_else(|| {
+            Error::unsupported(format!(
+                "{} does not decompress {} bytes of {codec} that the host does: {said}; --decompress host does without",
+                self.unpacker.name(),
+                stored.len()
+            ))
+        });
+        table.of_chunk(part.body.row_group, part.body.column, error.context(section.to_string()))
+    }
+}
