@@ -16,6 +16,7 @@ mod load;
 mod machine;
 mod output;
 mod progress;
+mod serve;
 mod sql;
 mod tables;
 mod topology;
@@ -54,6 +55,7 @@ fn run(args: Args) -> Result<()> {
     match args.command {
         Command::Sql(args) => sql::run(args),
         Command::Load(args) => load::run(args),
+        Command::Serve(args) => serve::run(args),
         Command::Generate(args) => generate::run(&args),
         Command::Tables(args) => tables::list(&args),
         Command::Drop(args) => tables::drop(&args),

@@ -45,7 +45,7 @@ fn read_statements(file: &Path) -> Result<String> {
 }
 
 /// The warehouse's directory; `None` where the default one does not exist, so that files can be queried alone.
-fn existing_warehouse(args: &WarehouseArgs) -> Result<Option<PathBuf>> {
+pub(crate) fn existing_warehouse(args: &WarehouseArgs) -> Result<Option<PathBuf>> {
     let exists = args.warehouse.try_exists().context(|| format!("opening '{}'", args.warehouse.display()))?;
     if !exists && args.warehouse == Path::new("warehouse") {
         return Ok(None);

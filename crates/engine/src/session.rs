@@ -15,9 +15,8 @@ use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider};
 use datafusion::common::format::ExplainFormat;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
-use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::execution::{SendableRecordBatchStream, SessionState};
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
@@ -31,6 +30,7 @@ use crate::catalog::WarehouseSchema;
 use crate::error::from_datafusion;
 use crate::explain;
 use crate::gpu::{DeviceChoice, Devices, GpuRule};
+use crate::memory::{self, QueryMemory};
 use crate::scan::{ScanOptions, ScanReport};
 use crate::sideways::SidewaysRule;
 
@@ -55,6 +55,9 @@ pub struct SessionOptions {
     pub device_mem_cap_bytes: Option<u64>,
     /// Tables to load into pinned memory when the session opens.
     pub pin: Vec<String>,
+    /// Whether a query may name a file in place of a table. Not where queries are those of others: they would read
+    /// whatever the process may read.
+    pub files_by_path: bool,
     /// How the device is driven; its target and cap follow from the fields above.
     pub runtime: RuntimeOptions,
 }
@@ -71,6 +74,7 @@ impl Default for SessionOptions {
             device: DeviceChoice::Auto,
             device_mem_cap_bytes: None,
             pin: Vec::new(),
+            files_by_path: true,
             runtime: RuntimeOptions::default(),
         }
     }
@@ -99,7 +103,8 @@ impl PeltonSession {
         let state = session_state(options, &devices).map_err(from_datafusion)?;
         let ctx = SessionContext::new_with_state(state);
         ctx.register_catalog("pelton", Arc::new(catalog));
-        let session = Self { ctx: ctx.enable_url_table(), warehouse, devices };
+        let ctx = if options.files_by_path { ctx.enable_url_table() } else { ctx };
+        let session = Self { ctx, warehouse, devices };
         options.pin.iter().try_for_each(|name| session.pin(name))?;
         Ok(session)
     }
@@ -143,8 +148,17 @@ impl PeltonSession {
 
     /// Plans one statement. Definitions (`CREATE VIEW …`) take effect here.
     pub async fn plan(&self, statement: Statement) -> Result<Query> {
-        let plan =
-            self.ctx.state().statement_to_plan(statement).await.map_err(|error| self.explained(error))?;
+        let plan = self.logical(statement).await?;
+        self.plan_logical(plan).await
+    }
+
+    /// The logical plan of one statement; nothing takes effect yet.
+    pub(crate) async fn logical(&self, statement: Statement) -> Result<LogicalPlan> {
+        self.ctx.state().statement_to_plan(statement).await.map_err(|error| self.explained(error))
+    }
+
+    /// Plans how `plan` runs. Definitions take effect here.
+    pub(crate) async fn plan_logical(&self, plan: LogicalPlan) -> Result<Query> {
         match &plan {
             LogicalPlan::Analyze(analyze) => {
                 let inner = self.physical(analyze.input.as_ref().clone()).await?;
@@ -231,12 +245,10 @@ fn session_state(
     }
     let mut runtime = RuntimeEnvBuilder::new();
     if let Some(limit) = options.memory_limit_bytes {
-        let pool = FairSpillPool::new(usize::try_from(limit).unwrap_or(usize::MAX));
         // Each sort holds this back for its merge: a fixed 10 MB would leave small limits nothing to sort in.
         let merge_bytes = config.options().execution.sort_spill_reservation_bytes.min(pool_share(limit));
         config = config.with_sort_spill_reservation_bytes(merge_bytes);
-        let consumers_named = std::num::NonZeroUsize::MIN.saturating_add(2);
-        runtime = runtime.with_memory_pool(Arc::new(TrackConsumersPool::new(pool, consumers_named)));
+        runtime = runtime.with_memory_pool(memory::bounded(limit));
     }
     let mut rules = PhysicalOptimizer::new().rules;
     if options.reorder_joins {
@@ -290,9 +302,19 @@ impl Query {
         &self.plan
     }
 
-    /// Runs the query; dropping the stream cancels it.
+    /// Runs the query in the session's memory; dropping the stream cancels it.
     pub async fn stream(&self) -> Result<SendableRecordBatchStream> {
-        let task = self.ctx.task_ctx();
+        self.stream_in(self.ctx.task_ctx()).await
+    }
+
+    /// Runs the query in memory of its own; dropping the stream cancels it.
+    pub async fn stream_within(&self, memory: &QueryMemory) -> Result<SendableRecordBatchStream> {
+        let task = TaskContext::from(&self.ctx);
+        let runtime = RuntimeEnv { memory_pool: memory.pool(), ..task.runtime_env().as_ref().clone() };
+        self.stream_in(Arc::new(task.with_runtime(Arc::new(runtime)))).await
+    }
+
+    async fn stream_in(&self, task: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         match self.mode {
             Mode::Rows => execute_stream(Arc::clone(&self.plan), task).map_err(from_datafusion),
             Mode::Explain => explain::stream(&self.plan, &self.devices, None),

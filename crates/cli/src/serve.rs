@@ -1,0 +1,143 @@
+//! `pelton serve`: queries of other programs, over Arrow Flight SQL.
+//!
+//! Connections and queries have threads of their own: a join that keeps every core busy must not keep a health check
+//! waiting.
+
+use std::future::Future;
+use std::path::Path;
+use std::time::Duration;
+
+use pelton_engine::{PeltonSession, SessionOptions, bytes_text};
+use pelton_error::{Result, ResultExt};
+use pelton_server::{Limits, Server, ServerOptions, Tls, Token};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::args::ServeArgs;
+use crate::sql::{existing_warehouse, session_options, tokio_runtime};
+
+/// Where the token is, if no file is named.
+const TOKEN_VARIABLE: &str = "PELTON_TOKEN";
+/// Threads for connections; they encode nothing, they pass bytes on.
+const CONNECTION_THREADS: usize = 2;
+
+pub(crate) fn run(args: ServeArgs) -> Result<()> {
+    let options = server_options(&args)?;
+    let session = SessionOptions {
+        memory_limit_bytes: options.limits.query_bytes(),
+        files_by_path: false,
+        ..session_options(&args.session)?
+    };
+    let session = PeltonSession::open(existing_warehouse(&args.warehouse)?, &session)?;
+    let queries = tokio_runtime(args.session.threads)?;
+    let connections = tokio_runtime(Some(CONNECTION_THREADS))?;
+    let result = connections.block_on(async {
+        let stop = asked_to_stop()?;
+        let limits = options.limits.clone();
+        let server = Server::bind(session, options, queries.handle().clone()).await?;
+        announce(&server, &limits)?;
+        server.run(stop).await
+    });
+    connections.shutdown_timeout(Duration::from_secs(1));
+    queries.shutdown_timeout(Duration::from_secs(1));
+    result
+}
+
+fn server_options(args: &ServeArgs) -> Result<ServerOptions> {
+    let tls = match (&args.tls_cert, &args.tls_key) {
+        (Some(certificate), Some(key)) => {
+            Some(Tls { certificate_pem: read(certificate)?, key_pem: read(key)? })
+        }
+        _ => None,
+    };
+    let limits = Limits {
+        max_queries: args.max_queries,
+        max_queued: args.max_queued,
+        queue_timeout: Duration::from_secs(args.queue_seconds),
+        memory_limit_bytes: args.session.memory_limit.or_else(half_of_memory),
+        query_memory_limit_bytes: args.query_memory_limit,
+        idle_timeout: Duration::from_secs(args.idle_seconds),
+        drain: Duration::from_secs(args.drain_seconds),
+    };
+    let token = token(args.token_file.as_deref())?;
+    Ok(ServerOptions {
+        metrics: args.metrics,
+        tls,
+        token,
+        limits,
+        log_queries: args.log_queries,
+        ..ServerOptions::new(args.listen)
+    })
+}
+
+/// The token in `file`, else in the environment, else none.
+fn token(file: Option<&Path>) -> Result<Option<Token>> {
+    if let Some(file) = file {
+        let text = std::fs::read_to_string(file).context(|| format!("reading '{}'", file.display()))?;
+        return Token::new(&text).context(|| format!("reading '{}'", file.display())).map(Some);
+    }
+    match std::env::var(TOKEN_VARIABLE) {
+        Ok(text) => Token::new(&text).context(|| format!("reading {TOKEN_VARIABLE}")).map(Some),
+        Err(_) => Ok(None),
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>> {
+    std::fs::read(file).context(|| format!("reading '{}'", file.display()))
+}
+
+/// Half of what this machine has, or of what its container may take, if that is less; `None` where neither is known.
+fn half_of_memory() -> Option<u64> {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let total_kib: u64 = total.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    let container = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let container = container.and_then(|text| text.trim().parse::<u64>().ok());
+    Some(container.unwrap_or(u64::MAX).min(total_kib * 1024) / 2)
+}
+
+/// Ends with the first Ctrl-C or termination request.
+fn asked_to_stop() -> Result<impl Future<Output = ()>> {
+    let doing = || "installing the Ctrl-C handler".to_owned();
+    let mut interrupt = signal(SignalKind::interrupt()).context(doing)?;
+    let mut terminate = signal(SignalKind::terminate()).context(doing)?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        eprintln!("pelton: stopping; running queries may end");
+    })
+}
+
+/// Where the server is and what it grants, to standard error.
+fn announce(server: &Server, limits: &Limits) -> Result<()> {
+    let memory = |bytes: Option<u64>| bytes.map_or_else(|| "no limit".to_owned(), bytes_text);
+    eprintln!(
+        "pelton: serving Flight SQL on {}; {} queries at once, memory of all {}, of each {}",
+        server.url()?,
+        limits.slots(),
+        memory(limits.memory_limit_bytes),
+        memory(limits.query_bytes()),
+    );
+    if let Some(address) = server.metrics_address()? {
+        eprintln!("pelton: http://{address}/metrics and http://{address}/healthz");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_comes_from_its_file_and_an_empty_one_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        std::fs::write(&file, "0123456789abcdef\n").unwrap();
+        assert!(token(Some(&file)).unwrap().is_some());
+        std::fs::write(&file, "\n").unwrap();
+        let error = token(Some(&file)).unwrap_err().to_string();
+        assert!(error.contains("token") && error.contains("empty"), "{error}");
+        assert!(token(Some(&folder.path().join("missing"))).is_err());
+    }
+}
