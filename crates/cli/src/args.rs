@@ -116,6 +116,9 @@ pub(crate) struct SessionArgs {
 
 /// Whom a server serves, and what it bounds.
 #[derive(Debug, ClapArgs)]
+#[command(mut_arg("memory_limit", |arg| arg.help(
+    "Memory for joins, sorts and aggregates of all queries together [default: half of the machine's]"
+)))]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) warehouse: WarehouseArgs,
@@ -153,10 +156,12 @@ pub(crate) struct ServeArgs {
     /// Seconds that running queries get to end when the server is asked to stop (SIGTERM, Ctrl-C).
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub(crate) drain_seconds: u64,
+    /// Statements to run before the first client comes, such as CREATE VIEW: what they define is there for all.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) init: Option<PathBuf>,
     /// Log the text of queries and of their errors.
     #[arg(long)]
     pub(crate) log_queries: bool,
-    /// Here --memory-limit is for all queries together [default: half of the machine's memory].
     #[command(flatten)]
     pub(crate) session: SessionArgs,
 }

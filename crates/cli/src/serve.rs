@@ -8,8 +8,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use pelton_engine::{PeltonSession, SessionOptions, bytes_text};
-use pelton_error::{Result, ResultExt};
+use pelton_error::{Error, Result, ResultExt};
 use pelton_server::{Limits, Server, ServerOptions, Tls, Token};
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::ServeArgs;
@@ -29,6 +30,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<()> {
     };
     let session = PeltonSession::open(existing_warehouse(&args.warehouse)?, &session)?;
     let queries = tokio_runtime(args.session.threads)?;
+    let session = define(&queries, session, args.init.as_deref())?;
     let connections = tokio_runtime(Some(CONNECTION_THREADS))?;
     let result = connections.block_on(async {
         let stop = asked_to_stop()?;
@@ -40,6 +42,24 @@ pub(crate) fn run(args: ServeArgs) -> Result<()> {
     connections.shutdown_timeout(Duration::from_secs(1));
     queries.shutdown_timeout(Duration::from_secs(1));
     result
+}
+
+/// Runs the statements in `file`, if there is one; what they define stays in the session.
+fn define(queries: &Runtime, session: PeltonSession, file: Option<&Path>) -> Result<PeltonSession> {
+    let Some(file) = file else { return Ok(session) };
+    let doing = || format!("running '{}'", file.display());
+    let text = std::fs::read_to_string(file).context(doing)?;
+    // In a thread of the runtime, for its stack.
+    let defined = queries.spawn(async move {
+        for statement in session.parse(&text)? {
+            session.plan(statement).await?.collect().await?;
+        }
+        Ok::<_, Error>(session)
+    });
+    match queries.block_on(defined) {
+        Ok(result) => result.context(doing),
+        Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+    }
 }
 
 fn server_options(args: &ServeArgs) -> Result<ServerOptions> {
@@ -115,7 +135,7 @@ fn announce(server: &Server, limits: &Limits) -> Result<()> {
     eprintln!(
         "pelton: serving Flight SQL on {}; {} queries at once, memory of all {}, of each {}",
         server.url()?,
-        limits.slots(),
+        limits.queries_at_once(),
         memory(limits.memory_limit_bytes),
         memory(limits.query_bytes()),
     );

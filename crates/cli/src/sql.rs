@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use pelton_engine::{PeltonSession, Query, ScanOptions, SessionOptions, bytes_text, from_datafusion};
+use pelton_engine::{
+    PeltonSession, Query, STACK_BYTES, ScanOptions, SessionOptions, bytes_text, from_datafusion,
+};
 use pelton_error::{Error, Result, ResultExt};
 use pelton_store::{IoMode, IoOptions};
 use pelton_zone::{SkipKind, SkipKinds};
@@ -112,7 +114,7 @@ pub(crate) fn tokio_runtime(threads: Option<usize>) -> Result<tokio::runtime::Ru
     if let Some(threads) = threads {
         builder.worker_threads(threads);
     }
-    builder.enable_all().build().context(|| "starting the thread pool".into())
+    builder.thread_stack_size(STACK_BYTES).enable_all().build().context(|| "starting the thread pool".into())
 }
 
 async fn run_statements(session: &PeltonSession, sql: &str, args: &SqlArgs) -> Result<()> {

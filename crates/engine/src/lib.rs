@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod catalog;
+mod depth;
 mod error;
 mod explain;
 mod gpu;
@@ -26,6 +27,7 @@ mod session;
 mod sideways;
 mod statistics;
 
+pub use depth::STACK_BYTES;
 pub use error::from_datafusion;
 pub use explain::bytes_text;
 pub use gpu::{DeviceChoice, Devices, PeltonGpuExec};

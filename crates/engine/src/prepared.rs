@@ -77,9 +77,10 @@ impl PeltonSession {
 impl Prepared {
     /// What the statement would do besides giving rows; `None` for a query.
     pub fn change(&self) -> Option<String> {
-        let queries = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
+        let queries =
+            SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
         let error = queries.verify_plan(&self.plan).err()?.strip_backtrace();
-        Some(error.rsplit(": ").next().unwrap_or_default().to_owned())
+        Some(as_written(error.rsplit(": ").next().unwrap_or_default()))
     }
 
     /// The columns of its rows, as far as they are known without the values of parameters.
@@ -119,13 +120,27 @@ impl Prepared {
             };
             if column >= batch.num_columns() {
                 let bound = batch.num_columns();
-                return Err(Error::invalid_input(format!("no value for parameter ${name}: {bound} are bound")));
+                return Err(Error::invalid_input(format!(
+                    "no value for parameter ${name}: {bound} are bound"
+                )));
             }
             let value = ScalarValue::try_from_array(batch.column(column).as_ref(), 0);
             values.insert(name, ScalarAndMetadata::new(value.map_err(from_datafusion)?, None));
         }
         Ok(ParamValues::Map(values))
     }
+}
+
+/// `CreateView` as one writes it: `CREATE VIEW`.
+fn as_written(name: &str) -> String {
+    let mut words = String::with_capacity(name.len() + 2);
+    for char in name.chars() {
+        if char.is_uppercase() && words.ends_with(|before: char| before.is_lowercase()) {
+            words.push(' ');
+        }
+        words.push(char);
+    }
+    words.to_uppercase()
 }
 
 /// The column called `name` or `$name`; one past the last where there is none.

@@ -27,6 +27,7 @@ use pelton_pipeline::{Runtime, RuntimeOptions};
 use pelton_store::{IoEngine, IoOptions, Warehouse};
 
 use crate::catalog::WarehouseSchema;
+use crate::depth;
 use crate::error::from_datafusion;
 use crate::explain;
 use crate::gpu::{DeviceChoice, Devices, GpuRule};
@@ -140,8 +141,10 @@ impl PeltonSession {
         &self.ctx
     }
 
-    /// Splits `sql` into statements; an error names the place.
+    /// Splits `sql` into statements; an error names the place. Threads that plan and run them need a stack of
+    /// [`STACK_BYTES`](crate::STACK_BYTES).
     pub fn parse(&self, sql: &str) -> Result<Vec<Statement>> {
+        depth::check(sql)?;
         let statements = DFParserBuilder::new(sql).build().and_then(|mut parser| parser.parse_statements());
         Ok(statements.map_err(from_datafusion)?.into())
     }

@@ -1,7 +1,7 @@
-//! Admission: a query runs when it has a slot. First come, first served; who waits too long is told what to change.
+//! Admission: a query runs when it has a permit. First come, first served; who waits too long is told what to change.
 //!
-//! A slot stands for one query's memory. All queries together stay within the memory limit because there are no more
-//! slots than shares of it, and no query can take from another's share: so none fails, or waits, for the sake of
+//! A permit stands for one query's memory. All queries together stay within the memory limit because there are no more
+//! permits than shares of it, and no query can take from another's share: so none fails, or waits, for the sake of
 //! another that runs.
 
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use tonic::Status;
 
 use crate::options::Limits;
 
-/// The slots, and who waits for them.
+/// The permits, and who waits for them.
 pub(crate) struct Admission {
-    slots: Arc<Semaphore>,
-    slot_count: usize,
+    permits: Arc<Semaphore>,
+    permit_count: usize,
     queued: AtomicUsize,
     queued_max: usize,
     timeout: Duration,
@@ -25,29 +25,29 @@ pub(crate) struct Admission {
 impl Admission {
     /// As `limits` say.
     pub(crate) fn new(limits: &Limits) -> Self {
-        let slot_count = limits.slots().min(Semaphore::MAX_PERMITS);
+        let permit_count = limits.queries_at_once().min(Semaphore::MAX_PERMITS);
         Self {
-            slots: Arc::new(Semaphore::new(slot_count)),
-            slot_count,
+            permits: Arc::new(Semaphore::new(permit_count)),
+            permit_count,
             queued: AtomicUsize::new(0),
             queued_max: limits.max_queued,
             timeout: limits.queue_timeout,
         }
     }
 
-    /// Waits for a slot, which dropping the permit gives back. Dropping the future leaves the queue.
+    /// Waits for a permit; dropping it gives it back. Dropping the future leaves the queue.
     pub(crate) async fn enter(&self) -> Result<OwnedSemaphorePermit, Status> {
-        if let Ok(permit) = Arc::clone(&self.slots).try_acquire_owned() {
+        if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
             return Ok(permit);
         }
-        let _place = self.join_queue()?;
-        match tokio::time::timeout(self.timeout, Arc::clone(&self.slots).acquire_owned()).await {
+        let _waiting = self.join_queue()?;
+        match tokio::time::timeout(self.timeout, Arc::clone(&self.permits).acquire_owned()).await {
             Ok(Ok(permit)) => Ok(permit),
             Ok(Err(_closed)) => Err(shutting_down()),
             Err(_elapsed) => Err(Status::resource_exhausted(format!(
                 "{} queries run at once (--max-queries, --memory-limit), and for {} s (--queue-seconds) none of them \
                  ended; try again later",
-                self.slot_count,
+                self.permit_count,
                 self.timeout.as_secs()
             ))),
         }
@@ -55,14 +55,14 @@ impl Admission {
 
     /// Refuses everybody who waits and everybody who comes from now on.
     pub(crate) fn close(&self) {
-        self.slots.close();
+        self.permits.close();
     }
 
     /// # Errors
     ///
     /// `UNAVAILABLE` once the server shuts down.
     pub(crate) fn check_open(&self) -> Result<(), Status> {
-        if self.slots.is_closed() { Err(shutting_down()) } else { Ok(()) }
+        if self.permits.is_closed() { Err(shutting_down()) } else { Ok(()) }
     }
 
     /// How many wait.
@@ -71,27 +71,27 @@ impl Admission {
     }
 
     /// How many may run at once.
-    pub(crate) fn slot_count(&self) -> usize {
-        self.slot_count
+    pub(crate) fn permit_count(&self) -> usize {
+        self.permit_count
     }
 
-    fn join_queue(&self) -> Result<Place<'_>, Status> {
+    fn join_queue(&self) -> Result<Waiting<'_>, Status> {
         self.check_open()?;
-        let place = Place(&self.queued);
+        let waiting = Waiting(&self.queued);
         if self.queued.fetch_add(1, Ordering::Relaxed) < self.queued_max {
-            return Ok(place);
+            return Ok(waiting);
         }
         Err(Status::resource_exhausted(format!(
             "{} queries run and {} wait, which is all that may (--max-queries, --max-queued); try again later",
-            self.slot_count, self.queued_max
+            self.permit_count, self.queued_max
         )))
     }
 }
 
 /// A place in the queue; counted until it is dropped.
-struct Place<'a>(&'a AtomicUsize);
+struct Waiting<'a>(&'a AtomicUsize);
 
-impl Drop for Place<'_> {
+impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -43,7 +43,9 @@ impl Token {
             ));
         }
         if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(Error::invalid_input("the token may have printable ASCII characters alone, and no blanks"));
+            return Err(Error::invalid_input(
+                "the token may have printable ASCII characters alone, and no blanks",
+            ));
         }
         Ok(Self(token.into()))
     }
@@ -107,7 +109,9 @@ fn shows(metadata: &MetadataMap, token: &Token) -> std::result::Result<(), Statu
     } else if let Some(encoded) = after_scheme(header, b"basic ") {
         password(encoded).is_some_and(|guess| token.is(&guess))
     } else {
-        return Err(Status::unauthenticated("authorization is 'Bearer <token>', or 'Basic' with it as password"));
+        return Err(Status::unauthenticated(
+            "authorization is 'Bearer <token>', or 'Basic' with it as password",
+        ));
     };
     if is_right { Ok(()) } else { Err(Status::unauthenticated("the token is wrong")) }
 }
@@ -152,7 +156,9 @@ mod tests {
         for wrong in ["Bearer s3cre", "Bearer s3crets", "Bearer s3creT", "Bearer ", "Bearer s3crets3cret"] {
             assert_eq!(answer(Some(wrong)), Err("the token is wrong".into()), "{wrong}");
         }
-        for wrong in ["Basic YW5uOmd1ZXNz", "Basic YW5u", "Basic ====", "Basic \u{7f}".trim_end_matches('\u{7f}')] {
+        for wrong in
+            ["Basic YW5uOmd1ZXNz", "Basic YW5u", "Basic ====", "Basic \u{7f}".trim_end_matches('\u{7f}')]
+        {
             assert!(answer(Some(wrong)).is_err(), "{wrong}");
         }
         assert!(answer(Some("s3cret")).unwrap_err().contains("Bearer <token>"));

@@ -17,7 +17,7 @@ pub(crate) type Handle = [u8; HANDLE_BYTES];
 
 /// Things of one kind by handle.
 pub(crate) struct Handles<T> {
-    /// What they are, for messages.
+    /// What one is, for messages.
     what: &'static str,
     /// What to do when one is not there any more.
     remedy: &'static str,
@@ -66,7 +66,7 @@ impl<T> Handles<T> {
         }
         if kept.len() >= self.count_max {
             return Err(Status::resource_exhausted(format!(
-                "{} {} are kept for clients already, which is all there is room for; {}",
+                "{} {}s are kept for clients already, which is all there is room for; {}",
                 self.count_max, self.what, self.remedy
             )));
         }
@@ -114,7 +114,7 @@ mod tests {
     use tonic::Code;
 
     fn handles(count_max: usize, lifetime: Duration) -> Handles<u32> {
-        Handles::new("tickets", "ask again", count_max, lifetime)
+        Handles::new("ticket", "ask again", count_max, lifetime)
     }
 
     #[test]

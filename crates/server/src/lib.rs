@@ -4,12 +4,12 @@
 //!   client                            server                                            query runtime
 //!     │ GetFlightInfo(SQL) ──────────▶ service ─▶ statements: understand, refuse, plan ───▶ engine
 //!     │ ◀──────── columns, ticket ───── handles: unguessable, expire
-//!     │ DoGet(ticket) ───────────────▶ admission: a slot, or the queue, or an error
+//!     │ DoGet(ticket) ───────────────▶ admission: a permit, or the queue, or an error
 //!     │ ◀──────── batches ───────────── run ◀═ two messages at most ═ producer ◀─ rows ─── engine
-//!     │ (goes away) ─────────────────▶ run dropped ─▶ producer aborted ─▶ slot and memory free
+//!     │ (goes away) ─────────────────▶ run dropped ─▶ producer aborted ─▶ permit and memory free
 //! ```
 //!
-//! Bounds: as many queries run at once as have slots, each in memory of its own; so many wait, for so long; so many
+//! Bounds: as many queries run at once as have permits, each in memory of its own; so many wait, for so long; so many
 //! tickets and prepared statements are kept, for so long; a client that stops reading is given up after a while.
 //! Clients change nothing: they run queries. What they send is checked before it is believed.
 

@@ -25,7 +25,9 @@ pub(crate) fn schema(question: &Command) -> Option<SchemaRef> {
         Command::CommandGetDbSchemas(question) => question.into_builder().schema(),
         Command::CommandGetTables(question) => question.into_builder().schema(),
         Command::CommandGetTableTypes(question) => question.into_builder().schema(),
-        Command::CommandGetSqlInfo(_) => arrow_flight::sql::metadata::SqlInfoDataBuilder::schema().clone().into(),
+        Command::CommandGetSqlInfo(_) => {
+            arrow_flight::sql::metadata::SqlInfoDataBuilder::schema().clone().into()
+        }
         Command::CommandGetXdbcTypeInfo(_) => sql_info::types().ok()?.schema(),
         Command::CommandGetPrimaryKeys(_) => primary_keys(),
         Command::CommandGetExportedKeys(_)
@@ -36,11 +38,12 @@ pub(crate) fn schema(question: &Command) -> Option<SchemaRef> {
 }
 
 /// The answer to `question`, which [`schema`] knows.
-pub(crate) async fn answer(shared: &Arc<Shared>, question: Command) -> std::result::Result<RecordBatch, Status> {
+pub(crate) async fn answer(
+    shared: &Arc<Shared>,
+    question: Command,
+) -> std::result::Result<RecordBatch, Status> {
     let here = Arc::clone(shared);
-    shared
-        .on_queries(async move { rows(&here, question).await.map_err(Status::from) })
-        .await
+    shared.on_queries(async move { rows(&here, question).await.map_err(Status::from) }).await
 }
 
 async fn rows(shared: &Shared, question: Command) -> Result<RecordBatch> {

@@ -37,7 +37,7 @@ pub(crate) struct Metrics {
 pub(crate) struct Gauges {
     pub(crate) running: usize,
     pub(crate) queued: usize,
-    pub(crate) slots: usize,
+    pub(crate) at_once: usize,
     pub(crate) memory_used_bytes: u64,
     pub(crate) memory_limit_bytes: Option<u64>,
     pub(crate) tickets: usize,
@@ -49,9 +49,9 @@ impl Metrics {
     /// The page that Prometheus reads.
     pub(crate) fn page(&self, gauges: &Gauges) -> String {
         let mut page = Page::default();
-        page.gauge("pelton_queries_running", "Queries that hold a slot.", gauges.running);
-        page.gauge("pelton_queries_queued", "Queries that wait for a slot.", gauges.queued);
-        page.gauge("pelton_query_slots", "Queries that may run at once.", gauges.slots);
+        page.gauge("pelton_queries_running", "Queries that hold a permit.", gauges.running);
+        page.gauge("pelton_queries_queued", "Queries that wait for a permit.", gauges.queued);
+        page.gauge("pelton_queries_at_once", "Queries that may run at once.", gauges.at_once);
         page.gauge("pelton_memory_used_bytes", "Bytes that operators hold.", gauges.memory_used_bytes);
         if let Some(limit) = gauges.memory_limit_bytes {
             page.gauge("pelton_memory_limit_bytes", "Bytes that operators may hold.", limit);
@@ -64,7 +64,12 @@ impl Metrics {
         page.labelled("pelton_queries_total", "Queries that began.", "kind", &self.began);
         page.counter("pelton_queries_completed_total", "Queries that gave all their rows.", &self.completed);
         page.labelled("pelton_queries_failed_total", "Queries that failed.", "code", &self.failed);
-        page.labelled("pelton_queries_cancelled_total", "Queries that were cancelled.", "by", &self.cancelled);
+        page.labelled(
+            "pelton_queries_cancelled_total",
+            "Queries that were cancelled.",
+            "by",
+            &self.cancelled,
+        );
         page.counter("pelton_rows_total", "Rows handed to clients.", &self.rows);
         page.counter("pelton_bytes_read_total", "Stored bytes that scans read.", &self.bytes_read);
         page.counter(
@@ -179,7 +184,7 @@ mod tests {
         let page = metrics.page(&Gauges {
             running: 1,
             queued: 0,
-            slots: 8,
+            at_once: 8,
             memory_used_bytes: 5,
             memory_limit_bytes: None,
             tickets: 0,

@@ -77,7 +77,7 @@ impl Limits {
     }
 
     /// Queries that run at once: as many as were asked for, or fewer where their memory would pass the limit of all.
-    pub fn slots(&self) -> usize {
+    pub fn queries_at_once(&self) -> usize {
         match (self.memory_limit_bytes, self.query_bytes()) {
             (Some(all), Some(one)) => {
                 let fit = usize::try_from(all / one.max(1)).unwrap_or(usize::MAX);
@@ -94,7 +94,7 @@ impl Limits {
         if self.max_queries == 0 {
             return Err(Error::invalid_input("--max-queries must be at least 1"));
         }
-        if self.query_bytes() == Some(0) || self.slots() == 0 {
+        if self.query_bytes() == Some(0) || self.queries_at_once() == 0 {
             return Err(Error::invalid_input(
                 "one query's memory does not fit: --memory-limit must be at least --query-memory-limit, and above 0",
             ));
@@ -169,7 +169,9 @@ mod tests {
     fn beyond_loopback_a_server_wants_tls_and_a_token_worth_the_name() {
         let long = Some("0123456789abcdef");
         assert_eq!(check("0.0.0.0:1", tls(), long), Ok(()));
-        assert!(check("0.0.0.0:1", None, None).unwrap_err().contains("--tls-cert, --tls-key and --token-file"));
+        assert!(
+            check("0.0.0.0:1", None, None).unwrap_err().contains("--tls-cert, --tls-key and --token-file")
+        );
         assert!(check("[::]:1", None, long).unwrap_err().contains("--tls-cert and --tls-key"));
         assert!(check("10.1.2.3:1", tls(), None).unwrap_err().contains("--token-file"));
         assert!(check("10.1.2.3:1", tls(), Some("guess")).unwrap_err().contains("16 characters"));
@@ -197,9 +199,9 @@ mod tests {
             ..Limits::default()
         };
         assert_eq!(limits(Some(800), None).query_bytes(), Some(100));
-        assert_eq!(limits(Some(800), None).slots(), 8);
-        assert_eq!(limits(Some(800), Some(300)).slots(), 2);
-        assert_eq!(limits(None, Some(300)).slots(), 8);
+        assert_eq!(limits(Some(800), None).queries_at_once(), 8);
+        assert_eq!(limits(Some(800), Some(300)).queries_at_once(), 2);
+        assert_eq!(limits(None, Some(300)).queries_at_once(), 8);
         assert_eq!(limits(None, None).query_bytes(), None);
         assert!(limits(Some(100), Some(300)).check().is_err());
         assert!(limits(Some(0), None).check().is_err());

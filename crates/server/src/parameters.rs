@@ -19,6 +19,8 @@ use crate::status::malformed;
 
 /// Bytes that the values of one statement may take.
 const VALUES_BYTES_MAX: usize = 4 << 20;
+/// What messages are called in errors.
+const MESSAGE: &str = "a message with parameters";
 /// Parameters that one statement may have.
 const PARAMETERS_MAX: usize = 1024;
 
@@ -47,6 +49,7 @@ pub(crate) async fn read(
     mut messages: impl Stream<Item = Result<FlightData, Status>> + Unpin,
 ) -> Result<Option<RecordBatch>, Status> {
     let (mut kept, mut bytes) = (Vec::new(), 0);
+    let mut buffers = 0;
     while let Some(message) = messages.next().await {
         let message = message?;
         bytes += message.data_header.len() + message.data_body.len();
@@ -56,12 +59,13 @@ pub(crate) async fn read(
             )));
         }
         if !message.data_header.is_empty() {
-            check(&message)?;
+            check(&message, &mut buffers)?;
             kept.push(message);
         }
     }
     let decoded = AssertUnwindSafe(decode(kept)).catch_unwind().await;
-    let batches = decoded.map_err(|_| malformed("the row of parameters", "its parts contradict each other"))??;
+    let batches =
+        decoded.map_err(|_| malformed("the row of parameters", "its parts contradict each other"))??;
     let mut rows = batches.into_iter().filter(|batch| batch.num_rows() > 0);
     match (rows.next(), rows.next()) {
         (row, None) => Ok(row),
@@ -75,27 +79,63 @@ async fn decode(messages: Vec<FlightData>) -> Result<Vec<RecordBatch>, Status> {
     batches.map_err(|error| malformed("the row of parameters", error))
 }
 
+/// Notes the number of buffers that a schema asks for in `buffers`, and holds batches against it.
+///
 /// # Errors
 ///
 /// What in `message` is more than a row of plain values.
-fn check(message: &FlightData) -> Result<(), Status> {
-    let what = "a message with parameters";
-    let header = root_as_message(&message.data_header).map_err(|error| malformed(what, error))?;
+fn check(message: &FlightData, buffers: &mut usize) -> Result<(), Status> {
+    let header = root_as_message(&message.data_header).map_err(|error| malformed(MESSAGE, error))?;
     match header.header_type() {
         MessageHeader::Schema => {
-            check_schema(&Schema::try_from(message).map_err(|error| malformed("the parameters' schema", error))?)
+            let schema = Schema::try_from(message).map_err(|error| malformed(MESSAGE, error))?;
+            *buffers = schema.fields().iter().map(|field| buffer_count(field.data_type())).sum();
+            check_schema(&schema)
         }
         MessageHeader::RecordBatch => {
-            let batch = header.header_as_record_batch().ok_or_else(|| malformed(what, "it holds no batch"))?;
-            if batch.compression().is_some() {
-                return Err(Status::invalid_argument("values of parameters are sent without compression"));
-            }
-            if (0..=1).contains(&batch.length()) { Ok(()) } else { Err(one_row_alone()) }
+            let batch =
+                header.header_as_record_batch().ok_or_else(|| malformed(MESSAGE, "it holds no batch"))?;
+            check_batch(&batch, *buffers, message.data_body.len())
         }
         other => {
             let name = other.variant_name().unwrap_or("unknown");
-            Err(Status::invalid_argument(format!("parameters are a schema and a batch, not a message '{name}'")))
+            Err(Status::invalid_argument(format!(
+                "parameters are a schema and a batch, not a message '{name}'"
+            )))
         }
+    }
+}
+
+/// The decoder takes the batch's word for where its buffers lie, and panics where they do not.
+fn check_batch(batch: &arrow::ipc::RecordBatch, buffers: usize, body_bytes: usize) -> Result<(), Status> {
+    if batch.compression().is_some() {
+        return Err(Status::invalid_argument("values of parameters are sent without compression"));
+    }
+    if !(0..=1).contains(&batch.length()) {
+        return Err(one_row_alone());
+    }
+    let nodes = batch.nodes().into_iter().flatten();
+    let are_rows =
+        nodes.into_iter().all(|node| node.length() == batch.length() && (0..=1).contains(&node.null_count()));
+    let spans = batch.buffers().into_iter().flatten();
+    let is_inside = |offset: i64, length: i64| {
+        let end = offset.checked_add(length);
+        offset >= 0 && length >= 0 && end.is_some_and(|end| end as u64 <= body_bytes as u64)
+    };
+    let are_inside = spans.into_iter().all(|span| is_inside(span.offset(), span.length()));
+    let count = batch.buffers().map_or(0, |spans| spans.len());
+    if are_rows && are_inside && count == buffers {
+        return Ok(());
+    }
+    Err(malformed(MESSAGE, "its parts contradict each other"))
+}
+
+/// Buffers that a value of this plain type is in.
+fn buffer_count(data_type: &DataType) -> usize {
+    match data_type {
+        DataType::Null => 0,
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary => 3,
+        _ => 2,
     }
 }
 
@@ -117,8 +157,10 @@ fn check_schema(schema: &Schema) -> Result<(), Status> {
 fn is_plain(data_type: &DataType) -> bool {
     data_type.is_primitive()
         || matches!(data_type, DataType::Null | DataType::Boolean | DataType::FixedSizeBinary(_))
-        || matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
-        || matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
+        || matches!(
+            data_type,
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary
+        )
 }
 
 fn one_row_alone() -> Status {
@@ -177,7 +219,8 @@ mod tests {
 
     #[tokio::test]
     async fn compressed_values_are_refused_before_they_are_expanded() {
-        let options = IpcWriteOptions::default().try_with_compression(Some(CompressionType::LZ4_FRAME)).unwrap();
+        let options =
+            IpcWriteOptions::default().try_with_compression(Some(CompressionType::LZ4_FRAME)).unwrap();
         let messages = sent(FlightDataEncoderBuilder::new().with_options(options), vec![values()]).await;
         assert!(read_all(messages).await.unwrap_err().contains("without compression"));
     }

@@ -1,15 +1,15 @@
 //! One result on its way to one client.
 //!
 //! ```text
-//!   service ── begin ── wait for a slot ──┐
+//!   service ── begin ── wait for a permit ──┐
 //!                                         ▼ query runtime
 //!                    producer: plan ─▶ rows ─▶ messages ═▶ channel of 2 ═▶ Rows, which the connection polls
 //!                       ▲ select: cancelled                 │ full: the producer waits, operators wait for it
 //!                       └────────── aborted ◀── dropped ────┘ nobody reads for --idle-seconds: cancelled
 //! ```
 //!
-//! Whatever ends a query, slot and memory are free before the client hears of the end, and the query has its line in
-//! the log. An end that is not announced (the producer vanished) is an error, never a short result.
+//! Permit and memory are free before the client hears of an end, and the query has its line in the log. Only a
+//! cancellation does not wait for an operator that is deep in its work: it is told at once. An end that is not announced (the producer vanished) is an error, never a short result.
 
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
@@ -22,6 +22,7 @@ use std::time::Duration;
 use arrow_flight::FlightData;
 use arrow_flight::encode::FlightDataEncoderBuilder;
 use arrow_flight::error::FlightError;
+use futures::future::BoxFuture;
 use futures::{FutureExt, Stream, StreamExt};
 use pelton_engine::{Query, QueryMemory, from_datafusion};
 use pelton_error::ErrorKind;
@@ -47,6 +48,7 @@ enum Sent {
 /// Messages of a result, as the connection polls them. Dropping it ends the query.
 pub(crate) struct Rows {
     messages: mpsc::Receiver<Sent>,
+    cancelled: BoxFuture<'static, CancelledBy>,
     is_ended: bool,
     _producer: AbortOnDrop<()>,
 }
@@ -58,18 +60,25 @@ impl Stream for Rows {
         if self.is_ended {
             return Poll::Ready(None);
         }
-        let message = ready!(self.messages.poll_recv(context));
+        let Poll::Ready(message) = self.messages.poll_recv(context) else {
+            let by = ready!(self.cancelled.poll_unpin(context));
+            self.is_ended = true;
+            return Poll::Ready(Some(Err(by.status())));
+        };
         self.is_ended = !matches!(message, Some(Sent::Data(_)));
         Poll::Ready(match message {
             Some(Sent::Data(data)) => Some(Ok(data)),
             Some(Sent::End(Ok(()))) => None,
             Some(Sent::End(Err(status))) => Some(Err(status)),
-            None => Some(Err(CancelledBy::Shutdown.status())),
+            None => {
+                let by = (&mut self.cancelled).now_or_never().unwrap_or(CancelledBy::Shutdown);
+                Some(Err(by.status()))
+            }
         })
     }
 }
 
-/// Runs what `planned` says once: waits for a slot, then begins to send rows.
+/// Runs what `planned` says once: waits for a permit, then begins to send rows.
 pub(crate) async fn fetch(
     shared: &Arc<Shared>,
     ticket: Handle,
@@ -88,6 +97,8 @@ pub(crate) async fn fetch(
     };
     let _ = run.ongoing.waited.set(run.ongoing.began.elapsed());
     let (sender, messages) = mpsc::channel(MESSAGES_WAITING);
+    let ongoing = Arc::clone(&run.ongoing);
+    let cancelled = async move { ongoing.cancelled().await }.boxed();
     let producer = shared.spawn(async move {
         let result = run.to_end(&sender).await;
         drop(run);
@@ -95,7 +106,7 @@ pub(crate) async fn fetch(
         // A client that is not there any more needs no answer.
         let _ = tokio::time::timeout(LAST_WORD, sender.send(Sent::End(result))).await;
     });
-    Ok(Rows { messages, is_ended: false, _producer: producer })
+    Ok(Rows { messages, cancelled, is_ended: false, _producer: producer })
 }
 
 /// A query that waits or runs; its end is counted and logged when this is dropped, however that comes about.
@@ -113,12 +124,7 @@ enum Outcome {
 }
 
 impl Run {
-    fn begin(
-        shared: &Arc<Shared>,
-        ticket: Handle,
-        planned: &Arc<Planned>,
-        peer: Option<SocketAddr>,
-    ) -> Self {
+    fn begin(shared: &Arc<Shared>, ticket: Handle, planned: &Arc<Planned>, peer: Option<SocketAddr>) -> Self {
         let ongoing = shared.running.begin(ticket, peer);
         // Until something else is known: whoever drops this without a word is the connection.
         let outcome = Outcome::Cancelled(CancelledBy::Disconnect);
@@ -126,6 +132,7 @@ impl Run {
     }
 
     fn cancelled(&mut self, by: CancelledBy) -> Status {
+        self.ongoing.cancel(by);
         self.outcome = Outcome::Cancelled(by);
         by.status()
     }
@@ -161,6 +168,9 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
+        if let (Outcome::Cancelled(by), Some(told)) = (&mut self.outcome, self.ongoing.is_cancelled()) {
+            *by = told; // the connection went because it had been told, or at the same moment
+        }
         self.shared.running.end(self.ongoing.id);
         let metrics = &self.shared.metrics;
         metrics.seconds.observe(self.ongoing.began.elapsed());
@@ -226,7 +236,9 @@ async fn plan_of(shared: &Shared, planned: &Planned) -> Result<Query, Status> {
     if wire::schema(&query.schema()) == planned.schema {
         return Ok(query);
     }
-    Err(Status::failed_precondition("the result's columns have changed since its ticket was made; run the query again"))
+    Err(Status::failed_precondition(
+        "the result's columns have changed since its ticket was made; run the query again",
+    ))
 }
 
 /// The status of an error while rows are made; where memory was short, with the knob that a server has for it.

@@ -1,7 +1,7 @@
 //! The queries that wait or run: who asked, what they hold, and how to end them.
 //!
 //! ```text
-//!   begin ─▶ (queue) ─▶ slot ─▶ rows ─▶ end
+//!   begin ─▶ (queue) ─▶ permit ─▶ rows ─▶ end
 //!               └─ cancelled by: the client · silence of the client · shutdown ─▶ end
 //! ```
 
@@ -63,7 +63,7 @@ pub(crate) struct Ongoing {
     pub(crate) peer: Option<SocketAddr>,
     /// When the client asked for rows.
     pub(crate) began: Instant,
-    /// How long it waited for its slot, once it has one.
+    /// How long it waited for its permit, once it has one.
     pub(crate) waited: OnceLock<Duration>,
     /// Rows handed to the client.
     pub(crate) rows: AtomicU64,
@@ -73,6 +73,20 @@ pub(crate) struct Ongoing {
 }
 
 impl Ongoing {
+    /// Ends the query; the first to say so is the one who did.
+    pub(crate) fn cancel(&self, by: CancelledBy) {
+        self.cancelled.send_if_modified(|known| {
+            let is_first = known.is_none();
+            known.get_or_insert(by);
+            is_first
+        });
+    }
+
+    /// Who cancelled the query, if somebody has.
+    pub(crate) fn is_cancelled(&self) -> Option<CancelledBy> {
+        *self.cancelled.borrow()
+    }
+
     /// Ends when the query is to end.
     pub(crate) async fn cancelled(&self) -> CancelledBy {
         let mut receiver = self.cancelled.subscribe();
@@ -131,7 +145,7 @@ impl Running {
         let queries = self.queries();
         let mut is_any = false;
         for ongoing in queries.values().filter(|ongoing| ongoing.ticket == ticket) {
-            ongoing.cancelled.send_replace(Some(by));
+            ongoing.cancel(by);
             is_any = true;
         }
         is_any
@@ -140,11 +154,11 @@ impl Running {
     /// Cancels all.
     pub(crate) fn cancel_all(&self, by: CancelledBy) {
         for ongoing in self.queries().values() {
-            ongoing.cancelled.send_replace(Some(by));
+            ongoing.cancel(by);
         }
     }
 
-    /// Queries that have a slot.
+    /// Queries that have a permit.
     pub(crate) fn count(&self) -> usize {
         self.queries().values().filter(|ongoing| ongoing.waited.get().is_some()).count()
     }
@@ -186,7 +200,7 @@ mod tests {
         let running = Running::default();
         running.wait_for_none().await;
         let one = running.begin([1; 16], None);
-        assert_eq!(running.count(), 0, "it has no slot yet");
+        assert_eq!(running.count(), 0, "it has no permit yet");
         one.waited.set(Duration::ZERO).unwrap();
         assert_eq!(running.count(), 1);
         running.cancel_all(CancelledBy::Shutdown);

@@ -12,9 +12,9 @@ use arrow_flight::sql::{
     TicketStatementQuery,
 };
 use arrow_flight::{
-    Action, ActionType, CancelFlightInfoRequest, CancelFlightInfoResult, CancelStatus, Criteria, Empty, FlightData,
-    FlightDescriptor, FlightEndpoint, FlightInfo, HandshakeRequest, HandshakeResponse, PollInfo, PutResult,
-    SchemaResult, Ticket,
+    Action, ActionType, CancelFlightInfoRequest, CancelFlightInfoResult, CancelStatus, Criteria, Empty,
+    FlightData, FlightDescriptor, FlightEndpoint, FlightInfo, HandshakeRequest, HandshakeResponse, PollInfo,
+    PutResult, SchemaResult, Ticket,
 };
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use prost::Message;
@@ -56,12 +56,17 @@ impl Service {
         if is_any { CancelStatus::Cancelled } else { CancelStatus::NotCancellable }
     }
 
-    async fn bind(&self, handle: &[u8], mut request: Streaming<FlightData>, first: FlightData) -> Result<(), Status> {
+    async fn bind(
+        &self,
+        handle: &[u8],
+        mut request: Streaming<FlightData>,
+        first: FlightData,
+    ) -> Result<(), Status> {
         let (_, statement) = self.shared.prepared.get(handle)?;
-        let messages = stream::once(async move { Ok(first) }).chain(stream::poll_fn(move |context| {
-            request.poll_next_unpin(context)
-        }));
-        let values = tokio::time::timeout(self.shared.limits.idle_timeout, parameters::read(Box::pin(messages)));
+        let messages = stream::once(async move { Ok(first) })
+            .chain(stream::poll_fn(move |context| request.poll_next_unpin(context)));
+        let values =
+            tokio::time::timeout(self.shared.limits.idle_timeout, parameters::read(Box::pin(messages)));
         let values = values.await.map_err(|_| Status::deadline_exceeded("no parameters came"))??;
         statement.bound.set(values);
         Ok(())
@@ -100,7 +105,8 @@ impl FlightService for Service {
         let question = command(&descriptor.cmd, "the command")?;
         if let Some(schema) = metadata::schema(&question) {
             let ticket = Ticket::new(question.into_any().encode_to_vec());
-            let info = FlightInfo::new().try_with_schema(&schema).map_err(|error| malformed("a schema", error))?;
+            let info =
+                FlightInfo::new().try_with_schema(&schema).map_err(|error| malformed("a schema", error))?;
             let endpoint = FlightEndpoint::new().with_ticket(ticket);
             return Ok(Response::new(info.with_endpoint(endpoint).with_descriptor(descriptor)));
         }
@@ -117,10 +123,7 @@ impl FlightService for Service {
         statements::info(&self.shared, ticket, &schema, descriptor).map(Response::new)
     }
 
-    async fn get_schema(
-        &self,
-        request: Request<FlightDescriptor>,
-    ) -> Result<Response<SchemaResult>, Status> {
+    async fn get_schema(&self, request: Request<FlightDescriptor>) -> Result<Response<SchemaResult>, Status> {
         let peer = request.remote_addr();
         let question = command(&request.get_ref().cmd, "the command")?;
         let schema = match (metadata::schema(&question), question) {
@@ -180,9 +183,9 @@ impl FlightService for Service {
                      run as a query, not as an update",
                 ))
             }
-            Command::CommandStatementIngest(_) => {
-                Err(Status::unimplemented("this server takes no rows; load them with `pelton load` where it runs"))
-            }
+            Command::CommandStatementIngest(_) => Err(Status::unimplemented(
+                "this server takes no rows; load them with `pelton load` where it runs",
+            )),
             other => Err(no_such("command", other.type_url())),
         }
     }
@@ -210,13 +213,16 @@ impl FlightService for Service {
             }
             "CancelQuery" => {
                 let wanted: ActionCancelQueryRequest = unpack(&action)?;
-                let info = FlightInfo::decode(wanted.info).map_err(|error| malformed("what to cancel", error))?;
+                let info =
+                    FlightInfo::decode(wanted.info).map_err(|error| malformed("what to cancel", error))?;
                 // The two messages number their results alike.
                 let result = ActionCancelQueryResult { result: self.cancel(info).await.into() };
                 Ok(answer(result.as_any().encode_to_vec()))
             }
             "CloseSession" => Ok(answer(Vec::new())),
-            "BeginTransaction" | "EndTransaction" | "BeginSavepoint" | "EndSavepoint" => Err(no_transactions()),
+            "BeginTransaction" | "EndTransaction" | "BeginSavepoint" | "EndSavepoint" => {
+                Err(no_transactions())
+            }
             other => Err(no_such("action", other)),
         }
     }
@@ -225,7 +231,8 @@ impl FlightService for Service {
         &self,
         _request: Request<Empty>,
     ) -> Result<Response<Self::ListActionsStream>, Status> {
-        let actions = ACTIONS.map(|(name, what)| Ok(ActionType { r#type: name.into(), description: what.into() }));
+        let actions =
+            ACTIONS.map(|(name, what)| Ok(ActionType { r#type: name.into(), description: what.into() }));
         Ok(Response::new(Box::pin(stream::iter(actions))))
     }
 
@@ -233,7 +240,9 @@ impl FlightService for Service {
         &self,
         _request: Request<Criteria>,
     ) -> Result<Response<Self::ListFlightsStream>, Status> {
-        Err(Status::unimplemented("there are no flights to list; ask for tables with GetTables of Flight SQL"))
+        Err(Status::unimplemented(
+            "there are no flights to list; ask for tables with GetTables of Flight SQL",
+        ))
     }
 
     async fn poll_flight_info(

@@ -69,8 +69,8 @@ impl Shared {
             limits: options.limits.clone(),
             log_queries: options.log_queries,
             bearer: options.token.as_ref().and_then(crate::auth::Token::bearer),
-            tickets: Handles::new("tickets", ask, TICKETS_MAX, TICKET_LIFETIME),
-            prepared: Handles::new("prepared statements", prepare, PREPARED_MAX, PREPARED_LIFETIME)
+            tickets: Handles::new("ticket", ask, TICKETS_MAX, TICKET_LIFETIME),
+            prepared: Handles::new("prepared statement", prepare, PREPARED_MAX, PREPARED_LIFETIME)
                 .renewed_by_use(),
             admission: Admission::new(&options.limits),
             running: Running::default(),
@@ -98,7 +98,7 @@ impl Shared {
         Gauges {
             running: self.running.count(),
             queued: self.admission.queued(),
-            slots: self.admission.slot_count(),
+            at_once: self.admission.permit_count(),
             memory_used_bytes: self.running.memory_used_bytes(),
             memory_limit_bytes: self.limits.memory_limit_bytes,
             tickets: self.tickets.count(),
@@ -129,7 +129,9 @@ impl<T> Drop for AbortOnDrop<T> {
 
 /// A bug, told to the client; what panicked is on the server's standard error.
 pub(crate) fn panicked() -> Status {
-    Status::internal("the query met a bug in Pelton; the server's log says where. Other queries are not affected")
+    Status::internal(
+        "the query met a bug in Pelton; the server's log says where. Other queries are not affected",
+    )
 }
 
 /// Memory of this process that is in use, as Linux counts it.

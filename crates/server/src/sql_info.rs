@@ -1,5 +1,6 @@
 //! What clients may ask about the server and its SQL: names, abilities, types.
 
+use arrow_flight::error::Result;
 use arrow_flight::sql::metadata::{
     SqlInfoData, SqlInfoDataBuilder, XdbcTypeInfo, XdbcTypeInfoData, XdbcTypeInfoDataBuilder,
 };
@@ -7,7 +8,6 @@ use arrow_flight::sql::{
     Nullable, Searchable, SqlInfo, SqlNullOrdering, SqlSupportedCaseSensitivity, SqlSupportedTransaction,
     SqlSupportedTransactions, SqlTransactionIsolationLevel, XdbcDataType,
 };
-use arrow_flight::error::Result;
 
 /// Version of the Arrow format whose messages are sent.
 const ARROW_FORMAT: &str = "1.5";
@@ -41,8 +41,14 @@ pub(crate) fn facts() -> Result<SqlInfoData> {
     facts.append(SqlInfo::SqlCatalogAtStart, true);
     facts.append(SqlInfo::SqlSupportsColumnAliasing, true);
     facts.append(SqlInfo::SqlNamedParametersSupported, true);
-    facts.append(SqlInfo::SqlDefaultTransactionIsolation, SqlTransactionIsolationLevel::SqlTransactionNone as i32);
-    facts.append(SqlInfo::SqlTransactionsSupported, SqlSupportedTransactions::SqlTransactionUnspecified as i32);
+    facts.append(
+        SqlInfo::SqlDefaultTransactionIsolation,
+        SqlTransactionIsolationLevel::SqlTransactionNone as i32,
+    );
+    facts.append(
+        SqlInfo::SqlTransactionsSupported,
+        SqlSupportedTransactions::SqlTransactionUnspecified as i32,
+    );
     facts.append(SqlInfo::SqlSavepointsSupported, false);
     facts.build()
 }

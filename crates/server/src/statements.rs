@@ -70,7 +70,8 @@ pub(crate) fn info(
 ) -> Result<FlightInfo, Status> {
     let ticket = TicketStatementQuery { statement_handle: ticket.to_vec().into() };
     let mut endpoint = FlightEndpoint::new().with_ticket(Ticket::new(ticket.as_any().encode_to_vec()));
-    endpoint.expiration_time = Some((SystemTime::now() + shared.tickets.lifetime()).into());
+    let expires = prost_types::Timestamp::from(SystemTime::now() + shared.tickets.lifetime());
+    endpoint.expiration_time = Some(expires);
     let info = FlightInfo::new().try_with_schema(schema).map_err(internal)?;
     Ok(info.with_endpoint(endpoint).with_descriptor(descriptor).with_ordered(true))
 }
@@ -136,8 +137,8 @@ fn counted<T>(
 /// Why a statement that changes something is not run.
 fn refused(change: &str) -> Status {
     Status::unimplemented(format!(
-        "this server runs queries, and '{change}' is none: name a subquery with WITH in place of a view, and have \
-         whoever runs the server load tables with `pelton load`"
+        "this server runs queries, and {change} is none: views are defined where the server is started (--init), \
+         tables are written by `pelton load`; within one query, WITH names a subquery"
     ))
 }
 

@@ -71,10 +71,10 @@ mod tests {
         assert_eq!(types, [&DataType::Utf8, &DataType::Utf8, &DataType::Int32]);
         let sent = batch(&here, &schema).unwrap();
         assert_eq!(sent.schema(), schema);
-        assert_eq!(sent.column(0).as_string::<i32>().iter().collect::<Vec<_>>(), [
-            Some("a text beyond twelve bytes"),
-            None
-        ]);
+        assert_eq!(
+            sent.column(0).as_string::<i32>().iter().collect::<Vec<_>>(),
+            [Some("a text beyond twelve bytes"), None]
+        );
         assert_eq!(sent.column(1).as_string::<i32>().value(1), "x");
     }
 

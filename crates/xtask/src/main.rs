@@ -2,9 +2,10 @@
 //!
 //! ```text
 //!   tidy      what a reviewer should not have to say: import table, unsafe homes, words, links
-//!   test      fmt, tidy, clippy, CUDA library, cargo test, README commands, answers beside DuckDB's; what CI runs
-//!   oracle    the last of these alone
-//!   readme    the one before alone
+//!   test      fmt, tidy, clippy, CUDA library, cargo test, README commands, answers beside DuckDB's, server; what CI runs
+//!   oracle    the answers alone
+//!   server    `pelton serve` beside the ADBC driver alone
+//!   readme    the README commands alone
 //!   cuda      the CUDA library
 //!   bundle    command, library and tests in one archive, for a GPU machine without Rust
 //! ```
@@ -20,6 +21,7 @@ mod oracle;
 mod process;
 mod readme;
 mod rust_text;
+mod server;
 mod steps;
 mod test;
 mod tidy;
@@ -35,6 +37,7 @@ cargo xtask test             what CI runs: fmt, tidy, clippy, CUDA library, test
 cargo xtask test --fast      the same without README commands and DuckDB comparison
 cargo xtask readme           run the commands of README.md
 cargo xtask oracle           compare the answers to the benchmark queries with DuckDB's
+cargo xtask server           test `pelton serve` with the ADBC driver for Flight SQL
 cargo xtask cuda             build the CUDA library; --arch sm_90,... and the other options of cuda/build.sh
 cargo xtask bundle           archive for a GPU machine without Rust: command, CUDA library, test programs
 cargo xtask bundle --without-pelton
@@ -57,6 +60,10 @@ fn main() -> ExitCode {
         ["oracle"] => Workspace::open().and_then(|workspace| {
             test::build_command(&workspace)?;
             oracle::run(&workspace)
+        }),
+        ["server"] => Workspace::open().and_then(|workspace| {
+            test::build_command(&workspace)?;
+            server::run(&workspace)
         }),
         ["cuda", ref args @ ..] => Workspace::open().and_then(|workspace| cuda::run(&workspace, args)),
         ["bundle"] => Workspace::open().and_then(|workspace| bundle::run(&workspace, true)),

@@ -102,7 +102,7 @@ const ROW_GROUP_ROWS: &str = "16384";
 
 /// Compares all data sets; `target/release/pelton` is there.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
-    let python = environment(&workspace.root)?;
+    let python = environment(&workspace.root, "tests/oracle/requirements.txt", "build/oracle-venv")?;
     let own_tests = ["-m", "unittest", "discover", "--quiet", "tests/oracle"];
     process::run(&mut process::command(&workspace.root, &python, &own_tests))?;
     let mut failed = Vec::new();
@@ -119,12 +119,12 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     }
 }
 
-/// The Python of an environment that has what the comparison needs.
-fn environment(root: &Path) -> Result<PathBuf> {
-    let requirements = root.join("tests/oracle/requirements.txt");
+/// The Python of an environment in `folder` that has what the file `requirements` asks for.
+pub(crate) fn environment(root: &Path, requirements: &str, folder: &str) -> Result<PathBuf> {
+    let requirements = root.join(requirements);
     let wanted = std::fs::read_to_string(&requirements)
         .map_err(|error| format!("reading {}: {error}", requirements.display()))?;
-    let folder = root.join("build/oracle-venv");
+    let folder = root.join(folder);
     let (python, stamp) = (folder.join("bin/python"), folder.join("installed.txt"));
     if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
         return Ok(python);

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   format ─ tidy ─ clippy ─ CUDA library ─ tests ─ build ─┬─ README commands
-//!                                                          └─ answers beside DuckDB's
+//!                                                          ├─ answers beside DuckDB's
+//!                                                          └─ server beside the ADBC driver
 //! ```
 //!
 //! All steps run whatever fails before them, except those that need the command where it does not build.
@@ -10,7 +11,7 @@
 use crate::process::{self, Result};
 use crate::steps::Steps;
 use crate::workspace::Workspace;
-use crate::{cuda, oracle, readme, tidy};
+use crate::{cuda, oracle, readme, server, tidy};
 
 /// How much to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,8 +36,9 @@ pub(crate) fn run(workspace: &Workspace, extent: Extent) -> Result<()> {
     steps.run("tests", || cargo_test(workspace, has_cuda));
     if extent == Extent::Full {
         let is_built = steps.run("build", || build_command(workspace).map(|()| String::new()));
-        for (name, step) in [("readme", readme::run as fn(&Workspace) -> Result<()>), ("oracle", oracle::run)]
-        {
+        let with_command: [(_, fn(&Workspace) -> Result<()>); 3] =
+            [("readme", readme::run), ("oracle", oracle::run), ("server", server::run)];
+        for (name, step) in with_command {
             if is_built {
                 steps.run(name, || step(workspace).map(|()| String::new()));
             } else {
