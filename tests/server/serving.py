@@ -61,6 +61,7 @@ class Serving:
         self.process.terminate()
         status = self.process.wait(PATIENCE_S)
         self.reader.join()
+        self.process.stderr.close()
         return status
 
     def __enter__(self):
@@ -70,3 +71,5 @@ class Serving:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+        self.reader.join()
+        self.process.stderr.close()

@@ -1,6 +1,5 @@
 //! The command line. Help texts are the reference: what a flag does, its unit and its default.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
@@ -21,7 +20,7 @@ pub(crate) enum Command {
     /// Load Parquet, CSV, JSON or Arrow files into a table.
     Load(LoadArgs),
     /// Serve queries to other programs: Arrow Flight SQL.
-    Serve(ServeArgs),
+    Serve(crate::serve::ServeArgs),
     /// Write a benchmark data set as files.
     Generate(GenerateArgs),
     /// List the tables of a warehouse.
@@ -112,58 +111,6 @@ pub(crate) struct SessionArgs {
     /// Load this table into pinned memory first, where a GPU reads it at the full rate of its link. Repeatable.
     #[arg(long, value_name = "TABLE")]
     pub(crate) pin: Vec<String>,
-}
-
-/// Whom a server serves, and what it bounds.
-#[derive(Debug, ClapArgs)]
-#[command(mut_arg("memory_limit", |arg| arg.help(
-    "Memory for joins, sorts and aggregates of all queries together [default: half of the machine's]"
-)))]
-pub(crate) struct ServeArgs {
-    #[command(flatten)]
-    pub(crate) warehouse: WarehouseArgs,
-    /// Address to listen on. One that other machines can reach needs --tls-cert, --tls-key and a token.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:31337")]
-    pub(crate) listen: SocketAddr,
-    /// Certificate chain, as PEM.
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    pub(crate) tls_cert: Option<PathBuf>,
-    /// Private key of the certificate, as PEM.
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    pub(crate) tls_key: Option<PathBuf>,
-    /// File with the token that clients must show, as bearer token or as password [default: $PELTON_TOKEN; none].
-    #[arg(long, value_name = "FILE")]
-    pub(crate) token_file: Option<PathBuf>,
-    /// Address of /metrics (Prometheus) and /healthz, on this machine.
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) metrics: Option<SocketAddr>,
-    /// Queries that run at once; others wait.
-    #[arg(long, value_name = "COUNT", default_value_t = 8)]
-    pub(crate) max_queries: usize,
-    /// Queries that may wait.
-    #[arg(long, value_name = "COUNT", default_value_t = 1000)]
-    pub(crate) max_queued: usize,
-    /// Seconds that a query waits before it is refused.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    pub(crate) queue_seconds: u64,
-    /// Memory for joins, sorts and aggregates of one query; beyond it they spill [default: --memory-limit /
-    /// --max-queries].
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    pub(crate) query_memory_limit: Option<u64>,
-    /// Seconds that a result waits for its client to read on before the query is cancelled.
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
-    pub(crate) idle_seconds: u64,
-    /// Seconds that running queries get to end when the server is asked to stop (SIGTERM, Ctrl-C).
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
-    pub(crate) drain_seconds: u64,
-    /// Statements to run before the first client comes, such as CREATE VIEW: what they define is there for all.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) init: Option<PathBuf>,
-    /// Log the text of queries and of their errors.
-    #[arg(long)]
-    pub(crate) log_queries: bool,
-    #[command(flatten)]
-    pub(crate) session: SessionArgs,
 }
 
 /// A device by name. `host` is one too: kernels compiled for the host's cores, for tests.

@@ -4,22 +4,76 @@
 //! waiting.
 
 use std::future::Future;
-use std::path::Path;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::Args as ClapArgs;
 use pelton_engine::{PeltonSession, SessionOptions, bytes_text};
 use pelton_error::{Error, Result, ResultExt};
 use pelton_server::{Limits, Server, ServerOptions, Tls, Token};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::ServeArgs;
+use crate::args::{SessionArgs, WarehouseArgs, parse_size};
 use crate::sql::{existing_warehouse, session_options, tokio_runtime};
 
 /// Where the token is, if no file is named.
 const TOKEN_VARIABLE: &str = "PELTON_TOKEN";
 /// Threads for connections; they encode nothing, they pass bytes on.
 const CONNECTION_THREADS: usize = 2;
+
+/// Whom a server serves, and what it bounds.
+#[derive(Debug, ClapArgs)]
+#[command(mut_arg("memory_limit", |arg| arg.help(
+    "Memory for joins, sorts and aggregates of all queries together [default: half of the machine's]"
+)))]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    pub(crate) warehouse: WarehouseArgs,
+    /// Address to listen on. One that other machines can reach needs --tls-cert, --tls-key and a token.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:31337")]
+    pub(crate) listen: SocketAddr,
+    /// Certificate chain, as PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// Private key of the certificate, as PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// File with the token that clients must show, as bearer token or as password [default: $PELTON_TOKEN; none].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Address of /metrics (Prometheus) and /healthz, on this machine.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) metrics: Option<SocketAddr>,
+    /// Queries that run at once; others wait.
+    #[arg(long, value_name = "COUNT", default_value_t = 8)]
+    pub(crate) max_queries: usize,
+    /// Queries that may wait.
+    #[arg(long, value_name = "COUNT", default_value_t = 1000)]
+    pub(crate) max_queued: usize,
+    /// Seconds that a query waits before it is refused.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) queue_seconds: u64,
+    /// Memory for joins, sorts and aggregates of one query; beyond it they spill [default: --memory-limit /
+    /// --max-queries].
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) query_memory_limit: Option<u64>,
+    /// Seconds that a result waits for its client to read on before the query is cancelled.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    pub(crate) idle_seconds: u64,
+    /// Seconds that running queries get to end when the server is asked to stop (SIGTERM, Ctrl-C).
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub(crate) drain_seconds: u64,
+    /// Statements to run before the first client comes, such as CREATE VIEW: what they define is there for all.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) init: Option<PathBuf>,
+    /// Log the text of queries and of their errors.
+    #[arg(long)]
+    pub(crate) log_queries: bool,
+    #[command(flatten)]
+    pub(crate) session: SessionArgs,
+}
 
 pub(crate) fn run(args: ServeArgs) -> Result<()> {
     let options = server_options(&args)?;

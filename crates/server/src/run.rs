@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Permit and memory are free before the client hears of an end, and the query has its line in the log. Only a
-//! cancellation does not wait for an operator that is deep in its work: it is told at once. An end that is not announced (the producer vanished) is an error, never a short result.
+//! cancellation does not wait for an operator that is deep in its work: it is told at once. An end that is not
+//! announced (the producer vanished) is an error, never a short result.
 
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
@@ -284,7 +285,8 @@ pub(crate) fn code_name(code: Code) -> &'static str {
     }
 }
 
-/// One line a query: who, how many rows, how long. Text of queries, and of errors that quote them, where it is asked for.
+/// One line a query: who, how many rows, how long. Text of queries, and of errors that quote them, where that is asked
+/// for.
 fn log_end(shared: &Shared, ongoing: &Ongoing, outcome: &Outcome, sql: &str) {
     let rows = ongoing.rows.load(Ordering::Relaxed);
     let end = match outcome {

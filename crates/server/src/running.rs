@@ -73,13 +73,13 @@ pub(crate) struct Ongoing {
 }
 
 impl Ongoing {
-    /// Ends the query; the first to say so is the one who did.
-    pub(crate) fn cancel(&self, by: CancelledBy) {
+    /// Ends the query; false where somebody has done so before.
+    pub(crate) fn cancel(&self, by: CancelledBy) -> bool {
         self.cancelled.send_if_modified(|known| {
             let is_first = known.is_none();
             known.get_or_insert(by);
             is_first
-        });
+        })
     }
 
     /// Who cancelled the query, if somebody has.
@@ -140,13 +140,12 @@ impl Running {
         self.count.send_replace(queries.len());
     }
 
-    /// Cancels every query that was asked for with `ticket`; whether there was one.
+    /// Cancels every query that was asked for with `ticket`; whether there was one to cancel.
     pub(crate) fn cancel(&self, ticket: &[u8], by: CancelledBy) -> bool {
         let queries = self.queries();
         let mut is_any = false;
         for ongoing in queries.values().filter(|ongoing| ongoing.ticket == ticket) {
-            ongoing.cancel(by);
-            is_any = true;
+            is_any |= ongoing.cancel(by);
         }
         is_any
     }
@@ -189,6 +188,7 @@ mod tests {
         let running = Running::default();
         let (one, two) = (running.begin([1; 16], None), running.begin([2; 16], None));
         assert!(running.cancel(&[1; 16], CancelledBy::Client));
+        assert!(!running.cancel(&[1; 16], CancelledBy::Client), "it is cancelled already");
         assert!(!running.cancel(&[3; 16], CancelledBy::Client));
         assert_eq!(one.cancelled().await, CancelledBy::Client);
         let still = tokio::time::timeout(Duration::from_millis(10), two.cancelled()).await;

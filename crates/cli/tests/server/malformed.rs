@@ -258,12 +258,12 @@ fn deep_and_long_queries_are_answered_or_refused() {
     runtime().block_on(async {
         let mut client = server.client().await;
         let deep = format!("SELECT {}1{}", "(".repeat(5_000), ")".repeat(5_000));
-        let long = format!("SELECT {}", vec!["1"; 3_000].join(" + "));
+        let long = format!("SELECT {}", vec!["1"; 400].join(" + "));
         let huge = format!("SELECT '{}'", "x".repeat(6 << 20));
         let deeper = format!("SELECT {}", vec!["1"; 30_000].join(" + "));
-        let list = format!("SELECT 1 IN ({})", vec!["1"; 20_000].join(", "));
+        let list = format!("SELECT 1 IN ({})", vec!["1"; 3_000].join(", "));
         for (sql, answer) in [
-            (&long, Ok("3000")),
+            (&long, Ok("400")),
             (&list, Ok("true")),
             (&deep, Err("RecursionLimitExceeded")),
             (&deeper, Err("nests too deep")),
