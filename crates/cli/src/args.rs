@@ -24,6 +24,8 @@ pub(crate) enum Command {
     Sql(SqlArgs),
     /// Load Parquet, CSV, JSON or Arrow files into a table.
     Load(LoadArgs),
+    /// Serve queries to other programs: Arrow Flight SQL.
+    Serve(crate::serve::ServeArgs),
     /// Write a benchmark data set as files.
     Generate(GenerateArgs),
     /// List the tables of a warehouse.

@@ -23,6 +23,7 @@ mod profile;
 mod progress;
 mod run;
 mod screen;
+mod serve;
 mod shell;
 mod sql;
 mod sqltext;
@@ -75,6 +76,7 @@ fn run(args: Args) -> Result<()> {
         Command::Shell(args) => shell::run(args),
         Command::Sql(args) => sql::run(args),
         Command::Load(args) => load::run(args),
+        Command::Serve(args) => serve::run(args),
         Command::Generate(args) => generate::run(&args),
         Command::Tables(args) => tables::list(&args),
         Command::Drop(args) => tables::drop(&args),

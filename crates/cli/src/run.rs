@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use futures::StreamExt;
-use pelton_engine::{Query, bytes_text, from_datafusion};
+use pelton_engine::{Query, STACK_BYTES, bytes_text, from_datafusion};
 use pelton_error::{Error, ErrorKind, Result, ResultExt};
 use pelton_load::CancelFlag;
 use tokio::runtime::{Handle, Runtime};
@@ -97,12 +97,12 @@ impl Runner {
 }
 
 /// A pool of `threads` threads, or of one a core.
-fn tokio_runtime(threads: Option<usize>) -> Result<Runtime> {
+pub(crate) fn tokio_runtime(threads: Option<usize>) -> Result<Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     if let Some(threads) = threads {
         builder.worker_threads(threads);
     }
-    builder.enable_all().build().context(|| "starting the thread pool".into())
+    builder.thread_stack_size(STACK_BYTES).enable_all().build().context(|| "starting the thread pool".into())
 }
 
 /// The message of a panic is on standard error already.

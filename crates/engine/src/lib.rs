@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod catalog;
+mod depth;
 mod embed;
 mod error;
 mod explain;
@@ -24,8 +25,11 @@ mod factory;
 mod files;
 mod gpu;
 mod kept_plans;
+mod listing;
 mod memo;
+mod memory;
 mod predicate;
+mod prepared;
 mod profile;
 mod provider;
 mod prune;
@@ -39,13 +43,17 @@ mod substrait;
 mod yielding;
 
 pub use datafusion::sql::parser::Statement;
+pub use depth::STACK_BYTES;
 pub use embed::only_reads;
 pub use error::from_datafusion;
 pub use explain::bytes_text;
 pub use extension::{Extension, with_pelton};
 pub use files::with_files;
 pub use gpu::{DeviceChoice, Devices, PeltonGpuExec};
+pub use listing::ListedTable;
+pub use memory::QueryMemory;
 pub use pelton_pipeline::{Decompress, Filters, Links, Runtime, RuntimeOptions};
+pub use prepared::Prepared;
 pub use profile::{
     Ceiling, Ceilings, Lane, LinkKind, LinkUse, MemoryUse, Metric, Place, ProfileContext, ProfileNode,
     QueryProfile, QueryState, Timeline, TimelineSpan, Unit,

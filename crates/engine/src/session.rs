@@ -16,8 +16,7 @@ use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider};
 use datafusion::common::format::ExplainFormat;
 use datafusion::config::ConfigOptions;
 use datafusion::error::DataFusionError;
-use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
@@ -28,12 +27,14 @@ use pelton_pipeline::{Runtime, RuntimeOptions};
 use pelton_store::{IoOptions, Warehouse};
 
 use crate::catalog::WarehouseSchema;
+use crate::depth;
 use crate::error::from_datafusion;
 use crate::explain;
 use crate::extension::with_pelton;
 use crate::files::with_files;
 use crate::gpu::{DeviceChoice, Devices, GpuRule};
 use crate::kept_plans::{Basis, KeptPlans};
+use crate::memory::{self, QueryMemory};
 use crate::profile::{self, Parts, ProfileContext, QueryProfile, QueryState, Recorder};
 use crate::scan::{ScanOptions, ScanReport};
 
@@ -60,6 +61,9 @@ pub struct SessionOptions {
     pub pin: Vec<String>,
     /// Whether plans that run on a device are kept for the next query of the same text.
     pub keep_plans: bool,
+    /// Whether a query may name a file in place of a table. Not where queries are those of others: they would read
+    /// whatever the process may read.
+    pub files_by_path: bool,
     /// How the device is driven; its target and cap follow from the fields above.
     pub runtime: RuntimeOptions,
 }
@@ -77,6 +81,7 @@ impl Default for SessionOptions {
             device_mem_cap_bytes: None,
             pin: Vec::new(),
             keep_plans: true,
+            files_by_path: true,
             runtime: RuntimeOptions::default(),
         }
     }
@@ -108,7 +113,8 @@ impl PeltonSession {
         let ctx = SessionContext::new_with_state(extension.builder.build());
         ctx.register_catalog("pelton", Arc::new(catalog));
         let plans = options.keep_plans.then(KeptPlans::default);
-        let session = Self { ctx: with_files(ctx), warehouse, schema, devices: extension.devices, plans };
+        let ctx = if options.files_by_path { with_files(ctx) } else { ctx };
+        let session = Self { ctx, warehouse, schema, devices: extension.devices, plans };
         options.pin.iter().try_for_each(|name| session.pin(name))?;
         Ok(session)
     }
@@ -174,8 +180,10 @@ impl PeltonSession {
         &self.ctx
     }
 
-    /// Splits `sql` into statements; an error names the place.
+    /// Splits `sql` into statements; an error names the place. Threads that plan and run them need a stack of
+    /// [`STACK_BYTES`](crate::STACK_BYTES).
     pub fn parse(&self, sql: &str) -> Result<Vec<Statement>> {
+        depth::check(sql)?;
         let statements = DFParserBuilder::new(sql).build().and_then(|mut parser| parser.parse_statements());
         Ok(statements.map_err(from_datafusion)?.into())
     }
@@ -187,8 +195,22 @@ impl PeltonSession {
         if let Some(plan) = text.as_deref().map(|text| self.kept_plan(text)).transpose()?.flatten() {
             return Ok(Query { is_kept: true, ..self.to_run(plan, Mode::Rows, started) });
         }
-        let plan =
-            self.ctx.state().statement_to_plan(statement).await.map_err(|error| self.explained(error))?;
+        let plan = self.logical(statement).await?;
+        self.plan_from(plan, text, started).await
+    }
+
+    /// The logical plan of one statement; nothing takes effect yet.
+    pub(crate) async fn logical(&self, statement: Statement) -> Result<LogicalPlan> {
+        self.ctx.state().statement_to_plan(statement).await.map_err(|error| self.explained(error))
+    }
+
+    /// Plans how `plan` runs. Definitions take effect here.
+    pub(crate) async fn plan_logical(&self, plan: LogicalPlan) -> Result<Query> {
+        self.plan_from(plan, None, Instant::now()).await
+    }
+
+    /// As [`plan_logical`](Self::plan_logical), of the statement `text`, if its plan may be kept.
+    async fn plan_from(&self, plan: LogicalPlan, text: Option<String>, started: Instant) -> Result<Query> {
         match &plan {
             LogicalPlan::Analyze(analyze) => {
                 let inner = self.physical(analyze.input.as_ref().clone()).await?;
@@ -293,12 +315,10 @@ fn session_state(options: &SessionOptions) -> datafusion::error::Result<SessionS
     }
     let mut runtime = RuntimeEnvBuilder::new();
     if let Some(limit) = options.memory_limit_bytes {
-        let pool = FairSpillPool::new(usize::try_from(limit).unwrap_or(usize::MAX));
         // Each sort holds this back for its merge: a fixed 10 MB would leave small limits nothing to sort in.
         let merge_bytes = config.options().execution.sort_spill_reservation_bytes.min(pool_share(limit));
         config = config.with_sort_spill_reservation_bytes(merge_bytes);
-        let consumers_named = std::num::NonZeroUsize::MIN.saturating_add(2);
-        runtime = runtime.with_memory_pool(Arc::new(TrackConsumersPool::new(pool, consumers_named)));
+        runtime = runtime.with_memory_pool(memory::bounded(limit));
     }
     Ok(SessionStateBuilder::new()
         .with_config(config)
@@ -401,6 +421,13 @@ impl Query {
                 Err(error)
             }
         }
+    }
+
+    /// Runs the query in memory of its own; dropping the stream cancels it.
+    pub async fn stream_within(&self, memory: &QueryMemory) -> Result<SendableRecordBatchStream> {
+        let task = TaskContext::from(&self.ctx);
+        let runtime = RuntimeEnv { memory_pool: memory.pool(), ..task.runtime_env().as_ref().clone() };
+        self.stream_in(Arc::new(task.with_runtime(Arc::new(runtime)))).await
     }
 
     async fn stream_in(&self, task: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {

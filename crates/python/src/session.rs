@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{RecordBatch, RecordBatchReader};
 use crossbeam_channel::{Receiver, bounded};
-use pelton_engine::{PeltonSession, Statement, only_reads};
+use pelton_engine::{PeltonSession, STACK_BYTES, Statement, only_reads};
 use pelton_error::{Error, Result, ResultExt};
 use pelton_store::Warehouse;
 use pyo3::prelude::*;
@@ -38,7 +38,7 @@ impl Shared {
         if let Some(threads) = options.threads {
             builder.worker_threads(threads);
         }
-        let runtime = builder.thread_name("pelton").enable_all().build();
+        let runtime = builder.thread_name("pelton").thread_stack_size(STACK_BYTES).enable_all().build();
         let runtime = runtime.context(|| "starting the thread pool".into())?;
         Ok(Self { session, runtime: Some(runtime), directory, process: std::process::id() })
     }

@@ -9,6 +9,7 @@
 //!   readme    the commands of README.md
 //!   oracle    answers beside DuckDB's
 //!   profile   profile pages in a browser
+//!   server    `pelton serve` beside the ADBC driver
 //!   cuda      the CUDA library
 //!   errors    the page of the guide that lists every error text
 //!   bundle    command, library and tests in one archive, for a GPU machine without Rust
@@ -28,6 +29,7 @@ mod profile;
 mod python;
 mod readme;
 mod rust_text;
+mod server;
 mod steps;
 mod stores;
 mod test;
@@ -49,6 +51,7 @@ cargo xtask readme           run the commands of README.md
 cargo xtask oracle           compare the answers to the benchmark queries with DuckDB's
 cargo xtask profile          open profile pages of queries in a headless browser and look at them
 cargo xtask errors           write docs/guide/errors.md from the sources
+cargo xtask server           test `pelton serve` with the ADBC driver for Flight SQL
 cargo xtask cuda             build the CUDA library; --arch sm_90,... and the other options of cuda/build.sh
 cargo xtask bundle           archive for a GPU machine without Rust: command, CUDA library, test programs
 cargo xtask bundle --without-pelton
@@ -78,6 +81,10 @@ fn main() -> ExitCode {
         ["profile"] => Workspace::open().and_then(|workspace| {
             test::build_command(&workspace)?;
             profile::run(&workspace).map(|remark| println!("{remark}"))
+        }),
+        ["server"] => Workspace::open().and_then(|workspace| {
+            test::build_command(&workspace)?;
+            server::run(&workspace)
         }),
         ["cuda", ref args @ ..] => Workspace::open().and_then(|workspace| cuda::run(&workspace, args)),
         ["bundle"] => Workspace::open().and_then(|workspace| bundle::run(&workspace, true)),

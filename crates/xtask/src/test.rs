@@ -4,6 +4,7 @@
 //!   format ─ tidy ─ clippy ─ CUDA library ─ tests ─ stores ─ build ─┬─ Python package
 //!                                                                   ├─ README commands
 //!                                                                   ├─ answers beside DuckDB's
+//!                                                                   ├─ server beside the ADBC driver
 //!                                                                   └─ profile pages in a browser
 //! ```
 //!
@@ -12,7 +13,7 @@
 use crate::process::{self, Result};
 use crate::steps::Steps;
 use crate::workspace::Workspace;
-use crate::{cuda, oracle, profile, python, readme, stores, tidy};
+use crate::{cuda, oracle, profile, python, readme, server, stores, tidy};
 
 /// What is off by default, since it needs protoc, and tested all the same.
 pub(crate) const FEATURES: &str = "pelton-cli/substrait";
@@ -54,13 +55,19 @@ pub(crate) fn run(workspace: &Workspace, extent: Extent) -> Result<()> {
     if extent == Extent::Full {
         steps.run("stores", || stores::run(workspace).map(|()| String::new()));
         let is_built = steps.run("build", || build_command(workspace).map(|()| String::new()));
-        let (readme, oracle): (Check, Check) = (
+        let (readme, oracle, server): (Check, Check, Check) = (
             |workspace| readme::run(workspace).map(|()| String::new()),
             |workspace| oracle::run(workspace).map(|()| String::new()),
+            |workspace| server::run(workspace).map(|()| String::new()),
         );
-        let profile: Check = profile::run;
-        let checks =
-            [("python", python::run as Check), ("readme", readme), ("oracle", oracle), ("profile", profile)];
+        let (python, profile): (Check, Check) = (python::run, profile::run);
+        let checks = [
+            ("python", python),
+            ("readme", readme),
+            ("oracle", oracle),
+            ("server", server),
+            ("profile", profile),
+        ];
         for (name, step) in checks {
             if is_built {
                 steps.run(name, || step(workspace));

@@ -62,7 +62,7 @@ pub(crate) fn reason_on_cpu(plan: &Arc<dyn ExecutionPlan>, devices: &Arc<Devices
     if !is_root(plan) {
         return "kernels scan, filter, compute, join and aggregate; all else is the CPU's".to_owned();
     }
-    let refusal = as_planned(plan).and_then(|planned| attempt(&planned, devices).err());
+    let refusal = as_planned(plan).and_then(|planned| attempt(&planned, None, devices).err());
     refusal.map_or("its part of the plan is cheaper here".to_owned(), |error| error.to_string())
 }
 

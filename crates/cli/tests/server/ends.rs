@@ -1,0 +1,162 @@
+//! Queries that end early: whatever the reason, permit and memory are free again and the next query runs.
+
+use std::time::Duration;
+
+use arrow_flight::flight_service_client::FlightServiceClient;
+use arrow_flight::sql::{ActionCancelQueryRequest, ProstMessageExt};
+use arrow_flight::{Action, CancelFlightInfoRequest, CancelFlightInfoResult, CancelStatus};
+use futures::{StreamExt, TryStreamExt};
+use prost::Message;
+
+use crate::harness::{Place, Serving, rows, runtime, ticket};
+
+/// More rows than the network buffers, after a sort that holds memory.
+const SORTED: &str = "SELECT k, t FROM t ORDER BY t";
+/// No row for a very long time.
+const ENDLESS: &str =
+    "SELECT count(*) FROM t a JOIN t b ON a.g = b.g JOIN t c ON b.g = c.g WHERE a.k + b.k + c.k = -1";
+/// Rows at once, and more than anybody reads.
+const FLOOD: &str = "SELECT a.k, a.t, b.t AS u FROM t a JOIN t b ON a.g = b.g";
+
+fn assert_usable(server: &Serving) {
+    server.wait_until_free();
+    let answer = runtime().block_on(async { rows(&mut server.client().await, "SELECT max(k) FROM t").await });
+    assert_eq!(answer.unwrap(), ["119999"]);
+}
+
+#[test]
+fn a_client_that_vanishes_mid_stream_frees_everything() {
+    let place = Place::with_table();
+    let server = place.serve(&["--max-queries", "2", "--threads", "2"]);
+    for sql in [FLOOD, SORTED] {
+        let clients = runtime();
+        clients.block_on(async {
+            let mut client = server.client().await;
+            let info = client.execute(sql.into(), None).await.unwrap();
+            let mut batches = client.do_get(ticket(&info)).await.unwrap();
+            batches.next().await.unwrap().unwrap();
+            assert_eq!(server.metric("pelton_queries_running"), 1);
+            std::mem::forget(batches); // not even a reset: the connection breaks below
+        });
+        clients.shutdown_background();
+        assert_usable(&server);
+    }
+    assert_eq!(server.metric("pelton_queries_cancelled_total"), 2);
+    assert!(server.log().contains("cancelled by disconnect after"), "{}", server.log());
+}
+
+#[test]
+fn a_client_that_drops_a_result_keeps_its_connection_and_frees_the_query() {
+    let place = Place::with_table();
+    let server = place.serve(&["--max-queries", "1", "--threads", "2"]);
+    runtime().block_on(async {
+        let mut client = server.client().await;
+        for _ in 0..5 {
+            let info = client.execute(FLOOD.into(), None).await.unwrap();
+            let mut batches = client.do_get(ticket(&info)).await.unwrap();
+            batches.next().await.unwrap().unwrap();
+            drop(batches);
+        }
+        assert_eq!(rows(&mut client, "SELECT min(k) FROM t").await.unwrap(), ["0"]);
+    });
+    assert_usable(&server);
+}
+
+#[test]
+fn a_query_is_cancelled_by_its_ticket_while_it_runs_and_while_it_waits() {
+    let place = Place::with_table();
+    let server = place.serve(&["--max-queries", "1", "--threads", "2"]);
+    runtime().block_on(async {
+        let mut client = server.client().await;
+        let first = client.execute(ENDLESS.into(), None).await.unwrap();
+        let second = client.execute(ENDLESS.into(), None).await.unwrap();
+        let fetched: Vec<_> = [&first, &second]
+            .map(|info| {
+                let (mut client, ticket) = (client.clone(), ticket(info));
+                tokio::spawn(async move { client.do_get(ticket).await?.try_collect::<Vec<_>>().await })
+            })
+            .into();
+        server.wait_for_metric("pelton_queries_queued", 1);
+        let mut actions = FlightServiceClient::new(server.channel().await);
+        // The one that waits by the newer action, the one that runs by the older, whichever is which.
+        let newer = Action::new("CancelFlightInfo", CancelFlightInfoRequest::new(second).encode_to_vec());
+        let result =
+            actions.do_action(newer.clone()).await.unwrap().into_inner().message().await.unwrap().unwrap();
+        let status = CancelFlightInfoResult::decode(result.body).unwrap().status();
+        assert_eq!(status, CancelStatus::Cancelled);
+        let older = ActionCancelQueryRequest { info: first.encode_to_vec().into() };
+        let older = Action::new("CancelQuery", older.as_any().encode_to_vec());
+        actions.do_action(older).await.unwrap();
+        for fetched in fetched {
+            let error = fetched.await.unwrap().unwrap_err().to_string();
+            assert!(error.contains("cancelled"), "{error}");
+        }
+        let again = actions.do_action(newer).await.unwrap().into_inner().message().await.unwrap().unwrap();
+        let status = CancelFlightInfoResult::decode(again.body).unwrap().status();
+        assert_eq!(status, CancelStatus::NotCancellable, "there is nothing left to cancel");
+    });
+    assert_usable(&server);
+    assert_eq!(server.metric("pelton_queries_cancelled_total"), 2);
+}
+
+#[test]
+fn a_client_that_stops_reading_loses_its_query() {
+    let place = Place::with_table();
+    let server = place.serve(&["--max-queries", "1", "--threads", "2", "--idle-seconds", "1"]);
+    runtime().block_on(async {
+        let mut client = server.client().await;
+        let info = client.execute(FLOOD.into(), None).await.unwrap();
+        let mut batches = client.do_get(ticket(&info)).await.unwrap();
+        batches.next().await.unwrap().unwrap();
+        server.wait_for_metric("pelton_queries_cancelled_total", 1);
+        let rest: Result<Vec<_>, _> = batches.try_collect().await;
+        let error = rest.unwrap_err().to_string();
+        assert!(error.contains("--idle-seconds"), "{error}");
+    });
+    assert_usable(&server);
+}
+
+#[test]
+fn a_stopping_server_lets_queries_end_and_refuses_new_ones() {
+    let place = Place::with_table();
+    let server = place.serve(&["--max-queries", "1", "--threads", "2", "--drain-seconds", "60"]);
+    runtime().block_on(async {
+        let mut client = server.client().await;
+        let info = client.execute("SELECT t FROM t ORDER BY t".into(), None).await.unwrap();
+        let mut batches = client.do_get(ticket(&info)).await.unwrap();
+        let first = batches.next().await.unwrap().unwrap();
+        let waiting = client.execute("SELECT 1".into(), None).await.unwrap();
+        let mut other = client.clone();
+        let waiting = tokio::spawn(async move { other.do_get(ticket(&waiting)).await.map(drop) });
+        server.wait_for_metric("pelton_queries_queued", 1);
+        server.terminate();
+        let error = waiting.await.unwrap().unwrap_err().to_string();
+        assert!(error.contains("shutting down"), "{error}");
+        assert!(server.page("/healthz").starts_with("HTTP/1.1 503"), "{}", server.page("/healthz"));
+        let rest: Vec<_> = batches.try_collect().await.unwrap();
+        let count = rest.iter().map(|batch| batch.num_rows()).sum::<usize>() + first.num_rows();
+        assert_eq!(count as u64, crate::harness::ROWS);
+    });
+    let (status, log) = server.wait_for_end();
+    assert_eq!(status.code(), Some(0), "{log}");
+}
+
+#[test]
+fn a_stopping_server_cancels_what_takes_too_long() {
+    let place = Place::with_table();
+    let server = place.serve(&["--threads", "2", "--drain-seconds", "1"]);
+    runtime().block_on(async {
+        let mut client = server.client().await;
+        let info = client.execute(ENDLESS.into(), None).await.unwrap();
+        let fetched =
+            tokio::spawn(async move { client.do_get(ticket(&info)).await?.try_collect::<Vec<_>>().await });
+        server.wait_for_metric("pelton_queries_running", 1);
+        server.terminate();
+        let error =
+            tokio::time::timeout(Duration::from_secs(30), fetched).await.unwrap().unwrap().unwrap_err();
+        assert!(error.to_string().contains("shut down before"), "{error}");
+    });
+    let (status, log) = server.wait_for_end();
+    assert_eq!(status.code(), Some(0), "{log}");
+    assert!(log.contains("cancelled by shutdown"), "{log}");
+}

@@ -1,0 +1,55 @@
+//! What there is to query: catalogs, schemas, tables and their columns, for those who show them to users.
+
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::datasource::TableType;
+
+use crate::error::from_datafusion;
+use crate::session::PeltonSession;
+
+/// A table or view by its full name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedTable {
+    /// The catalog it is in.
+    pub catalog: String,
+    /// The schema of that catalog it is in.
+    pub schema: String,
+    /// Its name in that schema.
+    pub name: String,
+    /// Its columns and whether it is a view; the error of reading them, where it cannot be read.
+    pub columns: Result<(SchemaRef, bool), String>,
+}
+
+impl PeltonSession {
+    /// Every schema, as catalog and name.
+    pub fn list_schemas(&self) -> Vec<(String, String)> {
+        let mut schemas = Vec::new();
+        for catalog in self.context().catalog_names() {
+            let provider = self.context().catalog(&catalog);
+            let names = provider.map(|provider| provider.schema_names()).unwrap_or_default();
+            schemas.extend(names.into_iter().map(|name| (catalog.clone(), name)));
+        }
+        schemas
+    }
+
+    /// The tables and views whose full name `wanted` accepts, given catalog, schema and name. Reads the newest
+    /// manifest of each.
+    pub async fn list_tables(&self, wanted: impl Fn(&str, &str, &str) -> bool) -> Vec<ListedTable> {
+        let mut tables = Vec::new();
+        for (catalog, schema) in self.list_schemas() {
+            let provider = self.context().catalog(&catalog).and_then(|provider| provider.schema(&schema));
+            let Some(provider) = provider else { continue };
+            for name in provider.table_names() {
+                if !wanted(&catalog, &schema, &name) {
+                    continue;
+                }
+                let columns = match provider.table(&name).await {
+                    Ok(Some(table)) => Ok((table.schema(), table.table_type() == TableType::View)),
+                    Ok(None) => continue, // dropped since the names were read
+                    Err(error) => Err(from_datafusion(error).to_string()),
+                };
+                tables.push(ListedTable { catalog: catalog.clone(), schema: schema.clone(), name, columns });
+            }
+        }
+        tables
+    }
+}
