@@ -41,7 +41,10 @@ fn the_variable_to_change_is_named() {
     }
     let (key, secret) = (stores("key"), stores("secret"));
     for message in both(&place, url, |command| _ = command.env("AWS_ACCESS_KEY_ID", &key), "signed") {
-        assert!(message.contains("the secret in AWS_SECRET_ACCESS_KEY does not belong to the key"), "{message}");
+        assert!(
+            message.contains("the secret in AWS_SECRET_ACCESS_KEY does not belong to the key"),
+            "{message}"
+        );
     }
     for message in both(&place, url, |command| _ = command.env_remove("AWS_SECRET_ACCESS_KEY"), "signed") {
         assert!(message.contains("AWS_SECRET_ACCESS_KEY is not; set both"), "{message}");
