@@ -23,8 +23,9 @@ fn stores(name: &str) -> String {
     stores[name].as_str().unwrap_or_else(|| panic!("no store '{name}'")).to_owned()
 }
 
-/// The command, with `endpoint` for S3 and a key.
+/// The command, with an empty warehouse at first, `endpoint` for S3 and a key.
 fn pelton(place: &Place, endpoint: &str) -> Command {
+    std::fs::create_dir_all(place.path("warehouse")).unwrap();
     let mut command = place.pelton();
     for name in ["AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL_S3"] {
         command.env_remove(name);
