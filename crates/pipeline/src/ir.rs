@@ -314,7 +314,7 @@ pub enum Sink {
 /// NULLs and whatever it orders rows of equal keys by.
 #[derive(Debug, Clone)]
 pub struct TopK {
-    /// An integer (`I32`, `I64`, and `I128` with bounds of 64 bits).
+    /// An integer (`I32`, `I64`, `I128`). Where its bounds pass 64 bits, all rows come.
     pub key: Expr,
     /// The greatest keys come first.
     pub is_descending: bool,

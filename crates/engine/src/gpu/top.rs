@@ -15,7 +15,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use pelton_error::{Error, Result};
-use pelton_pipeline::ir::{TopK, Type};
+use pelton_pipeline::ir::{Bounds, TopK, Type};
 
 use super::stream::Flow;
 use super::value::kernel_type;
@@ -53,9 +53,9 @@ impl FirstRows {
     /// `Unsupported` for keys that are no integers of 64 bits.
     pub(super) fn lower(&self, flow: &mut Flow, schema: &SchemaRef) -> Result<TopK> {
         let key = flow.exprs(schema).lower(&self.key)?;
-        let bounds = key.bounds_or_type();
-        let fits = bounds
-            .is_some_and(|bounds| i64::try_from(bounds.min).is_ok() && i64::try_from(bounds.max).is_ok());
+        // What is computed has bounds only for whoever compiles it.
+        let fits = |bounds: Bounds| i64::try_from(bounds.min).is_ok() && i64::try_from(bounds.max).is_ok();
+        let fits = key.bounds.is_none_or(fits);
         let is_integer = matches!(kernel_type(&key.data_type)?, Type::I32 | Type::I64 | Type::I128);
         if !is_integer || !fits {
             return Err(Error::unsupported(format!("the first rows by a key of type {}", key.data_type)));

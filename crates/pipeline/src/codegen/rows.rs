@@ -24,9 +24,10 @@ pub(super) fn materialize(
     scope: &mut RowScope<'_, '_>,
     block: &mut Block,
 ) -> Result<RowCode> {
-    let top_layout = top.map(|top| leave_out(top, plan, scope, block)).transpose()?;
+    let top_layout = top.map(|top| leave_out(top, plan, scope, block)).transpose()?.flatten();
     // The run looks at the keys of what came.
-    let columns: Vec<Expr> = columns.iter().chain(top.map(|top| &top.key)).cloned().collect();
+    let key = top.filter(|_| top_layout.is_some()).map(|top| &top.key);
+    let columns: Vec<Expr> = columns.iter().chain(key).cloned().collect();
     let args = &mut scope.kernel.args;
     let (count, capacity) = (args.pointer(Arg::OutputCount, "u64"), args.word(Arg::OutputCapacity));
     let flags = args.pointer(Arg::Flags, "u32");
@@ -43,13 +44,14 @@ pub(super) fn materialize(
     })
 }
 
-/// Opens the condition under which a row is not beyond the threshold, where no range filter has seen to that.
+/// Opens the condition under which a row is not beyond the threshold, where no range filter has seen to that. `None`
+/// for keys that 64 bits do not hold: then all rows come.
 fn leave_out(
     top: &TopK,
     plan: &FilterPlan,
     scope: &mut RowScope<'_, '_>,
     block: &mut Block,
-) -> Result<TopLayout> {
+) -> Result<Option<TopLayout>> {
     let layout = TopLayout {
         is_descending: top.is_descending,
         keeps_ties: top.keeps_ties,
@@ -59,11 +61,13 @@ fn leave_out(
         range: plan.top_range(),
     };
     if layout.range.is_some() {
-        return Ok(layout);
+        return Ok(Some(layout));
     }
     let key = expr::generate(&top.key, scope, block)?;
-    if !matches!(key.form, Form::I32 | Form::I64) {
-        return Err(Error::unsupported(format!("the first rows by a key of type {:?}", key.ty)));
+    match key.form {
+        Form::I32 | Form::I64 => {}
+        Form::I128 => return Ok(None),
+        _ => return Err(Error::unsupported(format!("the first rows by a key of type {:?}", key.ty))),
     }
     let sign = if top.is_descending { ">=" } else { "<=" };
     let within = format!("i64({}) {sign} i64({})", key.code, scope.kernel.args.word(Arg::TopThreshold));
@@ -71,5 +75,5 @@ fn leave_out(
         Some(valid) => format!("if (!{valid} || {within}) {{"),
         None => format!("if ({within}) {{"),
     });
-    Ok(layout)
+    Ok(Some(layout))
 }

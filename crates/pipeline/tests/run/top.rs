@@ -260,3 +260,16 @@ fn a_key_that_is_no_integer_is_refused() {
         .unwrap_err();
     assert!(matches!(error.kind(), pelton_error::ErrorKind::Unsupported), "{error}");
 }
+
+#[test]
+fn by_a_key_that_64_bits_do_not_hold_all_rows_come() {
+    let place = table(Codec::None, 1500, 1500);
+    let (source, mut columns) = source(&runtime(options()), &place.table);
+    columns[3].bounds = None;
+    let sink = Sink::Materialize { columns: vec![column(3)], top: top(column(3), true, false, 3) };
+    let (rows, _) = run(options(), &single(source, columns, Vec::new(), sink));
+    let mut expected: Vec<Vec<Cell>> =
+        all_rows(&place.table).into_iter().map(|row| vec![row[3].clone()]).collect();
+    sort(&mut expected);
+    assert_eq!(sorted(&rows), expected);
+}
