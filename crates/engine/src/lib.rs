@@ -26,6 +26,7 @@ mod scan;
 mod session;
 mod sideways;
 mod statistics;
+mod yielding;
 
 pub use depth::STACK_BYTES;
 pub use error::from_datafusion;

@@ -34,6 +34,7 @@ use crate::gpu::{DeviceChoice, Devices, GpuRule};
 use crate::memory::{self, QueryMemory};
 use crate::scan::{ScanOptions, ScanReport};
 use crate::sideways::SidewaysRule;
+use crate::yielding::yielding;
 
 /// What a session may be told; the defaults suit one query at a time on a whole machine.
 #[derive(Debug, Clone)]
@@ -307,19 +308,25 @@ impl Query {
 
     /// Runs the query in the session's memory; dropping the stream cancels it.
     pub async fn stream(&self) -> Result<SendableRecordBatchStream> {
-        self.stream_in(self.ctx.task_ctx()).await
+        self.stream_of(&self.plan, self.ctx.task_ctx()).await
     }
 
-    /// Runs the query in memory of its own; dropping the stream cancels it.
+    /// Runs the query in memory of its own; dropping the stream cancels it, soon even where a join makes many rows of
+    /// few.
     pub async fn stream_within(&self, memory: &QueryMemory) -> Result<SendableRecordBatchStream> {
         let task = TaskContext::from(&self.ctx);
         let runtime = RuntimeEnv { memory_pool: memory.pool(), ..task.runtime_env().as_ref().clone() };
-        self.stream_in(Arc::new(task.with_runtime(Arc::new(runtime)))).await
+        let plan = yielding(Arc::clone(&self.plan)).map_err(from_datafusion)?;
+        self.stream_of(&plan, Arc::new(task.with_runtime(Arc::new(runtime)))).await
     }
 
-    async fn stream_in(&self, task: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    async fn stream_of(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+        task: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
         match self.mode {
-            Mode::Rows => execute_stream(Arc::clone(&self.plan), task).map_err(from_datafusion),
+            Mode::Rows => execute_stream(Arc::clone(plan), task).map_err(from_datafusion),
             Mode::Explain => explain::stream(&self.plan, &self.devices, None),
             Mode::Analyze => {
                 let start = std::time::Instant::now();
