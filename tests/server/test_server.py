@@ -145,7 +145,7 @@ class OneServer(unittest.TestCase):
             with self.subTest(sql), self.assertRaisesRegex(adbc_driver_manager.Error, text):
                 answer(self.connection, sql)
 
-    def test_a_cancelled_query_ends_and_frees_its_slot(self):
+    def test_a_cancelled_query_ends_and_frees_its_permit(self):
         before = self.server.metric("pelton_queries_cancelled_total")
         with self.connection.cursor() as cursor:
             cursor.execute(FLOOD)

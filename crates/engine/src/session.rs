@@ -37,6 +37,7 @@ use crate::kept_plans::{Basis, KeptPlans};
 use crate::memory::{self, QueryMemory};
 use crate::profile::{self, Parts, ProfileContext, QueryProfile, QueryState, Recorder};
 use crate::scan::{ScanOptions, ScanReport};
+use crate::yielding::yielding;
 
 /// What a session may be told; the defaults suit one query at a time on a whole machine.
 #[derive(Debug, Clone)]
@@ -410,11 +411,11 @@ impl Query {
     /// Runs the query; dropping the stream cancels it.
     pub async fn stream(&self) -> Result<SendableRecordBatchStream> {
         let task = self.ctx.task_ctx();
-        let Some(recorder) = &self.recorder else { return self.stream_in(task).await };
+        let Some(recorder) = &self.recorder else { return self.stream_of(&self.plan, task).await };
         let context = Arc::into_inner(task).unwrap_or_else(|| TaskContext::from(&self.ctx.state()));
         let task = Arc::new(profile::with_trace(context, recorder.trace()));
         recorder.begin();
-        match self.stream_in(task).await {
+        match self.stream_of(&self.plan, task).await {
             Ok(rows) => Ok(recorder.watch(rows)),
             Err(error) => {
                 recorder.end(QueryState::Failed(error.to_string()), 0);
@@ -423,16 +424,22 @@ impl Query {
         }
     }
 
-    /// Runs the query in memory of its own; dropping the stream cancels it.
+    /// Runs the query in memory of its own; dropping the stream cancels it, soon even where a join makes many rows of
+    /// few.
     pub async fn stream_within(&self, memory: &QueryMemory) -> Result<SendableRecordBatchStream> {
         let task = TaskContext::from(&self.ctx);
         let runtime = RuntimeEnv { memory_pool: memory.pool(), ..task.runtime_env().as_ref().clone() };
-        self.stream_in(Arc::new(task.with_runtime(Arc::new(runtime)))).await
+        let plan = yielding(Arc::clone(&self.plan)).map_err(from_datafusion)?;
+        self.stream_of(&plan, Arc::new(task.with_runtime(Arc::new(runtime)))).await
     }
 
-    async fn stream_in(&self, task: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    async fn stream_of(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+        task: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
         match self.mode {
-            Mode::Rows => execute_stream(Arc::clone(&self.plan), task).map_err(from_datafusion),
+            Mode::Rows => execute_stream(Arc::clone(plan), task).map_err(from_datafusion),
             Mode::Explain => explain::stream(&self.plan, &self.devices, None),
             Mode::Analyze => {
                 let start = Instant::now();

@@ -17,7 +17,7 @@ use datafusion::error::Result;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coop::CooperativeExec;
-use datafusion::physical_plan::joins::{CrossJoinExec, NestedLoopJoinExec};
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
 
 /// Makes joins cooperative that multiply rows.
 #[derive(Debug, Default)]
@@ -45,6 +45,18 @@ impl PhysicalOptimizerRule for YieldingRule {
     fn schema_check(&self) -> bool {
         true
     }
+}
+
+/// `plan`, for a query that others wait for, with equality joins that yield too: one whose keys repeat makes thousands
+/// of rows of each it reads. Its scans are those of `plan`.
+pub(crate) fn yielding(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let transformed = plan.transform_up(|node| {
+        if node.is::<HashJoinExec>() || node.is::<SortMergeJoinExec>() {
+            return Ok(Transformed::yes(Arc::new(CooperativeExec::new(node)) as Arc<dyn ExecutionPlan>));
+        }
+        Ok(Transformed::no(node))
+    });
+    Ok(transformed?.data)
 }
 
 #[cfg(test)]

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_slot_goes_to_who_waits() {
+    async fn a_permit_goes_to_who_waits() {
         let admission = Arc::new(admission(1, 10, Duration::from_secs(60)));
         let running = admission.enter().await.unwrap();
         let waiting = tokio::spawn({

@@ -92,6 +92,7 @@ pub(crate) struct Serving {
     address: String,
     metrics: String,
     log: Arc<Mutex<String>>,
+    reader: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Serving {
@@ -106,14 +107,14 @@ impl Serving {
         let (address, metrics) = (first_with("grpc://"), first_with("http://"));
         let log = Arc::new(Mutex::new(String::new()));
         let kept = Arc::clone(&log);
-        std::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
                 let mut kept = kept.lock().unwrap();
                 kept.push_str(&line);
                 kept.push('\n');
             }
         });
-        Self { child, address, metrics, log }
+        Self { child, address, metrics, log, reader: Some(reader) }
     }
 
     pub(crate) fn log(&self) -> String {
@@ -181,6 +182,7 @@ impl Serving {
         let start = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
+                self.reader.take().unwrap().join().unwrap();
                 return (status, self.log());
             }
             assert!(start.elapsed() < PATIENCE, "the server does not end; its log:\n{}", self.log());
