@@ -179,8 +179,9 @@ struct Record {
     process_looked_at: Option<Instant>,
 }
 
-/// How often the memory of the process is looked at, at most: the operating system takes some ten microseconds to tell.
-const PROCESS_INTERVAL: Duration = Duration::from_millis(5);
+/// How often the memory of the process is looked at, at most: the operating system takes some ten microseconds to tell,
+/// which every 5 ms was 0.6 % of all time in a profiler, on two busy cores.
+const PROCESS_INTERVAL: Duration = Duration::from_millis(20);
 
 impl Trace {
     /// A trace that begins now.
@@ -375,6 +376,6 @@ mod tests {
             trace.look_at_process();
         }
         let points = trace.curve(MemoryTier::Process).points.len();
-        assert!(points <= trace.now().as_millis() as usize / 5 + 2, "{points} points");
+        assert!(points <= trace.now().as_millis() as usize / 20 + 2, "{points} points");
     }
 }
