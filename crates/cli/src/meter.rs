@@ -108,6 +108,7 @@ mod tests {
 
     fn report(stored_bytes: u64, bytes_read: u64) -> ScanReport {
         ScanReport {
+            bytes_decoded: 0,
             table: "t".into(),
             row_groups_total: 1,
             row_groups_read: 0,

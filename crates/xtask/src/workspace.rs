@@ -98,10 +98,18 @@ pub(crate) fn packages(metadata: &Value) -> Result<Vec<Package>> {
     let mut found = Vec::new();
     for package in array(&metadata["packages"], "packages")? {
         let dependencies = array(&package["dependencies"], "dependencies")?;
+        // Nothing names these: they give libraries below them features that other builds of the workspace have.
+        let for_features = package["metadata"]["pelton"]["for-features"].as_array();
+        let for_features: Vec<String> = for_features
+            .into_iter()
+            .flatten()
+            .filter_map(|name| name.as_str().map(str::to_owned))
+            .collect();
         found.push(Package {
             name: short_name(&name_of(&package)).to_owned(),
             dependencies: dependencies
                 .iter()
+                .filter(|dependency| !for_features.contains(&name_of(dependency)))
                 .map(|dependency| Dependency {
                     name: name_of(dependency),
                     is_for_tests: dependency["kind"] == "dev",
