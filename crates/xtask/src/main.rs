@@ -11,6 +11,7 @@
 //!   profile   profile pages in a browser
 //!   server    `pelton serve` beside the ADBC driver
 //!   cuda      the CUDA library
+//!   guide     the guide as pages, and what it shows, run
 //!   errors    the page of the guide that lists every error text
 //!   bundle    command, library and tests in one archive, for a GPU machine without Rust
 //! ```
@@ -22,6 +23,7 @@
 mod bundle;
 mod cuda;
 mod errors;
+mod guide;
 mod markdown;
 mod oracle;
 mod process;
@@ -50,6 +52,7 @@ cargo xtask python           build the wheel of the Python package, install it i
 cargo xtask readme           run the commands of README.md
 cargo xtask oracle           compare the answers to the benchmark queries with DuckDB's
 cargo xtask profile          open profile pages of queries in a headless browser and look at them
+cargo xtask guide            run what the guide shows and build it into build/guide
 cargo xtask errors           write docs/guide/errors.md from the sources
 cargo xtask server           test `pelton serve` with the ADBC driver for Flight SQL
 cargo xtask cuda             build the CUDA library; --arch sm_90,... and the other options of cuda/build.sh
@@ -75,6 +78,10 @@ fn main() -> ExitCode {
         ["oracle"] => Workspace::open().and_then(|workspace| {
             test::build_command(&workspace)?;
             oracle::run(&workspace)
+        }),
+        ["guide"] => Workspace::open().and_then(|workspace| {
+            test::build_command(&workspace)?;
+            guide::run(&workspace).map(|remark| println!("{remark}"))
         }),
         ["errors"] => Workspace::open().and_then(|workspace| errors::run(&workspace)),
         ["python"] => Workspace::open().and_then(|workspace| python::run(&workspace).map(|_| ())),

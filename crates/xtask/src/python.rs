@@ -48,7 +48,7 @@ fn build(workspace: &Workspace, python: &Path) -> Result<PathBuf> {
     let folder = workspace.root.join("build/wheel");
     empty(&folder)?;
     let out = folder.to_string_lossy();
-    let args = ["-m", "maturin", "build", "--release", "--locked", "--out", &out];
+    let args = ["-m", "maturin", "build", "--release", "--locked", "--features", "substrait", "--out", &out];
     let mut command = process::command(&workspace.root, python, &args);
     // As cargo was told, where it was told: the wheel shares its build.
     process::run(command.env("CARGO_TARGET_DIR", &workspace.target))?;

@@ -22,24 +22,32 @@ struct Shown {
 
 /// Runs them all and says which failed.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
-    let commands = shown(&workspace.file(README)?.text);
-    if commands.is_empty() {
+    let count = run_page(workspace, README, &workspace.root.join("build/readme"))?;
+    if count == 0 {
         return Err(format!("{README} shows no `pelton` command"));
     }
-    let directory = workspace.root.join("build/readme");
-    empty(&directory)?;
+    Ok(())
+}
+
+/// Runs the commands of `page` in `directory`, which is empty at first; gives their number.
+pub(crate) fn run_page(workspace: &Workspace, page: &str, directory: &Path) -> Result<usize> {
+    let commands = shown(&workspace.file(page)?.text);
+    empty(directory)?;
     let path = path_with(workspace)?;
     let mut failed = Vec::new();
     for command in &commands {
         println!("$ {}", command.text);
-        let mut shell = process::command(&directory, "bash", &["-o", "pipefail", "-c", &command.text]);
+        let mut shell = process::command(directory, "bash", &["-o", "pipefail", "-c", &command.text]);
         shell.env("PATH", &path).env_remove("PELTON_WAREHOUSE");
         if process::run(&mut shell).is_err() {
-            failed.push(format!("{README}:{}: {}", command.line, command.text));
+            failed.push(format!("{page}:{}: {}", command.line, command.text));
         }
     }
-    println!("readme: {} commands, {} failed", commands.len(), failed.len());
-    if failed.is_empty() { Ok(()) } else { Err(format!("these commands failed:\n{}", failed.join("\n"))) }
+    println!("{page}: {} commands, {} failed", commands.len(), failed.len());
+    match failed.is_empty() {
+        true => Ok(commands.len()),
+        false => Err(format!("these commands failed:\n{}", failed.join("\n"))),
+    }
 }
 
 /// The `pelton` commands of all `sh` blocks.

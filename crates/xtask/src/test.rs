@@ -3,6 +3,7 @@
 //! ```text
 //!   format ─ tidy ─ clippy ─ CUDA library ─ tests ─ stores ─ build ─┬─ Python package
 //!                                                                   ├─ README commands
+//!                                                                   ├─ guide
 //!                                                                   ├─ answers beside DuckDB's
 //!                                                                   ├─ server beside the ADBC driver
 //!                                                                   └─ profile pages in a browser
@@ -13,7 +14,7 @@
 use crate::process::{self, Result};
 use crate::steps::Steps;
 use crate::workspace::Workspace;
-use crate::{cuda, oracle, profile, python, readme, server, stores, tidy};
+use crate::{cuda, guide, oracle, profile, python, readme, server, stores, tidy};
 
 /// What is off by default, since it needs protoc, and tested all the same.
 pub(crate) const FEATURES: &str = "pelton-cli/substrait";
@@ -60,10 +61,11 @@ pub(crate) fn run(workspace: &Workspace, extent: Extent) -> Result<()> {
             |workspace| oracle::run(workspace).map(|()| String::new()),
             |workspace| server::run(workspace).map(|()| String::new()),
         );
-        let (python, profile): (Check, Check) = (python::run, profile::run);
+        let (python, guide, profile): (Check, Check, Check) = (python::run, guide::run, profile::run);
         let checks = [
             ("python", python),
             ("readme", readme),
+            ("guide", guide),
             ("oracle", oracle),
             ("server", server),
             ("profile", profile),

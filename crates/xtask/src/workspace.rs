@@ -100,11 +100,8 @@ pub(crate) fn packages(metadata: &Value) -> Result<Vec<Package>> {
         let dependencies = array(&package["dependencies"], "dependencies")?;
         // Nothing names these: they give libraries below them features that other builds of the workspace have.
         let for_features = package["metadata"]["pelton"]["for-features"].as_array();
-        let for_features: Vec<String> = for_features
-            .into_iter()
-            .flatten()
-            .filter_map(|name| name.as_str().map(str::to_owned))
-            .collect();
+        let for_features: Vec<String> =
+            for_features.into_iter().flatten().filter_map(|name| name.as_str().map(str::to_owned)).collect();
         found.push(Package {
             name: short_name(&name_of(&package)).to_owned(),
             dependencies: dependencies

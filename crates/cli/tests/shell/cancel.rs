@@ -100,8 +100,8 @@ fn a_quick_query_shows_no_meter() {
 fn the_meter_fits_a_narrow_terminal_and_goes_before_the_rows_come() {
     let place = Place::new();
     let mut shell = place.shell_with(30, 24, &[]);
-    let query = "SELECT count(*) AS n FROM generate_series(1, 8000) AS a(x), \
-                 generate_series(1, 8000) AS b(y) WHERE x * y % 7 = 3;";
+    let query = "SELECT count(*) AS n FROM generate_series(1, 20000) AS a(x), \
+                 generate_series(1, 20000) AS b(y) WHERE x * y % 7 = 3;";
     shell.press(&format!("{query}{ENTER}"));
     shell.wait_for("| n ");
     shell.wait_for_prompt();

@@ -255,6 +255,6 @@ mod tests {
 
     #[test]
     fn there_is_nothing_to_borrow_for_a_device_that_the_machine_lacks() {
-        assert_eq!(links_to_borrow(&preset("laptop").unwrap(), 0, DeviceId(0)), None);
+        assert_eq!(links_to_borrow(&preset("h200-x2").unwrap(), 0, DeviceId(2)), None);
     }
 }
