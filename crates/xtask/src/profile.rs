@@ -36,8 +36,10 @@ struct Case {
 }
 
 const JOINS: &str = "SELECT d_year, c_region, sum(lo_revenue) AS revenue \
-     FROM lineorder, date, customer, supplier, part WHERE lo_orderdate = d_datekey AND lo_custkey = c_custkey AND lo_suppkey = s_suppkey AND lo_partkey = p_partkey \
-     AND s_region = 'ASIA' AND p_mfgr = 'MFGR#2' AND d_year < 1995 GROUP BY d_year, c_region ORDER BY revenue DESC";
+     FROM lineorder, date, customer, supplier, part \
+     WHERE lo_orderdate = d_datekey AND lo_custkey = c_custkey AND lo_suppkey = s_suppkey AND lo_partkey = p_partkey \
+     AND s_region = 'ASIA' AND p_mfgr = 'MFGR#2' AND d_year < 1995 \
+     GROUP BY d_year, c_region ORDER BY revenue DESC";
 
 fn cases() -> Vec<Case> {
     let case =
