@@ -3,7 +3,8 @@
 (() => {
   const wrong = [];
   const expect = (isSo, what) => { if (!isSo) wrong.push(what); };
-  const key = (target, name) => target.dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true }));
+  const key = (target, name) =>
+    target.dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true }));
   const byId = (id) => document.getElementById(id);
   const shape = (place) => byId(place).querySelector("[tabindex='0'][data-node]");
   const count = document.querySelectorAll("#picture [data-node], #outline [data-node]").length;
@@ -13,7 +14,8 @@
     expect(!byId(place).hidden, `${button} shows the ${place}`);
     const nodes = byId(place).querySelectorAll("[data-node]");
     expect(nodes.length === count, `${place}: ${nodes.length} nodes, not ${count}`);
-    expect(byId(place).querySelectorAll("[tabindex='0'][data-node]").length === 1, `${place}: one node takes the Tab key`);
+    const reached = byId(place).querySelectorAll("[tabindex='0'][data-node]").length;
+    expect(reached === 1, `${place}: one node takes the Tab key`);
     for (let press = 0; press < 600; press += 1) key(shape(place), "ArrowUp");
     expect(shape(place).dataset.node === "0", `${place}: arrow keys reach the root`);
     key(shape(place), "ArrowDown");
@@ -45,6 +47,8 @@
   byId("theme").click();
   expect(getComputedStyle(document.body).backgroundColor !== before, "dark and light differ");
   const texts = document.body.innerText;
-  for (const word of ["undefined", "NaN", "Infinity", "[object"]) expect(!texts.includes(word), `the page says ${word}`);
+  for (const word of ["undefined", "NaN", "Infinity", "[object"]) {
+    expect(!texts.includes(word), `the page says ${word}`);
+  }
   document.documentElement.dataset.driven = wrong.length ? wrong.join("; ") : "ok";
 })();

@@ -73,7 +73,8 @@ def findings(data, width, height, looks):
     if (looks == "dark") != (ground < 100):
         wrong.append(f"the ground is {ground:.0f} of 255, which is not {looks}")
     for top in range(0, min(UPPER, height) - BAND + 1, BAND):
-        colours = {bytes(row[x : x + 3]) for row in rows[top : top + BAND : 2] for x in range(0, width * step, step * 2)}
+        band = rows[top : top + BAND : 2]
+        colours = {bytes(row[x : x + 3]) for row in band for x in range(0, width * step, step * 2)}
         if len(colours) < 4:
             wrong.append(f"nothing is drawn from line {top} to {top + BAND}")
     return wrong

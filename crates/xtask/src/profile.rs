@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   pelton sql --profile ─▶ page ─┬▶ DOM: drawn to the end, no message on the console, what must be there is there
-//!                                 ├▶ DOM of the page with tests/profile/drive.js: keyboard, search, zoom, dark and light
+//!                                 ├▶ DOM of the page with tests/profile/drive.js: keyboard, search, zoom, looks
 //!                                 └▶ screenshots, light and dark ─▶ tests/profile/look.py
 //! ```
 //!
@@ -35,9 +35,11 @@ struct Case {
     shows: &'static [&'static str],
 }
 
-const JOINS: &str = "SELECT d_year, c_region, sum(lo_revenue) AS revenue FROM lineorder, date, customer, supplier, part \
+const JOINS: &str = "SELECT d_year, c_region, sum(lo_revenue) AS revenue \
+     FROM lineorder, date, customer, supplier, part \
      WHERE lo_orderdate = d_datekey AND lo_custkey = c_custkey AND lo_suppkey = s_suppkey AND lo_partkey = p_partkey \
-     AND s_region = 'ASIA' AND p_mfgr = 'MFGR#2' AND d_year < 1995 GROUP BY d_year, c_region ORDER BY revenue DESC";
+     AND s_region = 'ASIA' AND p_mfgr = 'MFGR#2' AND d_year < 1995 \
+     GROUP BY d_year, c_region ORDER BY revenue DESC";
 
 fn cases() -> Vec<Case> {
     let case =

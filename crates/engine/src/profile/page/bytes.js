@@ -39,14 +39,17 @@ function bytesSection(page, place) {
       el("div", { class: "top" }, el("a", { href: "#plan", onclick: () => page.select(node) }, scan.table),
         el("b", {}, `${bytesText(scan.bytes_read)} of ${bytesText(scan.stored_bytes)} read`)),
       el("div", { class: "stack", role: "img", "aria-label": told, title: told, style: `width:${width}%` },
-        parts.map(([, colour, bytes]) => el("i", { style: `background:${colour};width:${(100 * bytes / total).toFixed(2)}%` }))),
-      el("div", { class: "dim" }, `${wholeText(scan.row_groups_read)} of ${plural(scan.row_groups_total, "row group")} read; ` +
+        parts.map(([, colour, bytes]) =>
+          el("i", { style: `background:${colour};width:${(100 * bytes / total).toFixed(2)}%` }))),
+      el("div", { class: "dim" },
+        `${wholeText(scan.row_groups_read)} of ${plural(scan.row_groups_total, "row group")} read; ` +
         `${bytesText(scan.bytes_decoded)} decoded of ${bytesText(scan.raw_bytes)} uncompressed`));
   });
   const left = scans.length - largest.length;
   place.append(legend([...shown]), ...items, el("p", { class: "hint" },
     "Stored bytes of the columns that the query needs. Wider bars are larger tables (by the root of their bytes)." +
-    (left > 0 ? ` The ${largest.length} largest of ${scans.length} scans; the table has all.` : "")), bytesTable(scans));
+    (left > 0 ? ` The ${largest.length} largest of ${scans.length} scans; the table has all.` : "")),
+  bytesTable(scans));
 }
 
 function bytesTable(scans) {
@@ -59,7 +62,8 @@ function bytesTable(scans) {
   });
   const cell = (tag) => (text, index) => el(tag, { class: index ? "n" : null }, text);
   return el("details", {}, el("summary", {}, "As a table"), el("div", { class: "wide" }, el("table", {},
-    el("thead", {}, el("tr", {}, head.map(cell("th")))), el("tbody", {}, rows.map((row) => el("tr", {}, row.map(cell("td"))))))));
+    el("thead", {}, el("tr", {}, head.map(cell("th")))),
+    el("tbody", {}, rows.map((row) => el("tr", {}, row.map(cell("td"))))))));
 }
 
 function linksSection(page, place) {
@@ -69,12 +73,15 @@ function linksSection(page, place) {
     const share = rate !== null && ceiling !== null ? rate / ceiling : null;
     const known = ceiling === null ? link.remedy
       : `${share === null ? "" : `${percentText(share)} of `}${rateText(ceiling)} (${link.ceiling_source})`;
+    const time = link.busy_ns === null ? "" : ` in ${timeText(link.busy_ns)}`;
     place.append(el("div", { class: "item" },
-      el("div", { class: "top" }, el("span", {}, link.name), el("b", {}, rate === null ? "no time taken" : rateText(rate))),
+      el("div", { class: "top" },
+        el("span", {}, link.name), el("b", {}, rate === null ? "no time taken" : rateText(rate))),
       el("div", { class: share === null ? "gauge unknown" : "gauge", role: "img", "aria-label": known },
         el("i", { style: `width:${Math.min(100, (share || 0) * 100).toFixed(1)}%` })),
-      el("div", { class: "dim" }, withCode(`${bytesText(link.bytes)}${link.busy_ns === null ? "" : ` in ${timeText(link.busy_ns)}`}; ${known}`))));
+      el("div", { class: "dim" }, withCode(`${bytesText(link.bytes)}${time}; ${known}`))));
   });
-  place.append(el("p", { class: "hint" }, "Rates are over the time in which the link was busy; that of files is over the " +
+  place.append(el("p", { class: "hint" },
+    "Rates are over the time in which the link was busy; that of files is over the " +
     "time from the first read of a scan to its last byte, decoding in between included."));
 }

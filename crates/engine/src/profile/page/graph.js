@@ -73,7 +73,8 @@ function box(page, node, [x, y]) {
   draw("text", { x: 14, y: 49 }, rowsText(node)),
   draw("text", { x: BOX.width - 12, y: 49, "text-anchor": "end" }, time),
   draw("rect", { class: "track", x: 14, y: 55, width: inner, height: 4, rx: 2 }),
-  node.share > 0 ? draw("rect", { class: "heat", x: 14, y: 55, width: Math.max(1.5, inner * node.share), height: 4, rx: 2 }) : "",
+  node.share > 0
+    ? draw("rect", { class: "heat", x: 14, y: 55, width: Math.max(1.5, inner * node.share), height: 4, rx: 2 }) : "",
   draw("title", {}, `${node.name}\n${cut(node.detail, 400)}`));
 }
 
@@ -83,7 +84,8 @@ function step(page, shapes, event) {
   const siblings = node.parent ? node.parent.children : [node];
   const at = siblings.indexOf(node);
   const target = {
-    ArrowUp: node.parent, ArrowDown: node.children[0], ArrowLeft: siblings[at - 1], ArrowRight: siblings[at + 1], Home: page.nodes[0],
+    ArrowUp: node.parent, ArrowDown: node.children[0],
+    ArrowLeft: siblings[at - 1], ArrowRight: siblings[at + 1], Home: page.nodes[0],
   }[event.key];
   if (!(event.key.startsWith("Arrow") || event.key === "Home")) return;
   event.preventDefault();

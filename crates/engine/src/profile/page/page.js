@@ -44,8 +44,10 @@ function header(page) {
   const notes = document.getElementById("notes");
   notes.hidden = !data.notes.length;
   notes.append(...data.notes.map((note) => el("li", {}, note)));
-  const when = data.started_at_s === null ? "" : `, ${new Date(data.started_at_s * 1000).toISOString().replace("T", " ").slice(0, 19)} UTC`;
-  document.getElementById("made").textContent = `Made by ${data.engine}${when}. The data of this page is in it as JSON, form ${data.format}.`;
+  const utc = (seconds) => new Date(seconds * 1000).toISOString().replace("T", " ").slice(0, 19);
+  const when = data.started_at_s === null ? "" : `, ${utc(data.started_at_s)} UTC`;
+  document.getElementById("made").textContent =
+    `Made by ${data.engine}${when}. The data of this page is in it as JSON, form ${data.format}.`;
 }
 
 /// The node that one wants to see first: the busiest, else the root.
@@ -99,16 +101,25 @@ function bindTools(page) {
   document.getElementById("as-picture").addEventListener("click", () => choosePicture(page, true));
   document.getElementById("as-outline").addEventListener("click", () => choosePicture(page, false));
   const theme = document.getElementById("theme");
-  const isDark = () => (document.documentElement.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
-  const tellTheme = () => { theme.textContent = isDark() ? "Light" : "Dark"; theme.setAttribute("aria-pressed", isDark()); };
-  theme.addEventListener("click", () => { document.documentElement.dataset.theme = isDark() ? "light" : "dark"; tellTheme(); });
+  const { dataset } = document.documentElement;
+  const isDark = () => (dataset.theme ? dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches);
+  const tellTheme = () => {
+    theme.textContent = isDark() ? "Light" : "Dark";
+    theme.setAttribute("aria-pressed", isDark());
+  };
+  theme.addEventListener("click", () => {
+    dataset.theme = isDark() ? "light" : "dark";
+    tellTheme();
+  });
   tellTheme();
 }
 
 function start() {
   const data = JSON.parse(document.getElementById("data").textContent);
   const nodes = gather(data.plan);
-  const latest = Math.max(1, ...data.timeline.spans.map((span) => span.end_ns), ...data.memory.map((tier) => tier.points[tier.points.length - 1][0]));
+  const lastOf = (tier) => tier.points[tier.points.length - 1][0];
+  const moments = [...data.timeline.spans.map((span) => span.end_ns), ...data.memory.map(lastOf)];
+  const latest = moments.reduce((last, moment) => Math.max(last, moment), 1);
   const page = { data, nodes, views: new Map(), selected: busiest(nodes), onSelect: [], end: latest };
   page.shownAs = (node, name, isSo) => page.views.forEach((shapes) => shapes.get(node).classList.toggle(name, isSo));
   page.select = (node) => select(page, node);

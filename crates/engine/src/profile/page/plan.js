@@ -28,12 +28,13 @@ function gist(node) {
 }
 
 function rowsText(node) {
-  if (node.actual_rows !== null) return plural(node.actual_rows, "row").replace(wholeText(node.actual_rows), countText(node.actual_rows));
+  if (node.actual_rows !== null) return `${countText(node.actual_rows)} row${node.actual_rows === 1 ? "" : "s"}`;
   return node.estimated_rows !== null ? `about ${countText(node.estimated_rows)} rows` : "rows unknown";
 }
 
 function matches(node, words) {
-  const text = `${node.name} ${node.detail} ${node.reason} ${node.place} ${node.scan ? node.scan.table : ""}`.toLowerCase();
+  const table = node.scan ? node.scan.table : "";
+  const text = `${node.name} ${node.detail} ${node.reason} ${node.place} ${table}`.toLowerCase();
   return words.every((word) => text.includes(word));
 }
 
@@ -78,7 +79,8 @@ function outline(page, place) {
   });
   grid.addEventListener("click", (event) => {
     const row = event.target.closest("[data-node]");
-    if (row && event.target.classList.contains("twist")) open(page.nodes[row.dataset.node], !page.nodes[row.dataset.node].isOpen);
+    const node = row && page.nodes[row.dataset.node];
+    if (node && event.target.classList.contains("twist")) open(node, !node.isOpen);
   });
   place.append(grid);
   show();
@@ -87,7 +89,8 @@ function outline(page, place) {
 
 function outlineRow(page, node) {
   const off = qError(node);
-  const rows = `${rowsText(node).replace(/ rows?$/, "")}${off === null ? "" : ` · q ${off < 10 ? off.toFixed(1) : countText(off)}`}`;
+  const quality = off === null ? "" : ` · q ${off < 10 ? off.toFixed(1) : countText(off)}`;
+  const rows = rowsText(node).replace(/ rows?$/, "") + quality;
   const time = node.elapsed_ns === null ? "" : timeText(node.elapsed_ns);
   return el("div", {
     class: "row", role: "row", tabindex: "-1", "data-node": node.id, "aria-level": node.depth + 1,
@@ -99,13 +102,15 @@ function outlineRow(page, node) {
     el("span", { class: `badge ${node.place}` }, node.place === "cpu" ? "CPU" : "device"), " ",
     el("span", { class: "dim" }, cut(gist(node), 120))),
   el("span", { class: "n", role: "gridcell" }, rows),
-  el("span", { class: "meter", role: "gridcell" }, el("i", { style: `width:${(node.share * 100).toFixed(1)}%` }), el("span", {}, time)));
+  el("span", { class: "meter", role: "gridcell" },
+    el("i", { style: `width:${(node.share * 100).toFixed(1)}%` }), el("span", {}, time)));
 }
 
 /// All that is known of `node`.
 function panel(node) {
   const facts = [];
-  const add = (name, value) => facts.push(el("tr", {}, el("th", { scope: "row" }, name), el("td", { class: "n" }, value)));
+  const add = (name, value) =>
+    facts.push(el("tr", {}, el("th", { scope: "row" }, name), el("td", { class: "n" }, value)));
   if (node.actual_rows !== null) add("rows", wholeText(node.actual_rows));
   if (node.estimated_rows !== null) add("rows, estimated", wholeText(node.estimated_rows));
   const off = qError(node);
@@ -115,12 +120,15 @@ function panel(node) {
   if (node.started_ns !== null) add("active", `${timeText(node.started_ns)} – ${timeText(node.ended_ns)}`);
   // A clock that was never started shows a nanosecond or two.
   const isTelling = (metric) => metric.value > (metric.unit === "ns" ? 20 : 0);
-  const metrics = node.metrics.filter((metric) => isTelling(metric) && !["output_rows", "elapsed_compute"].includes(metric.name));
+  const isSaid = (metric) => ["output_rows", "elapsed_compute"].includes(metric.name);
+  const metrics = node.metrics.filter((metric) => isTelling(metric) && !isSaid(metric));
   const metricRows = metrics.map((metric) => el("tr", {},
-    el("td", { class: "mono" }, metric.name.replaceAll("_", " ")), el("td", { class: "n" }, UNITS[metric.unit](metric.value))));
+    el("td", { class: "mono" }, metric.name.replaceAll("_", " ")),
+    el("td", { class: "n" }, UNITS[metric.unit](metric.value))));
   return [
     el("h3", {}, node.name),
-    el("p", {}, el("span", { class: `badge ${node.place}` }, node.place === "cpu" ? "CPU" : "device"), ` ${node.reason}`),
+    el("p", {},
+      el("span", { class: `badge ${node.place}` }, node.place === "cpu" ? "CPU" : "device"), ` ${node.reason}`),
     node.detail ? el("pre", { tabindex: "0" }, node.detail.replaceAll("@", "\u2060@")) : "",
     facts.length ? el("table", {}, facts) : el("p", { class: "dim" }, "It has not run: there are no figures."),
     metricRows.length ? el("h3", { style: "margin-top:.9rem" }, "Counted") : "",
@@ -133,6 +141,7 @@ function search(page, text) {
   const words = text.toLowerCase().split(/\s+/).filter((word) => word);
   const found = words.length ? page.nodes.filter((node) => matches(node, words)) : [];
   page.nodes.forEach((node) => page.shownAs(node, "match", found.includes(node)));
-  document.getElementById("found").textContent = words.length ? `${plural(found.length, "node")} of ${page.nodes.length}` : "";
+  const told = words.length ? `${plural(found.length, "node")} of ${page.nodes.length}` : "";
+  document.getElementById("found").textContent = told;
   return found;
 }

@@ -25,7 +25,8 @@ function memoryChart(page, tier) {
   let line = "";
   let last = null;
   tier.points.forEach(([ns, bytes]) => {
-    line += last === null ? `M${x(ns).toFixed(1)} ${y(bytes).toFixed(1)}` : `H${x(ns).toFixed(1)}V${y(bytes).toFixed(1)}`;
+    const [across, down] = [x(ns).toFixed(1), y(bytes).toFixed(1)];
+    line += last === null ? `M${across} ${down}` : `H${across}V${down}`;
     last = bytes;
   });
   line += `H${x(page.end)}`;
@@ -39,9 +40,11 @@ function memoryChart(page, tier) {
   const limit = tier.cap_bytes === null ? "no limit" : `limit ${bytesText(tier.cap_bytes)}`;
   const told = `${tier.name}: peak ${bytesText(tier.peak_bytes)}, ${limit}`;
   return el("figure", {},
-    el("figcaption", {}, el("h3", {}, tier.name), el("span", { class: "dim" }, `peak ${bytesText(tier.peak_bytes)}, ${limit}`)),
+    el("figcaption", {},
+      el("h3", {}, tier.name), el("span", { class: "dim" }, `peak ${bytesText(tier.peak_bytes)}, ${limit}`)),
     draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": told }, moments, heights,
-      isCapNear ? draw("line", { class: "cap", x1: left, x2: width - 4, y1: y(tier.cap_bytes), y2: y(tier.cap_bytes) }) : "",
+      isCapNear
+        ? draw("line", { class: "cap", x1: left, x2: width - 4, y1: y(tier.cap_bytes), y2: y(tier.cap_bytes) }) : "",
       draw("path", { class: "area", d: area }), draw("path", { class: "stroke", d: line })));
 }
 
@@ -50,7 +53,8 @@ function groupsOf(page) {
   const lanes = page.data.timeline.lanes.map((lane) => ({ ...lane, spans: [], rows: 1 }));
   page.data.timeline.spans.forEach((span) => lanes[span.lane].spans.push(span));
   // What a scan did tells more than that it was there.
-  const isTold = (lane) => lane.name.startsWith("partition") && lanes.some((other) => other.node === lane.node && other.name.startsWith("scan"));
+  const scans = new Set(lanes.filter((lane) => lane.name.startsWith("scan")).map((lane) => lane.node));
+  const isTold = (lane) => lane.name.startsWith("partition") && scans.has(lane.node);
   const groups = new Map();
   lanes.filter((lane) => !isTold(lane)).forEach((lane) => {
     const ends = [];
@@ -76,12 +80,15 @@ function timelineSection(page, place) {
   const used = [...new Set(page.data.timeline.spans.map((span) => span.activity))];
   const entries = new Map(Object.keys(ACTIVITIES).filter((activity) => used.includes(activity))
     .map((activity) => [wordsOf(activity), colourOf(activity)]));
-  const told = el("p", { id: "told", role: "status" }, "Point at a span, or focus the drawing and use arrow keys; + and − zoom.");
+  const told = el("p", { id: "told", role: "status" },
+    "Point at a span, or focus the drawing and use arrow keys; + and − zoom.");
   const labels = el("div", { id: "labels" });
-  const spans = el("div", { id: "spans", tabindex: "0", role: "application", "aria-label": "Timeline; arrow keys go from span to span" });
+  const spans = el("div", {
+    id: "spans", tabindex: "0", role: "application", "aria-label": "Timeline; arrow keys go from span to span",
+  });
   place.append(legend([...entries]), el("div", { id: "lanes" }, labels, spans), told);
   const view = { page, groups, labels, spans, told, zoom: 1, flat: [], current: -1 };
-  spans.addEventListener("mousemove", (event) => tell(view, event.target.dataset ? event.target.dataset.at : undefined));
+  spans.addEventListener("mousemove", (event) => tell(view, event.target.dataset?.at));
   spans.addEventListener("keydown", (event) => timelineKey(view, event));
   const zoomTo = (zoom) => { view.zoom = Math.max(1, Math.min(200, zoom)); paint(view); };
   view.zoomBy = (factor) => zoomTo(view.zoom * factor);
@@ -98,7 +105,7 @@ function timelineSection(page, place) {
 function paint(view) {
   const { page, labels, spans } = view;
   const isOnly = document.getElementById("only-selected").checked;
-  const within = (node) => { for (let at = node; at; at = at.parent) if (at === page.selected) return true; return false; };
+  const within = (node) => Boolean(node) && (node === page.selected || within(node.parent));
   const shown = view.groups.filter((group) => !isOnly || within(group.node));
   const middle = spans.scrollWidth ? (spans.scrollLeft + spans.clientWidth / 2) / spans.scrollWidth : 0;
   const width = Math.max(200, spans.clientWidth - 2) * view.zoom;
@@ -117,7 +124,8 @@ function paint(view) {
       const isThin = lane.rows > 1 || group.lanes.length > 8 || lane.name.startsWith("partition");
       const thickness = isThin ? 8 : 13;
       const height = lane.rows * thickness + 2;
-      labels.append(el("div", { style: `height:${height}px;line-height:${height}px;font-size:${height < 12 ? 9 : 11}px` }, lane.name));
+      const size = `height:${height}px;line-height:${height}px;font-size:${height < 12 ? 9 : 11}px`;
+      labels.append(el("div", { style: size }, lane.name));
       lane.spans.forEach((span) => {
         svg.append(draw("rect", {
           class: "span", "data-at": view.flat.length, x: x(span.start_ns).toFixed(2), y: y + 1 + span.row * thickness,
@@ -150,7 +158,8 @@ function tell(view, at) {
   const rate = span.bytes && time ? `, ${bytesText(span.bytes)} at ${rateText(span.bytes * 1e9 / time)}` : "";
   const rows = span.rows ? `, ${wholeText(span.rows)} rows` : "";
   const whose = group.node ? `${shortName(group.node)} (${lane.name})` : lane.name;
-  view.told.textContent = `${whose}: ${wordsOf(span.activity)} from ${timeText(span.start_ns)} for ${timeText(time)}${rate}${rows}`;
+  const when = `from ${timeText(span.start_ns)} for ${timeText(time)}`;
+  view.told.textContent = `${whose}: ${wordsOf(span.activity)} ${when}${rate}${rows}`;
 }
 
 function timelineKey(view, event) {
