@@ -305,6 +305,16 @@ fn log_end(shared: &Shared, ongoing: &Ongoing, outcome: &Outcome, sql: &str) {
     log(shared, &line, sql);
 }
 
+/// The line of a query that was still at work when the process ended. Its text stays with its task.
+pub(crate) fn log_cut_off(ongoing: &Ongoing) {
+    let (rows, peer) = (ongoing.rows.load(Ordering::Relaxed), name_of(ongoing.peer));
+    let seconds = ongoing.began.elapsed().as_secs_f64();
+    eprintln!(
+        "query {} from {peer}: cancelled by shutdown after {rows} rows in {seconds:.3} s; its operators had not noticed yet",
+        ongoing.id
+    );
+}
+
 /// The line of a query that had no rows to fetch: it could not be planned.
 pub(crate) fn log_refused(shared: &Shared, status: &Status, sql: &str, peer: Option<SocketAddr>) {
     let (id, peer) = (shared.running.next_id(), name_of(peer));

@@ -157,6 +157,11 @@ impl Running {
         }
     }
 
+    /// Those there are.
+    pub(crate) fn all(&self) -> Vec<Arc<Ongoing>> {
+        self.queries().values().cloned().collect()
+    }
+
     /// Queries that have a permit.
     pub(crate) fn count(&self) -> usize {
         self.queries().values().filter(|ongoing| ongoing.waited.get().is_some()).count()

@@ -25,6 +25,7 @@ use tonic::transport::{Identity, ServerTlsConfig};
 use crate::auth::Guard;
 use crate::http;
 use crate::options::{ServerOptions, Tls};
+use crate::run::log_cut_off;
 use crate::running::CancelledBy;
 use crate::service::Service;
 use crate::shared::Shared;
@@ -143,6 +144,7 @@ async fn drain(shared: &Shared, time: Duration) {
     shared.running.cancel_all(CancelledBy::Shutdown);
     // A kernel or a read that is under way ends before its query does; it is not waited for any longer than this.
     let _ = tokio::time::timeout(GOODBYE, shared.running.wait_for_none()).await;
+    shared.running.all().iter().for_each(|ongoing| log_cut_off(ongoing));
 }
 
 /// Tasks beside the connections; they end with this.
