@@ -64,11 +64,11 @@ def ask_duckdb(database, sql):
     return database.sql(sql).to_arrow_table()
 
 
-def ask_pelton(binary, warehouse, sql, timeout):
+def ask_pelton(binary, warehouse, sql, timeout, device):
     with tempfile.TemporaryDirectory() as folder:
         query, answer = Path(folder, "query.sql"), Path(folder, "answer.parquet")
         query.write_text(sql)
-        command = [binary, "sql", "--warehouse", warehouse, "--format", "parquet"]
+        command = [binary, "sql", "--warehouse", warehouse, "--device", device, "--format", "parquet"]
         command += ["--output", answer, "--file", query]
         try:
             run = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
@@ -243,7 +243,7 @@ def check(name, sql, database, options):
     expected = ask_duckdb(database, sql)
     asked = time.perf_counter()
     try:
-        actual = ask_pelton(options.pelton, options.warehouse, sql, options.timeout)
+        actual = ask_pelton(options.pelton, options.warehouse, sql, options.timeout, options.device)
         found = compare(expected, actual, order_keys(sql))
     except QueryFailed as failure:
         found = str(failure).splitlines()
@@ -263,6 +263,7 @@ def parse_arguments():
     parser.add_argument("--pelton", type=Path, required=True, help="the pelton binary")
     parser.add_argument("--warehouse", type=Path, required=True, help="the warehouse with the same data")
     parser.add_argument("--scale", type=float, default=1.0, help="the scale of the data (TPC-H Q11 needs it)")
+    parser.add_argument("--device", default="auto", help="where Pelton's queries run; host: generated kernels, without a GPU")
     parser.add_argument("--only", nargs="+", metavar="QUERY", help="run these queries alone")
     parser.add_argument("--timeout", type=float, default=600, help="seconds a query may take")
     return parser.parse_args()

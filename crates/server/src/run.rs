@@ -101,7 +101,7 @@ pub(crate) async fn fetch(
     let ongoing = Arc::clone(&run.ongoing);
     let cancelled = async move { ongoing.cancelled().await }.boxed();
     let producer = shared.spawn(async move {
-        let result = run.to_end(&sender).await;
+        let result = run.run_out(&sender).await;
         drop(run);
         drop(permit);
         // A client that is not there any more needs no answer.
@@ -147,7 +147,7 @@ impl Run {
     }
 
     /// All messages to `sender`, until the last row, an error or a cancellation.
-    async fn to_end(&mut self, sender: &mpsc::Sender<Sent>) -> Result<(), Status> {
+    async fn run_out(&mut self, sender: &mpsc::Sender<Sent>) -> Result<(), Status> {
         let ongoing = Arc::clone(&self.ongoing);
         let sending = send_rows(&self.shared, &self.planned, &ongoing, sender);
         let ended = tokio::select! {

@@ -97,6 +97,8 @@ const DATA_SETS: [DataSet; 3] = [
     },
 ];
 
+/// Where the queries run: as they would on this machine, and as generated kernels compiled for the host.
+const DEVICES: [&str; 2] = ["auto", "host"];
 /// Small row groups, so that small data has enough of them to skip.
 const ROW_GROUP_ROWS: &str = "16384";
 
@@ -154,20 +156,24 @@ fn compare(workspace: &Workspace, python: &Path, set: &DataSet) -> Result<()> {
     }
     let queries = workspace.root.join("queries").join(set.name).to_string_lossy().into_owned();
     let binary = workspace.pelton().to_string_lossy().into_owned();
-    let args = [
-        "tests/oracle/compare.py",
-        "--data",
-        &data,
-        "--queries",
-        &queries,
-        "--pelton",
-        &binary,
-        "--warehouse",
-        &warehouse,
-        "--scale",
-        set.scale,
-    ];
-    process::run(&mut process::command(&workspace.root, python, &args))
+    DEVICES.iter().try_for_each(|device| {
+        let args = [
+            "tests/oracle/compare.py",
+            "--device",
+            device,
+            "--data",
+            &data,
+            "--queries",
+            &queries,
+            "--pelton",
+            &binary,
+            "--warehouse",
+            &warehouse,
+            "--scale",
+            set.scale,
+        ];
+        process::run(&mut process::command(&workspace.root, python, &args))
+    })
 }
 
 fn load_args<'a>(table: &'a Table, data: &str, warehouse: &'a str) -> Vec<std::borrow::Cow<'a, str>> {

@@ -15,7 +15,16 @@ pub(crate) fn command<A: AsRef<std::ffi::OsStr>>(
 ) -> Command {
     let mut command = Command::new(program);
     command.current_dir(dir).args(args);
+    // What cargo told this program of itself: build scripts look at some of it, and would run again, and everything
+    // above them be compiled again, whenever a task and a person build in turn.
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_this_program(&name.to_string_lossy())) {
+        command.env_remove(name);
+    }
     command
+}
+
+fn is_of_this_program(variable: &str) -> bool {
+    variable.starts_with("CARGO_PKG_") || variable.starts_with("CARGO_MANIFEST_")
 }
 
 /// The cargo that started this program.
