@@ -182,3 +182,38 @@ DEV CivilDate civil_date(i32 days) {
   const i32 month = i32(mp < 10 ? mp + 3 : mp - 9);
   return {i32(i64(yoe) + era * 400) + (month <= 2), month, i32(doy - (153 * mp + 2) / 5 + 1)};
 }
+
+// The other way.
+DEV i32 days_of(i32 year, i32 month, i32 day) {
+  const i64 y = i64(year) - (month <= 2), era = (y >= 0 ? y : y - 399) / 400;
+  const u32 yoe = u32(y - era * 400), mp = u32(month > 2 ? month - 3 : month + 9);
+  return i32(era * 146097 + i64(yoe * 365 + yoe / 4 - yoe / 100 + (153 * mp + 2) / 5 + u32(day) - 1) - 719468);
+}
+
+DEV i64 floor_divide(i64 value, i64 by) { return value / by - (value % by < 0); }
+
+DEV i32 days_after_monday(i64 days) { return i32(days + 3 - floor_divide(days + 3, 7) * 7); }
+
+DEV i32 day_of_year(i32 days) { return days - days_of(civil_date(days).year, 1, 1) + 1; }
+
+// An ISO week belongs to the year of its Thursday.
+DEV i32 iso_thursday(i32 days) { return days - days_after_monday(days) + 3; }
+DEV i32 iso_week(i32 days) { return (day_of_year(iso_thursday(days)) - 1) / 7 + 1; }
+
+DEV i32 first_of_quarter(i32 days) {
+  const CivilDate date = civil_date(days);
+  return days_of(date.year, (date.month - 1) / 3 * 3 + 1, 1);
+}
+
+DEV i32 days_of_month(i32 year, i32 month) {
+  const bool is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+  return month == 2 ? 28 + is_leap : 30 + ((month + (month >= 8)) & 1);
+}
+
+DEV i32 add_months(i32 days, i32 months) {
+  const CivilDate date = civil_date(days);
+  const i64 month = i64(date.year) * 12 + (date.month - 1) + months;
+  const i32 year = i32(floor_divide(month, 12)), of_year = i32(month - i64(year) * 12) + 1;
+  const i32 last = days_of_month(year, of_year);
+  return days_of(year, of_year, date.day < last ? date.day : last);
+}

@@ -114,10 +114,35 @@ pub enum CompareOp {
 pub enum DatePart {
     /// The year.
     Year,
+    /// The year that the ISO week belongs to.
+    IsoYear,
+    /// 1 to 4.
+    Quarter,
     /// 1 to 12.
     Month,
+    /// The ISO week, 1 to 53.
+    Week,
     /// 1 to 31.
     Day,
+    /// 1 to 366.
+    DayOfYear,
+    /// 0 (Sunday) to 6.
+    DayOfWeek,
+    /// 1 (Monday) to 7.
+    IsoDayOfWeek,
+}
+
+/// What dates are truncated to: its first day.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DateUnit {
+    /// From Monday.
+    Week,
+    /// From the first.
+    Month,
+    /// From the first of January, April, July or October.
+    Quarter,
+    /// From the first of January.
+    Year,
 }
 
 /// A value computed from the columns of a row.
@@ -181,6 +206,35 @@ pub enum Expr {
         part: DatePart,
         /// The date.
         input: Box<Expr>,
+    },
+    /// The first day of the week, month, quarter or year of a date (`I32`, days since 1970-01-01).
+    DateTrunc {
+        /// Which.
+        unit: DateUnit,
+        /// The date.
+        input: Box<Expr>,
+    },
+    /// A date (`I32`, days since 1970-01-01) so many months later, or earlier; the last of the month where that has
+    /// fewer days.
+    AddMonths {
+        /// The date.
+        input: Box<Expr>,
+        /// How many.
+        months: i32,
+    },
+    /// An integer (`I32`, `I64`) divided by a positive constant, rounded down.
+    FloorDivide {
+        /// The dividend.
+        input: Box<Expr>,
+        /// The divisor.
+        by: i64,
+    },
+    /// What [`FloorDivide`](Self::FloorDivide) leaves: 0 to `by` - 1.
+    Modulo {
+        /// The dividend.
+        input: Box<Expr>,
+        /// The divisor.
+        by: i64,
     },
     /// A function of one `Text` value and of nothing else: evaluated once per dictionary entry.
     OfText {

@@ -22,6 +22,7 @@ mod image;
 mod programs;
 mod scratch;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -29,7 +30,7 @@ use std::time::{Duration, Instant};
 
 use pelton_device::cuda::Grid;
 use pelton_device::{DeviceId, Span, Work};
-use pelton_error::{Result, ResultExt};
+use pelton_error::{Error, Result, ResultExt};
 
 use cache::Cache;
 use cuda::CudaCompiler;
@@ -281,6 +282,21 @@ impl fmt::Debug for Program {
 /// `Unsupported` without NVRTC, and with the log for a source that does not compile.
 pub fn compile_for_check(source: &str, major: u32, minor: u32) -> Result<Vec<u8>> {
     CudaCompiler::for_capability(major, minor)?.compile(source)
+}
+
+/// As [`compile_for_check`], once a process for a source. What does not compile is no reason to take another path: an
+/// error of kind `Corrupt`.
+pub(crate) fn check(source: &str, major: u32, minor: u32) -> Result<()> {
+    static PASSED: Mutex<BTreeSet<(u64, u32, u32)>> = Mutex::new(BTreeSet::new());
+    let key = (xxhash_rust::xxh3::xxh3_64(source.as_bytes()), major, minor);
+    let passed = || PASSED.lock().unwrap_or_else(PoisonError::into_inner);
+    if !passed().contains(&key) {
+        compile_for_check(source, major, minor).map_err(|error| {
+            Error::corrupt(format!("a source of kernels, for sm_{major}{minor}: {error}"))
+        })?;
+        passed().insert(key);
+    }
+    Ok(())
 }
 
 /// Where NVRTC was found, its version and what it compiles for.

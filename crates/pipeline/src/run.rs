@@ -41,7 +41,7 @@ use self::memory::Lanes;
 pub use self::report::{PipelineReport, RunReport};
 use crate::home::{Decompress, Decompression, Home, HomeOptions, Homes, text_supported};
 use crate::ir::{Op, Plan, Sink, Source, TableScan, Type};
-use crate::program::{CompileReport, Compiler, Program, Target, compile_for_check, nvrtc_status};
+use crate::program::{CompileReport, Compiler, Program, Target, check, nvrtc_status};
 use crate::rows::Rows;
 use crate::trace::Tracer;
 
@@ -138,8 +138,6 @@ pub struct Runtime {
     homes: Arc<Homes>,
     lanes: Lanes,
     keeps_columns: bool,
-    /// Sources that `check_for` has passed.
-    checked: Mutex<HashSet<u64>>,
     /// Columns that a scan has read.
     used: Mutex<HashSet<(TableId, usize)>>,
 }
@@ -177,21 +175,10 @@ impl Runtime {
         let home_options = HomeOptions { device_cache_bytes, links, decompression, ..HomeOptions::default() };
         let homes = Arc::new(Homes::new(machine.clone(), io, home_options));
         let compiler = Compiler::new(options.cache.clone());
-        let (checked, used) = (Mutex::default(), Mutex::default());
+        let used = Mutex::default();
         let keeps_columns = device_cache_bytes > 0;
         let lanes = Lanes::default();
-        Ok(Arc::new(Self {
-            options,
-            machine,
-            device,
-            target,
-            compiler,
-            homes,
-            lanes,
-            keeps_columns,
-            checked,
-            used,
-        }))
+        Ok(Arc::new(Self { options, machine, device, target, compiler, homes, lanes, keeps_columns, used }))
     }
 
     /// Where columns are.
@@ -228,11 +215,7 @@ impl Runtime {
     /// Compiles `source`, twice where that is asked for.
     fn compile(&self, source: &str) -> Result<(Arc<Program>, CompileReport)> {
         if let Some((major, minor)) = self.options.check_for {
-            let hash = xxhash_rust::xxh3::xxh3_64(source.as_bytes());
-            if !self.checked.lock().unwrap_or_else(PoisonError::into_inner).contains(&hash) {
-                compile_for_check(source, major, minor)?;
-                self.checked.lock().unwrap_or_else(PoisonError::into_inner).insert(hash);
-            }
+            check(source, major, minor)?;
         }
         self.compiler.compile(source, self.target)
     }

@@ -73,11 +73,13 @@ impl Config {
         self
     }
 
-    /// Whatever kernels can do runs as kernels, compiled for the host and kept in the folder `programs`.
+    /// Whatever kernels can do runs as kernels, compiled for the host and kept in the folder `programs`. Every source
+    /// must compile for a GPU too, where there is NVRTC (CI installs it).
     pub fn kernels(mut self, programs: &str) -> Self {
         self.session.device = DeviceChoice::Host;
         self.session.runtime.cache = Some(programs.into());
         self.session.runtime.workers = THREADS as u32;
+        self.session.runtime.check_for = pelton_pipeline::nvrtc_status().is_ok().then_some((9, 0));
         self
     }
 

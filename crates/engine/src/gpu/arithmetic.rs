@@ -15,6 +15,7 @@ use datafusion::logical_expr::Operator;
 use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{ArithmeticOp, Bounds, CompareOp, Expr, Literal, Type};
 
+use super::dates;
 use super::value::{Value, is_text, kernel_type, type_bounds};
 
 /// The comparison that `op` is.
@@ -202,6 +203,9 @@ pub(super) fn cast(value: Value, to: &DataType) -> Result<Value> {
             let ty = kernel_type(other)?;
             let value = fitting(value, to).ok_or_else(refused)?;
             Ok(if kernel_type(&from)? == ty { value } else { converted(value, ty, to) })
+        }
+        (DataType::Date32 | DataType::Timestamp(..), DataType::Date32 | DataType::Timestamp(..)) => {
+            dates::cast(value, to)
         }
         _ => Err(refused()),
     }

@@ -250,6 +250,12 @@ impl Names {
             Expr::DatePart { part, input } => {
                 format!("{} of {}", format!("{part:?}").to_lowercase(), self.part(input))
             }
+            Expr::DateTrunc { unit, input } => {
+                format!("first of the {} of {}", format!("{unit:?}").to_lowercase(), self.part(input))
+            }
+            Expr::AddMonths { input, months } => format!("{} + {months} months", self.part(input)),
+            Expr::FloorDivide { input, by } => format!("{} / {by} rounded down", self.part(input)),
+            Expr::Modulo { input, by } => format!("{} modulo {by}", self.part(input)),
             Expr::OfText { function, .. } => function.name(),
         }
     }

@@ -5,7 +5,8 @@
 //!   one text column alone       a function of its dictionary's entries      text.rs
 //!   AND OR NOT, comparisons     of two values brought to one type           arithmetic.rs
 //!   + - * /, casts              as Arrow computes them, to the bit          arithmetic.rs
-//!   IN, CASE, IS NULL, date_part
+//!   dates, timestamps, intervals    as Arrow computes them                  dates.rs
+//!   IN, CASE, IS NULL
 //!   everything else             refused by name: it stays on the CPU
 //! ```
 //!
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::functions::datetime::date_part::DatePartFunc;
+use datafusion::functions::datetime::date_trunc::DateTruncFunc;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{
     BinaryExpr, CaseExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, Literal, NegativeExpr,
@@ -26,9 +28,10 @@ use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::ColumnarValue;
 use datafusion::scalar::ScalarValue;
 use pelton_error::{Error, Result};
-use pelton_pipeline::ir::{DatePart, Expr, Type};
+use pelton_pipeline::ir::{ArithmeticOp, Expr, Type};
 
 use super::arithmetic;
+use super::dates;
 use super::stream::{Stream, output};
 use super::text::{EntryFunction, is_deterministic, text_input};
 use super::value::{Value, integer, is_text, kernel_type, literal};
@@ -141,7 +144,11 @@ impl Exprs<'_> {
         if self.is_of_two_texts(binary)? {
             return Err(Error::unsupported(format!("{expr} compares two texts")));
         }
-        let (left, right) = (self.lower(binary.left())?, self.lower(binary.right())?);
+        let left = self.lower(binary.left())?;
+        if let (Some(sign), Some(interval)) = (sign(*binary.op()), interval(binary.right())) {
+            return dates::plus_interval(left, &interval, sign);
+        }
+        let right = self.lower(binary.right())?;
         if let Some(op) = arithmetic::compare_op(*binary.op()) {
             let is_nullable = left.is_nullable || right.is_nullable;
             let (left, right) = arithmetic::to_one_type(left, right)?;
@@ -152,6 +159,9 @@ impl Exprs<'_> {
             return Err(Error::unsupported(format!("kernels have no operator {}", binary.op())));
         };
         let data_type = expr.data_type(self.schema).map_err(from_datafusion)?;
+        if op == ArithmeticOp::Subtract && matches!(data_type, DataType::Duration(_)) {
+            return dates::difference(left, right, &data_type);
+        }
         arithmetic::arithmetic(op, left, right, &data_type)
     }
 
@@ -215,19 +225,29 @@ impl Exprs<'_> {
 
     fn function(&mut self, expr: &Arc<dyn PhysicalExpr>, function: &ScalarFunctionExpr) -> Result<Value> {
         let refused = || Error::unsupported(format!("kernels do not compute {expr}"));
-        if !function.fun().inner().is::<DatePartFunc>() {
-            return Err(refused());
-        }
-        let [part, input] = function.args() else { return Err(refused()) };
-        let part =
-            part.downcast_ref::<Literal>().and_then(|part| date_part(part.value())).ok_or_else(refused)?;
-        let input = self.lower(input)?;
-        if input.data_type != DataType::Date32 {
-            return Err(Error::unsupported(format!("parts of {} are not computed", input.data_type)));
-        }
-        let expr = Expr::DatePart { part, input: Box::new(input.expr) };
-        Ok(Value { expr, data_type: DataType::Int32, is_nullable: input.is_nullable, bounds: None })
+        let of_dates: fn(&str, Value) -> Result<Value> = match function.fun().inner() {
+            inner if inner.is::<DatePartFunc>() => dates::part,
+            inner if inner.is::<DateTruncFunc>() => dates::trunc,
+            _ => return Err(refused()),
+        };
+        let [name, input] = function.args() else { return Err(refused()) };
+        let name = name.downcast_ref::<Literal>().and_then(|name| name.value().try_as_str()).flatten();
+        let name = name.ok_or_else(refused)?.to_owned();
+        of_dates(&name, self.lower(input)?)
     }
+}
+
+/// Of what follows a plus or minus.
+fn sign(op: Operator) -> Option<i32> {
+    match op {
+        Operator::Plus => Some(1),
+        Operator::Minus => Some(-1),
+        _ => None,
+    }
+}
+
+fn interval(expr: &Arc<dyn PhysicalExpr>) -> Option<ScalarValue> {
+    constant_value(expr).filter(|value| matches!(value.data_type(), DataType::Interval(_)))
 }
 
 fn boolean(expr: Expr, is_nullable: bool) -> Value {
@@ -270,14 +290,5 @@ fn constant_value(expr: &Arc<dyn PhysicalExpr>) -> Option<ScalarValue> {
     match expr.evaluate(&batch).ok()? {
         ColumnarValue::Scalar(value) => Some(value),
         ColumnarValue::Array(values) => ScalarValue::try_from_array(&values, 0).ok(),
-    }
-}
-
-fn date_part(name: &ScalarValue) -> Option<DatePart> {
-    match name.try_as_str().flatten()?.to_ascii_lowercase().as_str() {
-        "year" => Some(DatePart::Year),
-        "month" => Some(DatePart::Month),
-        "day" => Some(DatePart::Day),
-        _ => None,
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   rule.rs      the largest subtrees that can run there, from the top
-//!     lower.rs   a subtree as pipelines: scan.rs, join.rs, aggregate.rs, top.rs; expr.rs, arithmetic.rs, text.rs
+//!     lower.rs   a subtree as pipelines: scan.rs, join.rs, aggregate.rs, top.rs; expr.rs, arithmetic.rs,
+//!                dates.rs, text.rs
 //!     cost.rs    whether that is worth it
 //!   exec.rs      the plan node: uploads (upload.rs), the run, its rows as batches (result.rs), the way back to the CPU
 //!   describe.rs  EXPLAIN
@@ -15,6 +16,7 @@
 mod aggregate;
 mod arithmetic;
 mod cost;
+mod dates;
 mod describe;
 mod devices;
 mod exec;

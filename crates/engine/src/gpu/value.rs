@@ -7,7 +7,7 @@
 //!   Int32                                   I32       wraps
 //!   Date32                                  I32       no
 //!   Int64                                   I64       wraps
-//!   UInt32, Timestamp                       I64       no
+//!   UInt32, Timestamp, Duration             I64       no
 //!   Decimal128(p, s)                        I128      on unscaled values
 //!   Float64                                 F64       yes
 //!   Utf8, LargeUtf8, Utf8View               Text      functions of one column, by dictionary
@@ -71,7 +71,7 @@ pub(super) fn kernel_type(data_type: &DataType) -> Result<Type> {
         DataType::Boolean => Type::Bool,
         DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Date32 => Type::I32,
         DataType::UInt8 | DataType::UInt16 => Type::I32,
-        DataType::Int64 | DataType::UInt32 | DataType::Timestamp(..) => Type::I64,
+        DataType::Int64 | DataType::UInt32 | DataType::Timestamp(..) | DataType::Duration(_) => Type::I64,
         DataType::Decimal128(..) => Type::I128,
         DataType::Float64 => Type::F64,
         text if is_text(text) => Type::Text,
@@ -85,7 +85,9 @@ pub(super) fn type_bounds(data_type: &DataType) -> Option<Bounds> {
         DataType::Int8 => (i8::MIN.into(), i8::MAX.into()),
         DataType::Int16 => (i16::MIN.into(), i16::MAX.into()),
         DataType::Int32 | DataType::Date32 => (i32::MIN.into(), i32::MAX.into()),
-        DataType::Int64 | DataType::Timestamp(..) => (i64::MIN.into(), i64::MAX.into()),
+        DataType::Int64 | DataType::Timestamp(..) | DataType::Duration(_) => {
+            (i64::MIN.into(), i64::MAX.into())
+        }
         DataType::UInt8 => (0, u8::MAX.into()),
         DataType::UInt16 => (0, u16::MAX.into()),
         DataType::UInt32 => (0, u32::MAX.into()),
@@ -142,7 +144,11 @@ pub(super) fn integer(scalar: &ScalarValue) -> Result<i128> {
         | ScalarValue::TimestampSecond(value, _)
         | ScalarValue::TimestampMillisecond(value, _)
         | ScalarValue::TimestampMicrosecond(value, _)
-        | ScalarValue::TimestampNanosecond(value, _) => value.map(i128::from),
+        | ScalarValue::TimestampNanosecond(value, _)
+        | ScalarValue::DurationSecond(value)
+        | ScalarValue::DurationMillisecond(value)
+        | ScalarValue::DurationMicrosecond(value)
+        | ScalarValue::DurationNanosecond(value) => value.map(i128::from),
         ScalarValue::UInt8(value) => value.map(i128::from),
         ScalarValue::UInt16(value) => value.map(i128::from),
         ScalarValue::UInt32(value) => value.map(i128::from),

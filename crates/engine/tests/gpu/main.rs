@@ -5,6 +5,7 @@ mod common;
 
 mod benchmarks;
 mod cancelling;
+mod dates;
 mod fallback;
 mod kept_plans;
 mod nodes;

@@ -42,10 +42,10 @@ impl Block {
         }
     }
 
-    /// A name that no other line uses.
+    /// A name that no other line uses, and no type: `i_32`.
     pub(crate) fn name(&mut self, prefix: &str) -> String {
         self.names += 1;
-        format!("{prefix}{}", self.names)
+        format!("{prefix}_{}", self.names)
     }
 
     /// Declares a constant of `c_type` and returns its name.

@@ -6,9 +6,10 @@
 use pelton_error::{Error, Result};
 
 use super::block::Block;
+use super::dates;
 use super::scope::Scope;
 use super::value::{Form, Value, both_valid, constant, fits_i64, type_bounds, union, within};
-use crate::ir::{ArithmeticOp, Bounds, CompareOp, DatePart, Expr, Literal, Type};
+use crate::ir::{ArithmeticOp, Bounds, CompareOp, Expr, Literal, Type};
 
 /// Generates `expr` into `block`; columns come from `scope`.
 pub(crate) fn generate(expr: &Expr, scope: &mut dyn Scope, block: &mut Block) -> Result<Value> {
@@ -47,7 +48,23 @@ pub(crate) fn generate(expr: &Expr, scope: &mut dyn Scope, block: &mut Block) ->
         }
         Expr::DatePart { part, input } => {
             let input = generate(input, scope, block)?;
-            Ok(date_part(*part, &input, block))
+            Ok(dates::part(*part, &input, block))
+        }
+        Expr::DateTrunc { unit, input } => {
+            let input = generate(input, scope, block)?;
+            Ok(dates::trunc(*unit, &input, block))
+        }
+        Expr::AddMonths { input, months } => {
+            let input = generate(input, scope, block)?;
+            dates::add_months(&input, *months, block)
+        }
+        Expr::FloorDivide { input, by } => {
+            let input = generate(input, scope, block)?;
+            floor_divide(&input, *by, block)
+        }
+        Expr::Modulo { input, by } => {
+            let input = generate(input, scope, block)?;
+            modulo(&input, *by, block)
         }
         Expr::OfText { column, function } => scope.of_text(*column, function, block),
     }
@@ -158,6 +175,37 @@ fn decimal(op: ArithmeticOp, left: &Value, right: &Value, block: &mut Block) -> 
         value.code = block.define("i64", "d", format!("i64({})", value.code));
     }
     Ok(value)
+}
+
+/// The quotient rounded down. What is never negative is divided as unsigned, which rounds down by itself.
+fn floor_divide(input: &Value, by: i64, block: &mut Block) -> Result<Value> {
+    let (bounds, by) = (integer_bounds(input)?, positive(by)?);
+    let of = i128::from(by);
+    let quotient = Bounds { min: bounds.min.div_euclid(of), max: bounds.max.div_euclid(of) };
+    let code = match bounds.min >= 0 {
+        true => format!("u64({}) / {by}ull", input.code),
+        false => format!("floor_divide({}, {by}ll)", input.code),
+    };
+    let c_type = input.form.c_type();
+    let code = block.define(c_type, "i", format!("{c_type}({code})"));
+    Ok(Value::new(code, input.ty, Some(quotient)).with_valid(input.valid.clone()))
+}
+
+fn modulo(input: &Value, by: i64, block: &mut Block) -> Result<Value> {
+    let quotient = floor_divide(input, by, block)?;
+    let c_type = input.form.c_type();
+    let code = format!("{c_type}({} - i64({}) * {by}ll)", input.code, quotient.code);
+    let bounds = Some(Bounds { min: 0, max: i128::from(by) - 1 });
+    Ok(Value::new(block.define(c_type, "i", code), input.ty, bounds).with_valid(input.valid.clone()))
+}
+
+fn integer_bounds(input: &Value) -> Result<Bounds> {
+    let bounds = matches!(input.ty, Type::I32 | Type::I64).then_some(input.bounds).flatten();
+    bounds.ok_or_else(|| Error::unsupported(format!("whole quotients of {:?}", input.ty)))
+}
+
+fn positive(by: i64) -> Result<i64> {
+    (by > 0).then_some(by).ok_or_else(|| Error::unsupported(format!("whole quotients by {by}")))
 }
 
 fn bounds_text(bounds: Option<Bounds>) -> String {
@@ -292,23 +340,4 @@ fn cast(input: &Value, to: Type, block: &mut Block) -> Result<Value> {
         block.define(form.c_type(), "i", in_form(input, form))
     };
     Ok(Value::new(code, to, bounds).with_valid(input.valid.clone()))
-}
-
-fn date_part(part: DatePart, input: &Value, block: &mut Block) -> Value {
-    let field = match part {
-        DatePart::Year => "year",
-        DatePart::Month => "month",
-        DatePart::Day => "day",
-    };
-    let bounds = match part {
-        // A year has at least 365 days: generous by one on both sides.
-        DatePart::Year => input.bounds.map(|bounds| Bounds {
-            min: 1970 + bounds.min.div_euclid(365).min(bounds.min.div_euclid(366)) - 1,
-            max: 1970 + bounds.max.div_euclid(365).max(bounds.max.div_euclid(366)) + 1,
-        }),
-        DatePart::Month => Some(Bounds { min: 1, max: 12 }),
-        DatePart::Day => Some(Bounds { min: 1, max: 31 }),
-    };
-    let code = block.define("i32", "i", format!("civil_date({}).{field}", input.code));
-    Value::new(code, Type::I32, bounds).with_valid(input.valid.clone())
 }

@@ -255,7 +255,11 @@ pub(crate) fn reads_source_alone(expr: &Expr, count: usize) -> bool {
         | Expr::IsNull(input)
         | Expr::In { input, .. }
         | Expr::Cast { input, .. }
-        | Expr::DatePart { input, .. } => reads_source_alone(input, count),
+        | Expr::DatePart { input, .. }
+        | Expr::DateTrunc { input, .. }
+        | Expr::AddMonths { input, .. }
+        | Expr::FloorDivide { input, .. }
+        | Expr::Modulo { input, .. } => reads_source_alone(input, count),
         Expr::Case { branches, otherwise } => {
             branches.iter().all(|(a, b)| reads_source_alone(a, count) && reads_source_alone(b, count))
                 && otherwise.as_ref().is_none_or(|otherwise| reads_source_alone(otherwise, count))

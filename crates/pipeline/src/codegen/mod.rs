@@ -19,6 +19,7 @@
 mod args;
 mod block;
 mod build;
+mod dates;
 mod expr;
 mod filter;
 mod groups;
