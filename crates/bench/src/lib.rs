@@ -11,4 +11,5 @@ pub mod queries;
 pub mod results;
 pub mod sampling;
 pub mod storage;
+mod wait;
 pub mod workload;

@@ -16,6 +16,7 @@ use pelton_store::Warehouse;
 use serde::Serialize;
 
 use crate::results::{TextTable, median};
+use crate::wait::wait_for;
 use crate::workload::{Prepared, Workload};
 
 /// Where the columns of all tables are while queries on a device are timed.
@@ -92,18 +93,19 @@ pub fn run(
         cancel.check()?;
         let sql = query.sql_for_scale(workload.scale);
         let ours = measure(options, prepared, || match &shared {
-            Some(session) => runtime.block_on(run_query(session, &sql)),
+            Some(session) => wait_for(&runtime, cancel, run_query(session, &sql)),
             None => {
                 let session = PeltonSession::open(Some(prepared.warehouse.clone()), &options.session)?;
-                runtime.block_on(run_query(&session, &sql))
+                wait_for(&runtime, cancel, run_query(&session, &sql))
             }
         });
         let ours = ours.context(|| format!("{} on Pelton", query.name))?;
         let peer = match options.pelton_only {
             true => None,
             false => {
-                let measured =
-                    measure(options, prepared, || runtime.block_on(run_datafusion(prepared, options, &sql)));
+                let measured = measure(options, prepared, || {
+                    wait_for(&runtime, cancel, run_datafusion(prepared, options, &sql))
+                });
                 Some(measured.context(|| format!("{} on DataFusion", query.name))?)
             }
         };

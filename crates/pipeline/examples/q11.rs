@@ -160,6 +160,7 @@ fn plan(table: &Arc<Table>) -> Plan {
         sink: Sink::Aggregate {
             keys: Vec::new(),
             aggregates: vec![Aggregate { function: AggregateFunction::Sum, input: Some(revenue) }],
+            expected: None,
         },
     };
     Plan { pipelines: vec![dates, scan], table_count: 1, upload_count: 1 }

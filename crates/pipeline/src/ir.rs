@@ -354,6 +354,8 @@ pub enum Sink {
         keys: Vec<Expr>,
         /// The aggregates.
         aggregates: Vec<Aggregate>,
+        /// How many groups are expected, by estimate: room for them is made at once.
+        expected: Option<u64>,
     },
     /// Rows, in no particular order.
     Materialize {

@@ -207,12 +207,16 @@ fn plan(runtime: &Runtime, table: &Arc<Table>, column: usize, target: Target) ->
     let aggregate = |function, input| vec![Aggregate { function, input }];
     let sink = match (target, is_text(table, column)) {
         (Target::Copy, _) => Sink::Materialize { columns: vec![value], top: None },
-        (Target::Sum, true) => {
-            Sink::Aggregate { keys: vec![value], aggregates: aggregate(AggregateFunction::Count, None) }
-        }
-        (Target::Sum, false) => {
-            Sink::Aggregate { keys: Vec::new(), aggregates: aggregate(AggregateFunction::Sum, Some(value)) }
-        }
+        (Target::Sum, true) => Sink::Aggregate {
+            keys: vec![value],
+            aggregates: aggregate(AggregateFunction::Count, None),
+            expected: None,
+        },
+        (Target::Sum, false) => Sink::Aggregate {
+            keys: Vec::new(),
+            aggregates: aggregate(AggregateFunction::Sum, Some(value)),
+            expected: None,
+        },
     };
     let row_groups = (0..table.row_group_count() as u32).collect();
     let scan = TableScan { table: Arc::clone(table), columns: vec![column], row_groups, skips_late: true };

@@ -16,6 +16,7 @@ use tokio::runtime::Runtime;
 
 use super::options::GolapOptions;
 use crate::queries::same_rows;
+use crate::wait::wait_for;
 
 /// Bytes per second in the unit of the report.
 pub(super) const MB_PER_S: f64 = 1e6;
@@ -157,13 +158,18 @@ impl<'a> Stage<'a> {
     /// Runs `sql` once.
     pub(super) fn once(&self, session: &PeltonSession, sql: &str) -> Result<Timed> {
         let started = Instant::now();
-        self.pool.block_on(async {
+        self.wait_for(async {
             let query = session.query(sql).await?;
             let answer = query.collect().await?;
             let seconds = vec![started.elapsed().as_secs_f64()];
             let note = self.note(query.physical_plan().as_ref());
             Ok(Timed { seconds, answer, scans: query.scan_reports()?, note })
         })
+    }
+
+    /// What `work` comes to, unless it is cancelled.
+    pub(super) fn wait_for<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        wait_for(&self.pool, self.cancel, work)
     }
 
     fn note(&self, plan: &dyn ExecutionPlan) -> String {

@@ -64,6 +64,7 @@ fn measure(stage: &Stage<'_>, dataset: Dataset, duckdb: &HashMap<String, f64>) -
         }
         let ms = |seconds: Vec<f64>| seconds.into_iter().map(|seconds| seconds * 1e3).collect();
         let duckdb = duckdb.get(&name).copied();
+        (stage.say)(&format!("{name}: {:.1} ms", ours.mean() * 1e3));
         entries.push(Entry { name, ours: ms(ours.seconds), peer: ms(theirs), duckdb, note: ours.note });
     }
     Ok(entries)
@@ -86,8 +87,9 @@ async fn peer(stage: &Stage<'_>, data: &Data) -> Result<SessionContext> {
 fn time_peer(stage: &Stage<'_>, peer: &SessionContext, sql: &str) -> Result<(Vec<f64>, Vec<RecordBatch>)> {
     let once = || -> Result<(f64, Vec<RecordBatch>)> {
         let started = Instant::now();
-        let answer =
-            stage.pool.block_on(async { peer.sql(sql).await?.collect().await }).map_err(from_datafusion)?;
+        let answer = stage.wait_for(async {
+            peer.sql(sql).await.map_err(from_datafusion)?.collect().await.map_err(from_datafusion)
+        })?;
         Ok((started.elapsed().as_secs_f64(), answer))
     };
     let (_, mut answer) = once()?;

@@ -31,12 +31,12 @@ const KEY_BITS_MAX: f64 = 63.0;
 const AVERAGE_STATES: usize = 2;
 
 impl Lowering<'_> {
-    /// The groups of an aggregate as the result.
+    /// The groups of an aggregate as the result; about `expected` of them.
     ///
     /// # Errors
     ///
     /// `Unsupported` for groups and functions that kernels do not have.
-    pub(super) fn aggregate(&mut self, top: &AggregateExec) -> Result<()> {
+    pub(super) fn aggregate(&mut self, top: &AggregateExec, expected: Option<u64>) -> Result<()> {
         let first = first_stage(top)?;
         let gives_states = top.mode().output_mode() == AggregateOutputMode::Partial;
         check(first)?;
@@ -63,7 +63,7 @@ impl Lowering<'_> {
         }
         let purpose = if keys.is_empty() { "aggregate of" } else { "groups of" };
         let keys = keys.into_iter().map(|key| key.expr).collect();
-        self.finish(flow.stream, purpose, Sink::Aggregate { keys, aggregates });
+        self.finish(flow.stream, purpose, Sink::Aggregate { keys, aggregates, expected });
         Ok(())
     }
 }

@@ -189,7 +189,7 @@ impl Names {
             Sink::Build { table, keys, payload } => {
                 format!("build hash table {table} by {} with [{}]", self.exprs(keys), self.exprs(payload))
             }
-            Sink::Aggregate { keys, aggregates } => {
+            Sink::Aggregate { keys, aggregates, .. } => {
                 let aggregates: Vec<String> = aggregates.iter().map(|one| self.aggregate(one)).collect();
                 let aggregates = aggregates.join(", ");
                 match keys.is_empty() {

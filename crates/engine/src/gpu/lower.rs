@@ -72,7 +72,10 @@ pub(super) fn lower(
     }
     let mut lowering = Lowering::new(devices);
     match (plan.downcast_ref::<AggregateExec>(), first) {
-        (Some(aggregate), None) => lowering.aggregate(aggregate)?,
+        (Some(aggregate), None) => {
+            let expected = pelton_planner::estimated_rows(plan).map(|groups| groups as u64);
+            lowering.aggregate(aggregate, expected)?;
+        }
         _ => lowering.materialize(plan, first)?,
     }
     if lowering.scans.is_empty() {

@@ -91,7 +91,7 @@ impl Generator<'_> {
                     Build { table: *table, keys, payload, is_hashed, wants_keys: self.request.wants_keys };
                 build.generate(&limits, &mut scope, &mut block)?
             }
-            Sink::Aggregate { keys, aggregates } => {
+            Sink::Aggregate { keys, aggregates, .. } => {
                 groups::aggregate(keys, aggregates, keep, &limits, &mut scope, &mut block)?
             }
             Sink::Materialize { columns, top } => {

@@ -27,7 +27,7 @@ use crate::trace::{Activity, Tracer};
 const DIRECT_CODES_MAX: u64 = 1 << 22;
 /// Codes of a direct table, where memory allows: only its bitmap is cleared.
 const TABLE_CODES_MAX: u64 = 1 << 31;
-/// Groups that a hashed aggregation starts with room for.
+/// Groups that a hashed aggregation starts with room for at least.
 const FIRST_GROUPS: u64 = 1 << 20;
 /// How much larger the next try is after one that was too small.
 pub(crate) const GROWTH: u64 = 8;
@@ -191,7 +191,8 @@ impl<'r> Execution<'r> {
         let prepared = self.prepare(pipeline)?;
         report.prepare = started.elapsed();
         self.traced(Activity::Prepare, started);
-        let mut attempt = Attempt { number: 0, is_hashed: false, groups: FIRST_GROUPS, build_rows_factor: 1 };
+        let groups = self.groups_to_begin_with(&pipeline.sink)?;
+        let mut attempt = Attempt { number: 0, is_hashed: false, groups, build_rows_factor: 1 };
         let rows = loop {
             self.cancel.check()?;
             match self.attempt_evicting(pipeline, &prepared, attempt, &mut report)? {
@@ -213,6 +214,17 @@ impl<'r> Execution<'r> {
         report.elapsed = started.elapsed().saturating_sub(report.compile);
         self.reports.push((index, report));
         Ok(rows)
+    }
+
+    /// Room for those that are expected and a quarter more, where a quarter of the memory holds them.
+    fn groups_to_begin_with(&self, sink: &Sink) -> Result<u64> {
+        let Sink::Aggregate { aggregates, expected: Some(expected), .. } = sink else {
+            return Ok(FIRST_GROUPS);
+        };
+        // Two places a group: a key, a count of rows, and at most three words an aggregate.
+        let group_bytes = 2 * 8 * (2 + 3 * aggregates.len() as u64);
+        let most = (self.memory_cap()? / 4 / group_bytes).max(FIRST_GROUPS);
+        Ok(expected.saturating_add(expected / 4).clamp(FIRST_GROUPS, most))
     }
 
     fn keep_table(&mut self, sink: &Sink, table: BuiltTable, state: State) {

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use pelton_chunk::Codec;
-use pelton_pipeline::RuntimeOptions;
+use pelton_error::CancelFlag;
 use pelton_pipeline::ir::{
-    Aggregate, AggregateFunction, ArithmeticOp, CompareOp, Expr, Literal, Op, Sink, Type,
+    Aggregate, AggregateFunction, ArithmeticOp, Bounds, Column, CompareOp, Expr, Literal, Op, Sink, Source,
+    Type,
 };
+use pelton_pipeline::{RowColumn, RowValues, Rows, RuntimeOptions};
 
 use crate::fixture::table;
 use crate::oracle::{Cell, all_rows, column, int, options, run, runtime, single, sort, sorted, source};
@@ -47,8 +49,11 @@ fn expected(rows: &[Vec<Cell>]) -> Vec<Cell> {
 fn check_groups(keys: &[usize], options: RuntimeOptions) {
     let place = table(Codec::None, 2048, 9000);
     let (source, columns) = source(&runtime(options.clone()), &place.table);
-    let sink =
-        Sink::Aggregate { keys: keys.iter().map(|key| column(*key)).collect(), aggregates: aggregates() };
+    let sink = Sink::Aggregate {
+        keys: keys.iter().map(|key| column(*key)).collect(),
+        aggregates: aggregates(),
+        expected: None,
+    };
     let (rows, _) = run(options, &single(source, columns, Vec::new(), sink));
     let mut groups: BTreeMap<String, (Vec<Cell>, Vec<Vec<Cell>>)> = BTreeMap::new();
     for row in all_rows(&place.table) {
@@ -71,7 +76,7 @@ fn no_rows_make_one_group_without_keys() {
     let place = table(Codec::None, 2048, 3000);
     let (source, columns) = source(&runtime(options()), &place.table);
     let never = pelton_pipeline::ir::Op::Filter(Expr::Literal(pelton_pipeline::ir::Literal::Bool(false)));
-    let sink = Sink::Aggregate { keys: Vec::new(), aggregates: aggregates() };
+    let sink = Sink::Aggregate { keys: Vec::new(), aggregates: aggregates(), expected: None };
     let (rows, _) = run(options(), &single(source, columns, vec![never], sink));
     assert_eq!(sorted(&rows), [expected(&[])]);
 }
@@ -101,6 +106,38 @@ fn groups_whose_keys_all_collide() {
     check_groups(&[0, 7], RuntimeOptions { equal_hashes: true, ..options() });
 }
 
+/// More groups than there are places at first: what finds no place must not look through all of them.
+#[test]
+fn more_groups_than_expected_are_made_room_for() {
+    const GROUPS: i64 = 2_500_000;
+    let roomy = RuntimeOptions { device_cap_bytes: Some(1 << 30), ..options() };
+    let keys: Vec<i64> = (0..GROUPS).map(|group| group * 1_000_003).collect();
+    let rows = Rows {
+        row_count: keys.len(),
+        columns: vec![RowColumn { values: RowValues::I64(keys.clone()), valid: None }],
+    };
+    let columns = vec![Column {
+        name: "key".into(),
+        ty: Type::I64,
+        is_nullable: false,
+        bounds: Some(Bounds { min: 0, max: i128::from(GROUPS) * 1_000_003 }),
+        text: None,
+    }];
+    for (expected, repeats) in [(None, 1), (Some(GROUPS as u64), 0)] {
+        let count = Aggregate { function: AggregateFunction::Count, input: None };
+        let sink = Sink::Aggregate { keys: vec![column(0)], aggregates: vec![count], expected };
+        let mut plan = single(Source::Upload(0), columns.clone(), Vec::new(), sink);
+        plan.upload_count = 1;
+        let (found, report) =
+            runtime(roomy.clone()).run(&plan, vec![rows.clone()], &CancelFlag::new()).unwrap();
+        assert_eq!(report.pipelines[0].repeats, repeats);
+        let RowValues::I64(found) = &found.columns[0].values else { panic!("keys are 64-bit integers") };
+        let mut found = found.clone();
+        found.sort_unstable();
+        assert_eq!(found, keys);
+    }
+}
+
 #[test]
 fn rows_that_fail_conditions_add_nothing_to_one_group() {
     let place = table(Codec::None, 2048, 9000);
@@ -121,7 +158,7 @@ fn rows_that_fail_conditions_add_nothing_to_one_group() {
         Op::Compute { name: "sum".into(), value: twice },
         Op::Filter(large),
     ];
-    let sink = Sink::Aggregate { keys: Vec::new(), aggregates: aggregates() };
+    let sink = Sink::Aggregate { keys: Vec::new(), aggregates: aggregates(), expected: None };
     let (rows, _) = run(options(), &single(source, columns, ops, sink));
     let passes = |row: &Vec<Cell>| {
         let (quantity, plain) = (number(&row[1]), number(&row[5]));

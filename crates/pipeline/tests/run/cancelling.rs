@@ -24,7 +24,7 @@ fn plan(runtime: &Runtime, place: &Place, is_rows: bool) -> Plan {
     let sum = Aggregate { function: AggregateFunction::Sum, input: Some(column(3)) };
     let sink = match is_rows {
         true => Sink::Materialize { columns: vec![column(0), column(3)], top: None },
-        false => Sink::Aggregate { keys: vec![column(0)], aggregates: vec![sum] },
+        false => Sink::Aggregate { keys: vec![column(0)], aggregates: vec![sum], expected: None },
     };
     single(source, columns, Vec::new(), sink)
 }

@@ -52,7 +52,7 @@ fn plan(table: &Arc<Table>, kind: ProbeKind, skips_late: bool) -> Plan {
         source: Source::Table(scan),
         columns: vec![key_column()],
         ops: vec![Op::Probe { table: 0, keys: vec![column(0)], kind }],
-        sink: Sink::Aggregate { keys: Vec::new(), aggregates: vec![count] },
+        sink: Sink::Aggregate { keys: Vec::new(), aggregates: vec![count], expected: None },
     };
     Plan { pipelines: vec![build, facts], table_count: 1, upload_count: 1 }
 }
