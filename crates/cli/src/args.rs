@@ -1,6 +1,6 @@
 //! The command line. Help texts are the reference: what a flag does, its unit and its default.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use pelton_engine::{Decompress, DeviceChoice};
@@ -73,9 +73,9 @@ pub(crate) struct SqlArgs {
     /// Run the Substrait plan in a file (protobuf or JSON) instead, as other systems write them.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["query", "file"])]
     pub(crate) substrait: Option<PathBuf>,
-    /// How rows are written.
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    pub(crate) format: Format,
+    /// How rows are written [default: as the ending of --output says, else table].
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<Format>,
     /// Write rows to a file instead of standard output; the file appears only when it is complete.
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
@@ -191,6 +191,19 @@ pub(crate) enum Format {
     Line,
     /// A Parquet file (Snappy).
     Parquet,
+}
+
+impl Format {
+    /// By the ending of a file's name.
+    pub(crate) fn of_path(path: &Path) -> Option<Self> {
+        match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
+            "csv" => Some(Self::Csv),
+            "json" | "jsonl" | "ndjson" => Some(Self::Json),
+            "md" => Some(Self::Markdown),
+            "parquet" => Some(Self::Parquet),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Debug, ClapArgs)]

@@ -1,5 +1,11 @@
 //! `pelton inspect`: how a table's columns are stored, what sampling chose and what it passed over.
 
+use arrow::array::PrimitiveArray;
+use arrow::datatypes::{
+    ArrowPrimitiveType, Date32Type, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType, TimestampSecondType,
+};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
 use pelton_bench::results::TextTable;
 use pelton_engine::bytes_text;
 use pelton_error::Result;
@@ -59,7 +65,14 @@ fn bound_text(scalar: &Scalar, logical: &LogicalType) -> String {
         (Scalar::Int(value), LogicalType::Decimal { scale, .. }) if *scale > 0 => {
             decimal_text(*value, *scale as u32)
         }
-        (Scalar::Int(days), LogicalType::Date) => date_text(*days),
+        (Scalar::Int(days), LogicalType::Date) => shown::<Date32Type>(*days),
+        (Scalar::Int(at), LogicalType::Timestamp { unit, .. }) => match unit {
+            TimeUnit::Second => shown::<TimestampSecondType>(*at),
+            TimeUnit::Millisecond => shown::<TimestampMillisecondType>(*at),
+            TimeUnit::Microsecond => shown::<TimestampMicrosecondType>(*at),
+            TimeUnit::Nanosecond => shown::<TimestampNanosecondType>(*at),
+        },
+        (Scalar::Int(value), LogicalType::Bool) => (*value != 0).to_string(),
         (Scalar::Int(value), _) => value.to_string(),
         (Scalar::Float(value), _) => value.to_string(),
         (Scalar::Bytes(bytes), _) => {
@@ -80,13 +93,15 @@ fn decimal_text(unscaled: i128, scale: u32) -> String {
     format!("{sign}{whole}.{fraction:0width$}", width = scale as usize)
 }
 
-fn date_text(days: i128) -> String {
-    use arrow::array::Date32Array;
-    use arrow::util::display::{ArrayFormatter, FormatOptions};
-    let Ok(days) = i32::try_from(days) else { return days.to_string() };
-    let array = Date32Array::from(vec![days]);
+/// A number as a value of `T`, as Arrow displays it; the number where it is none.
+fn shown<T: ArrowPrimitiveType>(number: i128) -> String
+where
+    T::Native: TryFrom<i128>,
+{
+    let Ok(native) = T::Native::try_from(number) else { return number.to_string() };
+    let array = PrimitiveArray::<T>::from_iter_values([native]);
     let options = FormatOptions::default();
-    ArrayFormatter::try_new(&array, &options).map_or(days.to_string(), |dates| dates.value(0).to_string())
+    ArrayFormatter::try_new(&array, &options).map_or(number.to_string(), |one| one.value(0).to_string())
 }
 
 fn print_choices(table: &Table, runners_up: usize) {
@@ -151,6 +166,9 @@ mod tests {
         let decimal = LogicalType::Decimal { precision: 15, scale: 2 };
         assert_eq!(bound_text(&Scalar::Int(-105), &decimal), "-1.05");
         assert_eq!(bound_text(&Scalar::Int(0), &LogicalType::Date), "1970-01-01");
+        let at = LogicalType::Timestamp { unit: TimeUnit::Millisecond, zone: None };
+        assert_eq!(bound_text(&Scalar::Int(86_400_500), &at), "1970-01-02T00:00:00.500");
+        assert_eq!(bound_text(&Scalar::Int(1), &LogicalType::Bool), "true");
         let long = Scalar::Bytes("x".repeat(30).into_bytes());
         assert_eq!(bound_text(&long, &LogicalType::Utf8), format!("{}…", "x".repeat(24)));
     }

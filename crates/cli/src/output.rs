@@ -9,6 +9,8 @@ use std::path::PathBuf;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use arrow::json::WriterBuilder as JsonBuilder;
+use arrow::json::writer::LineDelimited;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
@@ -42,7 +44,7 @@ pub(crate) struct RowWriter {
 enum Sink {
     Drawn { batches: Vec<RecordBatch>, rows_shown_max: usize, rows: usize, out: Out },
     Csv(Box<arrow::csv::Writer<Out>>),
-    Json(arrow::json::LineDelimitedWriter<Out>),
+    Json(Box<arrow::json::LineDelimitedWriter<Out>>),
     Parquet(Box<ArrowWriter<Out>>),
 }
 
@@ -84,7 +86,10 @@ impl RowWriter {
                 Sink::Drawn { batches: Vec::new(), rows_shown_max, rows: 0, out }
             }
             Format::Csv => Sink::Csv(Box::new(csv_writer(out, schema)?)),
-            Format::Json => Sink::Json(arrow::json::LineDelimitedWriter::new(out)),
+            // Every line has every column, NULL as null.
+            Format::Json => Sink::Json(Box::new(
+                JsonBuilder::new().with_explicit_nulls(true).build::<_, LineDelimited>(out),
+            )),
             Format::Parquet => {
                 let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
                 let writer = ArrowWriter::try_new(out, schema.clone(), Some(properties));

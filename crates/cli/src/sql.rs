@@ -10,7 +10,7 @@ use pelton_error::{Error, Result, ResultExt};
 use pelton_store::{IoMode, IoOptions};
 use pelton_zone::{SkipKind, SkipKinds};
 
-use crate::args::{FiltersArg, IoModeArg, SessionArgs, SqlArgs, WarehouseArgs};
+use crate::args::{FiltersArg, Format, IoModeArg, SessionArgs, SqlArgs, WarehouseArgs};
 use crate::meter::Meter;
 use crate::output::Output;
 use crate::pointed::pointed;
@@ -78,7 +78,7 @@ fn run_one(
 ) -> Result<()> {
     let started = Instant::now();
     let output = Output {
-        format: args.format,
+        format: args.format.or_else(|| Format::of_path(args.output.as_deref()?)).unwrap_or(Format::Table),
         path: args.output.clone(),
         max_rows: args.max_rows,
         all_rows_by: "--max-rows 0",

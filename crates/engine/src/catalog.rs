@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use datafusion::catalog::{MemorySchemaProvider, SchemaProvider, TableProvider};
 use datafusion::error::Result;
+use pelton_error::Error;
 use pelton_store::{IoEngine, Table, TableStamp, Warehouse};
 
 use crate::error::to_datafusion;
@@ -87,6 +88,19 @@ impl WarehouseSchema {
             && self.snapshot(warehouse, table.name()).ok().flatten().is_some_and(is_same)
     }
 
+    /// Refuses to drop what the session does not hold.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for a stored table.
+    pub(crate) fn check_drop(&self, name: &str) -> pelton_error::Result<()> {
+        if self.session_tables.table_exist(name) || !self.stored_names().iter().any(|stored| stored == name) {
+            return Ok(());
+        }
+        let message = format!("'{name}' is stored in the warehouse; `pelton drop {name}` deletes it");
+        Err(Error::unsupported(message))
+    }
+
     fn stored_names(&self) -> Vec<String> {
         self.warehouse.as_ref().and_then(|warehouse| warehouse.tables().ok()).unwrap_or_default()
     }
@@ -124,6 +138,7 @@ impl SchemaProvider for WarehouseSchema {
     }
 
     fn deregister_table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        self.check_drop(name).map_err(to_datafusion)?;
         self.names_generation.fetch_add(1, Ordering::AcqRel);
         self.session_tables.deregister_table(name)
     }

@@ -42,7 +42,10 @@ fn classify(error: &DataFusionError) -> Error {
         DataFusionError::ResourcesExhausted(_) => {
             return Error::new(
                 ErrorKind::OutOfMemory { tier: Tier::Host, requested_bytes: 0, available_bytes: 0 },
-                format!("{error}; raise --memory-limit or select less"),
+                format!(
+                    "memory limit reached: {}; raise --memory-limit or select less",
+                    refused(&error.to_string())
+                ),
             );
         }
         DataFusionError::NotImplemented(_) => ErrorKind::Unsupported,
@@ -50,6 +53,12 @@ fn classify(error: &DataFusionError) -> Error {
         _ => ErrorKind::InvalidInput,
     };
     Error::new(kind, error.to_string())
+}
+
+/// What was refused: the last line of DataFusion's text, without the list of who holds what before it.
+fn refused(text: &str) -> &str {
+    let last = text.lines().last().unwrap_or(text);
+    last.trim_start_matches("Resources exhausted: ").trim_start_matches("Error: ")
 }
 
 #[cfg(test)]
@@ -74,8 +83,11 @@ mod tests {
 
     #[test]
     fn exhausted_memory_names_the_knob() {
-        let error = from_datafusion(DataFusionError::ResourcesExhausted("hash table".into()));
+        let text =
+            "Additional allocation failed with top memory consumers as:\n  a, b.\nError: no 5 MB for a";
+        let error = from_datafusion(DataFusionError::ResourcesExhausted(text.into()));
         assert!(matches!(error.kind(), ErrorKind::OutOfMemory { .. }));
-        assert!(error.to_string().contains("--memory-limit"), "{error}");
+        let expected = "memory limit reached: no 5 MB for a; raise --memory-limit or select less";
+        assert_eq!(error.to_string(), expected);
     }
 }

@@ -7,12 +7,15 @@ use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{DFSchema, Statistics};
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+use pelton_error::Error;
 use pelton_store::{IoEngine, Table};
 
+use crate::error::to_datafusion;
 use crate::scan::{PeltonScanExec, ScanOptions, ScanSource};
 use crate::statistics;
 
@@ -93,5 +96,37 @@ impl TableProvider for PeltonTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(Arc::new(self.plan(state, projection, filters, limit)?))
+    }
+
+    async fn insert_into(
+        &self,
+        _: &dyn Session,
+        _: Arc<dyn ExecutionPlan>,
+        _: InsertOp,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Err(self.is_loaded_only())
+    }
+
+    async fn delete_from(&self, _: &dyn Session, _: Vec<Expr>) -> Result<Arc<dyn ExecutionPlan>> {
+        Err(self.is_loaded_only())
+    }
+
+    async fn update(
+        &self,
+        _: &dyn Session,
+        _: Vec<(String, Expr)>,
+        _: Vec<Expr>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Err(self.is_loaded_only())
+    }
+}
+
+impl PeltonTable {
+    /// Why no statement changes it.
+    fn is_loaded_only(&self) -> DataFusionError {
+        let name = self.source.table.name();
+        to_datafusion(Error::unsupported(format!(
+            "'{name}' is changed by loads alone: `pelton load --append` adds rows, `--replace` replaces them"
+        )))
     }
 }

@@ -18,7 +18,7 @@ use datafusion::config::ConfigOptions;
 use datafusion::error::DataFusionError;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder, TaskContext};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::{DFParserBuilder, Statement};
@@ -275,6 +275,10 @@ impl PeltonSession {
     }
 
     async fn physical(&self, plan: LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
+        // DataFusion would only say that there is no such table.
+        if let LogicalPlan::Ddl(DdlStatement::DropTable(drop)) = &plan {
+            self.schema.check_drop(drop.name.table())?;
+        }
         let frame = self.ctx.execute_logical_plan(plan).await.map_err(|error| self.explained(error))?;
         frame.create_physical_plan().await.map_err(|error| self.explained(error))
     }

@@ -128,7 +128,7 @@ impl TableWriter {
             WriteMode::Replace => {}
             WriteMode::Create => {
                 return Err(Error::invalid_input(format!(
-                    "there is a table '{}' already; append to it or replace it",
+                    "there is a table '{}' already; append to it (--append) or replace it (--replace)",
                     self.name
                 )));
             }

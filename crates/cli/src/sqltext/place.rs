@@ -94,6 +94,9 @@ fn missing_column(error: &Error) -> Option<Complaint> {
         Some(field) => Some(shortest(field, &there_are)),
         None => quoted_after(rest, "Did you mean '").map(str::to_owned),
     };
+    // Who writes "x" often means the text.
+    let text = name.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    let suggestion = suggestion.or_else(|| text.map(|text| format!("the text '{text}', in single quotes")));
     let message = match (&suggestion, there_are.len()) {
         (Some(_), _) | (None, 0) => format!("no column {name}"),
         (None, count) => format!("no column {name}; there {}", listed(&there_are, count)),

@@ -28,7 +28,7 @@ use object_store::ObjectMeta;
 use pelton_error::Error;
 use pelton_remote::{Location, Partitions, is_url, list};
 
-use crate::error::to_datafusion;
+use crate::error::{from_datafusion, to_datafusion};
 use table::FilesTable;
 
 /// Lets queries of `context` name files, directories, patterns and URLs where a table stands.
@@ -96,7 +96,9 @@ async fn open(state: &SessionState, name: &str, location: &Location) -> Result<F
     let format = format_of(state, name, &ending, compression)?;
     let rests = objects.iter().map(|object| location.path_below(&object.location));
     let partitions = Partitions::of(rests).map_err(to_datafusion)?;
-    let schema = format.infer_schema(state, &store, &objects).await?;
+    let schema = format.infer_schema(state, &store, &objects).await;
+    let schema =
+        schema.map_err(|error| to_datafusion(from_datafusion(error).context(format!("'{name}'"))))?;
     FilesTable::new(store_url, format, &schema, objects, partitions)
 }
 

@@ -58,7 +58,7 @@ pub(crate) fn list(
         }
         if listing.files.len() == found_before {
             return Err(Error::invalid_input(format!(
-                "'{input}' has no file to load; known are .parquet, .csv, .tsv, .tbl, .json, .jsonl, .ndjson, .arrow, \
+                "'{input}' names no file that can be loaded: is the path right? Known are .parquet, .csv, .tsv, .tbl, .json, .jsonl, .ndjson, .arrow, \
                  .ipc and .feather, or name the format"
             )));
         }
@@ -272,7 +272,7 @@ mod tests {
         let message =
             |input: &str| list(&[input.to_string()], None, &CancelFlag::new()).unwrap_err().to_string();
         assert_eq!(message("/no/such.csv"), "no file or directory '/no/such.csv'");
-        assert!(message("/no/such/*.csv").starts_with("'/no/such/*.csv' has no file to load"));
+        assert!(message("/no/such/*.csv").starts_with("'/no/such/*.csv' names no file that can be loaded"));
         assert_eq!(
             list(&[], None, &CancelFlag::new()).unwrap_err().to_string(),
             "no input named; give files, globs, directories or URLs"

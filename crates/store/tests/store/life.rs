@@ -117,7 +117,7 @@ fn creating_over_a_table_and_appending_other_columns_are_refused() {
     let rows = batch(0, 10);
     save(&place.warehouse, "t", WriteMode::Create, &rows).unwrap();
     let error = save(&place.warehouse, "t", WriteMode::Create, &rows).unwrap_err();
-    assert!(error.to_string().contains("append to it or replace it"), "{error}");
+    assert!(error.to_string().contains("append to it (--append) or replace it (--replace)"), "{error}");
 
     let fewer = rows.project(&[0, 1]).unwrap();
     let error = save(&place.warehouse, "t", WriteMode::Append, &fewer).unwrap_err();

@@ -76,6 +76,15 @@ fn names_that_need_quotes_are_offered_with_them() {
 }
 
 #[test]
+fn text_in_double_quotes_is_offered_in_single_ones() {
+    check(
+        "Schema error: No field named \"FRANCE\".\nValid fields are n.n_name, n.n_nationkey.",
+        "SELECT 1 FROM n WHERE n_name = \"FRANCE\"",
+        ("no column \"FRANCE\"", Some("\"FRANCE\""), Some("the text 'FRANCE', in single quotes")),
+    );
+}
+
+#[test]
 fn columns_of_one_name_in_two_tables_are_offered_with_their_table() {
     check(
         "Schema error: No field named kye.\nValid fields are a.key, b.key.",
