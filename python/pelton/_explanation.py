@@ -2,10 +2,8 @@
 
 import html
 import json
-import re
+from collections.abc import Iterator
 from typing import Any
-
-_OPERATOR = re.compile(r"^(?P<indent> *)(?P<name>\w+)(?:: |, )?(?P<detail>.*)$")
 
 
 class Explanation:
@@ -14,9 +12,9 @@ class Explanation:
     `str` of it is `text`, which is also what a prompt shows.
     """
 
-    def __init__(self, sections: list[tuple[str, str]], scans: str, analyzed: bool) -> None:
+    def __init__(self, sections: list[tuple[str, str]], plan: str, analyzed: bool) -> None:
         self._sections = sections
-        self._scans: list[dict[str, Any]] = json.loads(scans)
+        self._plan: dict[str, Any] = json.loads(plan)
         self._analyzed = analyzed
 
     @property
@@ -28,17 +26,19 @@ class Explanation:
         """The same as data.
 
         - "analyzed": whether the query ran
-        - "plan": the tree of operators, each with "operator", "detail" and "children"
-        - "sections": the texts by title
-        - "scans": of each scan of a Pelton table, its row groups, bytes and times, and what skipped how much. Sizes are
-          in bytes, times in nanoseconds summed over threads; figures of reading are 0 unless the query ran.
+        - "plan": the root of the plan. A node has its "name" and "detail", "place" ("cpu" or "device") and "reason",
+          "estimated_rows", "actual_rows", "elapsed_ns", "metrics", "scan" and "children"; what running gives is None,
+          0 or empty unless the query ran. `docs/specs/query-profile.md` has every field.
+        - "scans": the "scan" of each node that reads a Pelton table, from the root down: its row groups, bytes and
+          times, and what skipped how much
+
+        >>> import pelton
+        >>> plan = pelton.connect().sql("SELECT 1 AS a").explain(analyze=True).to_dict()["plan"]
+        >>> plan["name"], plan["place"], plan["actual_rows"]
+        ('ProjectionExec', 'cpu', 1)
         """
-        return {
-            "analyzed": self._analyzed,
-            "plan": _tree(self._sections[0][1]) if self._sections else None,
-            "sections": dict(self._sections),
-            "scans": self._scans,
-        }
+        scans = [node["scan"] for node in _nodes(self._plan) if node["scan"]]
+        return {"analyzed": self._analyzed, "plan": self._plan, "scans": scans}
 
     def __str__(self) -> str:
         return self.text
@@ -50,21 +50,8 @@ class Explanation:
         return f"<pre>{html.escape(self.text)}</pre>"
 
 
-def _tree(plan: str) -> dict[str, Any] | None:
-    """The operators of an indented plan, the outermost first."""
-    root: dict[str, Any] | None = None
-    path: list[tuple[int, dict[str, Any]]] = []
-    for line in plan.splitlines():
-        match = _OPERATOR.match(line)
-        if match is None:
-            continue
-        node: dict[str, Any] = {"operator": match["name"], "detail": match["detail"], "children": []}
-        indent = len(match["indent"])
-        while path and path[-1][0] >= indent:
-            path.pop()
-        if path:
-            path[-1][1]["children"].append(node)
-        elif root is None:
-            root = node
-        path.append((indent, node))
-    return root
+def _nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """`node` and all below it, parents first."""
+    yield node
+    for child in node["children"]:
+        yield from _nodes(child)

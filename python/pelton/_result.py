@@ -84,12 +84,12 @@ class Result:
 
         >>> import pelton
         >>> plan = pelton.connect().sql("SELECT 1 AS a").explain()
-        >>> plan.to_dict()["plan"]["operator"]
+        >>> plan.to_dict()["plan"]["name"]
         'ProjectionExec'
         """
         with _progress.shown(self._progress if analyze else False) as display:
-            sections, scans = self._query.explain(analyze, display)
-        return Explanation(sections, scans, analyze)
+            sections, plan = self._query.explain(analyze, display)
+        return Explanation(sections, plan, analyze)
 
     def show(self, rows: int = _table.ROWS_SHOWN) -> None:
         """Prints the first rows.

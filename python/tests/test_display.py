@@ -64,13 +64,28 @@ def test_an_explanation_is_text_and_data(con: pelton.Connection) -> None:
     (scan,) = ran.to_dict()["scans"]
     assert scan["table"] == "trips"
     assert scan["row_groups_read"] == 1
-    assert scan["skipped"]["minmax"]["row_groups"] == scan["row_groups"] - 1
-    assert operators(ran.to_dict()["plan"])[-1] == "PeltonScanExec"
+    assert [(by["by"], by["row_groups"]) for by in scan["skipped"]] == [("minmax", scan["row_groups_total"] - 1)]
     assert "<pre>" in ran._repr_html_()
 
 
-def operators(node: dict[str, Any]) -> list[str]:
-    return [node["operator"], *(name for child in node["children"] for name in operators(child))]
+def test_an_explanation_has_rows_times_and_metrics_only_where_the_query_ran(con: pelton.Connection) -> None:
+    query = con.sql("SELECT payment, count(*) AS n FROM trips WHERE distance < 40 GROUP BY payment")
+    planned, ran = (list(nodes(query.explain(analyze=analyze).to_dict()["plan"])) for analyze in (False, True))
+    assert [node["id"] for node in ran] == list(range(len(ran)))
+    assert [node["name"] for node in planned] == [node["name"] for node in ran]
+    assert ran[-1]["name"] == "PeltonScanExec" and ran[-1]["scan"]["table"] == "trips"
+    for node in planned:
+        assert (node["place"], node["actual_rows"] or 0, node["metrics"]) == ("cpu", 0, []), node
+    assert planned[-1]["estimated_rows"] == ran[-1]["estimated_rows"] > 0
+    assert ran[0]["actual_rows"] == 2
+    assert ran[-1]["actual_rows"] == 4000 and ran[-1]["elapsed_ns"] > 0
+    assert {"name": "output_rows", "unit": "rows", "value": 4000} in ran[-1]["metrics"]
+
+
+def nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield node
+    for child in node["children"]:
+        yield from nodes(child)
 
 
 def test_explain_as_sql_reads_as_text(con: pelton.Connection) -> None:

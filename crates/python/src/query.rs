@@ -10,12 +10,11 @@ use std::time::Duration;
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::SchemaRef;
-use pelton_engine::{Query as EngineQuery, ScanReport, Statement, bytes_text, only_reads};
+use pelton_engine::{ProfileContext, Query as EngineQuery, ScanReport, Statement, bytes_text, only_reads};
 use pelton_error::{Error, Result};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use pyo3_arrow::ffi::to_schema_pycapsule;
-use serde_json::{Value, json};
 
 use crate::error::OrRaise;
 use crate::preview::{Preview, preview};
@@ -125,7 +124,7 @@ impl Query {
         preview(py, stream, limit, &mut Display::new(progress.as_ref(), &text))
     }
 
-    /// The plan as sections of a title and a text, and the figures of its scans as JSON; with `analyze` the query runs.
+    /// The plan as sections of a title and a text, and its nodes as JSON; with `analyze` the query runs.
     #[pyo3(signature = (analyze, progress))]
     fn explain(
         &self,
@@ -138,7 +137,8 @@ impl Query {
         let planning = self.shared.start(async move { session.query(&sql).await.map(Arc::new) });
         let query = planning.or_raise(py)?.wait(py, Display::none())?;
         let batches = self.collected(py, &query, progress.as_ref())?;
-        Ok((sections(&batches), scans_json(&query).or_raise(py)?))
+        let profile = query.profile(ProfileContext::default()).or_raise(py)?;
+        Ok((sections(&batches), profile.plan_json()))
     }
 }
 
@@ -186,36 +186,4 @@ fn row_groups_done(report: &ScanReport) -> u64 {
 /// Uncompressed bytes that have been answered for so far.
 fn answered_bytes(report: &ScanReport) -> f64 {
     report.raw_bytes as f64 * row_groups_done(report) as f64 / report.row_groups_total.max(1) as f64
-}
-
-fn scans_json(query: &EngineQuery) -> Result<String> {
-    let scans: Vec<Value> = query.scan_reports()?.iter().map(scan_json).collect();
-    Ok(Value::from(scans).to_string())
-}
-
-fn scan_json(report: &ScanReport) -> Value {
-    let skipped: serde_json::Map<String, Value> = report
-        .skipped
-        .iter()
-        .map(|(by, skipped)| {
-            let figures = json!({ "row_groups": skipped.row_groups, "stored_bytes": skipped.stored_bytes });
-            (by.name().to_owned(), figures)
-        })
-        .collect();
-    json!({
-        "table": report.table,
-        "row_groups": report.row_groups_total,
-        "row_groups_read": report.row_groups_read,
-        "stored_bytes": report.stored_bytes,
-        "raw_bytes": report.raw_bytes,
-        "read_bytes": report.bytes_read,
-        "skipped": skipped,
-        "rows": report.output_rows,
-        "rows_filtered": report.rows_filtered,
-        "read_wait_ns": report.read_wait_ns,
-        "decode_ns": report.decode_ns,
-        "filter_ns": report.filter_ns,
-        "io": report.io,
-        "notes": report.notes,
-    })
 }

@@ -1,0 +1,95 @@
+//! The flags that say how queries run: those of the shell, `sql`, `serve` and `bench queries`.
+
+use clap::{Args as ClapArgs, ValueEnum};
+use pelton_engine::{Decompress, DeviceChoice};
+
+use super::parse_size;
+
+/// How queries run.
+#[derive(Debug, Clone, ClapArgs)]
+pub(crate) struct SessionArgs {
+    /// Threads a query runs in [default: all cores].
+    #[arg(long)]
+    pub(crate) threads: Option<usize>,
+    /// Memory for joins, sorts and aggregates, such as 512MiB or 4GB; beyond it they spill [default: no limit].
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) memory_limit: Option<u64>,
+    /// Rows in a batch between operators.
+    #[arg(long, default_value_t = 8192, hide_short_help = true)]
+    pub(crate) batch_rows: usize,
+    /// How table files are read: through the page cache, past it (O_DIRECT), or whichever suits the table's size.
+    #[arg(long, value_enum, default_value_t = IoModeArg::Auto, hide_short_help = true)]
+    pub(crate) io: IoModeArg,
+    /// Read with plain positioned reads even where io_uring is available.
+    #[arg(long, hide_short_help = true)]
+    pub(crate) no_io_uring: bool,
+    /// Metadata that may skip row groups; a comma-separated choice, `none` or `all`.
+    #[arg(
+        long,
+        value_name = "KINDS",
+        default_value = "all",
+        hide_short_help = true,
+        help = "Metadata that may skip row groups: all, none, or some of nulls,minmax,histogram,bloom,sideways,dynamic"
+    )]
+    pub(crate) skip: String,
+    /// Keep the join order that the query was written in.
+    #[arg(long, hide_short_help = true)]
+    pub(crate) no_join_order: bool,
+    /// Where queries run: auto (on a GPU where that is predicted to be faster), cpu, or gpu and gpu:<number> (on that
+    /// GPU, whatever can run there).
+    #[arg(long, value_name = "DEVICE", value_parser = parse_device, default_value = "auto")]
+    pub(crate) device: DeviceChoice,
+    /// Device memory that queries and the columns kept for them may take, such as 8GiB [default: what is free].
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) device_mem_cap: Option<u64>,
+    /// Device memory for columns that are kept between queries, such as 2GiB or 0; part of the cap [default: half of the
+    /// device's memory].
+    #[arg(long, value_name = "SIZE", value_parser = parse_size_or_none, hide_short_help = true)]
+    pub(crate) device_cache: Option<u64>,
+    /// Pinned host memory that queries and pinned tables may take, such as 32GiB [default: half of the machine's].
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, hide_short_help = true)]
+    pub(crate) pinned_mem_cap: Option<u64>,
+    /// Plan every query, also one whose plan for the device is known from before.
+    #[arg(long, hide_short_help = true)]
+    pub(crate) no_kept_plans: bool,
+    /// Take pinned data over a GPU's own host link alone, not over those of idle neighbours too.
+    #[arg(long, hide_short_help = true)]
+    pub(crate) no_borrowed_links: bool,
+    /// How kernels drop rows that conditions are not true for: condition by condition, or all at once without
+    /// branches. For measurements.
+    #[arg(long, value_enum, default_value_t = FiltersArg::Branching, hide = true)]
+    pub(crate) filters: FiltersArg,
+    /// Who decompresses what a GPU reads from disk: auto (who is predicted to be faster), host, or device (nvCOMP).
+    #[arg(long, value_name = "WHO", value_parser = parse_decompress, default_value = "auto", hide = true)]
+    pub(crate) decompress: Decompress,
+    /// Load this table into pinned memory first, where a GPU reads it at the full rate of its link. Repeatable.
+    #[arg(long, value_name = "TABLE")]
+    pub(crate) pin: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FiltersArg {
+    Branching,
+    Predicated,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum IoModeArg {
+    Auto,
+    Direct,
+    Buffered,
+}
+
+/// A device by name. `host` is one too: kernels compiled for the host's cores, for tests.
+fn parse_device(text: &str) -> Result<DeviceChoice, String> {
+    text.parse().map_err(|error: pelton_error::Error| error.to_string())
+}
+
+fn parse_decompress(text: &str) -> Result<Decompress, String> {
+    text.parse().map_err(|error: pelton_error::Error| error.to_string())
+}
+
+/// As [`parse_size`], or 0.
+fn parse_size_or_none(text: &str) -> Result<u64, String> {
+    if text.trim() == "0" { Ok(0) } else { parse_size(text) }
+}
