@@ -88,13 +88,18 @@ impl WarehouseSchema {
             && self.snapshot(warehouse, table.name()).ok().flatten().is_some_and(is_same)
     }
 
+    /// True for a table of the warehouse that nothing of the session hides.
+    pub(crate) fn is_stored(&self, name: &str) -> bool {
+        !self.session_tables.table_exist(name) && self.stored_names().iter().any(|stored| stored == name)
+    }
+
     /// Refuses to drop what the session does not hold.
     ///
     /// # Errors
     ///
     /// `Unsupported` for a stored table.
     pub(crate) fn check_drop(&self, name: &str) -> pelton_error::Result<()> {
-        if self.session_tables.table_exist(name) || !self.stored_names().iter().any(|stored| stored == name) {
+        if !self.is_stored(name) {
             return Ok(());
         }
         let message = format!("'{name}' is stored in the warehouse; `pelton drop {name}` deletes it");

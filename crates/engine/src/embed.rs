@@ -17,20 +17,24 @@ use datafusion::common::TableReference;
 use datafusion::datasource::MemTable;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
-use pelton_error::Result;
+use pelton_error::{Error, Result};
 
 use crate::error::from_datafusion;
 use crate::session::PeltonSession;
 
 impl PeltonSession {
-    /// Makes `batches` a table of this session, in place of one that was registered under this name before. It hides a
-    /// table of the warehouse with the same name. A name of letters, digits and underscores is matched without regard to
+    /// Makes `batches` a table of this session, in place of one that was registered under this name before. A name
+    /// of letters, digits and underscores is matched without regard to
     /// case, as SQL's own names are; any other has to be quoted in SQL and written as here.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if a batch does not have this schema.
+    /// `InvalidInput` if a batch does not have this schema, and for the name of a table of the warehouse.
     pub fn register(&self, name: &str, schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<()> {
+        if self.is_stored(name) {
+            let message = format!("'{name}' is a table of the warehouse; register under another name");
+            return Err(Error::invalid_input(message));
+        }
         let table = Arc::new(MemTable::try_new(schema, vec![batches]).map_err(from_datafusion)?);
         let name = reference(name);
         self.context().deregister_table(name.clone()).map_err(from_datafusion)?;
@@ -44,6 +48,9 @@ impl PeltonSession {
     ///
     /// Of DataFusion's catalog.
     pub fn unregister(&self, name: &str) -> Result<bool> {
+        if self.is_stored(name) {
+            return Ok(false);
+        }
         let table = self.context().deregister_table(reference(name)).map_err(from_datafusion)?;
         Ok(table.is_some())
     }

@@ -274,6 +274,11 @@ impl PeltonSession {
         }
     }
 
+    /// True for a table of the warehouse.
+    pub(crate) fn is_stored(&self, name: &str) -> bool {
+        self.schema.is_stored(name)
+    }
+
     async fn physical(&self, plan: LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
         // DataFusion would only say that there is no such table.
         if let LogicalPlan::Ddl(DdlStatement::DropTable(drop)) = &plan {

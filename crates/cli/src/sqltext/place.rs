@@ -94,14 +94,21 @@ fn missing_column(error: &Error) -> Option<Complaint> {
         Some(field) => Some(shortest(field, &there_are)),
         None => quoted_after(rest, "Did you mean '").map(str::to_owned),
     };
-    // Who writes "x" often means the text.
-    let text = name.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-    let suggestion = suggestion.or_else(|| text.map(|text| format!("the text '{text}', in single quotes")));
+    let place = range_of(error.tokens, name, |_, _| true);
+    // Who writes "x" often means the text, unless a column is called nearly that.
+    let is_same = |found: &String| found.replace('"', "").eq_ignore_ascii_case(&bare);
+    let text = place.clone().filter(|place| error.sql[place.clone()].starts_with('"'));
+    let suggestion = match text {
+        Some(_) if !suggestion.as_ref().is_some_and(is_same) => {
+            Some(format!("the text '{bare}', in single quotes"))
+        }
+        _ => suggestion,
+    };
     let message = match (&suggestion, there_are.len()) {
         (Some(_), _) | (None, 0) => format!("no column {name}"),
         (None, count) => format!("no column {name}; there {}", listed(&there_are, count)),
     };
-    Some(Complaint { message, place: range_of(error.tokens, name, |_, _| true), suggestion })
+    Some(Complaint { message, place, suggestion })
 }
 
 /// Fields at most that a message names.
@@ -122,7 +129,7 @@ fn missing_table(error: &Error) -> Option<Complaint> {
     let (_, there_is) = error.message.split_once(&format!("table '{name}' not found"))?;
     // A statement that names no catalog is told about one.
     let bare = name.strip_prefix("pelton.public.").unwrap_or(name);
-    let suggestion = nearest(bare, error.tables.iter().map(String::as_str)).map(str::to_owned);
+    let suggestion = nearest(bare, error.tables.iter().map(String::as_str)).map(as_written);
     let is_table = |before: Option<&Token>, _: Option<&Token>| {
         before.is_some_and(|token| is_table_keyword(token) || token.is_symbol(","))
     };
@@ -134,6 +141,16 @@ fn missing_table(error: &Error) -> Option<Complaint> {
         None => format!("table '{bare}' not found{there_is}"),
     };
     Some(Complaint { message, place: file.or_else(|| range_of(error.tokens, bare, is_table)), suggestion })
+}
+
+/// A name as a statement has to write it: what is not lower case needs quotes.
+fn as_written(name: &str) -> String {
+    let is_plain =
+        |at: usize, one: char| one == '_' || one.is_ascii_lowercase() || at > 0 && one.is_ascii_digit();
+    match name.chars().enumerate().all(|(at, one)| is_plain(at, one)) {
+        true => name.to_owned(),
+        false => format!("\"{}\"", name.replace('"', "\"\"")),
+    }
 }
 
 fn is_table_keyword(token: &Token) -> bool {

@@ -222,3 +222,30 @@ fn tables_are_listed_and_dropped() {
     place.ok(&["drop", "t"]);
     assert!(place.warehouse_files().is_empty(), "{:?}", place.warehouse_files());
 }
+
+#[test]
+fn statements_that_would_change_a_stored_table_name_the_command_that_does() {
+    let place = place();
+    for (sql, named) in [
+        ("DROP TABLE t", "pelton drop t"),
+        ("INSERT INTO t SELECT * FROM t", "--append"),
+        ("DELETE FROM t", "--append"),
+    ] {
+        let message = place.fails(&["sql", sql]);
+        assert!(message.contains(named), "{sql}: {message}");
+    }
+    assert!(place.ok(&["tables"]).contains("t "), "it is still there");
+}
+
+#[test]
+fn the_ending_of_a_file_says_how_rows_are_written() {
+    let place = place();
+    for (name, beginning) in
+        [("o.csv", "a,b"), ("o.json", "{\"a\":1,\"b\":null}"), ("o.parquet", "PAR1"), ("o", "+")]
+    {
+        let path = place.path().join(name);
+        place.ok(&["sql", "--output", path.to_str().unwrap(), "SELECT 1 AS a, CAST(NULL AS INT) AS b"]);
+        let bytes = std::fs::read(&path).unwrap();
+        assert!(bytes.starts_with(beginning.as_bytes()), "{name}: {:?}", String::from_utf8_lossy(&bytes));
+    }
+}

@@ -82,6 +82,17 @@ fn text_in_double_quotes_is_offered_in_single_ones() {
         "SELECT 1 FROM n WHERE n_name = \"FRANCE\"",
         ("no column \"FRANCE\"", Some("\"FRANCE\""), Some("the text 'FRANCE', in single quotes")),
     );
+    check(
+        "Schema error: No field named paid. Did you mean 'n.id'?\nValid fields are n.id, n.name.",
+        "SELECT 1 FROM n WHERE name = \"paid\"",
+        ("no column paid", Some("\"paid\""), Some("the text 'paid', in single quotes")),
+    );
+}
+
+#[test]
+fn a_table_with_capitals_is_offered_in_quotes() {
+    let found = complaint("table 'pelton.public.mixed' not found", "SELECT 1 FROM Mixed", &["Mixed".into()]);
+    assert_eq!(found.suggestion.as_deref(), Some("\"Mixed\""));
 }
 
 #[test]
