@@ -26,7 +26,7 @@ def test_every_kind_is_an_error_of_the_package_and_of_its_python_kin() -> None:
 
 
 def test_a_mistake_in_a_query_names_what_there_is(con: pelton.Connection) -> None:
-    with pytest.raises(pelton.InvalidInputError, match=r"tables in this warehouse: trips$"):
+    with pytest.raises(pelton.InvalidInputError, match=r"tables in this warehouse: trips\n  1 \|"):
         con.sql("SELECT * FROM tripz")
     with pytest.raises(pelton.InvalidInputError, match="the query is empty"):
         con.sql(" ; ")

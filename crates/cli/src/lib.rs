@@ -41,6 +41,7 @@ use args::{Args, Command};
 
 pub use args::parse_size;
 pub use load::{cluster_by, star_link};
+pub use pointed::pointed_plainly;
 pub use sql::scan_options;
 
 /// Runs the command with these arguments, the first of which is its name; the exit status is what `main` returns.

@@ -33,7 +33,6 @@ impl Paint {
     }
 
     /// No colours.
-    #[cfg(test)]
     pub(crate) fn off() -> Self {
         Self { on: false }
     }

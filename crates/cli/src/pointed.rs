@@ -9,14 +9,26 @@ use crate::paint::{Paint, Shade};
 use crate::screen;
 use crate::sqltext::{Complaint, complaint};
 
+/// Columns where there is no terminal to ask.
+const PLAIN_COLUMNS: usize = 100;
+
 /// `error` of running `sql`, its message followed by the place. What is not the statement's fault is left as it is.
 pub(crate) fn pointed(error: Error, sql: &str, session: &PeltonSession) -> Error {
+    pointed_in(error, sql, session, Paint::of_stderr(), screen::stderr_columns())
+}
+
+/// As the command shows the `error` of running `sql`, its message followed by the place, but without colours: for a
+/// program that shows it somewhere else.
+pub fn pointed_plainly(error: Error, sql: &str, session: &PeltonSession) -> Error {
+    pointed_in(error, sql, session, Paint::off(), PLAIN_COLUMNS)
+}
+
+fn pointed_in(error: Error, sql: &str, session: &PeltonSession, paint: Paint, columns: usize) -> Error {
     if !matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) {
         return error;
     }
     let complaint = complaint(&error.to_string(), sql, &table_names(session));
-    let text = drawn(&complaint, sql, Paint::of_stderr(), screen::stderr_columns());
-    Error::new(error.kind().clone(), text)
+    Error::new(error.kind().clone(), drawn(&complaint, sql, paint, columns))
 }
 
 /// Tables and views that a statement may name.

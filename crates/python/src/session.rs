@@ -222,7 +222,12 @@ impl Session {
 /// Runs all statements but the last, and plans that one; runs it too if it changes something, since nobody may ever
 /// ask for its rows.
 async fn run_statements(session: Arc<PeltonSession>, sql: String) -> Result<(Statement, Planned)> {
-    let mut statements = session.parse(&sql)?;
+    let ran = run_all(&session, &sql).await;
+    ran.map_err(|error| pelton_cli::pointed_plainly(error, &sql, &session))
+}
+
+async fn run_all(session: &PeltonSession, sql: &str) -> Result<(Statement, Planned)> {
+    let mut statements = session.parse(sql)?;
     let Some(last) = statements.pop() else { return Err(Error::invalid_input("the query is empty")) };
     for statement in statements {
         session.plan(statement).await?.collect().await?;
