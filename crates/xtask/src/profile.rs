@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     fn case() -> Case {
-        Case { name: "a", device: "cpu", sql: String::new(), fails: false, shows: &["finished"] }
+        Case { name: "a", device: "cpu", pin: None, sql: String::new(), fails: false, shows: &["finished"] }
     }
 
     #[test]
