@@ -115,6 +115,8 @@ mod tests {
             stored_bytes,
             raw_bytes: stored_bytes * 4,
             bytes_read,
+            pinned_bytes: 0,
+            device_bytes: 0,
             skipped: BTreeMap::new(),
             rows_filtered: 0,
             output_rows: 0,

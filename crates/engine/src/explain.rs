@@ -117,7 +117,7 @@ fn describe(report: &ScanReport, ran: bool, text: &mut String) {
         line(format_args!(
             "  read: {} row groups, {}; rows out {}, dropped by filters {}",
             report.row_groups_read,
-            bytes_text(report.bytes_read),
+            homes_text(report),
             report.output_rows,
             report.rows_filtered,
         ));
@@ -132,6 +132,18 @@ fn describe(report: &ScanReport, ran: bool, text: &mut String) {
     for note in &report.notes {
         line(format_args!("  note: {note}"));
     }
+}
+
+/// The bytes that were taken, by the home that they came from.
+fn homes_text(report: &ScanReport) -> String {
+    let homes = [(report.pinned_bytes, "pinned memory"), (report.device_bytes, "device memory")];
+    let homes = homes.iter().filter(|(bytes, _)| *bytes > 0);
+    let mut texts: Vec<_> =
+        homes.map(|(bytes, home)| format!("{} from {home}", bytes_text(*bytes))).collect();
+    if report.bytes_read > 0 || texts.is_empty() {
+        texts.insert(0, bytes_text(report.bytes_read));
+    }
+    texts.join(", ")
 }
 
 fn milliseconds(ns: u64) -> String {

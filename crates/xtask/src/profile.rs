@@ -29,6 +29,8 @@ const SCREEN: (u32, u32) = (1280, 1000);
 struct Case {
     name: &'static str,
     device: &'static str,
+    /// A table to pin.
+    pin: Option<&'static str>,
     sql: String,
     fails: bool,
     /// Words that the page must show once it is drawn.
@@ -42,8 +44,14 @@ const JOINS: &str = "SELECT d_year, c_region, sum(lo_revenue) AS revenue \
      GROUP BY d_year, c_region ORDER BY revenue DESC";
 
 fn cases() -> Vec<Case> {
-    let case =
-        |name, device, sql: &str, shows| Case { name, device, sql: sql.to_owned(), fails: false, shows };
+    let case = |name, device, sql: &str, shows| Case {
+        name,
+        device,
+        pin: None,
+        sql: sql.to_owned(),
+        fails: false,
+        shows,
+    };
     let branch = |number: usize| {
         format!(
             "SELECT s_region, count(*) AS c, {number} AS n FROM supplier WHERE s_suppkey > {number} GROUP BY s_region"
@@ -60,10 +68,12 @@ fn cases() -> Vec<Case> {
             &["finished", "lineorder", "skipped: ", "decoding", "files → host memory"],
         ),
         case("kernels", "host", JOINS, &["finished", "pipeline 0", "build from", "kernel", "device memory"]),
+        Case { pin: Some("lineorder"), ..case("pinned", "host", JOINS, &["finished", "from pinned memory"]) },
         case("many", "cpu", &many, &["finished", "of 90 scans"]),
         Case {
             name: "failed",
             device: "cpu",
+            pin: None,
             sql: "SELECT lo_orderkey / (lo_discount - lo_discount) FROM lineorder".to_owned(),
             fails: true,
             shows: &["failed", "Divide by zero"],
@@ -176,8 +186,9 @@ fn look_at(data: &Data<'_>, browser: &Path, case: &Case) -> Result<()> {
     let json = data.path(&format!("{}.json", case.name));
     for file in [&page, &json] {
         let warehouse = data.path("warehouse");
+        let pin = case.pin.map_or(Vec::new(), |table| vec!["--pin", table]);
         let args = ["sql", "--warehouse", &warehouse, "--device", case.device, "--profile", file, &case.sql];
-        data.pelton(&args, !case.fails)?;
+        data.pelton(&[&args[..], &pin].concat(), !case.fails)?;
     }
     let text = read(&page)?;
     let dom = dump(data, browser, &page)?;
@@ -292,7 +303,7 @@ mod tests {
     use super::*;
 
     fn case() -> Case {
-        Case { name: "a", device: "cpu", sql: String::new(), fails: false, shows: &["finished"] }
+        Case { name: "a", device: "cpu", pin: None, sql: String::new(), fails: false, shows: &["finished"] }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::harness::{Place, csv};
+use crate::harness::{Place, csv, outcome};
 
 /// A table `t` of a thousand rows.
 fn place() -> Place {
@@ -43,6 +43,23 @@ fn a_profile_is_data_in_the_form_that_is_specified() {
     assert_eq!(files["kind"], Value::from("files"));
     let has_remedy = !files["remedy"].as_str().unwrap().is_empty();
     assert_eq!(files["ceiling_bytes_per_s"].is_null(), has_remedy);
+}
+
+#[test]
+fn links_stand_beside_what_was_measured_of_the_machine() {
+    let place = place();
+    let file = place.text_path("out.json");
+    for args in [&["topology", "--measure", "--bytes", "16MiB"][..], &["sql", "--profile", &file, QUERY]] {
+        let run =
+            outcome(place.pelton().env("PELTON_CACHE", place.path("cache")).args(args).spawn().unwrap());
+        assert_eq!(run.status, Some(0), "{args:?}: {}", run.stderr);
+    }
+    let profile = json(&place, "out.json");
+    let links = profile["links"].as_array().unwrap();
+    let decoding = links.iter().find(|link| link["kind"] == "decoding").unwrap();
+    assert!(decoding["ceiling_bytes_per_s"].as_f64().unwrap() > 0.0, "{decoding}");
+    assert!(decoding["ceiling_source"].as_str().unwrap().contains("ago"), "{decoding}");
+    assert_eq!(decoding["remedy"], Value::from(""));
 }
 
 #[test]

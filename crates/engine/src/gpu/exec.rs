@@ -156,6 +156,8 @@ impl PeltonGpuExec {
                     return;
                 };
                 report.bytes_read = ran.disk_bytes;
+                report.pinned_bytes = ran.pinned_bytes;
+                report.device_bytes = ran.device_bytes;
                 report.row_groups_read =
                     (scan.row_groups().len() as u64).saturating_sub(ran.row_groups_skipped);
                 report.output_rows = ran.rows_in;

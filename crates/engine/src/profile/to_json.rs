@@ -89,6 +89,8 @@ fn scan(json: &mut JsonWriter, scan: &ScanReport) {
             ("stored_bytes", scan.stored_bytes),
             ("raw_bytes", scan.raw_bytes),
             ("bytes_read", scan.bytes_read),
+            ("pinned_bytes", scan.pinned_bytes),
+            ("device_bytes", scan.device_bytes),
             ("bytes_decoded", scan.bytes_decoded),
             ("rows_filtered", scan.rows_filtered),
             ("output_rows", scan.output_rows),

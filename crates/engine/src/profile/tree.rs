@@ -284,6 +284,7 @@ fn fill_pipeline(node: &mut ProfileNode, report: &PipelineReport) {
     node.count("rows_in", Unit::Rows, report.rows_in);
     for (name, bytes) in [
         ("disk_bytes", report.disk_bytes),
+        ("pinned_bytes", report.pinned_bytes),
         ("link_bytes", report.link_bytes),
         ("device_bytes", report.device_bytes),
         ("raw_bytes", report.raw_bytes),

@@ -137,6 +137,9 @@ impl PlannedBytes {
             stored_bytes: self.stored_bytes,
             raw_bytes: self.raw_bytes,
             bytes_read: sum("bytes_read"),
+            // The CPU reads files alone.
+            pinned_bytes: 0,
+            device_bytes: 0,
             bytes_decoded: sum("bytes_decoded"),
             skipped: self.skipped,
             rows_filtered: sum("rows_filtered"),
@@ -163,8 +166,12 @@ pub struct ScanReport {
     pub stored_bytes: u64,
     /// Uncompressed bytes of the needed columns, all row groups: what was answered for.
     pub raw_bytes: u64,
-    /// Stored bytes read.
+    /// Stored bytes read from files.
     pub bytes_read: u64,
+    /// Bytes of chunks taken from pinned memory, where they lie without their heavy codec.
+    pub pinned_bytes: u64,
+    /// Bytes of chunks found in the device's memory, likewise.
+    pub device_bytes: u64,
     /// Raw bytes of the values that were decoded, on the CPU or by kernels.
     pub bytes_decoded: u64,
     /// What was not read, by the metadata that decided.

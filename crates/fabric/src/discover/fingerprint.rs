@@ -1,6 +1,7 @@
 //! A short name for what a machine is made of, under which measurements of it are kept.
 //!
-//! Two machines of the same parts in the same places have the same one. What is measured or estimated does not enter.
+//! Two machines of the same parts in the same places have the same one. What is measured or estimated does not enter, nor
+//! how much memory a node has: that of a virtual machine grows as it is used.
 
 use std::fmt::Write;
 
@@ -15,18 +16,17 @@ pub fn fingerprint(topology: &Topology, driver_version: Option<&str>) -> String 
 /// Every part on a line of its own; names are quoted, so that none can pose as another line.
 fn description(topology: &Topology, driver_version: Option<&str>) -> String {
     let mut text = format!("driver {driver_version:?}\n");
-    // A kernel reserves a little more or less from boot to boot.
-    let gibibytes = |bytes: u64| bytes.div_ceil(1 << 30);
     let mut line = |arguments: std::fmt::Arguments<'_>| {
         // Writing to a string does not fail.
         let _ = writeln!(text, "{arguments}");
     };
     for node in &topology.nodes {
-        line(format_args!("node {} {} {}", node.id, node.core_count, gibibytes(node.memory_bytes)));
+        line(format_args!("node {} {}", node.id, node.core_count));
     }
     for device in &topology.devices {
         let (name, address) = (&device.name, &device.pci_address);
-        let memory = gibibytes(device.memory_bytes);
+        // Drivers reserve a little more or less.
+        let memory = device.memory_bytes.div_ceil(1 << 30);
         line(format_args!("device {} {name:?} {} {memory} {address:?}", device.id, device.node));
     }
     for switch in &topology.switches {

@@ -116,6 +116,8 @@ pub struct FeedReport {
     pub moved_bytes: u64,
     /// Of them, over links of neighbours.
     pub borrowed_bytes: u64,
+    /// Bytes of chunks taken from pinned memory.
+    pub pinned_bytes: u64,
     /// Bytes of chunks found on the device.
     pub device_bytes: u64,
     /// Bytes of chunks with a codec that the host decompressed, with it.
@@ -472,7 +474,15 @@ impl Feed {
             reads.push(device.slice(0..bytes));
         }
         for source in &self.sources {
-            let Source::Device(column) = source else { continue };
+            let column = match source {
+                Source::Device(column) => column,
+                Source::Pinned(column) => {
+                    let bytes = |row_group: &u32| column.places[*row_group as usize].bytes as u64;
+                    self.report.pinned_bytes += draft.row_groups.iter().map(bytes).sum::<u64>();
+                    continue;
+                }
+                Source::Disk => continue,
+            };
             let mut last_extent = None;
             for row_group in &draft.row_groups {
                 let place = column.places[*row_group as usize];

@@ -22,6 +22,8 @@ pub struct PipelineReport {
     pub row_groups_beyond_top: u64,
     /// Bytes of chunks asked of the table's files.
     pub disk_bytes: u64,
+    /// Bytes of chunks taken from pinned memory, where they lie without their heavy codec.
+    pub pinned_bytes: u64,
     /// Bytes of chunks moved over the link.
     pub link_bytes: u64,
     /// Of them, over the links of other devices.
@@ -79,6 +81,7 @@ pub struct PipelineReport {
 impl PipelineReport {
     pub(crate) fn add_feed(&mut self, feed: &FeedReport) {
         self.disk_bytes += feed.disk_bytes;
+        self.pinned_bytes += feed.pinned_bytes;
         self.link_bytes += feed.moved_bytes;
         self.borrowed_bytes += feed.borrowed_bytes;
         self.device_bytes += feed.device_bytes;

@@ -59,6 +59,7 @@ fn every_home_and_every_mix_gives_the_values_of_the_table() {
                 settle(&homes, &place.table, mix);
                 let report = run_all(&homes, &place.table, &READABLE);
                 assert_eq!(report.disk_bytes > 0, matches!(mix, Mix::Disk | Mix::All), "{codec} {mix:?}");
+                assert_eq!(report.pinned_bytes > 0, matches!(mix, Mix::Pinned | Mix::All), "{codec} {mix:?}");
                 assert_eq!(report.device_bytes > 0, matches!(mix, Mix::Device | Mix::All), "{codec} {mix:?}");
                 assert_eq!(report.moved_bytes > 0, mix != Mix::Device, "{codec} {mix:?}");
             }

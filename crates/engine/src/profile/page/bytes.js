@@ -10,9 +10,22 @@ const SKIPS = {
 
 const SCANS_DRAWN = 8;
 
-/// Parts of a scan's stored bytes: words, colour, bytes.
+/// Where chunks are taken from: field of a scan, words, colour.
+const HOMES = [
+  ["bytes_read", "from files", "var(--read)"],
+  ["pinned_bytes", "from pinned memory", "var(--copy)"],
+  ["device_bytes", "from device memory", "var(--kernel)"],
+];
+
+/// `20 MB from files, 3 MB from pinned memory`.
+function takenText(scan) {
+  const homes = HOMES.filter(([field]) => scan[field] > 0);
+  return homes.map(([field, words]) => `${bytesText(scan[field])} ${words}`).join(", ") || "nothing read";
+}
+
+/// Parts of a scan's stored bytes: words, colour, bytes. What memory holds without its codec may be more than is stored.
 function partsOf(scan) {
-  const parts = [["read", "var(--read)", scan.bytes_read]];
+  const parts = HOMES.map(([field, words, colour]) => [words, colour, scan[field]]);
   scan.skipped.forEach((skipped) => {
     const [words, colour] = SKIPS[skipped.by] || [`skipped by ${skipped.by}`, "var(--skip1)"];
     parts.push([words, colour, skipped.stored_bytes]);
@@ -37,7 +50,7 @@ function bytesSection(page, place) {
     const told = parts.map(([words, , bytes]) => `${words} ${bytesText(bytes)}`).join(", ");
     return el("div", { class: "item" },
       el("div", { class: "top" }, el("a", { href: "#plan", onclick: () => page.select(node) }, scan.table),
-        el("b", {}, `${bytesText(scan.bytes_read)} of ${bytesText(scan.stored_bytes)} read`)),
+        el("b", {}, `${bytesText(scan.stored_bytes)} stored; ${takenText(scan)}`)),
       el("div", { class: "stack", role: "img", "aria-label": told, title: told, style: `width:${width}%` },
         parts.map(([, colour, bytes]) =>
           el("i", { style: `background:${colour};width:${(100 * bytes / total).toFixed(2)}%` }))),
@@ -53,10 +66,11 @@ function bytesSection(page, place) {
 }
 
 function bytesTable(scans) {
-  const head = ["table", "stored", "read", "skipped", "decoded", "rows out"];
+  const homes = HOMES.filter(([field]) => field === "bytes_read" || scans.some(({ scan }) => scan[field] > 0));
+  const head = ["table", "stored", ...homes.map(([, words]) => words), "skipped", "decoded", "rows out"];
   const rows = scans.map(({ scan }) => {
     const skipped = scan.skipped.reduce((sum, one) => sum + one.stored_bytes, 0);
-    return [scan.table, bytesText(scan.stored_bytes), bytesText(scan.bytes_read),
+    return [scan.table, bytesText(scan.stored_bytes), ...homes.map(([field]) => bytesText(scan[field])),
       skipped ? `${bytesText(skipped)} (${scan.skipped.map((one) => one.by).join(", ")})` : "–",
       bytesText(scan.bytes_decoded), wholeText(scan.output_rows)];
   });

@@ -28,7 +28,11 @@ function header(page) {
     ["plan", plural(page.nodes.length, "node")],
     [onDevice ? `on ${data.device || "a device"}` : `in ${plural(data.threads, "partition")}`,
       onDevice ? plural(onDevice, "subtree") : "CPU"],
-    ["read from files", data.elapsed_ns === null ? null : bytesText(sum((scan) => scan.bytes_read))],
+    ...HOMES.map(([field, words]) => {
+      const bytes = sum((scan) => scan[field]);
+      const isShown = data.elapsed_ns !== null && (bytes > 0 || field === "bytes_read");
+      return [`read ${words}`, isShown ? bytesText(bytes) : null];
+    }),
     ["skipped by metadata", scans.length ? bytesText(skipped) : null],
     ["decoded", data.elapsed_ns === null ? null : bytesText(sum((scan) => scan.bytes_decoded))],
     ["effective bandwidth",
