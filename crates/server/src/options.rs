@@ -39,9 +39,9 @@ pub struct Tls {
 /// Bounds of one server.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Queries that run at once.
+    /// Queries that run at once; as many more may be planned meanwhile.
     pub max_queries: usize,
-    /// Queries that may wait for one of them to end.
+    /// Queries that may wait for either.
     pub max_queued: usize,
     /// How long a query waits.
     pub queue_timeout: Duration,

@@ -90,7 +90,7 @@ pub(crate) async fn fetch(
     let mut run = Run::begin(shared, ticket, &planned, peer);
     let entered = tokio::select! {
         by = run.ongoing.cancelled() => Err(run.cancelled(by)),
-        entered = shared.admission.enter() => entered,
+        entered = shared.admission.enter_running() => entered,
     };
     let permit = match entered {
         Ok(permit) => permit,
@@ -226,7 +226,7 @@ async fn send_rows(
     Ok(())
 }
 
-/// The plan that the ticket was made with; a new one for every fetch after the first.
+/// The plan that the ticket was made with; a new one for every fetch after the first, made with the permit to run.
 async fn plan_of(shared: &Shared, planned: &Planned) -> Result<Query, Status> {
     let first = planned.first.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(query) = first {

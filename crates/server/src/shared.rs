@@ -88,6 +88,20 @@ impl Shared {
         task.finished().await
     }
 
+    /// Plans where queries run, once there is a permit for it. `work` may not wait for another.
+    pub(crate) async fn planning<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, Status>> + Send + 'static,
+    ) -> Result<T, Status> {
+        let permit = self.admission.enter_planning().await?;
+        self.on_queries(async move {
+            let planned = work.await;
+            drop(permit);
+            planned
+        })
+        .await
+    }
+
     /// Starts `work` where queries run. It ends at the latest when the handle is dropped.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> AbortOnDrop<()> {
         AbortOnDrop(self.queries.spawn(work))
@@ -140,4 +154,39 @@ fn resident_bytes() -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use pelton_engine::SessionOptions;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn no_more_queries_are_planned_at_once_than_may_run() {
+        let mut options = ServerOptions::new("127.0.0.1:0".parse().unwrap());
+        options.limits.max_queries = 2;
+        let session = PeltonSession::open(None, &SessionOptions::default()).unwrap();
+        let shared = Arc::new(Shared::new(session, &options, RuntimeHandle::current()));
+        let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let plan = |_| {
+            let (shared, now, most) = (Arc::clone(&shared), Arc::clone(&now), Arc::clone(&most));
+            tokio::spawn(async move {
+                let work = async move {
+                    most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    now.fetch_sub(1, Ordering::SeqCst);
+                    Ok(())
+                };
+                shared.planning(work).await
+            })
+        };
+        for planned in (0..8).map(plan).collect::<Vec<_>>() {
+            planned.await.unwrap().unwrap();
+        }
+        assert_eq!(most.load(Ordering::SeqCst), 2);
+        assert_eq!(shared.admission.queued(), 0);
+    }
 }

@@ -87,10 +87,9 @@ pub(crate) fn ipc_schema(schema: &arrow::datatypes::Schema) -> Result<prost::byt
 ///
 /// That the statement changes something, and who may do that.
 async fn understand(shared: &Arc<Shared>, sql: &str) -> Result<Prepared, Status> {
-    shared.admission.check_open()?;
     let (here, sql) = (Arc::clone(shared), sql.to_owned());
     shared
-        .on_queries(async move {
+        .planning(async move {
             let prepared = here.session.prepare(&sql).await.map_err(|error| status::of(&error))?;
             match prepared.change() {
                 None => Ok(prepared),
@@ -107,9 +106,8 @@ async fn plan_prepared(
     values: Option<RecordBatch>,
     kind: &'static str,
 ) -> Result<(Handle, SchemaRef), Status> {
-    shared.admission.check_open()?;
     let here = Arc::clone(shared);
-    let planned = shared.on_queries(async move {
+    let planned = shared.planning(async move {
         let query = here.session.query_prepared(&prepared, values.as_ref()).await;
         let query = query.map_err(|error| status::of(&error))?;
         let schema = wire::schema(&query.schema());

@@ -37,6 +37,22 @@ fn a_query_that_waits_too_long_is_told_why() {
 }
 
 #[test]
+fn a_client_plans_its_next_query_while_it_reads_one() {
+    let place = Place::with_table();
+    let server = place.serve(&["--max-queries", "1", "--threads", "2"]);
+    runtime().block_on(async {
+        let mut client = server.client().await;
+        let info = client.execute("SELECT a.t FROM t a JOIN t b ON a.g = b.g".into(), None).await.unwrap();
+        let running = client.do_get(ticket(&info)).await.unwrap();
+        let mut prepared = client.prepare("SELECT count(*) FROM t".into(), None).await.unwrap();
+        let next = prepared.execute().await.unwrap();
+        drop(running);
+        let batches: Vec<_> = client.do_get(ticket(&next)).await.unwrap().try_collect().await.unwrap();
+        assert_eq!(lines(&batches), ["120000"]);
+    });
+}
+
+#[test]
 fn statements_that_change_something_are_refused_and_change_nothing() {
     let place = Place::with_table();
     let server = place.serve(&[]);
