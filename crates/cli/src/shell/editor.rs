@@ -18,6 +18,8 @@ use crate::paint::{Paint, Shade};
 use crate::screen;
 use crate::sqltext::{Kind, is_complete, tokens};
 
+/// Before the first line of a statement. Later lines have none: the editor places its cursor as if nothing stood before
+/// them.
 const PROMPT: &str = "pelton> ";
 /// Statements that the history keeps.
 const HISTORY_MAX: usize = 10_000;
