@@ -22,7 +22,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::{DFParserBuilder, Statement};
-use pelton_error::{Error, Result};
+use pelton_error::{CancelFlag, Error, Result};
 use pelton_pipeline::{Runtime, RuntimeOptions};
 use pelton_store::{IoOptions, Warehouse};
 
@@ -37,7 +37,7 @@ use crate::kept_plans::{Basis, KeptPlans};
 use crate::memory::{self, QueryMemory};
 use crate::profile::{self, Parts, ProfileContext, QueryProfile, QueryState, Recorder};
 use crate::scan::{ScanOptions, ScanReport};
-use crate::yielding::yielding;
+use crate::yielding::stoppable;
 
 /// What a session may be told; the defaults suit one query at a time on a whole machine.
 #[derive(Debug, Clone)]
@@ -424,12 +424,16 @@ impl Query {
         }
     }
 
-    /// Runs the query in memory of its own; dropping the stream cancels it, soon even where a join makes many rows of
-    /// few.
-    pub async fn stream_within(&self, memory: &QueryMemory) -> Result<SendableRecordBatchStream> {
+    /// Runs the query in memory of its own. Dropping the stream cancels it; setting `cancel` as well reaches a join that
+    /// gives no batch to drop it after.
+    pub async fn stream_within(
+        &self,
+        memory: &QueryMemory,
+        cancel: &CancelFlag,
+    ) -> Result<SendableRecordBatchStream> {
         let task = TaskContext::from(&self.ctx);
         let runtime = RuntimeEnv { memory_pool: memory.pool(), ..task.runtime_env().as_ref().clone() };
-        let plan = yielding(Arc::clone(&self.plan)).map_err(from_datafusion)?;
+        let plan = stoppable(Arc::clone(&self.plan), cancel).map_err(from_datafusion)?;
         self.stream_of(&plan, Arc::new(task.with_runtime(Arc::new(runtime)))).await
     }
 
@@ -440,13 +444,13 @@ impl Query {
     ) -> Result<SendableRecordBatchStream> {
         match self.mode {
             Mode::Rows => execute_stream(Arc::clone(plan), task).map_err(from_datafusion),
-            Mode::Explain => explain::stream(&self.plan, &self.devices, None),
+            Mode::Explain => explain::stream(plan, &self.devices, None),
             Mode::Analyze => {
                 let start = Instant::now();
-                let batches = collect(Arc::clone(&self.plan), task).await.map_err(from_datafusion)?;
+                let batches = collect(Arc::clone(plan), task).await.map_err(from_datafusion)?;
                 let rows = batches.iter().map(RecordBatch::num_rows).sum();
                 let ran = explain::Ran { rows, planning: self.planning, elapsed: start.elapsed() };
-                explain::stream(&self.plan, &self.devices, Some(ran))
+                explain::stream(plan, &self.devices, Some(ran))
             }
         }
     }

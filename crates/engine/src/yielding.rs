@@ -1,25 +1,39 @@
-//! Joins without an equality let go of their thread now and then, so that a cancelled query stops.
+//! Joins end soon after their query was cancelled, however much they multiply and however little they find.
 //!
 //! ```text
-//!   AggregateExec            takes batches as long as there are any; a task is cancelled only between two of its polls
-//!     CooperativeExec        ◀── added: pending after some batches
-//!       CrossJoinExec        one batch of the right side gives as many batches as the left side has rows
-//!         DataSourceExec     DataFusion's own rule makes leaves cooperative; this one is asked for a batch too rarely
+//!   AggregateExec          takes batches as long as there are any; a task is cancelled only between two of its polls
+//!     CooperativeExec      ◀── YieldingRule: pending after some batches
+//!       HashJoinExec       ◀── stoppable: its condition fails once the query is cancelled
+//!         DataSourceExec   DataFusion's own rule makes leaves cooperative; this one is asked for a batch too rarely
 //! ```
 //!
-//! A nested-loop join that finds no row for a batch gives nothing to count, and stops only after that batch.
+//! One batch that a join reads gives thousands where there is no equality or keys repeat, and DataFusion's operators
+//! yield only where leaves do: so joins yield as well. A join whose condition finds nothing gives no batch to yield
+//! after; it evaluates the condition every few thousand pairs of rows, and that looks at the query's flag.
 
+use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::{FieldRef, Schema};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result;
+use datafusion::logical_expr::ColumnarValue;
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coop::CooperativeExec;
-use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec};
+use datafusion::physical_plan::joins::utils::JoinFilter;
+use datafusion::physical_plan::joins::{
+    CrossJoinExec, HashJoinExec, NestedLoopJoinExec, NestedLoopJoinExecBuilder, SortMergeJoinExec,
+};
+use pelton_error::CancelFlag;
 
-/// Makes joins cooperative that multiply rows.
+use crate::error::to_datafusion;
+
+/// Makes joins cooperative.
 #[derive(Debug, Default)]
 pub(crate) struct YieldingRule;
 
@@ -30,10 +44,14 @@ impl PhysicalOptimizerRule for YieldingRule {
         _config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let wrapped = plan.transform_up(|node| {
-            if node.is::<CrossJoinExec>() || node.is::<NestedLoopJoinExec>() {
-                return Ok(Transformed::yes(Arc::new(CooperativeExec::new(node)) as Arc<dyn ExecutionPlan>));
-            }
-            Ok(Transformed::no(node))
+            let is_join = node.is::<CrossJoinExec>()
+                || node.is::<NestedLoopJoinExec>()
+                || node.is::<HashJoinExec>()
+                || node.is::<SortMergeJoinExec>();
+            Ok(match is_join {
+                true => Transformed::yes(Arc::new(CooperativeExec::new(node)) as Arc<dyn ExecutionPlan>),
+                false => Transformed::no(node),
+            })
         })?;
         Ok(wrapped.data)
     }
@@ -47,35 +65,134 @@ impl PhysicalOptimizerRule for YieldingRule {
     }
 }
 
-/// `plan`, for a query that others wait for, with equality joins that yield too: one whose keys repeat makes thousands
-/// of rows of each it reads. Its scans are those of `plan`.
-pub(crate) fn yielding(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+/// `plan` with joins that fail once `cancel` is set, those by merging excepted. Its scans are those of `plan`.
+pub(crate) fn stoppable(plan: Arc<dyn ExecutionPlan>, cancel: &CancelFlag) -> Result<Arc<dyn ExecutionPlan>> {
+    let filter = |filter: &JoinFilter| {
+        let condition = Stoppable { condition: Arc::clone(filter.expression()), cancel: cancel.clone() };
+        JoinFilter::new(Arc::new(condition), filter.column_indices().to_vec(), Arc::clone(filter.schema()))
+    };
     let transformed = plan.transform_up(|node| {
-        if node.is::<HashJoinExec>() || node.is::<SortMergeJoinExec>() {
-            return Ok(Transformed::yes(Arc::new(CooperativeExec::new(node)) as Arc<dyn ExecutionPlan>));
-        }
-        Ok(Transformed::no(node))
+        let stopping: Option<Arc<dyn ExecutionPlan>> = if let Some(join) = node.downcast_ref::<HashJoinExec>()
+            && let Some(condition) = join.filter()
+        {
+            Some(join.builder().with_filter(Some(filter(condition))).build_exec()?)
+        } else if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>()
+            && let Some(condition) = join.filter()
+        {
+            let builder = NestedLoopJoinExecBuilder::from(join).with_filter(Some(filter(condition)));
+            Some(Arc::new(builder.build()?))
+        } else {
+            None
+        };
+        Ok(stopping.map_or_else(|| Transformed::no(node), Transformed::yes))
     });
     Ok(transformed?.data)
 }
 
+/// A condition that fails once its query is cancelled.
+#[derive(Debug)]
+struct Stoppable {
+    condition: Arc<dyn PhysicalExpr>,
+    cancel: CancelFlag,
+}
+
+impl PhysicalExpr for Stoppable {
+    fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
+        self.cancel.check().map_err(to_datafusion)?;
+        self.condition.evaluate(batch)
+    }
+
+    fn return_field(&self, schema: &Schema) -> Result<FieldRef> {
+        self.condition.return_field(schema)
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        vec![&self.condition]
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn PhysicalExpr>>,
+    ) -> Result<Arc<dyn PhysicalExpr>> {
+        Ok(Arc::new(Self { condition: children.swap_remove(0), cancel: self.cancel.clone() }))
+    }
+
+    fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.condition.fmt_sql(f)
+    }
+}
+
+impl fmt::Display for Stoppable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.condition.fmt(f)
+    }
+}
+
+impl PartialEq for Stoppable {
+    fn eq(&self, other: &Self) -> bool {
+        self.condition.eq(&other.condition)
+    }
+}
+
+impl Eq for Stoppable {}
+
+impl Hash for Stoppable {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.condition.hash(state);
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
-    use crate::session::{PeltonSession, SessionOptions};
+    use futures::TryStreamExt;
+    use pelton_error::{CancelFlag, ErrorKind};
+
+    use crate::error::from_datafusion;
+    use crate::memory::QueryMemory;
+    use crate::session::{PeltonSession, Query, SessionOptions};
+
+    /// Far below what these queries would take, and far above what stopping takes.
+    const SOON: Duration = Duration::from_secs(3);
+
+    async fn query(sql: &str) -> Query {
+        let options = SessionOptions { threads: Some(1), ..SessionOptions::default() };
+        PeltonSession::open(None, &options).unwrap().query(sql).await.unwrap()
+    }
 
     #[tokio::test]
-    async fn a_cancelled_cross_join_lets_go_of_its_thread() {
-        let options = SessionOptions { threads: Some(1), ..SessionOptions::default() };
-        let session = PeltonSession::open(None, &options).unwrap();
+    async fn a_cancelled_join_lets_go_of_its_thread() {
         // The left side is in memory at once; the right side is a single batch, over long after this test.
-        let sql = "SELECT sum(a.value * b.value) FROM range(1000000) AS a, range(8000) AS b";
-        let query = session.query(sql).await.unwrap();
-        // On this test's one thread the time limit is seen only when the query lets go.
-        let limited = tokio::time::timeout(Duration::from_millis(300), query.collect());
-        let started = std::time::Instant::now();
-        assert!(limited.await.is_err());
-        assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+        for condition in ["true", "a.value + b.value >= 0", "a.value % 2 = b.value % 2"] {
+            let sql = format!(
+                "SELECT sum(a.value * b.value) FROM range(1000000) AS a JOIN range(8000) AS b ON {condition}"
+            );
+            let query = query(&sql).await;
+            let started = Instant::now();
+            // On this test's one thread the time limit is seen only when the query lets go.
+            let limited = tokio::time::timeout(Duration::from_millis(300), query.collect());
+            assert!(limited.await.is_err(), "{condition}");
+            assert!(started.elapsed() < SOON, "{condition}: {:?}", started.elapsed());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_join_that_finds_nothing_stops_when_its_query_is_cancelled() {
+        for condition in ["a.value + b.value < 0", "a.value % 2 = b.value % 2 AND a.value + b.value < 0"] {
+            let sql =
+                format!("SELECT count(*) FROM range(3000000) AS a JOIN range(8000) AS b ON {condition}");
+            let query = query(&sql).await;
+            let cancel = CancelFlag::new();
+            let rows = query.stream_within(&QueryMemory::new(None), &cancel).await.unwrap();
+            std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(300));
+                cancel.cancel();
+            });
+            let started = Instant::now();
+            let error = from_datafusion(rows.try_collect::<Vec<_>>().await.unwrap_err());
+            assert_eq!(error.kind(), &ErrorKind::Cancelled, "{condition}: {error}");
+            assert!(started.elapsed() < SOON, "{condition}: {:?}", started.elapsed());
+        }
     }
 }

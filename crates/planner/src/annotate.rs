@@ -12,6 +12,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 
 use crate::estimate::Estimator;
@@ -20,7 +21,8 @@ use crate::estimate::Estimator;
 /// q-error too if `with_metrics` and the plan has been executed.
 ///
 /// An estimate that cannot be made is printed as `?`. A scan that a join's dynamic filter prunes at
-/// run time emits fewer rows than estimated: the estimate is of the scan alone.
+/// run time emits fewer rows than estimated: the estimate is of the scan alone. Nodes that only let go of their thread
+/// are left out.
 pub fn annotate(plan: &Arc<dyn ExecutionPlan>, with_metrics: bool) -> String {
     let mut estimator = Estimator::default();
     estimator.profile(plan);
@@ -50,6 +52,9 @@ fn write_node(
     with_metrics: bool,
     text: &mut String,
 ) {
+    if plan.is::<CooperativeExec>() {
+        return write_node(plan.children()[0], depth, estimator, with_metrics, text);
+    }
     let line = displayable(plan.as_ref()).one_line().to_string();
     let estimated = estimator.rows(plan);
     let actual = with_metrics.then(|| actual_rows(plan)).flatten();

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Permit and memory are free before the client hears of an end, and the query has its line in the log. Only a
-//! cancellation does not wait for an operator that is deep in its work: it is told at once. An end that is not
-//! announced (the producer vanished) is an error, never a short result.
+//! cancellation does not wait for an operator that is deep in its work: it is told at once, and the operator by a flag.
+//! An end that is not announced (the producer vanished) is an error, never a short result.
 
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
@@ -49,6 +49,7 @@ enum Sent {
 /// Messages of a result, as the connection polls them. Dropping it ends the query.
 pub(crate) struct Rows {
     messages: mpsc::Receiver<Sent>,
+    ongoing: Arc<Ongoing>,
     cancelled: BoxFuture<'static, CancelledBy>,
     is_ended: bool,
     _producer: AbortOnDrop<()>,
@@ -79,6 +80,14 @@ impl Stream for Rows {
     }
 }
 
+impl Drop for Rows {
+    fn drop(&mut self) {
+        if !self.is_ended {
+            self.ongoing.cancel(CancelledBy::Disconnect);
+        }
+    }
+}
+
 /// Runs what `planned` says once: waits for a permit, then begins to send rows.
 pub(crate) async fn fetch(
     shared: &Arc<Shared>,
@@ -99,7 +108,8 @@ pub(crate) async fn fetch(
     let _ = run.ongoing.waited.set(run.ongoing.began.elapsed());
     let (sender, messages) = mpsc::channel(MESSAGES_WAITING);
     let ongoing = Arc::clone(&run.ongoing);
-    let cancelled = async move { ongoing.cancelled().await }.boxed();
+    let waiting = Arc::clone(&ongoing);
+    let cancelled = async move { waiting.cancelled().await }.boxed();
     let producer = shared.spawn(async move {
         let result = run.run_out(&sender).await;
         drop(run);
@@ -107,7 +117,7 @@ pub(crate) async fn fetch(
         // A client that is not there any more needs no answer.
         let _ = tokio::time::timeout(LAST_WORD, sender.send(Sent::End(result))).await;
     });
-    Ok(Rows { messages, cancelled, is_ended: false, _producer: producer })
+    Ok(Rows { messages, ongoing, cancelled, is_ended: false, _producer: producer })
 }
 
 /// A query that waits or runs; its end is counted and logged when this is dropped, however that comes about.
@@ -204,7 +214,8 @@ async fn send_rows(
     let query = Counted { query: plan_of(shared, planned).await?, metrics: &shared.metrics };
     let limit = shared.limits.query_bytes();
     let memory = ongoing.memory.get_or_init(|| QueryMemory::new(limit));
-    let rows = query.query.stream_within(memory).await.map_err(|error| of_query(&error, limit))?;
+    let rows =
+        query.query.stream_within(memory, &ongoing.flag).await.map_err(|error| of_query(&error, limit))?;
     let (schema, counters) = (Arc::clone(&planned.schema), (Arc::clone(shared), Arc::clone(ongoing)));
     let batches = rows.map(move |batch| {
         let batch = batch.map_err(|error| of_query(&from_datafusion(error), limit))?;

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use pelton_engine::QueryMemory;
+use pelton_error::CancelFlag;
 use tokio::sync::watch;
 use tonic::Status;
 
@@ -69,12 +70,15 @@ pub(crate) struct Ongoing {
     pub(crate) rows: AtomicU64,
     /// What its operators hold, once it runs.
     pub(crate) memory: OnceLock<QueryMemory>,
+    /// For operators deep in their work.
+    pub(crate) flag: CancelFlag,
     cancelled: watch::Sender<Option<CancelledBy>>,
 }
 
 impl Ongoing {
     /// Ends the query; false where somebody has done so before.
     pub(crate) fn cancel(&self, by: CancelledBy) -> bool {
+        self.flag.cancel();
         self.cancelled.send_if_modified(|known| {
             let is_first = known.is_none();
             known.get_or_insert(by);
@@ -125,6 +129,7 @@ impl Running {
             waited: OnceLock::new(),
             rows: AtomicU64::new(0),
             memory: OnceLock::new(),
+            flag: CancelFlag::new(),
             cancelled: watch::Sender::new(None),
         });
         let mut queries = self.queries();

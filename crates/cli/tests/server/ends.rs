@@ -100,6 +100,32 @@ fn a_query_is_cancelled_by_its_ticket_while_it_runs_and_while_it_waits() {
 }
 
 #[test]
+fn a_cancelled_query_whose_join_finds_nothing_gives_its_permit_back() {
+    let place = Place::with_table();
+    let server = place.serve(&["--max-queries", "1", "--threads", "1"]);
+    runtime().block_on(async {
+        let mut client = server.client().await;
+        // A single batch of the one side with all rows of the other takes minutes.
+        let sql = "SELECT count(*) FROM range(3000000) a JOIN range(3000000) b ON a.value + b.value < 0";
+        for sql in [sql, &sql.replace("a.value +", "a.value % 2 = b.value % 2 AND a.value +")] {
+            let info = client.execute(sql.into(), None).await.unwrap();
+            let (mut other, wanted) = (client.clone(), ticket(&info));
+            let fetched =
+                tokio::spawn(async move { other.do_get(wanted).await?.try_collect::<Vec<_>>().await });
+            server.wait_for_metric("pelton_queries_running", 1);
+            tokio::time::sleep(Duration::from_secs(1)).await; // one side is in memory, the join at work
+            let mut actions = FlightServiceClient::new(server.channel().await);
+            let cancel = Action::new("CancelFlightInfo", CancelFlightInfoRequest::new(info).encode_to_vec());
+            actions.do_action(cancel).await.unwrap();
+            assert!(fetched.await.unwrap().unwrap_err().to_string().contains("cancelled"));
+            let soon = tokio::time::timeout(Duration::from_secs(5), rows(&mut client, "SELECT 1"));
+            assert_eq!(soon.await.expect("the permit is free again").unwrap(), ["1"]);
+        }
+    });
+    assert_eq!(server.metric("pelton_queries_cancelled_total"), 2);
+}
+
+#[test]
 fn a_client_that_stops_reading_loses_its_query() {
     let place = Place::with_table();
     let server = place.serve(&["--max-queries", "1", "--threads", "2", "--idle-seconds", "1"]);

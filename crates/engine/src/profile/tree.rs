@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::metrics::{MetricValue, MetricsSet};
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use pelton_error::Result;
@@ -86,8 +87,11 @@ impl Builder<'_> {
         plan: &Arc<dyn ExecutionPlan>,
         estimates: &mut dyn Iterator<Item = Option<f64>>,
     ) -> Result<ProfileNode> {
-        let id = self.take_id();
         let estimated_rows = estimates.next().flatten();
+        if plan.is::<CooperativeExec>() {
+            return self.node(plan.children()[0], estimates); // it only lets go of its thread
+        }
+        let id = self.take_id();
         self.owners.insert((address(plan), None), id);
         let on_device = plan.downcast_ref::<PeltonGpuExec>();
         let (place, reason) = match on_device {
