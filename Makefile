@@ -25,6 +25,11 @@ help:
 
 demo: build
 	$(PELTON) $(DEMO)
+	@echo
+	@echo 'Next, with your own file:'
+	@echo '  export PATH="$(abspath $(dir $(PELTON))):$$PATH"'
+	@echo "  pelton sql \"SELECT count(*) FROM 'file.parquet'\""
+	@echo '  pelton load --table t file.parquet && pelton sql --profile profile.html "SELECT count(*) FROM t"'
 
 build: need-cargo need-cc
 	$(CARGO) build --release --locked -p pelton-cli $(FEATURES)

@@ -127,7 +127,7 @@ class Connection:
         source: Name | Sequence[Name] | ArrowStream,
         *,
         mode: Literal["create", "append", "replace"] = "create",
-        cluster_by: str | None = None,
+        cluster_by: str | Sequence[str] | None = None,
         star: Sequence[str] = (),
         format: Literal["parquet", "csv", "json", "arrow"] | None = None,
         delimiter: str | None = None,
@@ -149,8 +149,8 @@ class Connection:
         the load is complete; a failed or interrupted one leaves the table as it was.
 
         - `mode`: make the table, add to it, or replace it
-        - `cluster_by`: sort rows so that more can be skipped: "auto", "auto:a,b,c" or "a,b,c"; attributes of dimensions
-          are named "dimension.column"
+        - `cluster_by`: sort rows so that more can be skipped: "auto", "auto:a,b,c", "a,b,c" or ["a", "b", "c"];
+          attributes of dimensions are named "dimension.column"
         - `star`: dimensions, each "fact_column=dimension.key", so that filters on them skip row groups of this table
         - `format`: of the files, where their ending does not say; `delimiter`, `header` and `null` are of CSV
         - `objective`: what the choice of encodings aims at; "fastest" assumes a storage of `storage_rate` a second
@@ -170,7 +170,7 @@ class Connection:
             "table": table,
             "files": files,
             "mode": mode,
-            "cluster_by": cluster_by,
+            "cluster_by": cluster_by if cluster_by is None or isinstance(cluster_by, str) else ",".join(cluster_by),
             "star": list(star),
             "format": format,
             "delimiter": delimiter,

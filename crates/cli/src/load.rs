@@ -85,7 +85,9 @@ fn load_options(args: &LoadArgs) -> Result<LoadOptions> {
 
 /// The order of rows that a text such as `auto`, `auto:a,b` or `a,b` asks for.
 pub fn cluster_by(text: Option<&str>) -> ClusterBy {
-    let columns = |list: &str| list.split(',').map(|name| name.trim().to_owned()).collect::<Vec<_>>();
+    // Names as SQL quotes them are welcome too.
+    let column = |name: &str| name.trim().trim_matches('"').to_owned();
+    let columns = |list: &str| list.split(',').map(column).collect::<Vec<_>>();
     match text {
         None | Some("none") => ClusterBy::None,
         Some("auto") => ClusterBy::Auto(Vec::new()),

@@ -35,6 +35,11 @@ impl ProfileFile {
         Ok(Self { path: path.to_owned(), part, is_page })
     }
 
+    /// Where it will be.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Writes the profile of `query`, which was planned in `planning` from `sql`, beside its name, then renames it.
     pub(crate) fn write(
         &self,

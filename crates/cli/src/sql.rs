@@ -97,6 +97,7 @@ fn run_one(
         let taken = profile.write(&query, sql, query.planning_time(), args.session.device);
         if ran.is_ok() {
             taken?;
+            eprintln!("profile written to {}", profile.path().display());
         }
     }
     let ran = ran?;

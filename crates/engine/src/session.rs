@@ -96,6 +96,7 @@ pub struct PeltonSession {
     devices: Arc<Devices>,
     /// `None`: every query is planned.
     plans: Option<KeptPlans>,
+    reads_files: bool,
 }
 
 impl PeltonSession {
@@ -115,7 +116,8 @@ impl PeltonSession {
         ctx.register_catalog("pelton", Arc::new(catalog));
         let plans = options.keep_plans.then(KeptPlans::default);
         let ctx = if options.files_by_path { with_files(ctx) } else { ctx };
-        let session = Self { ctx, warehouse, schema, devices: extension.devices, plans };
+        let (devices, reads_files) = (extension.devices, options.files_by_path);
+        let session = Self { ctx, warehouse, schema, devices, plans, reads_files };
         options.pin.iter().try_for_each(|name| session.pin(name))?;
         Ok(session)
     }
@@ -159,6 +161,7 @@ impl PeltonSession {
             schema: Arc::clone(&self.schema),
             devices,
             plans: self.plans.as_ref().map(|_| KeptPlans::default()),
+            reads_files: self.reads_files,
         })
     }
 
@@ -303,10 +306,12 @@ impl PeltonSession {
         }
         let tables =
             self.warehouse.as_ref().and_then(|warehouse| warehouse.tables().ok()).unwrap_or_default();
+        let is_path = text.contains('/');
         let there_is = match (&self.warehouse, tables.is_empty()) {
-            (None, _) => {
-                "no warehouse is open: name one with --warehouse, or a file as 'path/file.parquet'".to_owned()
-            }
+            _ if is_path && !self.reads_files => "files are not queried here, tables are".to_owned(),
+            (None, _) => "no warehouse is open: name one (--warehouse, pelton.connect), or a file as \
+                          'path/file.parquet'"
+                .to_owned(),
             (Some(_), true) => "the warehouse has no tables yet: `pelton load` makes one".to_owned(),
             (Some(_), false) => format!("tables in this warehouse: {}", tables.join(", ")),
         };

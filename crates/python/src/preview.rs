@@ -66,6 +66,9 @@ fn type_name(data_type: &DataType) -> String {
         | DataType::Decimal256(precision, scale) => format!("decimal({precision},{scale})"),
         DataType::Boolean => "bool".into(),
         DataType::Date32 | DataType::Date64 => "date".into(),
+        DataType::Timestamp(unit, Some(zone)) => {
+            format!("{}, {zone})", type_name(&DataType::Timestamp(*unit, None)).trim_end_matches(')'))
+        }
         other => other.to_string().to_lowercase(),
     }
 }

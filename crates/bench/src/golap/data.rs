@@ -40,6 +40,8 @@ pub(super) enum Form {
     Plain,
     /// Under the encoding and codec that scan fastest at the storage rate.
     Compressed,
+    /// As usual, but without a codec: what kernels decode by themselves.
+    Light,
 }
 
 impl Form {
@@ -48,6 +50,7 @@ impl Form {
         match self {
             Form::Plain => "uncompressed",
             Form::Compressed => "compressed",
+            Form::Light => "light",
         }
     }
 }
@@ -130,7 +133,7 @@ impl Data {
 
     fn directory(&self, stage: &Stage<'_>, what: &str, form: Form, row_group_rows: u32) -> PathBuf {
         let rate = match form {
-            Form::Plain => String::new(),
+            Form::Plain | Form::Light => String::new(),
             Form::Compressed => format!("-for-{}", stage.options.storage_bytes_per_s),
         };
         let name = format!("golap-{what}-{}-{row_group_rows}{rate}", form.name());
@@ -210,6 +213,7 @@ fn load_options(stage: &Stage<'_>, form: Option<(Form, u32)>) -> LoadOptions {
             row_group_rows: vec![rows],
             ..defaults.choose
         },
+        Some((Form::Light, _)) => SampleOptions { force_codec: Some(Codec::None), ..defaults.choose },
         Some((Form::Compressed, rows)) => SampleOptions {
             objective: Objective::Fastest { storage_bytes_per_s: stage.options.storage_bytes_per_s },
             row_group_rows: vec![rows],

@@ -45,8 +45,8 @@ impl Setting {
         match (self.form, self.is_pruned) {
             (Form::Plain, false) => "uncompressed",
             (Form::Plain, true) => "pruned",
-            (Form::Compressed, false) => "compressed",
-            (Form::Compressed, true) => "both",
+            (Form::Compressed | Form::Light, false) => "compressed",
+            (Form::Compressed | Form::Light, true) => "both",
         }
     }
 

@@ -147,6 +147,7 @@ const COMMANDS: [Command; 17] = [
 /// Of the command; where there is none of the name, which is nearest.
 pub(super) fn run(shell: &mut Shell, line: &str) -> Result<Next> {
     let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let name = name.trim_end_matches(';');
     let lower = name.to_lowercase();
     match COMMANDS.iter().find(|command| command.name == lower) {
         Some(command) => (command.act)(shell, rest.trim().trim_end_matches(';').trim_end()),

@@ -53,6 +53,10 @@ pub(super) async fn schema(session: Arc<PeltonSession>, table: Option<String>) -
             Some(near) if near != name => {
                 Error::invalid_input(format!("no table '{name}'; did you mean {near}?"))
             }
+            _ if names.is_empty() => Error::invalid_input(format!("no table '{name}': there are none yet")),
+            _ if !names.contains(&name) => {
+                Error::invalid_input(format!("no table '{name}'; there are {}", names.join(", ")))
+            }
             _ => from_datafusion(error),
         })?;
         if !text.is_empty() {

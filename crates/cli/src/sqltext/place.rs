@@ -136,7 +136,7 @@ fn missing_table(error: &Error) -> Option<Complaint> {
     let file = text_range(error.tokens, bare);
     let message = match file {
         Some(_) => {
-            format!("no file '{bare}' that is a table; its ending says what it is: .parquet, .csv, .json")
+            format!("there is no file '{bare}'")
         }
         None => format!("table '{bare}' not found{there_is}"),
     };

@@ -130,11 +130,7 @@ fn a_missing_file_is_found_in_its_quotes() {
     check(
         "Error during planning: table 'pelton.public.data/x.parquet' not found; tables in this warehouse: a",
         "SELECT * FROM 'data/x.parquet'",
-        (
-            "no file 'data/x.parquet' that is a table; its ending says what it is: .parquet, .csv, .json",
-            Some("'data/x.parquet'"),
-            None,
-        ),
+        ("there is no file 'data/x.parquet'", Some("'data/x.parquet'"), None),
     );
 }
 
