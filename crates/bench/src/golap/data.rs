@@ -213,7 +213,9 @@ fn load_options(stage: &Stage<'_>, form: Option<(Form, u32)>) -> LoadOptions {
             row_group_rows: vec![rows],
             ..defaults.choose
         },
-        Some((Form::Light, _)) => SampleOptions { force_codec: Some(Codec::None), ..defaults.choose },
+        Some((Form::Light, rows)) => {
+            SampleOptions { force_codec: Some(Codec::None), row_group_rows: vec![rows], ..defaults.choose }
+        }
         Some((Form::Compressed, rows)) => SampleOptions {
             objective: Objective::Fastest { storage_bytes_per_s: stage.options.storage_bytes_per_s },
             row_group_rows: vec![rows],

@@ -58,8 +58,8 @@ pub(crate) fn list(
         }
         if listing.files.len() == found_before {
             return Err(Error::invalid_input(format!(
-                "'{input}' names no file that can be loaded: is the path right? Known are .parquet, .csv, .tsv, .tbl, .json, .jsonl, .ndjson, .arrow, \
-                 .ipc and .feather, or name the format"
+                "'{input}' names no file that can be loaded: is the path right? Known are .parquet, .csv, .tsv, .tbl, \
+                 .json, .jsonl, .ndjson, .arrow, .ipc and .feather, or name the format"
             )));
         }
     }
