@@ -64,6 +64,16 @@ DEV void atomic_add_128(u64* at, i128 value) {
   const u64 carry = before + low < low ? 1 : 0;
   if (high + carry) atomic_add(at + 1, high + carry);
 }
+// The same; true where the sum may have left 128 bits on its way. The upper half by itself stays in 64 bits as long as
+// no addition to it overflows, whatever the order in which carries come.
+DEV bool atomic_add_128_overflows(u64* at, i128 value) {
+  const u64 low = u64(u128(value));
+  const u64 before = atomic_add(at, low);
+  const u64 high = u64(u128(value) >> 64) + (before + low < low ? 1 : 0);
+  if (high == 0) return false;
+  const u64 was = atomic_add(at + 1, high), sum = was + high;
+  return i64((was ^ sum) & (high ^ sum)) < 0 || (value > 0 && i64(high) < 0);
+}
 
 #ifdef PELTON_GPU
 #define THREAD (u64(blockIdx.x) * blockDim.x + threadIdx.x)

@@ -158,8 +158,12 @@ template <class Test> DEV u32 count_of_first(u32 count, Test test) {
 
 #endif
 
-// A flag that a pipeline raises; never lowered while it runs.
-enum Flag : u32 { FLAG_DUPLICATE = 1, FLAG_TABLE_FULL = 2, FLAG_GROUPS_FULL = 4, FLAG_OUTPUT_FULL = 8 };
+// A flag that a pipeline raises; never lowered while it runs. The word after them says which check found an overflow,
+// counted from 1.
+enum Flag : u32 {
+  FLAG_DUPLICATE = 1, FLAG_TABLE_FULL = 2, FLAG_GROUPS_FULL = 4, FLAG_OUTPUT_FULL = 8, FLAG_OVERFLOW = 16
+};
+DEV void report_overflow(u32* flags, u32 check) { atomic_swap(flags + 1, check); atomic_or(flags, FLAG_OVERFLOW); }
 
 // splitmix64's finisher; all equal on request, to test what collisions do.
 DEV u64 hash_of(u64 key) {
@@ -170,8 +174,57 @@ DEV u64 hash_of(u64 key) {
 #endif
 }
 
-// Orders doubles as DataFusion does: by sign, then magnitude, NaN outermost; the two zeros are equal.
-DEV i64 total_order(f64 value) { i64 bits = value == 0 ? 0 : i64(bits_of(value)); return bits ^ i64(u64(bits >> 63) >> 1); }
+// Orders doubles as SQL does here: the two zeros are equal, and so are all NaNs, which are greater than anything else.
+DEV i64 total_order(f64 value) {
+  if (value != value) return 0x7FFFFFFFFFFFFFFFll;
+  const i64 bits = value == 0 ? 0 : i64(bits_of(value));
+  return bits ^ i64(u64(bits >> 63) >> 1);
+}
+
+// One zero, one NaN: adding 0 turns -0 into 0 and changes nothing else.
+DEV f64 float_key(f64 value) { return value != value ? of_bits(0x7FF8000000000000ull) : value + 0.0; }
+
+// Integer arithmetic that says whether the result left its type. The value is then some value of the type.
+template <class T> struct Checked { T value; bool overflows; };
+DEV Checked<i32> checked(i64 exact) { return {i32(exact), exact != i32(exact)}; }
+DEV Checked<i32> checked_add(i32 a, i32 b) { return checked(i64(a) + b); }
+DEV Checked<i32> checked_subtract(i32 a, i32 b) { return checked(i64(a) - b); }
+DEV Checked<i32> checked_multiply(i32 a, i32 b) { return checked(i64(a) * b); }
+DEV Checked<i64> checked_add(i64 a, i64 b) {
+  const i64 sum = i64(u64(a) + u64(b));
+  return {sum, ((a ^ sum) & (b ^ sum)) < 0};
+}
+DEV Checked<i64> checked_subtract(i64 a, i64 b) {
+  const i64 difference = i64(u64(a) - u64(b));
+  return {difference, ((a ^ b) & (a ^ difference)) < 0};
+}
+DEV Checked<i64> checked_multiply(i64 a, i64 b) {
+  const i128 product = i128(a) * b;
+  return {i64(product), product != i64(product)};
+}
+DEV Checked<i128> checked_add(i128 a, i128 b) {
+  const i128 sum = i128(u128(a) + u128(b));
+  return {sum, ((a ^ sum) & (b ^ sum)) < 0};
+}
+DEV Checked<i128> checked_subtract(i128 a, i128 b) {
+  const i128 difference = i128(u128(a) - u128(b));
+  return {difference, ((a ^ b) & (a ^ difference)) < 0};
+}
+// There is no wider type to multiply in. Doubles are right to 2^-50: what they say is below 9.9999e37 is below 10^38,
+// which is where decimals end; what lies closer to that counts as an overflow.
+DEV Checked<i128> checked_multiply(i128 a, i128 b) {
+  const i128 product = i128(u128(a) * u128(b));
+  if (a == i64(a) && b == i64(b)) return {product, false};
+  const f64 about = f64(a) * f64(b);
+  return {product, !(about < 9.9999e37 && about > -9.9999e37)};
+}
+template <class T> DEV Checked<T> checked_divide(T a, T b) {
+  const bool overflows = b == 0 || (b == -1 && a == T(T(1) << (8 * sizeof(T) - 1)));
+  return {overflows ? T(0) : T(a / (overflows ? T(1) : b)), overflows};
+}
+template <class T> DEV Checked<T> checked_remainder(T a, T b) {
+  return {b == 0 || b == -1 ? T(0) : T(a % (b == 0 ? T(1) : b)), b == 0};
+}
 
 // Days since 1970-01-01 to a civil date (Hinnant, "chrono-compatible low-level date algorithms").
 struct CivilDate { i32 year, month, day; };

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -25,6 +25,8 @@ def connect(
     *,
     threads: int | None = None,
     memory_limit: Size | None = None,
+    spill_dir: str | os.PathLike[str] | None = None,
+    spill_limit: Size | None = None,
     batch_rows: int = 8192,
     io: Literal["auto", "direct", "buffered"] = "auto",
     io_uring: bool = True,
@@ -40,7 +42,10 @@ def connect(
     Without one, the connection is over files, by path, and over what is registered.
 
     - `threads`: threads that a query runs in; None: one a core
-    - `memory_limit`: memory for joins, sorts and aggregates, beyond which they spill; None: no limit
+    - `memory_limit`: memory for queries, a size, a share such as "50%", or "none"; None: 80 % of what machine, container
+      and ulimit leave
+    - `spill_dir`, `spill_limit`: where sorts and aggregates spill beyond it, and how much; None: the environment
+      variables PELTON_SPILL_DIR and PELTON_SPILL_LIMIT, else a folder in the temporary one and 80 % of what is free there
     - `batch_rows`: rows in a batch
     - `io`: how table files are read: through the page cache ("buffered"), past it ("direct"), or as suits their size;
       `io_uring=False` reads with plain positioned reads
@@ -59,6 +64,8 @@ def connect(
     options = {
         "threads": threads,
         "memory_limit": memory_limit,
+        "spill_dir": None if spill_dir is None else os.fspath(spill_dir),
+        "spill_limit": spill_limit,
         "batch_rows": batch_rows,
         "io": io,
         "io_uring": io_uring,
@@ -111,8 +118,8 @@ class Connection:
         >>> import pelton, pyarrow
         >>> con = pelton.connect()
         >>> con.register("pets", pyarrow.table({"name": ["Ada", "Bo"], "legs": [4, 2]}))
-        >>> con.sql("SELECT sum(legs) AS legs FROM pets").arrow().to_pylist()
-        [{'legs': 6}]
+        >>> con.sql("SELECT max(legs) AS legs FROM pets").arrow().to_pylist()
+        [{'legs': 4}]
         """
         self._session.register(name, exporter(rows))
 
@@ -132,14 +139,22 @@ class Connection:
         format: Literal["parquet", "csv", "json", "arrow"] | None = None,
         delimiter: str | None = None,
         header: bool | None = None,
-        null: str | None = None,
+        null: str | Sequence[str] | None = None,
+        quote: str | None = None,
+        escape: str | None = None,
+        comment: str | None = None,
+        encoding: str = "utf-8",
+        infer_rows: int | Literal["auto", "all"] = "auto",
+        column_types: Mapping[str, str] | str | None = None,
         objective: Literal["fastest", "smallest"] = "fastest",
         storage_rate: Size = "1GB",
         sample: float = 0.1,
         row_group_rows: int | Sequence[int] = 131072,
         page_rows: int = 16384,
         force_codec: str | None = None,
-        memory_limit: Size = "2GiB",
+        memory_limit: Size | None = None,
+        spill_dir: str | os.PathLike[str] | None = None,
+        spill_limit: Size | None = None,
         threads: int | None = None,
         seed: int = 42,
     ) -> LoadReport:
@@ -152,12 +167,18 @@ class Connection:
         - `cluster_by`: sort rows so that more can be skipped: "auto", "auto:a,b,c", "a,b,c" or ["a", "b", "c"];
           attributes of dimensions are named "dimension.column"
         - `star`: dimensions, each "fact_column=dimension.key", so that filters on them skip row groups of this table
-        - `format`: of the files, where their ending does not say; `delimiter`, `header` and `null` are of CSV
+        - `format`: of the files, where their ending does not say
+        - `delimiter`, `header`, `null` (one text or several), `quote` ("" for none), `escape` and `comment` are of CSV;
+          `encoding` is of CSV and JSON: utf-8, latin1, windows-1252, utf-16 or utf-16be
+        - `infer_rows`: rows that column types of CSV and JSON are inferred from, "all" or a number; "auto" is all of
+          inputs up to 64 MiB, else 100000. `column_types` names types instead: {"zip": "VARCHAR"}
         - `objective`: what the choice of encodings aims at; "fastest" assumes a storage of `storage_rate` a second
         - `sample`: share of the rows that encodings are tried on, which `seed` picks
         - `row_group_rows`: rows of a row group, the unit of skipping; of several, the best on the sample
         - `page_rows`: rows of a page inside a column chunk; `force_codec`: this codec for all, without a choice
-        - `memory_limit`: memory for rows, beyond which they spill; `threads`: None: one a core
+        - `memory_limit`, `spill_dir`, `spill_limit`: memory for rows, beyond which they spill, to the warehouse unless
+          a folder is named; None: as of `connect`
+        - `threads`: None: one a core
 
         >>> import pelton, pyarrow, tempfile
         >>> with tempfile.TemporaryDirectory() as dir, pelton.connect(dir) as con:
@@ -175,7 +196,13 @@ class Connection:
             "format": format,
             "delimiter": delimiter,
             "header": header,
-            "null": null,
+            "null": [null] if isinstance(null, str) else list(null or ()),
+            "quote": quote,
+            "escape": escape,
+            "comment": comment,
+            "encoding": encoding,
+            "infer_rows": str(infer_rows),
+            "column_types": _types_text(column_types),
             "objective": objective,
             "storage_rate": storage_rate,
             "sample": sample,
@@ -183,6 +210,8 @@ class Connection:
             "page_rows": page_rows,
             "force_codec": force_codec,
             "memory_limit": memory_limit,
+            "spill_dir": None if spill_dir is None else os.fspath(spill_dir),
+            "spill_limit": spill_limit,
             "threads": threads,
             "seed": seed,
         }
@@ -227,6 +256,14 @@ def _files_or_rows(source: Any) -> tuple[list[str], Any]:
     if isinstance(source, list | tuple) and all(isinstance(name, str | os.PathLike) for name in source):
         return [os.fspath(name) for name in source], None
     return [], exporter(source)
+
+
+def _types_text(types: Mapping[str, str] | str | None) -> str:
+    """Column types as the command takes them."""
+    if types is None or isinstance(types, str):
+        return types or ""
+    quoted = {name: name.replace('"', '""') for name in types}
+    return ",".join(f'"{quoted[name]}"={kind}' for name, kind in types.items())
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def test_options_of_a_load_reach_it(tmp_path: Path) -> None:
 
 
 def test_a_mistake_in_a_file_is_named(tmp_path: Path) -> None:
-    (tmp_path / "bad.csv").write_text("a\n" + "1\n" * 2000 + "x\n")
+    (tmp_path / "bad.csv").write_text("a,b\n" + "1,2\n" * 2000 + "1,2,3\n")
     with pelton.connect(tmp_path / "warehouse") as con:
         with pytest.raises(pelton.InvalidInputError, match=r"loading 't': .*bad\.csv.*2002"):
             con.load("t", tmp_path / "bad.csv")

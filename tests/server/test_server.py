@@ -137,7 +137,7 @@ class OneServer(unittest.TestCase):
     def test_errors_say_what_the_command_line_would(self):
         for sql, text in [
             ("SELECT * FROM nowhere", "tables in this warehouse: customer"),
-            ("SELEC 1", "Line: 1"),
+            ("SELEC 1", r"1 \| SELEC 1"),
             ("SELECT 1; SELECT 2", "one query expected"),
             ("CREATE VIEW v AS SELECT 1", "--init"),
             ("SELECT ?", "1 parameters"),

@@ -5,7 +5,7 @@
 //!   stage.rs  sessions over them, with reads held to a storage rate; repetitions; rows of the report
 //!   E1, E3    end_to_end.rs   queries under {uncompressed, pruned, compressed, both}
 //!   E2        reads.rs        storage by requests in flight
-//!   E4        columns.rs      ratio against bandwidth
+//!   E4        columns.rs      ratio against bandwidth; decoding.rs measures the decoder on its own
 //!   E5, E6    slots.rs        chunk size, pipelines, overlap
 //!   E7        samples.rs      choices from samples
 //!   E8        chunks.rs       chunk size and skipping
@@ -21,6 +21,7 @@
 mod chunks;
 mod columns;
 mod data;
+mod decoding;
 mod end_to_end;
 mod options;
 mod reads;

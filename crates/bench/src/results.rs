@@ -5,6 +5,7 @@ use std::path::Path;
 
 use pelton_error::{Error, ErrorKind, Result, ResultExt};
 use serde::Serialize;
+use unicode_width::UnicodeWidthStr;
 
 /// A table of text cells, numbers right-aligned.
 #[derive(Debug, Default)]
@@ -30,17 +31,18 @@ impl std::fmt::Display for TextTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let lines = || std::iter::once(&self.header).chain(&self.rows);
         let widths: Vec<usize> = (0..self.header.len())
-            .map(|column| lines().map(|row| row[column].chars().count()).max().unwrap_or(0))
+            .map(|column| lines().map(|row| row[column].width()).max().unwrap_or(0))
             .collect();
         for (index, row) in lines().enumerate() {
             for (column, cell) in row.iter().enumerate() {
                 let gap = if column == 0 { "" } else { "  " };
                 let numeric = cell.starts_with(|c: char| c.is_ascii_digit() || c == '-') || index == 0;
-                let width = widths[column];
+                // Columns of a terminal, of which a Chinese letter takes two.
+                let pad = " ".repeat(widths[column] - cell.width());
                 if column > 0 && numeric {
-                    write!(f, "{gap}{cell:>width$}")?
+                    write!(f, "{gap}{pad}{cell}")?
                 } else {
-                    write!(f, "{gap}{cell:<width$}")?
+                    write!(f, "{gap}{cell}{pad}")?
                 }
             }
             writeln!(f)?;
@@ -85,6 +87,14 @@ mod tests {
     fn median_of_odd_and_even_counts() {
         assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(&[4.0, 1.0]), 2.5);
+    }
+
+    #[test]
+    fn wide_letters_take_two_columns() {
+        let mut table = TextTable::new(&["name", "n"]);
+        table.push(vec!["日本".into(), "1".into()]);
+        table.push(vec!["ä".into(), "2".into()]);
+        assert_eq!(table.to_string(), "name  n\n────  ─\n日本  1\nä     2\n");
     }
 
     #[test]

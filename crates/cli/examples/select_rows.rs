@@ -11,7 +11,7 @@ use pelton_error::{Error, Result, ResultExt};
 
 /// As the command and the Python package have it.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: pelton_limits::Heap = pelton_limits::Heap;
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();

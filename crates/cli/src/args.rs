@@ -1,16 +1,24 @@
 //! The command line. Help texts are the reference: what a flag does, its unit and its default.
 
+mod parse;
 mod session;
+mod spill;
+mod text;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use pelton_limits::MemoryLimit;
 
-pub(crate) use session::{FiltersArg, IoModeArg, SessionArgs};
+pub(crate) use parse::parse;
+pub use pelton_limits::parse_size;
+pub(crate) use session::{FiltersArg, IoModeArg, OverflowChecksArg, SessionArgs};
+pub(crate) use spill::SpillArgs;
+pub(crate) use text::TextArgs;
 
-/// Analytical SQL on compressed tables that are skipped before they are read.
+/// Analytical SQL on compressed tables, on NVIDIA GPUs and on the CPU.
 #[derive(Debug, Parser)]
-#[command(name = "pelton", version, about, max_term_width = 110, args_conflicts_with_subcommands = true)]
+#[command(name = "pelton", version, max_term_width = 110, args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
@@ -60,6 +68,8 @@ pub(crate) struct ShellArgs {
     pub(crate) warehouse: WarehouseArgs,
     #[command(flatten)]
     pub(crate) session: SessionArgs,
+    #[command(flatten)]
+    pub(crate) text: TextArgs,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -68,7 +78,7 @@ pub(crate) struct SqlArgs {
     pub(crate) warehouse: WarehouseArgs,
     /// The query. Tables by name; files, directories and patterns as 'path/file.parquet', 's3://bucket/year=*/*.parquet'
     /// or 'https://host/file.parquet'.
-    #[arg(required_unless_present_any = ["file", "substrait"])]
+    /// Without a query, statements are read from standard input.
     pub(crate) query: Option<String>,
     /// Read the statements from a file (- for standard input) instead; separated by semicolons, run in order.
     #[arg(long, value_name = "FILE", conflicts_with = "query")]
@@ -79,7 +89,8 @@ pub(crate) struct SqlArgs {
     /// How rows are written [default: as the ending of --output says, else table].
     #[arg(long, value_enum)]
     pub(crate) format: Option<Format>,
-    /// Write rows to a file instead of standard output; the file appears only when it is complete.
+    /// Write rows to a file instead of standard output: .csv .tsv .json .jsonl .ndjson .md .txt, each also .gz and .zst,
+    /// .parquet .arrow .feather. The file appears only when it is complete.
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// Rows that a table shows on a terminal before it is cut; 0 shows all.
@@ -94,6 +105,8 @@ pub(crate) struct SqlArgs {
     pub(crate) profile: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) session: SessionArgs,
+    #[command(flatten)]
+    pub(crate) text: TextArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -102,6 +115,8 @@ pub(crate) enum Format {
     Table,
     /// Comma-separated values with a header line.
     Csv,
+    /// Tab-separated values with a header line.
+    Tsv,
     /// One JSON object a line.
     Json,
     /// A Markdown table.
@@ -110,19 +125,8 @@ pub(crate) enum Format {
     Line,
     /// A Parquet file (Snappy).
     Parquet,
-}
-
-impl Format {
-    /// By the ending of a file's name.
-    pub(crate) fn of_path(path: &Path) -> Option<Self> {
-        match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
-            "csv" => Some(Self::Csv),
-            "json" | "jsonl" | "ndjson" => Some(Self::Json),
-            "md" => Some(Self::Markdown),
-            "parquet" => Some(Self::Parquet),
-            _ => None,
-        }
-    }
+    /// An Arrow IPC file, also called Feather.
+    Arrow,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -154,15 +158,6 @@ pub(crate) struct LoadArgs {
     /// Format of the files, where the ending does not say.
     #[arg(long, value_enum)]
     pub(crate) format: Option<InputFormatArg>,
-    /// Field delimiter of CSV files [default: , or by ending].
-    #[arg(long, value_name = "CHAR")]
-    pub(crate) delimiter: Option<char>,
-    /// CSV files have no header line.
-    #[arg(long)]
-    pub(crate) no_header: bool,
-    /// Text that stands for NULL in CSV files, besides the empty field.
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) null: Option<String>,
     /// What the choice of encodings aims at.
     #[arg(long, value_enum, default_value_t = ObjectiveArg::Fastest)]
     pub(crate) objective: ObjectiveArg,
@@ -181,9 +176,11 @@ pub(crate) struct LoadArgs {
     /// Store every column under this codec instead of choosing.
     #[arg(long, value_name = "CODEC", hide_short_help = true)]
     pub(crate) force_codec: Option<String>,
-    /// Memory for staging, sorting and encoding; beyond it rows spill to disk.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "2GiB")]
-    pub(crate) memory_limit: u64,
+    /// Memory for staging, sorting and encoding, beyond which rows spill: a size, a share of what there is, or none.
+    #[arg(long, value_name = "SIZE|PERCENT|none", default_value = "80%")]
+    pub(crate) memory_limit: MemoryLimit,
+    #[command(flatten)]
+    pub(crate) spill: SpillArgs,
     /// Encoding threads [default: all cores].
     #[arg(long)]
     pub(crate) threads: Option<usize>,
@@ -193,6 +190,8 @@ pub(crate) struct LoadArgs {
     /// No progress bar and no summary.
     #[arg(long, short)]
     pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) text: TextArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -226,7 +225,7 @@ pub(crate) struct GenerateArgs {
     #[arg(value_enum)]
     pub(crate) dataset: DatasetArg,
     /// Size of the data set.
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
     pub(crate) scale: f64,
     /// Directory to write to, one folder a table.
     #[arg(long, value_name = "DIR")]
@@ -328,6 +327,9 @@ pub(crate) struct DoctorArgs {
     /// Print JSON instead of text.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Show what a GPU would need also where there is none.
+    #[arg(long)]
+    pub(crate) gpu: bool,
 }
 
 /// What an experiment on the machine layer runs on and where its results go.
@@ -391,7 +393,7 @@ pub(crate) struct WorkloadArgs {
     #[arg(value_enum)]
     pub(crate) dataset: DatasetArg,
     /// Size of the data set.
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
     pub(crate) scale: f64,
     /// Where files and tables are made, and found again by the next run.
     #[arg(long, value_name = "DIR", default_value = "build/bench")]
@@ -491,31 +493,6 @@ pub(crate) struct GolapArgs {
     pub(crate) plots: Option<PathBuf>,
 }
 
-/// A size such as `64MiB`, `2GB` or `1000`, in bytes.
-///
-/// # Errors
-///
-/// Says what is no size, and which units there are.
-pub fn parse_size(text: &str) -> Result<u64, String> {
-    let digits = text.trim().find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.trim().len());
-    let (number, unit) = text.trim().split_at(digits);
-    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kb" => 1_000,
-        "m" | "mb" => 1_000_000,
-        "g" | "gb" => 1_000_000_000,
-        "t" | "tb" => 1_000_000_000_000,
-        "ki" | "kib" => 1 << 10,
-        "mi" | "mib" => 1 << 20,
-        "gi" | "gib" => 1 << 30,
-        "ti" | "tib" => 1 << 40,
-        other => return Err(format!("unknown unit '{other}'; use B, KB, MB, GB, TB, KiB, MiB, GiB or TiB")),
-    };
-    let number: f64 = number.parse().map_err(|_| format!("'{text}' is not a size such as 512MiB or 4GB"))?;
-    let bytes = number * factor as f64;
-    if bytes < 1.0 { Err(format!("'{text}' is not a positive size")) } else { Ok(bytes as u64) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -559,15 +536,5 @@ mod tests {
             assert_eq!((args.warehouse.warehouse, args.session.device), ("w".into(), DeviceChoice::Cpu));
         }
         assert!(Args::try_parse_from(["pelton", "--device", "cpu", "tables"]).is_err());
-    }
-
-    #[test]
-    fn sizes_take_decimal_and_binary_units() {
-        assert_eq!(parse_size("1000"), Ok(1000));
-        assert_eq!(parse_size("2 GB"), Ok(2_000_000_000));
-        assert_eq!(parse_size("1.5KiB"), Ok(1536));
-        assert!(parse_size("4 parsecs").unwrap_err().contains("parsecs"));
-        assert!(parse_size("0").is_err());
-        assert!(parse_size("-1GB").is_err());
     }
 }

@@ -12,7 +12,7 @@ use crate::args::{
     BenchArgs, Experiment, GolapArgs, HomeArg, QueriesArgs, SamplingArgs, StorageArgs, WorkloadArgs,
 };
 use crate::generate::{core_count, dataset};
-use crate::{cancel, layer, load, sql};
+use crate::{cancel, console, layer, load, sql};
 
 const SEED: u64 = 42;
 
@@ -40,7 +40,7 @@ fn workload(args: &WorkloadArgs, cluster_by: ClusterBy) -> Workload {
 }
 
 fn say(line: &str) {
-    eprintln!("{line}");
+    console::say(line);
 }
 
 fn run_queries(args: &QueriesArgs, cancel: &CancelFlag) -> Result<()> {
@@ -69,31 +69,31 @@ fn run_queries(args: &QueriesArgs, cancel: &CancelFlag) -> Result<()> {
             args.only.join(", ")
         )));
     }
-    print!("{}", queries::table(&results));
     if let Some(path) = &args.workload.json {
         append_json(path, &results)?;
     }
+    let printed = console::print(queries::table(&results));
     match results.iter().find(|result| result.equal == Some(false)) {
         Some(wrong) => Err(Error::new(
             ErrorKind::Corrupt,
             format!("{} gave other rows than plain DataFusion on the same data", wrong.query),
         )),
-        None => Ok(()),
+        None => printed,
     }
 }
 
 fn run_storage(args: &StorageArgs, cancel: &CancelFlag) -> Result<()> {
     let workload = workload(&args.workload, ClusterBy::None);
     let results = storage::run(&workload, cancel, &say)?;
-    print!("{}", storage::table(&results));
-    args.workload.json.as_deref().map_or(Ok(()), |path| append_json(path, &results))
+    args.workload.json.as_deref().map_or(Ok(()), |path| append_json(path, &results))?;
+    console::print(storage::table(&results))
 }
 
 fn run_sampling(args: &SamplingArgs, cancel: &CancelFlag) -> Result<()> {
     let workload = workload(&args.workload, ClusterBy::None);
     let results = sampling::run(&workload, args.seed, cancel, &say)?;
-    print!("{}", sampling::table(&results));
-    args.workload.json.as_deref().map_or(Ok(()), |path| append_json(path, &results))
+    args.workload.json.as_deref().map_or(Ok(()), |path| append_json(path, &results))?;
+    console::print(sampling::table(&results))
 }
 
 /// Scale of `bench golap` where nobody says: quick, and not.

@@ -7,7 +7,10 @@ use pelton_error::{Error, Result};
 use pelton_fabric::doctor::{DoctorOptions, Environment, examine};
 use pelton_kernels::Library;
 
+use pelton_limits::{MemoryLimit, default_spill_dir};
+
 use crate::args::DoctorArgs;
+use crate::console;
 
 pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
     let report = examine(&DoctorOptions {
@@ -17,14 +20,26 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<()> {
         warehouse: Some(args.warehouse.warehouse.clone()),
         environment: Environment::of_process(),
     });
-    if args.json {
-        println!("{}", report.to_json().trim_end());
-    } else {
-        print!("{}", report.to_text());
-    }
+    let printed = match args.json {
+        true => console::print(format_args!("{}\n", report.to_json().trim_end())),
+        false => {
+            let shown = if args.gpu { report.clone() } else { report.clone().without_absent_gpu() };
+            console::print(format_args!("{}{}", shown.to_text(), defaults_text()))
+        }
+    };
     if report.is_usable() {
-        Ok(())
+        printed
     } else {
         Err(Error::unsupported("something that every query needs is missing; see above"))
     }
+}
+
+/// What commands take unless they are told otherwise.
+fn defaults_text() -> String {
+    format!(
+        "\nunless told otherwise\n  memory limit  {} (--memory-limit)\n  spilling      to '{}', 80 % of what is free there \
+         (--spill-dir, --spill-limit)\n",
+        MemoryLimit::default(),
+        default_spill_dir().display()
+    )
 }

@@ -6,12 +6,12 @@ use std::time::Instant;
 use parquet::basic::{Compression, ZstdLevel};
 use pelton_bench::export::Export;
 use pelton_datagen::{Dataset, TableSpec};
-use pelton_engine::bytes_text;
+use pelton_engine::{bytes_text, counted};
 use pelton_error::{Error, Result};
 
 use crate::args::{CompressionArg, DatasetArg, GenerateArgs};
-use crate::cancel;
 use crate::progress::row_bar;
+use crate::{cancel, console};
 
 pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     let export = Export {
@@ -41,12 +41,12 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
         bar.finish_and_clear();
         if !args.quiet {
             let seconds = started.elapsed().as_secs_f64();
-            eprintln!(
-                "{}: {} rows, {} in {seconds:.2} s",
+            console::say(format_args!(
+                "{}: {}, {} in {seconds:.2} s",
                 written.table,
-                written.rows,
+                counted(written.rows, "row"),
                 bytes_text(written.bytes)
-            );
+            ));
         }
     }
     Ok(())

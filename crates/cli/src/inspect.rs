@@ -7,32 +7,33 @@ use arrow::datatypes::{
 };
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use pelton_bench::results::TextTable;
-use pelton_engine::bytes_text;
+use pelton_engine::{bytes_text, counted};
 use pelton_error::Result;
 use pelton_store::{Candidate, ColumnChoice, LogicalType, Table, Warehouse};
 use pelton_zone::Scalar;
 
 use crate::args::InspectArgs;
+use crate::console::{self, Keep, escaped};
 
 /// Characters of a bound that are shown.
 const BOUND_CHARS_MAX: usize = 24;
 
 pub(crate) fn run(args: &InspectArgs) -> Result<()> {
     let table = Warehouse::open(&args.warehouse.warehouse)?.table(&args.table)?;
-    println!(
-        "{}: {} rows in {} row groups of {} rows, {} segments, generation {}, id {}",
+    let head = format!(
+        "{}: {} in {} of {} rows, {}, generation {}, id {}\n",
         table.name(),
-        table.row_count(),
-        table.row_group_count(),
+        counted(table.row_count(), "row"),
+        counted(table.row_group_count() as u64, "row group"),
         table.row_group_rows(),
-        table.segment_count(),
+        counted(table.segment_count() as u64, "segment"),
         table.generation(),
         table.id(),
     );
-    print!("\n{}", columns_table(&table));
-    print_choices(&table, args.runners_up);
-    print_sideways(&table);
-    Ok(())
+    let sections =
+        [columns_table(&table).to_string(), choices_text(&table, args.runners_up), sideways_text(&table)];
+    let sections = sections.iter().filter(|text| !text.is_empty()).map(|text| format!("\n{text}"));
+    console::print(head + &sections.collect::<String>())
 }
 
 fn columns_table(table: &Table) -> TextTable {
@@ -44,7 +45,7 @@ fn columns_table(table: &Table) -> TextTable {
         let bound =
             |scalar: &Option<Scalar>| scalar.as_ref().map_or("-".into(), |s| bound_text(s, &schema.logical));
         text.push(vec![
-            schema.name.clone(),
+            escaped(&schema.name, Keep::Nothing),
             schema.logical.to_string(),
             table.choices().get(column).map_or("-".into(), |choice| choice.encoding.to_string()),
             bytes_text(summary.raw_bytes),
@@ -76,7 +77,7 @@ fn bound_text(scalar: &Scalar, logical: &LogicalType) -> String {
         (Scalar::Int(value), _) => value.to_string(),
         (Scalar::Float(value), _) => value.to_string(),
         (Scalar::Bytes(bytes), _) => {
-            let text = String::from_utf8_lossy(bytes);
+            let text = escaped(&String::from_utf8_lossy(bytes), Keep::Nothing);
             let mut shown: String = text.chars().take(BOUND_CHARS_MAX).collect();
             if text.chars().count() > BOUND_CHARS_MAX {
                 shown.push('…');
@@ -104,11 +105,11 @@ where
     ArrayFormatter::try_new(&array, &options).map_or(number.to_string(), |one| one.value(0).to_string())
 }
 
-fn print_choices(table: &Table, runners_up: usize) {
+fn choices_text(table: &Table, runners_up: usize) -> String {
     let compared: Vec<&ColumnChoice> =
         table.choices().iter().filter(|choice| choice.candidates.len() > 1).collect();
     if compared.is_empty() || runners_up == 0 {
-        return;
+        return String::new();
     }
     let mut text = TextTable::new(&["column", "tried", "ratio", "decode GB/s", "chosen"]);
     for choice in compared {
@@ -123,13 +124,13 @@ fn print_choices(table: &Table, runners_up: usize) {
             text.push(candidate_row(choice, candidate));
         }
     }
-    print!("\nencodings tried on the sample, best first\n{text}");
+    format!("encodings tried on the sample, best first\n{text}")
 }
 
 fn candidate_row(choice: &ColumnChoice, candidate: &Candidate) -> Vec<String> {
     let is_chosen = candidate.encoding == choice.encoding;
     vec![
-        if is_chosen { choice.column.clone() } else { String::new() },
+        if is_chosen { escaped(&choice.column, Keep::Nothing) } else { String::new() },
         candidate.encoding.to_string(),
         format!("{:.2}", choice.ratio(candidate)),
         match candidate.decode_bytes_per_s {
@@ -140,11 +141,10 @@ fn candidate_row(choice: &ColumnChoice, candidate: &Candidate) -> Vec<String> {
     ]
 }
 
-fn print_sideways(table: &Table) {
+fn sideways_text(table: &Table) -> String {
     if table.sideways().is_empty() {
-        return;
+        return String::new();
     }
-    println!("\nmetadata of dimension attributes, kept for each row group");
     let mut text = TextTable::new(&["attribute", "type", "through"]);
     for sideways in table.sideways() {
         let hops: Vec<String> = sideways
@@ -154,7 +154,7 @@ fn print_sideways(table: &Table) {
             .collect();
         text.push(vec![sideways.column.clone(), sideways.logical.to_string(), hops.join(", ")]);
     }
-    print!("{text}");
+    format!("metadata of dimension attributes, kept for each row group\n{text}")
 }
 
 #[cfg(test)]

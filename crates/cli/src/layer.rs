@@ -12,14 +12,14 @@ use pelton_fabric::transfer::TransferOptions;
 use pelton_load::CancelFlag;
 
 use crate::args::{LayerArgs, P2pArgs, TransferArgs};
-use crate::{cancel, machine, topology};
+use crate::{cancel, console, machine, topology};
 
 /// The paper's machines and the one at hand.
 const P2P_MACHINES: [&str; 4] = ["ac922", "delta", "dgx-a100", "auto"];
 
 pub(crate) fn run_transfer(args: &TransferArgs, cancel: &CancelFlag) -> Result<()> {
     let opened = machine::open(&args.machine, args.layer.device_memory)?;
-    eprintln!("on {}", topology::name(&opened.machine));
+    console::say(format_args!("on {}", topology::name(&opened.machine)));
     let mut options = TransferExperiment::on(opened.machine, opened.library);
     options.scale = args.layer.scale.unwrap_or(options.scale);
     options.repetitions = args.layer.repetitions;
@@ -82,15 +82,16 @@ pub(crate) fn publish(
     json: Option<&Path>,
     plots: Option<(&Path, &[(String, String)])>,
 ) -> Result<()> {
-    print!("{}", report.to_text());
     if let Some(path) = json {
         std::fs::write(path, report.to_json()).context(|| format!("writing {}", path.display()))?;
     }
     if let Some((folder, figures)) = plots {
         write_plots(folder, figures)?;
     }
+    // Last, so that files of hours of work are there whatever becomes of standard output.
+    let printed = console::print(report.to_text());
     if report.holds() {
-        return Ok(());
+        return printed;
     }
     Err(Error::new(ErrorKind::Unsupported, "a shape of the paper does not hold here; see 'fail' above"))
 }
@@ -101,6 +102,6 @@ fn write_plots(folder: &Path, plots: &[(String, String)]) -> Result<()> {
         let path = folder.join(format!("{name}.svg"));
         std::fs::write(&path, svg).context(|| format!("writing {}", path.display()))?;
     }
-    eprintln!("{} figures in {}", plots.len(), folder.display());
+    console::say(format_args!("{} figures in {}", plots.len(), folder.display()));
     Ok(())
 }

@@ -1,18 +1,21 @@
 //! The `pelton` command: load files into compressed tables, query them, see what was never read.
 //!
 //! Data goes to standard output, everything else to standard error; the exit status is 0 only on success,
-//! 1 on an error, 2 on wrong usage and 130 after Ctrl-C.
+//! 1 on an error, 2 on wrong usage and 130 after Ctrl-C (128 and the signal). A reader of standard output that goes away ends a command
+//! quietly, with status 0.
 
 #![forbid(unsafe_code)]
 
 mod args;
 mod bench;
 mod cancel;
+mod console;
 mod doctor;
 mod drawing;
 mod generate;
 mod inspect;
 mod layer;
+mod limits;
 mod load;
 mod machine;
 mod meter;
@@ -26,49 +29,79 @@ mod screen;
 mod serve;
 mod shell;
 mod sql;
-mod sqltext;
 mod substrait;
 mod tables;
 mod topology;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
-use clap::Parser;
-use pelton_error::{Error, ErrorKind, Result};
+use pelton_error::{ErrorKind, Result};
 
 use args::{Args, Command};
+use paint::Paint;
 
 pub use args::parse_size;
 pub use load::{cluster_by, star_link};
 pub use pointed::pointed_plainly;
 pub use sql::scan_options;
 
+/// Exit status of a command that could not do its work.
+const FAILED: u8 = 1;
+/// Of a command line that says nothing that can be done.
+const MISUSED: u8 = 2;
+
 /// Runs the command with these arguments, the first of which is its name; the exit status is what `main` returns.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    survive_full_files();
     ExitCode::from(status(args))
 }
 
 /// As [`main`], with the exit status as a number for a process that is not this program's own.
 pub fn status(args: impl IntoIterator<Item = OsString>) -> u8 {
     if let Some(feature) = missing_cpu_feature() {
-        eprintln!(
+        console::say(format_args!(
             "pelton: this build needs a CPU with {feature}; build from source on this machine without .cargo/config.toml"
-        );
-        return 1;
+        ));
+        return FAILED;
     }
-    match run(Args::parse_from(args)) {
+    let result = match args::parse(args) {
+        Ok(args) => run(args),
+        Err(error) => match answer(&error) {
+            Ok(status) => return status,
+            Err(error) => Err(error),
+        },
+    };
+    match result {
         Ok(()) => 0,
-        Err(error) if error.kind() == &ErrorKind::Cancelled => {
-            eprintln!("pelton: {error}");
-            130
-        }
-        Err(error) if is_broken_pipe(&error) => 0,
+        Err(error) if console::reader_is_gone(&error) => 0,
         Err(error) => {
-            eprintln!("pelton: {error}");
-            1
+            console::say(format_args!("pelton: {error}"));
+            if error.kind() == &ErrorKind::Cancelled { cancel::exit_status() } else { FAILED }
         }
     }
+}
+
+/// A write past `ulimit -f` gives an error, which names the file, instead of ending the process.
+fn survive_full_files() {
+    let is_past = Arc::<AtomicBool>::default();
+    // Where no handler can be had, the process ends as it would have.
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, is_past);
+}
+
+/// Prints what the command line asked for (help, the version), or what is wrong with it; gives the exit status.
+fn answer(error: &clap::Error) -> Result<u8> {
+    let text = |paint: Paint| match paint.is_on() {
+        true => error.render().ansi().to_string(),
+        false => error.render().to_string(),
+    };
+    if error.use_stderr() {
+        console::say(text(Paint::of_stderr()).trim_end());
+        return Ok(MISUSED);
+    }
+    console::print(text(Paint::of_stdout())).map(|()| 0)
 }
 
 fn run(args: Args) -> Result<()> {
@@ -86,18 +119,6 @@ fn run(args: Args) -> Result<()> {
         Command::Doctor(args) => doctor::run(&args),
         Command::Bench(args) => bench::run(args),
     }
-}
-
-/// A reader that went away (`pelton sql … | head`) has what it wanted.
-fn is_broken_pipe(error: &Error) -> bool {
-    let mut source = std::error::Error::source(error);
-    while let Some(current) = source {
-        if let Some(io) = current.downcast_ref::<std::io::Error>() {
-            return io.kind() == std::io::ErrorKind::BrokenPipe;
-        }
-        source = current.source();
-    }
-    false
 }
 
 /// The first instruction set this build was compiled for that the CPU lacks.

@@ -1,17 +1,17 @@
 //! `pelton load`: files in, a table out, or nothing at all.
 
-use pelton_engine::bytes_text;
+use pelton_engine::{bytes_text, counted};
 use pelton_error::{Error, Result};
-use pelton_load::{
-    CancelFlag, ClusterBy, CsvOptions, InputFormat, LoadOptions, LoadReport, LoadRequest, StarLink,
-};
+use pelton_load::{CancelFlag, ClusterBy, InputFormat, LoadOptions, LoadReport, LoadRequest, StarLink};
 use pelton_store::{Objective, SampleOptions, Warehouse, WriteMode};
 
 use crate::args::{InputFormatArg, LoadArgs, ObjectiveArg};
-use crate::cancel;
+use crate::limits::limit_process;
 use crate::progress::LoadBar;
+use crate::{cancel, console};
 
 pub(crate) fn run(args: LoadArgs) -> Result<()> {
+    limit_process(args.memory_limit.bytes());
     load_files(&args, &cancel::flag_on_ctrl_c()?)
 }
 
@@ -34,9 +34,6 @@ pub(crate) fn load_files(args: &LoadArgs, cancel: &CancelFlag) -> Result<()> {
 }
 
 fn request(args: &LoadArgs) -> Result<LoadRequest> {
-    let delimiter = args.delimiter.map(|delimiter| {
-        u8::try_from(delimiter).map_err(|_| Error::invalid_input("--delimiter takes one ASCII character"))
-    });
     Ok(LoadRequest {
         table: args.table.clone(),
         mode: match (args.append, args.replace) {
@@ -51,12 +48,7 @@ fn request(args: &LoadArgs) -> Result<LoadRequest> {
             InputFormatArg::Json => InputFormat::Json,
             InputFormatArg::Arrow => InputFormat::Arrow,
         }),
-        csv: CsvOptions {
-            delimiter: delimiter.transpose()?,
-            header: args.no_header.then_some(false),
-            null: args.null.clone().unwrap_or_default(),
-            ..CsvOptions::default()
-        },
+        text: args.text.options()?,
         cluster_by: cluster_by(args.cluster_by.as_deref()),
         star: args.star.iter().map(|link| star_link(link)).collect::<Result<_>>()?,
         options: load_options(args)?,
@@ -77,8 +69,10 @@ fn load_options(args: &LoadArgs) -> Result<LoadOptions> {
             ..defaults.choose
         },
         sample_ratio: args.sample,
+        sample_row_groups_max: defaults.sample_row_groups_max,
         seed: args.seed,
-        memory_limit_bytes: args.memory_limit,
+        memory_limit_bytes: args.memory_limit.bytes().unwrap_or(u64::MAX),
+        spill: args.spill.options(),
         thread_count: args.threads.unwrap_or(defaults.thread_count),
     })
 }
@@ -119,21 +113,24 @@ pub fn star_link(text: &str) -> Result<StarLink> {
 
 fn print_report(table: &str, report: &LoadReport) {
     for warning in &report.warnings {
-        eprintln!("warning: {warning}");
+        console::say(format_args!("warning: {warning}"));
     }
-    eprintln!(
-        "{table}: {} rows in {} row groups; {} raw, {} stored ({:.2}x), {} of skipping metadata; {:.2} s, {}/s raw",
-        report.row_count,
-        report.row_group_count,
+    console::say(format_args!(
+        "{table}: {} in {}; {} raw, {} stored ({:.2}x), {} of skipping metadata; {:.2} s, {}/s raw",
+        counted(report.row_count, "row"),
+        counted(report.row_group_count, "row group"),
         bytes_text(report.raw_bytes),
         bytes_text(report.stored_bytes),
         report.raw_bytes as f64 / report.stored_bytes.max(1) as f64,
         bytes_text(report.metadata_bytes),
         report.duration().as_secs_f64(),
         bytes_text((report.raw_bytes as f64 / report.duration().as_secs_f64().max(1e-9)) as u64),
-    );
+    ));
     if report.spilled_bytes > 0 {
-        eprintln!("spilled {} to stay within the memory limit", bytes_text(report.spilled_bytes));
+        console::say(format_args!(
+            "spilled {} to stay within the memory limit",
+            bytes_text(report.spilled_bytes)
+        ));
     }
 }
 

@@ -9,6 +9,8 @@ use pelton_error::{Error, Result};
 use pelton_fabric::sim::{self, SimOptions};
 use pelton_kernels::Library;
 
+use crate::console;
+
 /// Logical devices where there are no GPUs: two, so that copies between devices have something to show.
 const LOGICAL_DEVICES: u32 = 2;
 /// Memory of each: their links are copies within host memory, which a few buffers of this size show as well as more.
@@ -27,7 +29,9 @@ pub(crate) fn open(name: &str, device_memory: Option<u64>) -> Result<Opened> {
         "auto" => match open_cuda(device_memory) {
             Ok(opened) => Ok(opened),
             Err(error) => {
-                eprintln!("no GPU in use ({error}); {LOGICAL_DEVICES} logical devices on the host stand in");
+                console::say(format_args!(
+                    "no GPU in use ({error}); {LOGICAL_DEVICES} logical devices on the host stand in"
+                ));
                 Ok(open_host(device_memory))
             }
         },
@@ -44,7 +48,7 @@ pub(crate) fn open_cuda(device_memory: Option<u64>) -> Result<Opened> {
     let library = match Library::open() {
         Ok(library) => Some(library),
         Err(error) => {
-            eprintln!("{error}");
+            console::say(error);
             None
         }
     };

@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: pelton_limits::Heap = pelton_limits::Heap;
 
 fn main() -> ExitCode {
     pelton_cli::main(std::env::args_os())

@@ -1,28 +1,46 @@
-//! Rows on their way out: drawn as text, CSV, JSON lines or Parquet, to standard output, a file, or a text that is
-//! shown later.
+//! Rows on their way out: drawn as text, CSV, JSON lines, Parquet or Arrow, to standard output, a file, or a text that
+//! is shown later.
 //!
-//! A file is written beside its final name and renamed when it is complete.
+//! ```text
+//!   batches ─▶ Sink (a format) ─▶ stream::Out (buffer, compression) ─▶ stream::Target (standard output, or a file)
+//! ```
 
-use std::fs::File;
-use std::io::{BufWriter, IsTerminal, Write};
-use std::path::PathBuf;
+mod delimited;
+mod ending;
+mod json;
+mod stream;
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use arrow::ipc::writer::FileWriter;
 use arrow::json::WriterBuilder as JsonBuilder;
 use arrow::json::writer::LineDelimited;
 use parquet::arrow::ArrowWriter;
-use parquet::basic::Compression;
+use parquet::basic::Compression as ParquetCodec;
 use parquet::file::properties::WriterProperties;
-use pelton_error::{Error, ErrorKind, Result, ResultExt};
+use pelton_error::{Error, ErrorKind, Result};
 
 use crate::args::Format;
-use crate::drawing;
+use crate::{console, drawing, screen};
+
+use ending::{Compression, format_of_file};
+use json::NonFinite;
+use stream::{Out, Target};
+
+/// The format that the ending of `path` says.
+pub(crate) fn ending_format(path: &Path) -> Option<Format> {
+    ending::of_path(path).0
+}
 
 /// How rows of one result are written.
 #[derive(Debug, Clone)]
 pub(crate) struct Output {
-    pub(crate) format: Format,
+    /// The format; where none was asked for that of the file's name, and a drawn table without a file.
+    pub(crate) format: Option<Format>,
     /// A file instead of standard output.
     pub(crate) path: Option<PathBuf>,
     /// Rows that are drawn on a terminal; 0: all.
@@ -33,27 +51,36 @@ pub(crate) struct Output {
     pub(crate) is_held: bool,
 }
 
+impl Output {
+    /// Format and compression.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` for a file whose name does not say what it is to hold.
+    pub(crate) fn form(&self) -> Result<(Format, Compression)> {
+        match &self.path {
+            Some(path) => format_of_file(path, self.format),
+            None => Ok((self.format.unwrap_or(Format::Table), Compression::None)),
+        }
+    }
+}
+
 /// Takes batches of one result and writes them.
 pub(crate) struct RowWriter {
     sink: Sink,
     target: Target,
     schema: SchemaRef,
     output: Output,
+    format: Format,
+    to_terminal: bool,
 }
 
 enum Sink {
     Drawn { batches: Vec<RecordBatch>, rows_shown_max: usize, rows: usize, out: Out },
-    Csv(Box<arrow::csv::Writer<Out>>),
+    Delimited { delimiter: u8, out: Out },
     Json(Box<arrow::json::LineDelimitedWriter<Out>>),
     Parquet(Box<ArrowWriter<Out>>),
-}
-
-type Out = BufWriter<Box<dyn Write + Send>>;
-
-/// Where bytes go, and what makes them visible.
-enum Target {
-    StandardOutput,
-    File { part: PathBuf, path: PathBuf },
+    Arrow(Box<FileWriter<Out>>),
 }
 
 impl RowWriter {
@@ -61,44 +88,20 @@ impl RowWriter {
     ///
     /// # Errors
     ///
-    /// Names the file that cannot be made; of Parquet, where a terminal would get it.
+    /// Names the file that cannot be made; of a binary format, where a terminal would get it.
     pub(crate) fn open(output: &Output, schema: &SchemaRef) -> Result<Self> {
+        let (format, compression) = output.form()?;
         let to_terminal = output.path.is_none() && std::io::stdout().is_terminal();
-        if to_terminal && output.format == Format::Parquet {
-            return Err(Error::invalid_input(
-                "Parquet is not written to a terminal; use --output FILE or redirect standard output",
-            ));
+        if to_terminal && matches!(format, Format::Parquet | Format::Arrow) {
+            return Err(Error::invalid_input(format!(
+                "{} is not written to a terminal; use --output FILE or redirect standard output",
+                if format == Format::Parquet { "Parquet" } else { "Arrow" }
+            )));
         }
-        let (target, raw): (Target, Box<dyn Write + Send>) = match &output.path {
-            None => (Target::StandardOutput, Box::new(std::io::stdout())),
-            Some(path) => {
-                let mut part = path.as_os_str().to_owned();
-                part.push(".part");
-                let part = PathBuf::from(part);
-                let file = File::create(&part).context(|| format!("creating '{}'", part.display()))?;
-                (Target::File { part, path: path.to_owned() }, Box::new(file))
-            }
-        };
-        let out = BufWriter::with_capacity(1 << 20, raw);
+        let (target, out) = Target::open(output.path.as_deref(), compression)?;
         let rows_shown_max = if to_terminal && output.max_rows > 0 { output.max_rows } else { usize::MAX };
-        let sink = match output.format {
-            Format::Table | Format::Markdown | Format::Line => {
-                Sink::Drawn { batches: Vec::new(), rows_shown_max, rows: 0, out }
-            }
-            Format::Csv => Sink::Csv(Box::new(csv_writer(out, schema)?)),
-            // Every line has every column, NULL as null.
-            Format::Json => Sink::Json(Box::new(
-                JsonBuilder::new().with_explicit_nulls(true).build::<_, LineDelimited>(out),
-            )),
-            Format::Parquet => {
-                let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
-                let writer = ArrowWriter::try_new(out, schema.clone(), Some(properties));
-                Sink::Parquet(Box::new(
-                    writer.map_err(|error| write_error("opening the Parquet output", error))?,
-                ))
-            }
-        };
-        Ok(Self { sink, target, schema: schema.clone(), output: output.clone() })
+        let sink = Sink::open(format, out, schema, rows_shown_max).map_err(|error| failed(&target, error))?;
+        Ok(Self { sink, target, schema: schema.clone(), output: output.clone(), format, to_terminal })
     }
 
     /// True where rows reach standard output as they come.
@@ -108,20 +111,7 @@ impl RowWriter {
 
     /// Writes one batch.
     pub(crate) fn write(&mut self, batch: RecordBatch) -> Result<()> {
-        match &mut self.sink {
-            Sink::Drawn { batches, rows_shown_max, rows, .. } => {
-                if *rows < *rows_shown_max {
-                    batches.push(batch.slice(0, batch.num_rows().min(*rows_shown_max - *rows)));
-                }
-                *rows += batch.num_rows();
-                Ok(())
-            }
-            Sink::Csv(writer) => writer.write(&batch).map_err(|error| write_error("writing CSV", error)),
-            Sink::Json(writer) => writer.write(&batch).map_err(|error| write_error("writing JSON", error)),
-            Sink::Parquet(writer) => {
-                writer.write(&batch).map_err(|error| write_error("writing Parquet", error))
-            }
-        }
+        self.sink.write(batch).map_err(|error| failed(&self.target, error))
     }
 
     /// Writes what is left and makes a file visible; gives the text that is to be shown later.
@@ -130,101 +120,128 @@ impl RowWriter {
     ///
     /// Of writing.
     pub(crate) fn finish(mut self) -> Result<Option<String>> {
-        let flushing = || "writing the result".to_owned();
-        let mut held = None;
-        match &mut self.sink {
-            Sink::Drawn { batches, rows_shown_max, rows, out } => {
-                let mut text = drawn(self.output.format, &self.schema, batches)?;
-                let note = (*rows > *rows_shown_max).then(|| {
-                    format!("{rows_shown_max} of {rows} rows shown; {} shows all", self.output.all_rows_by)
-                });
-                if self.output.is_held && self.output.path.is_none() {
-                    text.extend(note.map(|note| format!("{note}\n")));
-                    held = Some(text);
-                } else {
-                    out.write_all(text.as_bytes()).context(flushing)?;
-                    note.iter().for_each(|note| eprintln!("{note}"));
+        if let Some(text) = self.drawn()? {
+            return Ok(Some(text));
+        }
+        self.sink.finish().map_err(|error| failed(&self.target, error))?;
+        self.target.publish()?;
+        Ok(None)
+    }
+
+    /// Draws rows that are drawn; gives the text where somebody shows it later.
+    fn drawn(&mut self) -> Result<Option<String>> {
+        let Sink::Drawn { batches, rows_shown_max, rows, out } = &mut self.sink else { return Ok(None) };
+        let draw = match self.format {
+            Format::Markdown => drawing::markdown,
+            Format::Line => drawing::lines,
+            _ => drawing::table,
+        };
+        let text = draw(&self.schema, batches, self.to_terminal);
+        let mut text =
+            text.map_err(|error| Error::new(ErrorKind::Io, "drawing the rows").with_source(error))?;
+        let mut notes = Vec::new();
+        if *rows > *rows_shown_max {
+            notes.push(format!(
+                "{rows_shown_max} of {rows} rows shown; {} shows all",
+                self.output.all_rows_by
+            ));
+        }
+        if self.output.is_held && self.output.path.is_none() {
+            text.extend(notes.iter().map(|note| format!("{note}\n")));
+            return Ok(Some(text));
+        }
+        out.write_all(text.as_bytes()).map_err(|error| failed(&self.target, error))?;
+        if self.to_terminal && self.format == Format::Table && !screen::is_wide_enough(&text) {
+            notes.push(
+                "the rows are wider than the terminal; --format line shows a line for each value".into(),
+            );
+        }
+        if !notes.is_empty() {
+            out.flush().map_err(|error| failed(&self.target, error))?;
+            notes.iter().for_each(console::say);
+        }
+        Ok(None)
+    }
+}
+
+impl Sink {
+    fn open(
+        format: Format,
+        mut out: Out,
+        schema: &SchemaRef,
+        rows_shown_max: usize,
+    ) -> std::result::Result<Self, WriteError> {
+        Ok(match format {
+            Format::Table | Format::Markdown | Format::Line => {
+                Self::Drawn { batches: Vec::new(), rows_shown_max, rows: 0, out }
+            }
+            Format::Csv | Format::Tsv => {
+                let delimiter = if format == Format::Csv { b',' } else { b'\t' };
+                // An empty result has a header, too.
+                delimited::write_header(&mut out, schema, delimiter)?;
+                Self::Delimited { delimiter, out }
+            }
+            Format::Json => {
+                // Every line has every column, NULL as null.
+                let json =
+                    JsonBuilder::new().with_explicit_nulls(true).with_encoder_factory(Arc::new(NonFinite));
+                Self::Json(Box::new(json.build::<_, LineDelimited>(out)))
+            }
+            Format::Parquet => {
+                let properties = WriterProperties::builder().set_compression(ParquetCodec::SNAPPY).build();
+                Self::Parquet(Box::new(ArrowWriter::try_new(out, schema.clone(), Some(properties))?))
+            }
+            Format::Arrow => Self::Arrow(Box::new(FileWriter::try_new(out, schema)?)),
+        })
+    }
+
+    fn write(&mut self, batch: RecordBatch) -> std::result::Result<(), WriteError> {
+        match self {
+            Self::Drawn { batches, rows_shown_max, rows, .. } => {
+                if *rows < *rows_shown_max {
+                    batches.push(batch.slice(0, batch.num_rows().min(*rows_shown_max - *rows)));
                 }
-                out.flush().context(flushing)?;
+                *rows += batch.num_rows();
             }
-            Sink::Csv(writer) => drop_csv(writer.as_mut()).context(flushing)?,
-            Sink::Json(writer) => {
-                writer.finish().map_err(|error| write_error("writing JSON", error))?;
-                writer.get_mut().flush().context(flushing)?;
+            Self::Delimited { delimiter, out } => delimited::write_rows(out, &batch, *delimiter)?,
+            Self::Json(writer) => writer.write(&batch)?,
+            Self::Parquet(writer) => writer.write(&batch)?,
+            Self::Arrow(writer) => writer.write(&batch)?,
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> std::result::Result<(), WriteError> {
+        match self {
+            Self::Drawn { out, .. } | Self::Delimited { out, .. } => out.finish()?,
+            Self::Json(writer) => {
+                writer.finish()?;
+                writer.get_mut().finish()?;
             }
-            Sink::Parquet(writer) => {
-                writer.finish().map_err(|error| write_error("writing Parquet", error))?;
-                writer.inner_mut().flush().context(flushing)?;
+            Self::Parquet(writer) => {
+                writer.finish()?;
+                writer.inner_mut().finish()?;
+            }
+            Self::Arrow(writer) => {
+                writer.finish()?;
+                writer.get_mut().finish()?;
             }
         }
-        if let Target::File { part, path } = &self.target {
-            std::fs::rename(part, path).context(|| format!("renaming to '{}'", path.display()))?;
-        }
-        self.target = Target::StandardOutput;
-        Ok(held)
+        Ok(())
     }
 }
 
-fn drawn(format: Format, schema: &SchemaRef, batches: &[RecordBatch]) -> Result<String> {
-    let text = match format {
-        Format::Markdown => drawing::markdown(schema, batches),
-        Format::Line => drawing::lines(schema, batches),
-        Format::Table | Format::Csv | Format::Json | Format::Parquet => drawing::table(schema, batches),
-    };
-    text.map_err(|error| write_error("drawing the rows", error))
-}
+/// What writers of formats say.
+type WriteError = Box<dyn std::error::Error + Send + Sync>;
 
-impl Drop for RowWriter {
-    fn drop(&mut self) {
-        if let Target::File { part, .. } = &self.target {
-            let _ = std::fs::remove_file(part); // an unfinished file is of no use to anyone
+/// The error of a write to `target`; it knows of a reader of standard output that went away.
+fn failed(target: &Target, error: impl Into<WriteError>) -> Error {
+    let error = error.into();
+    match target {
+        Target::StandardOutput => console::write_error("writing to standard output", error),
+        Target::Device => Error::new(ErrorKind::Io, "writing the result").with_source(error),
+        Target::File { path, .. } => {
+            Error::new(ErrorKind::Io, format!("writing '{}'", path.display())).with_source(error)
         }
-    }
-}
-
-fn csv_writer(mut out: Out, schema: &SchemaRef) -> Result<arrow::csv::Writer<Out>> {
-    // The header is written here so that an empty result has one, too.
-    let names: Vec<String> = schema.fields().iter().map(|field| quoted(field.name())).collect();
-    writeln!(out, "{}", names.join(",")).context(|| "writing the result".into())?;
-    Ok(arrow::csv::WriterBuilder::new().with_header(false).build(out))
-}
-
-fn quoted(field: &str) -> String {
-    let needs_quotes = field.contains(['"', ',', '\n', '\r']);
-    if needs_quotes { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.to_owned() }
-}
-
-fn drop_csv(writer: &mut arrow::csv::Writer<Out>) -> std::io::Result<()> {
-    let taken = std::mem::replace(
-        writer,
-        arrow::csv::WriterBuilder::new()
-            .with_header(false)
-            .build(BufWriter::new(Box::new(std::io::sink()) as _)),
-    );
-    taken.into_inner().flush()
-}
-
-/// A failed write keeps the operating system's error as its source, so that a closed pipe can be told apart.
-fn write_error(doing: &str, error: impl std::error::Error + Send + Sync + 'static) -> Error {
-    let text = error.to_string();
-    let io = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<std::io::Error>());
-    match io.map(std::io::Error::kind) {
-        Some(kind) => Error::io(doing, std::io::Error::new(kind, text)),
-        None if text.contains("Broken pipe") => {
-            Error::io(doing, std::io::Error::new(std::io::ErrorKind::BrokenPipe, text))
-        }
-        None => Error::new(ErrorKind::Io, doing).with_source(error),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::quoted;
-
-    #[test]
-    fn header_fields_are_quoted_where_needed() {
-        assert_eq!(quoted("count(*)"), "count(*)");
-        assert_eq!(quoted("sum(a,b)"), "\"sum(a,b)\"");
-        assert_eq!(quoted("say \"x\""), "\"say \"\"x\"\"\"");
     }
 }

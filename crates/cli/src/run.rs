@@ -11,11 +11,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use futures::StreamExt;
-use pelton_engine::{Query, STACK_BYTES, bytes_text, from_datafusion};
+use pelton_engine::{Query, STACK_BYTES, bytes_text, cancellable, counted, from_datafusion};
 use pelton_error::{Error, ErrorKind, Result, ResultExt};
 use pelton_load::CancelFlag;
 use tokio::runtime::{Handle, Runtime};
 
+use crate::console;
 use crate::meter::Meter;
 use crate::output::{Output, RowWriter};
 use crate::paint::{Paint, Shade};
@@ -58,7 +59,9 @@ impl Runner {
         work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
         let (sender, receiver) = channel();
+        let cancel = self.cancel.clone();
         let task = self.runtime.spawn(async move {
+            let work = cancellable(&cancel, work);
             // Nobody listens any more once the work is cancelled.
             let _ = sender.send(work.await);
         });
@@ -132,8 +135,9 @@ pub(crate) async fn write_rows(
     meter: Arc<Meter>,
 ) -> Result<Ran> {
     let query = query.into();
+    let (format, _) = output.form()?;
     meter.watch(&query);
-    if query.is_explanation() && output.format == crate::args::Format::Table && output.path.is_none() {
+    if query.is_explanation() && format == crate::args::Format::Table && output.path.is_none() {
         let text = explanation(&query).await?;
         return Ok(Ran { query, rows: 0, held: Some(text) });
     }
@@ -182,18 +186,18 @@ pub(crate) fn print_stats(ran: &Ran, elapsed: Duration) -> Result<()> {
     let read: u64 = reports.iter().map(|report| report.bytes_read).sum();
     let skipped: u64 = reports.iter().map(|report| report.bytes_skipped()).sum();
     let raw: u64 = reports.iter().map(|report| report.raw_bytes).sum();
-    let time = format!("{} rows in {:.3} s", ran.rows, elapsed.as_secs_f64());
+    let time = format!("{} in {:.3} s", counted(ran.rows as u64, "row"), elapsed.as_secs_f64());
     let time = Paint::of_stderr().shade(Shade::Strong, time);
     if reports.is_empty() {
-        eprintln!("{time}");
+        console::say(time);
         return Ok(());
     }
     let effective = (raw as f64 / elapsed.as_secs_f64().max(1e-9)) as u64;
-    eprintln!(
+    console::say(format_args!(
         "{time}; read {}, skipped {}, {}/s effective",
         bytes_text(read),
         bytes_text(skipped),
         bytes_text(effective)
-    );
+    ));
     Ok(())
 }

@@ -3,8 +3,10 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use pelton_error::{Result, ResultExt};
-use unicode_width::UnicodeWidthChar;
+use pelton_error::Result;
+pub(crate) use pelton_sqltext::{clipped, columns};
+
+use crate::console;
 
 /// What a terminal is taken for that does not say its size.
 const DEFAULT_COLUMNS: usize = 80;
@@ -22,21 +24,9 @@ pub(crate) fn stderr_columns() -> usize {
     size.map(|(width, _)| usize::from(width.0)).filter(|columns| *columns > 0).unwrap_or(DEFAULT_COLUMNS)
 }
 
-/// Columns that `text`, one line, takes.
-pub(crate) fn columns(text: &str) -> usize {
-    text.chars().map(|c| c.width().unwrap_or(0)).sum()
-}
-
-/// The start of `text` that fits into this many columns.
-pub(crate) fn clipped(text: &str, columns: usize) -> &str {
-    let mut used = 0;
-    for (at, c) in text.char_indices() {
-        used += c.width().unwrap_or(0);
-        if used > columns {
-            return &text[..at];
-        }
-    }
-    text
+/// True where no line of `text` is wider than the terminal on standard output.
+pub(crate) fn is_wide_enough(text: &str) -> bool {
+    size().is_none_or(|(width, _)| text.lines().all(|line| columns(line) <= width))
 }
 
 /// Writes `text` to standard output, through a pager where that is a terminal too small for it.
@@ -53,8 +43,7 @@ pub(crate) fn show(text: &str, use_pager: bool) -> Result<()> {
     {
         return Ok(());
     }
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context(|| "writing the result".into())
+    console::print(text)
 }
 
 /// True where all of `text` and a prompt below it can be seen at once.

@@ -5,34 +5,45 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use pelton_engine::{Filters, Links, PeltonSession, Query, RuntimeOptions, ScanOptions, SessionOptions};
+use pelton_engine::{
+    FileSettings, Filters, Links, OverflowChecks, PeltonSession, Query, RuntimeOptions, ScanOptions,
+    SessionOptions,
+};
 use pelton_error::{Error, Result, ResultExt};
 use pelton_store::{IoMode, IoOptions};
 use pelton_zone::{SkipKind, SkipKinds};
 
-use crate::args::{FiltersArg, Format, IoModeArg, SessionArgs, SqlArgs, WarehouseArgs};
+use crate::args::{FiltersArg, IoModeArg, OverflowChecksArg, SessionArgs, SqlArgs, TextArgs, WarehouseArgs};
+use crate::limits::limit_single_run;
 use crate::meter::Meter;
 use crate::output::Output;
 use crate::pointed::pointed;
 use crate::profile::ProfileFile;
 use crate::run::{Runner, print_stats, write_rows};
-use crate::sqltext::{Piece, pieces};
-use crate::{cancel, screen};
+use crate::{cancel, console, screen};
+use pelton_sqltext::{Piece, pieces};
 
 pub(crate) fn run(args: SqlArgs) -> Result<()> {
-    let sql = match (&args.query, &args.file) {
-        (Some(query), _) => query.clone(),
-        (None, Some(file)) => read_statements(file)?,
-        // The command line requires one of them, or a Substrait plan.
-        (None, None) => String::new(),
-    };
+    let sql = statements(&args)?;
+    output(&args).form()?;
     let profile = args.profile.as_deref().map(ProfileFile::begin).transpose()?;
-    let session =
-        PeltonSession::open(existing_warehouse(&args.warehouse)?, &session_options(&args.session)?)?;
+    let options = query_options(&args.session, &args.text)?;
+    limit_single_run(options.memory_limit_bytes);
+    let session = PeltonSession::open(existing_warehouse(&args.warehouse)?, &options)?;
     let mut runner = Runner::new(args.session.threads, cancel::flag_on_ctrl_c()?)?;
     let result = run_statements(&mut runner, &Arc::new(session), &sql, &args, profile.as_ref());
     runner.end();
     result
+}
+
+/// The text to run: that of the command line, of a file, or of what is piped in; none beside a Substrait plan.
+fn statements(args: &SqlArgs) -> Result<String> {
+    match (&args.query, &args.file, &args.substrait) {
+        (Some(query), ..) if query != "-" => Ok(query.clone()),
+        (_, Some(file), _) => read_statements(file),
+        (None, None, Some(_)) => Ok(String::new()),
+        _ => read_statements(Path::new("-")),
+    }
 }
 
 /// Parses all of `sql`, then runs statement after statement.
@@ -50,7 +61,9 @@ fn run_statements(
     }
     let statements = session.parse(sql).map_err(|error| pointed(error, sql, session))?;
     if statements.is_empty() {
-        return Err(Error::invalid_input("the query is empty"));
+        return Err(Error::invalid_input(
+            "there is no statement to run; write one in quotes, name a file with --file, or pipe statements in",
+        ));
     }
     if statements.len() > 1 && args.output.is_some() {
         return Err(Error::invalid_input(format!(
@@ -77,14 +90,7 @@ fn run_one(
     planned: impl Future<Output = Result<Query>> + Send + 'static,
 ) -> Result<()> {
     let started = Instant::now();
-    let output = Output {
-        format: args.format.or_else(|| Format::of_path(args.output.as_deref()?)).unwrap_or(Format::Table),
-        path: args.output.clone(),
-        max_rows: args.max_rows,
-        all_rows_by: "--max-rows 0",
-        is_held: false,
-    };
-    let meter = Meter::start();
+    let (meter, output) = (Meter::start(), output(args));
     let (drawer, is_traced) = (Arc::clone(&meter), profile.is_some());
     let (query, ran) = runner.run_blocking(&meter, async move {
         let query = planned.await?;
@@ -97,7 +103,7 @@ fn run_one(
         let taken = profile.write(&query, sql, query.planning_time(), args.session.device);
         if ran.is_ok() {
             taken?;
-            eprintln!("profile written to {}", profile.path().display());
+            console::say(format_args!("profile written to {}", profile.path().display()));
         }
     }
     let ran = ran?;
@@ -106,6 +112,17 @@ fn run_one(
         print_stats(&ran, started.elapsed())?;
     }
     Ok(())
+}
+
+/// Where rows go.
+fn output(args: &SqlArgs) -> Output {
+    Output {
+        format: args.format,
+        path: args.output.clone(),
+        max_rows: args.max_rows,
+        all_rows_by: "--max-rows 0",
+        is_held: false,
+    }
 }
 
 /// The text of each statement; all of `sql` for each where it cannot be told apart.
@@ -130,12 +147,28 @@ pub(crate) fn read_statements(file: &Path) -> Result<String> {
 }
 
 /// The warehouse's directory; `None` where the default one does not exist, so that files can be queried alone.
-pub(crate) fn existing_warehouse(args: &WarehouseArgs) -> Result<Option<PathBuf>> {
+pub(crate) fn named_warehouse(args: &WarehouseArgs) -> Result<Option<PathBuf>> {
     let exists = args.warehouse.try_exists().context(|| format!("opening '{}'", args.warehouse.display()))?;
     if !exists && args.warehouse == Path::new("warehouse") {
         return Ok(None);
     }
     Ok(Some(args.warehouse.clone()))
+}
+
+/// As [`named_warehouse`]; none, too, where the one that the environment names is not there yet: files need none.
+pub(crate) fn existing_warehouse(args: &WarehouseArgs) -> Result<Option<PathBuf>> {
+    let is_of_environment =
+        std::env::var_os("PELTON_WAREHOUSE").is_some_and(|named| args.warehouse == Path::new(&named));
+    if is_of_environment && !args.warehouse.try_exists().unwrap_or(true) {
+        return Ok(None);
+    }
+    named_warehouse(args)
+}
+
+/// The session that the flags describe, with how it reads text files.
+pub(crate) fn query_options(session: &SessionArgs, text: &TextArgs) -> Result<SessionOptions> {
+    let files = FileSettings { text: text.options()?, input_format: None };
+    Ok(SessionOptions { files, ..session_options(session)? })
 }
 
 /// The session that the flags describe.
@@ -152,10 +185,15 @@ pub(crate) fn session_options(args: &SessionArgs) -> Result<SessionOptions> {
         FiltersArg::Branching => Filters::Branching,
         FiltersArg::Predicated => Filters::Predicated,
     };
+    let overflow_checks = match args.overflow_checks {
+        OverflowChecksArg::WhereNeeded => OverflowChecks::WhereNeeded,
+        OverflowChecksArg::Everywhere => OverflowChecks::Everywhere,
+    };
     Ok(SessionOptions {
         threads: args.threads,
         batch_rows: args.batch_rows,
-        memory_limit_bytes: args.memory_limit,
+        memory_limit_bytes: args.memory_limit.bytes(),
+        spill: args.spill.options(),
         io: IoOptions { mode, ring: !args.no_io_uring, ..IoOptions::default() },
         scan: scan_options(&args.skip)?,
         reorder_joins: !args.no_join_order,
@@ -169,6 +207,7 @@ pub(crate) fn session_options(args: &SessionArgs) -> Result<SessionOptions> {
             pinned_cap_bytes: args.pinned_mem_cap,
             links: args.no_borrowed_links.then(Links::default),
             filters,
+            overflow_checks,
             ..RuntimeOptions::default()
         },
         ..SessionOptions::default()

@@ -13,8 +13,8 @@ use pelton_fabric::sim::{self, SimOptions};
 use pelton_fabric::{Survey, Topology, preset, render};
 
 use crate::args::TopologyArgs;
-use crate::cancel;
 use crate::machine::{self, Opened};
+use crate::{cancel, console};
 
 /// A machine with the name that its measurements are kept under, and what is not known of it.
 struct Subject {
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &TopologyArgs) -> Result<()> {
         let profile = measure_blocking(&subject, args)?;
         if subject.is_here {
             let name = profile.save(&folder)?;
-            eprintln!("kept in {}", name.display());
+            console::say(format_args!("kept in {}", name.display()));
         }
         Some(profile)
     } else if subject.is_here {
@@ -43,27 +43,31 @@ pub(crate) fn run(args: &TopologyArgs) -> Result<()> {
         Some(profile) => profile.apply(subject.topology.clone()),
         None => subject.topology.clone(),
     };
+    // Tables and drawings mark what was measured on this machine, and nothing else.
+    let shown = match subject.is_here {
+        true => topology.clone(),
+        false => topology.clone().seen_from_elsewhere(),
+    };
     if let Some(name) = &args.svg {
-        std::fs::write(name, render::svg(&topology)).context(|| format!("writing {}", name.display()))?;
+        std::fs::write(name, render::svg(&shown)).context(|| format!("writing {}", name.display()))?;
     }
     if args.json {
-        print!("{}", json(&topology, profile.as_ref())?);
-        return Ok(());
+        return console::print(json(&topology, profile.as_ref())?);
     }
-    print!("{}", render::table(&topology));
+    let mut text = render::table(&shown);
     if let Some(profile) = &profile {
-        println!();
-        print!("{}", render::profile_table(profile));
+        text.push_str(&format!("\n{}", render::profile_table(profile)));
     }
+    console::print(text)?;
     for note in &subject.notes {
-        eprintln!("note: {note}");
+        console::say(format_args!("note: {note}"));
     }
     match &profile {
         Some(profile) if !args.measure => {
-            eprintln!("measured {} ago; --measure does it again", age(profile.age()))
+            console::say(format_args!("measured {} ago; --measure does it again", age(profile.age())));
         }
         None if subject.is_here => {
-            eprintln!("nothing measured yet: capacities are what the hardware states; --measure measures")
+            console::say("nothing measured yet: capacities are what the hardware states; --measure measures");
         }
         _ => {}
     }
@@ -121,7 +125,7 @@ fn measure_blocking(subject: &Subject, args: &TopologyArgs) -> Result<Profile> {
     let (fingerprint, storage, bytes) =
         (subject.fingerprint.clone(), args.storage.clone(), args.bytes as usize);
     std::thread::spawn(move || {
-        let mut say = |what: &str| eprintln!("measuring {what}");
+        let mut say = |what: &str| console::say(format_args!("measuring {what}"));
         let options =
             MeasureOptions { bytes, storage, progress: Some(&mut say), ..MeasureOptions::default() };
         let _ = sender.send(measure::measure(&machine, library.as_ref(), fingerprint, options));

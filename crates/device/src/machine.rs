@@ -134,7 +134,7 @@ impl Machine {
     }
 
     /// Page-locks the pages under `span` until the guard is dropped; ranges may overlap. With `keep`, the pages stay
-    /// locked for the next one who asks, until the budget of pinned memory is needed for something else.
+    /// locked for the next caller, until the budget of pinned memory is needed for something else.
     ///
     /// # Errors
     ///

@@ -13,7 +13,7 @@ use pelton_error::Result;
 use crate::memory::Span;
 use crate::place::DeviceId;
 
-/// How memory is gone through.
+/// How memory is scanned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// From one end to the other, coalesced.

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
     use crate::session::SessionOptions;
     use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array};
-    use datafusion::arrow::datatypes::Int64Type;
+    use datafusion::arrow::datatypes::{Decimal128Type, Int64Type};
 
     fn batch(values: Vec<i64>) -> RecordBatch {
         let column: ArrayRef = Arc::new(Int64Array::from(values));
@@ -99,7 +99,7 @@ mod tests {
         let session = PeltonSession::open(None, &SessionOptions::default()).unwrap();
         let sum = async |sql: &str| {
             let rows = session.query(sql).await?.collect().await?;
-            Ok::<i64, pelton_error::Error>(rows[0].column(0).as_primitive::<Int64Type>().value(0))
+            Ok::<i128, pelton_error::Error>(rows[0].column(0).as_primitive::<Decimal128Type>().value(0))
         };
         register(&session, "Numbers", batch(vec![1, 2]));
         register(&session, "my numbers", batch(vec![7]));

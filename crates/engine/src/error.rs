@@ -1,5 +1,6 @@
 //! Errors across the border to DataFusion, both ways, without losing the kind.
 
+use datafusion::arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use pelton_error::{Error, ErrorKind, Tier};
 
@@ -48,11 +49,37 @@ fn classify(error: &DataFusionError) -> Error {
                 ),
             );
         }
+        // What the system said is lost where DataFusion closes the file.
+        DataFusionError::Internal(text) if text.contains("finalizing writes") => {
+            let message = "writing the rows of COPY failed, most likely because the disk is full; free space where COPY \
+                           writes to, or name another folder, and remove what it has left there";
+            return Error::new(ErrorKind::Io, message);
+        }
         DataFusionError::NotImplemented(_) => ErrorKind::Unsupported,
         DataFusionError::IoError(_) | DataFusionError::ObjectStore(_) => ErrorKind::Io,
         _ => ErrorKind::InvalidInput,
     };
-    Error::new(kind, error.to_string())
+    Error::new(kind, of_number(error).unwrap_or_else(|| error.to_string()))
+}
+
+/// What was wrong with a number, in one line; `None` where it was something else.
+fn of_number(error: &DataFusionError) -> Option<String> {
+    if let Some((_, types)) = error.to_string().split_once("Output scale of ") {
+        let types = types.split(" would exceed").next().unwrap_or_default();
+        return Some(format!(
+            "a product {types} has more than 38 digits after the point; cast an operand to DOUBLE, or to a DECIMAL \
+             with fewer"
+        ));
+    }
+    let DataFusionError::ArrowError(root, _) = error.find_root() else { return None };
+    Some(match root.as_ref() {
+        ArrowError::DivideByZero => "Divide by zero; NULLIF(divisor, 0) gives NULL instead".to_owned(),
+        ArrowError::ArithmeticOverflow(text) => format!("{text}; cast an operand to a wider type"),
+        ArrowError::CastError(text) if text.contains("cast value") => {
+            format!("{text}; TRY_CAST gives NULL instead")
+        }
+        _ => return None,
+    })
 }
 
 /// What was refused: the last line of DataFusion's text, without the list of who holds what before it.
@@ -79,6 +106,27 @@ mod tests {
         let error = from_datafusion(DataFusionError::ObjectStore(Box::new(store)).context("scanning"));
         assert_eq!(error.kind(), &ErrorKind::InvalidInput);
         assert_eq!(error.to_string(), "scanning: there is no object 's3://b/k'");
+    }
+
+    #[test]
+    fn a_copy_to_a_full_disk_is_no_bug() {
+        let text = "Error encountered while finalizing writes! Partial results may have been written to ObjectStore!";
+        let error = from_datafusion(DataFusionError::Internal(text.into()));
+        assert_eq!(error.kind(), &ErrorKind::Io);
+        assert!(error.to_string().contains("disk is full") && !error.to_string().contains("bug"), "{error}");
+    }
+
+    #[test]
+    fn numbers_are_spoken_of_without_what_libraries_put_around_them() {
+        let check = |error, expected: &str| {
+            let error = DataFusionError::ArrowError(Box::new(error), None).context("Optimizer rule x failed");
+            assert!(from_datafusion(error).to_string().ends_with(expected), "{expected}");
+        };
+        check(ArrowError::DivideByZero, "Divide by zero; NULLIF(divisor, 0) gives NULL instead");
+        check(
+            ArrowError::CastError("Can't cast value 9".into()),
+            "Can't cast value 9; TRY_CAST gives NULL instead",
+        );
     }
 
     #[test]

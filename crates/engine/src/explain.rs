@@ -12,6 +12,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use pelton_error::Result;
+use pelton_limits::bytes_text;
 
 use crate::error::from_datafusion;
 use crate::gpu::{Devices, PeltonGpuExec, device_text, why_text};
@@ -82,8 +83,8 @@ fn skipping_text(reports: &[ScanReport], ran: Option<&Ran>) -> String {
         let seconds = ran.elapsed.as_secs_f64();
         writeln!(
             text,
-            "{} rows in {seconds:.3} s, planned in {:.1} ms before; {} uncompressed answered for: {}/s effective",
-            ran.rows,
+            "{} in {seconds:.3} s, planned in {:.1} ms before; {} uncompressed answered for: {}/s effective",
+            counted(ran.rows as u64, "row"),
             ran.planning.as_secs_f64() * 1e3,
             bytes_text(raw_bytes),
             bytes_text(bandwidth as u64),
@@ -99,24 +100,24 @@ fn describe(report: &ScanReport, ran: bool, text: &mut String) {
     let mut line =
         |arguments: std::fmt::Arguments| writeln!(text, "{arguments}").expect("writing to a string");
     line(format_args!(
-        "{}: {} row groups, {} stored for {} uncompressed in the columns needed",
+        "{}: {}, {} stored for {} uncompressed in the columns needed",
         report.table,
-        report.row_groups_total,
+        counted(report.row_groups_total, "row group"),
         bytes_text(report.stored_bytes),
         bytes_text(report.raw_bytes),
     ));
     for (by, skipped) in &report.skipped {
         line(format_args!(
-            "  skipped by {}: {} row groups, {}",
+            "  skipped by {}: {}, {}",
             by.name(),
-            skipped.row_groups,
+            counted(skipped.row_groups, "row group"),
             bytes_text(skipped.stored_bytes)
         ));
     }
     if ran {
         line(format_args!(
-            "  read: {} row groups, {}; rows out {}, dropped by filters {}",
-            report.row_groups_read,
+            "  read: {}, {}; rows out {}, dropped by filters {}",
+            counted(report.row_groups_read, "row group"),
             homes_text(report),
             report.output_rows,
             report.rows_filtered,
@@ -150,29 +151,18 @@ fn milliseconds(ns: u64) -> String {
     format!("{:.1} ms", ns as f64 / 1e6)
 }
 
-/// Bytes in the largest decimal unit that leaves a digit before the point.
-pub fn bytes_text(bytes: u64) -> String {
-    let units = ["kB", "MB", "GB", "TB", "PB"];
-    if bytes < 1000 {
-        return format!("{bytes} B");
-    }
-    let mut value = bytes as f64 / 1000.0;
-    let mut unit = 0;
-    while value >= 999.95 && unit + 1 < units.len() {
-        value /= 1000.0;
-        unit += 1;
-    }
-    format!("{value:.1} {}", units[unit])
+/// A number of things in words: `1 row`, `2 rows`.
+pub fn counted(count: u64, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::bytes_text;
+    use super::counted;
 
     #[test]
-    fn bytes_are_shown_in_a_readable_unit() {
-        assert_eq!(bytes_text(999), "999 B");
-        assert_eq!(bytes_text(1_500), "1.5 kB");
-        assert_eq!(bytes_text(999_960_000), "1.0 GB");
+    fn one_thing_is_not_many() {
+        let texts = [0, 1, 2].map(|count| counted(count, "row group"));
+        assert_eq!(texts, ["0 row groups", "1 row group", "2 row groups"]);
     }
 }

@@ -27,14 +27,23 @@ use pelton_error::{Error, Result};
 use pelton_pipeline::RuntimeOptions;
 use pelton_store::{IoEngine, Table, Warehouse};
 
+use crate::bounded;
+use crate::by_position;
 use crate::factory::PeltonTableFactory;
+use crate::floats::FloatKeyRule;
 use crate::gpu::{DeviceChoice, Devices, GpuRule};
+use crate::lists::ListsOfColumns;
+use crate::multisets::Multisets;
+use crate::numbers::with_numbers;
+use crate::ordered::OrderedAggregatesRule;
+use crate::planning::watched;
 use crate::provider::PeltonTable;
 use crate::scan::ScanOptions;
 use crate::session::SessionOptions;
 use crate::sideways::SidewaysRule;
 use crate::stores::Stores;
 use crate::yielding::YieldingRule;
+use crate::{shadowed, simplify};
 
 /// What [`with_pelton`] gives back: the builder to go on with, and what tables are made with.
 pub struct Extension {
@@ -76,11 +85,28 @@ pub fn with_pelton(builder: SessionStateBuilder, options: &SessionOptions) -> Re
     let io = Arc::new(IoEngine::start(options.io.clone())?);
     let devices = devices_of(options, &io)?;
     let factory = PeltonTableFactory::new(Arc::clone(&io), options.scan);
-    let builder = with_rules(builder, options.reorder_joins, &devices);
+    let builder = with_sql_semantics(with_numbers(builder));
+    let builder = bounded::install(with_rules(builder, options.reorder_joins, &devices));
     let mut builder = builder.with_table_factory("PELTON".to_owned(), Arc::new(factory));
     let env = builder.runtime_env().take().unwrap_or_else(|| Arc::new(RuntimeEnv::default()));
     let builder = builder.with_runtime_env(Arc::new(Stores::install(&env)));
-    Ok(Extension { builder, devices, io, scan: options.scan })
+    Ok(Extension { builder: watched(builder), devices, io, scan: options.scan })
+}
+
+/// Settings and rules without which DataFusion's answers are not those that SQL has.
+fn with_sql_semantics(mut builder: SessionStateBuilder) -> SessionStateBuilder {
+    let mut config = builder.config().take().unwrap_or_default();
+    // Physical tests such as IS UNKNOWN are declared to give NULL, though they never do; that is no reason to refuse.
+    config.options_mut().execution.skip_physical_aggregate_schema_check = true;
+    // A LIMIT, row_number() or array_agg above a subquery may depend on the ORDER BY in it.
+    let config = config.with_enable_subquery_sort_elimination(false);
+    let mut analyzer = builder.analyzer().take().unwrap_or_default();
+    analyzer.rules.insert(0, Arc::new(Multisets));
+    analyzer.rules.push(Arc::new(ListsOfColumns));
+    analyzer.rules.push(Arc::new(OrderedAggregatesRule));
+    analyzer.rules.push(Arc::new(FloatKeyRule));
+    *builder.analyzer() = Some(analyzer);
+    builder.with_config(config)
 }
 
 /// The rules of queries, the one for devices last: it must come after all others.
@@ -89,13 +115,16 @@ fn with_rules(
     reorder_joins: bool,
     devices: &Arc<Devices>,
 ) -> SessionStateBuilder {
+    let logical = shadowed::install(simplify::install(builder.optimizer().take()));
     let mut rules = builder.physical_optimizers().take().unwrap_or_default().rules;
+    by_position::install(&mut rules);
     if reorder_joins {
         rules = pelton_planner::install(rules);
     }
     rules.push(Arc::new(SidewaysRule));
     rules.push(Arc::new(YieldingRule));
     builder
+        .with_optimizer_rules(logical)
         .with_physical_optimizer_rules(rules)
         .with_physical_optimizer_rule(Arc::new(GpuRule::new(Arc::clone(devices))))
 }

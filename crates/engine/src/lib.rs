@@ -15,19 +15,33 @@
 
 #![forbid(unsafe_code)]
 
+mod balance;
+mod bounded;
+mod by_position;
 mod catalog;
 mod depth;
+mod dialect;
 mod embed;
 mod error;
+mod expansion;
 mod explain;
 mod extension;
 mod factory;
 mod files;
+mod floats;
 mod gpu;
 mod kept_plans;
 mod listing;
+mod lists;
 mod memo;
 mod memory;
+mod metered;
+mod multisets;
+mod numbers;
+mod opaque;
+mod ordered;
+mod parse;
+mod planning;
 mod predicate;
 mod prepared;
 mod profile;
@@ -35,24 +49,32 @@ mod provider;
 mod prune;
 mod scan;
 mod session;
+mod shadowed;
 mod sideways;
+mod simplify;
+mod spill;
 mod statistics;
 mod stores;
 #[cfg(feature = "substrait")]
 mod substrait;
+mod version;
 mod yielding;
 
 pub use datafusion::sql::parser::Statement;
 pub use depth::STACK_BYTES;
 pub use embed::only_reads;
 pub use error::from_datafusion;
-pub use explain::bytes_text;
+pub use explain::counted;
 pub use extension::{Extension, with_pelton};
-pub use files::with_files;
+pub use files::{FileSettings, with_files};
 pub use gpu::{DeviceChoice, Devices, PeltonGpuExec};
 pub use listing::ListedTable;
 pub use memory::QueryMemory;
-pub use pelton_pipeline::{Decompress, Filters, Links, Runtime, RuntimeOptions};
+pub use numbers::with_numbers;
+pub use parse::parse;
+pub use pelton_limits::bytes_text;
+pub use pelton_pipeline::{Decompress, Filters, Links, OverflowChecks, Runtime, RuntimeOptions};
+pub use planning::cancellable;
 pub use prepared::Prepared;
 pub use profile::{
     Ceiling, Ceilings, Lane, LinkKind, LinkUse, MemoryUse, Metric, Place, ProfileContext, ProfileNode,

@@ -20,6 +20,18 @@ pub struct ListedTable {
 }
 
 impl PeltonSession {
+    /// Tables and views that a statement may name without saying where they are, in alphabetical order.
+    pub fn table_names(&self) -> Vec<String> {
+        let state = self.context().state();
+        let catalog = &state.config_options().catalog;
+        let schema = self.context().catalog(&catalog.default_catalog);
+        let schema = schema.and_then(|found| found.schema(&catalog.default_schema));
+        let mut names = schema.map(|schema| schema.table_names()).unwrap_or_default();
+        names.sort();
+        names.dedup();
+        names
+    }
+
     /// Every schema, as catalog and name.
     pub fn list_schemas(&self) -> Vec<(String, String)> {
         let mut schemas = Vec::new();

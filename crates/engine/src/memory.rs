@@ -5,8 +5,8 @@
 //!   query     a pool of its own, QueryMemory: what a server wants, where no query may starve another
 //! ```
 //!
-//! Batches on their way between operators are not counted; partitions and the rows of a batch bound them. That holds for
-//! those between partitions too ([`Uncounted`]).
+//! The pool does not count batches on their way between operators, those between partitions included ([`Uncounted`]),
+//! nor what expressions and windows make: the account beside it does ([`crate::metered`]).
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -17,6 +17,10 @@ use datafusion::execution::memory_pool::{
     UnboundedMemoryPool,
 };
 
+use pelton_limits::Account;
+
+use crate::metered;
+
 /// Consumers that the error of a full pool names.
 const CONSUMERS_NAMED: NonZeroUsize = NonZeroUsize::new(3).expect("three is not zero");
 
@@ -24,6 +28,7 @@ const CONSUMERS_NAMED: NonZeroUsize = NonZeroUsize::new(3).expect("three is not 
 #[derive(Debug, Clone)]
 pub struct QueryMemory {
     pool: Arc<dyn MemoryPool>,
+    account: Option<Account>,
 }
 
 impl QueryMemory {
@@ -33,12 +38,17 @@ impl QueryMemory {
             Some(limit) => bounded(limit),
             None => Arc::new(UnboundedMemoryPool::default()),
         };
-        Self { pool }
+        Self { pool, account: metered::account(limit_bytes) }
     }
 
     /// Bytes that operators hold now.
     pub fn reserved_bytes(&self) -> u64 {
         self.pool.reserved() as u64
+    }
+
+    /// What is counted beside the pool.
+    pub(crate) fn account(&self) -> Option<Account> {
+        self.account.clone()
     }
 
     pub(crate) fn pool(&self) -> Arc<dyn MemoryPool> {

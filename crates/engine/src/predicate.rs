@@ -4,11 +4,24 @@
 //! lo_discount BETWEEN 1 AND 3 AND f(x) = 2   →   And[ Test(lo_discount >= 1), Test(lo_discount <= 3), Unknown ]
 //! ```
 //!
-//! The translation is conservative (Boeschen, Ziegler, Binnig: GOLAP, 2024, section 4): whatever is not
-//! understood becomes `Unknown`, which never skips anything. What is understood in part, such as the prefix of
-//! a LIKE pattern, is joined to `Unknown` by AND: it may rule rows out, but proves nothing, and its negation
-//! rules nothing out. Negation is pushed to the leaves, where
-//! three-valued logic makes `NOT (a = 5)` and `a <> 5` true for the same rows.
+//! A condition is TRUE, FALSE or NULL for a row, so "not TRUE" is not "FALSE". Each kind of expression is therefore
+//! translated twice: into the rows for which it is TRUE, and into those for which it is FALSE. NOT swaps the two.
+//!
+//! ```text
+//!                   TRUE for                     FALSE for
+//!   a AND b         both TRUE                    one of them FALSE
+//!   a OR b          one of them TRUE             both FALSE
+//!   NOT a           a FALSE                      a TRUE
+//!   x IN (1, 2)     x = 1 or x = 2               x <> 1 and x <> 2
+//!   x IN (1, NULL)  x = 1                        no row
+//!   a IS TRUE       a TRUE                       a FALSE, and rows that metadata cannot tell (a NULL)
+//!   NULL            no row                       no row
+//! ```
+//!
+//! The translation is conservative (Boeschen, Ziegler, Binnig: GOLAP, 2024, section 4): whatever is not understood
+//! becomes `Unknown`, which neither skips a row group nor says that all of its rows match. Where a test holds for more
+//! rows than the expression, such as the prefix of a LIKE pattern, it is joined to `Unknown` by AND: it may rule row
+//! groups out and proves nothing. Where it holds for fewer rows, it is joined by OR.
 
 use std::sync::Arc;
 
@@ -23,70 +36,79 @@ use datafusion::scalar::ScalarValue;
 use pelton_store::{LogicalType, TableSchema};
 use pelton_zone::{ColumnTest, CompareOp, Predicate, Scalar};
 
-/// Translates `expr`, whose columns are indices into `schema`, into tests on the zone maps of those columns.
+use crate::floats;
+
+/// Translates `expr`, whose columns are indices into `schema`, into tests on the zone maps of those columns: the rows
+/// for which it is TRUE.
 pub(crate) fn zone_predicate(expr: &Arc<dyn PhysicalExpr>, schema: &TableSchema) -> Predicate<usize> {
+    rows_where(expr, true, schema)
+}
+
+/// The rows for which `expr` is `outcome`: TRUE or FALSE, and not NULL.
+fn rows_where(expr: &Arc<dyn PhysicalExpr>, outcome: bool, schema: &TableSchema) -> Predicate<usize> {
     let any = expr.as_ref();
     if let Some(dynamic) = any.downcast_ref::<DynamicFilterPhysicalExpr>() {
         return match dynamic.current() {
-            Ok(current) => zone_predicate(&current, schema),
+            Ok(current) => rows_where(&current, outcome, schema),
             Err(_) => Predicate::Unknown,
         };
     }
     if let Some(binary) = any.downcast_ref::<BinaryExpr>() {
-        return binary_predicate(binary, schema);
+        return binary_predicate(binary, outcome, schema);
     }
     if let Some(not) = any.downcast_ref::<NotExpr>() {
-        return zone_predicate(not.arg(), schema).negate();
+        return rows_where(not.arg(), !outcome, schema);
     }
     if let Some(list) = any.downcast_ref::<InListExpr>() {
-        return in_list_predicate(list, schema);
+        return in_list_predicate(list, outcome, schema);
     }
     if let Some(is_null) = any.downcast_ref::<IsNullExpr>() {
-        return column_test(is_null.arg(), schema, |_| Some(ColumnTest::IsNull));
+        return null_test(is_null.arg(), outcome, schema);
     }
     if let Some(is_not_null) = any.downcast_ref::<IsNotNullExpr>() {
-        return column_test(is_not_null.arg(), schema, |_| Some(ColumnTest::IsNotNull));
+        return null_test(is_not_null.arg(), !outcome, schema);
     }
     if let Some(like) = any.downcast_ref::<LikeExpr>() {
-        return like_predicate(like, schema);
+        return like_predicate(like, outcome, schema);
     }
     if let Some(case) = any.downcast_ref::<CaseExpr>() {
-        return case_predicate(case, schema);
+        return case_predicate(case, outcome, schema);
     }
     if let Some(call) = any.downcast_ref::<ScalarFunctionExpr>() {
-        return call_predicate(call, schema);
+        return call_predicate(call, outcome, schema);
     }
     if let Some(literal) = any.downcast_ref::<Literal>() {
-        return literal_predicate(literal);
+        return literal_predicate(literal, outcome);
     }
-    if let Some(column) = any.downcast_ref::<Column>() {
-        // A bare boolean column is true where it equals true.
-        return match schema.columns.get(column.index()).map(|column| &column.logical) {
-            Some(LogicalType::Bool) => Predicate::Test {
-                column: column.index(),
-                test: ColumnTest::Compare(CompareOp::Eq, Scalar::Int(1)),
-            },
-            _ => Predicate::Unknown,
-        };
+    if any.is::<Column>() {
+        return column_test(expr, schema, |logical| {
+            let wanted = Scalar::Int(i128::from(outcome));
+            matches!(logical, LogicalType::Bool).then_some(ColumnTest::Compare(CompareOp::Eq, wanted))
+        });
     }
     Predicate::Unknown
 }
 
-fn binary_predicate(binary: &BinaryExpr, schema: &TableSchema) -> Predicate<usize> {
-    let both = || vec![zone_predicate(binary.left(), schema), zone_predicate(binary.right(), schema)];
-    match binary.op() {
-        Operator::And => Predicate::And(both()),
-        Operator::Or => Predicate::Or(both()),
-        op => {
-            let Some(compare) = compare_op(op) else { return Predicate::Unknown };
-            if let Some(literal) = as_literal(binary.right()) {
-                compare_predicate(binary.left(), compare, literal, schema)
-            } else if let Some(literal) = as_literal(binary.left()) {
-                compare_predicate(binary.right(), mirrored(compare), literal, schema)
-            } else {
-                Predicate::Unknown
-            }
-        }
+fn binary_predicate(binary: &BinaryExpr, outcome: bool, schema: &TableSchema) -> Predicate<usize> {
+    let both =
+        || vec![rows_where(binary.left(), outcome, schema), rows_where(binary.right(), outcome, schema)];
+    match (binary.op(), outcome) {
+        (Operator::And, true) | (Operator::Or, false) => return Predicate::And(both()),
+        (Operator::Or, true) | (Operator::And, false) => return Predicate::Or(both()),
+        _ => {}
+    }
+    let (side, literal, op) = match (as_literal(binary.left()), as_literal(binary.right())) {
+        (_, Some(literal)) => (binary.left(), literal, *binary.op()),
+        (Some(literal), None) => (binary.right(), literal, mirrored(*binary.op())),
+        (None, None) => return Predicate::Unknown,
+    };
+    match op {
+        Operator::IsNotDistinctFrom => same_predicate(side, literal, outcome, schema),
+        Operator::IsDistinctFrom => same_predicate(side, literal, !outcome, schema),
+        op => match compare_op(op) {
+            Some(op) => compare_predicate(side, op, literal, outcome, schema),
+            None => Predicate::Unknown,
+        },
     }
 }
 
@@ -94,36 +116,76 @@ fn compare_predicate(
     side: &Arc<dyn PhysicalExpr>,
     op: CompareOp,
     literal: &ScalarValue,
+    outcome: bool,
     schema: &TableSchema,
 ) -> Predicate<usize> {
+    if literal.is_null() {
+        return nothing();
+    }
+    if let (Some(wanted), None) = (as_bool(literal), as_column(side, schema)) {
+        return match op {
+            CompareOp::Eq => rows_where(side, wanted == outcome, schema),
+            CompareOp::NotEq => rows_where(side, wanted != outcome, schema),
+            _ => Predicate::Unknown,
+        };
+    }
+    let op = if outcome { op } else { op.negate() };
     column_test(side, schema, |logical| Some(ColumnTest::Compare(op, zone_scalar(literal, logical)?)))
 }
 
-fn in_list_predicate(list: &InListExpr, schema: &TableSchema) -> Predicate<usize> {
-    let mut has_null = false;
-    let test = column_test(list.expr(), schema, |logical| {
-        let mut values = Vec::with_capacity(list.list().len());
-        for item in list.list() {
-            let literal = as_literal(item)?;
-            if literal.is_null() {
-                has_null = true; // no row is true for it, but none is false any more
-                continue;
-            }
-            values.push(zone_scalar(literal, logical)?);
-        }
-        Some(ColumnTest::In(values))
-    });
-    let test = if has_null { necessary(test) } else { test };
-    if list.negated() { test.negate() } else { test }
+/// `side IS NOT DISTINCT FROM literal`, which is never NULL; `outcome`: whether it holds.
+fn same_predicate(
+    side: &Arc<dyn PhysicalExpr>,
+    literal: &ScalarValue,
+    outcome: bool,
+    schema: &TableSchema,
+) -> Predicate<usize> {
+    if literal.is_null() {
+        return null_test(side, outcome, schema);
+    }
+    let compared = compare_predicate(side, CompareOp::Eq, literal, outcome, schema);
+    match outcome {
+        true => compared,
+        false => Predicate::Or(vec![compared, null_test(side, true, schema)]),
+    }
 }
 
-/// A condition that every row satisfies for which the expression is true, and others may, too.
+fn in_list_predicate(list: &InListExpr, outcome: bool, schema: &TableSchema) -> Predicate<usize> {
+    let is_in = outcome != list.negated();
+    let has_null = list.list().iter().any(|item| as_literal(item).is_some_and(ScalarValue::is_null));
+    if has_null && !is_in {
+        return nothing(); // the value may be the unknown one: not in the list is never TRUE
+    }
+    let test = column_test(list.expr(), schema, |logical| {
+        let literals = list.list().iter().map(|item| as_literal(item));
+        let values = literals.filter(|literal| !literal.is_some_and(ScalarValue::is_null));
+        values.map(|literal| zone_scalar(literal?, logical)).collect::<Option<Vec<_>>>().map(ColumnTest::In)
+    });
+    if is_in { test } else { test.negate() }
+}
+
+fn null_test(side: &Arc<dyn PhysicalExpr>, is_null: bool, schema: &TableSchema) -> Predicate<usize> {
+    let test = if is_null { ColumnTest::IsNull } else { ColumnTest::IsNotNull };
+    column_test(side, schema, |_| Some(test))
+}
+
+/// A condition that every row satisfies for which the expression has the outcome, and others may, too.
 fn necessary(condition: Predicate<usize>) -> Predicate<usize> {
     Predicate::And(vec![condition, Predicate::Unknown])
 }
 
-fn like_predicate(like: &LikeExpr, schema: &TableSchema) -> Predicate<usize> {
-    if like.case_insensitive() {
+/// No row.
+fn nothing() -> Predicate<usize> {
+    Predicate::Or(Vec::new())
+}
+
+/// Every row.
+fn everything() -> Predicate<usize> {
+    Predicate::And(Vec::new())
+}
+
+fn like_predicate(like: &LikeExpr, outcome: bool, schema: &TableSchema) -> Predicate<usize> {
+    if like.case_insensitive() || outcome == like.negated() {
         return Predicate::Unknown;
     }
     let Some(pattern) = as_literal(like.pattern()).and_then(text_of) else { return Predicate::Unknown };
@@ -133,20 +195,19 @@ fn like_predicate(like: &LikeExpr, schema: &TableSchema) -> Predicate<usize> {
         (matches!(logical, LogicalType::Utf8) && !prefix.is_empty()).then_some(starts_with)
     });
     let is_prefix_alone = pattern.strip_prefix(prefix.as_str()) == Some("%");
-    let test = if is_prefix_alone { test } else { necessary(test) };
-    if like.negated() { test.negate() } else { test }
+    if is_prefix_alone { test } else { necessary(test) }
 }
 
-/// A row takes one branch of a CASE: where no branch can be true, the CASE cannot. Hash joins write
+/// A row takes one branch of a CASE: where no branch can have the outcome, the CASE cannot. Hash joins write
 /// their per-partition bounds so.
-fn case_predicate(case: &CaseExpr, schema: &TableSchema) -> Predicate<usize> {
+fn case_predicate(case: &CaseExpr, outcome: bool, schema: &TableSchema) -> Predicate<usize> {
     let branches = case.when_then_expr().iter().map(|(_, then)| then).chain(case.else_expr());
-    necessary(Predicate::Or(branches.map(|branch| zone_predicate(branch, schema)).collect()))
+    necessary(Predicate::Or(branches.map(|branch| rows_where(branch, outcome, schema)).collect()))
 }
 
-fn call_predicate(call: &ScalarFunctionExpr, schema: &TableSchema) -> Predicate<usize> {
+fn call_predicate(call: &ScalarFunctionExpr, outcome: bool, schema: &TableSchema) -> Predicate<usize> {
     match (call.fun().name(), call.args()) {
-        ("starts_with", [text, prefix]) => {
+        ("starts_with", [text, prefix]) if outcome => {
             let Some(prefix) = as_literal(prefix).and_then(text_of) else { return Predicate::Unknown };
             column_test(text, schema, |logical| {
                 matches!(logical, LogicalType::Utf8)
@@ -157,11 +218,10 @@ fn call_predicate(call: &ScalarFunctionExpr, schema: &TableSchema) -> Predicate<
     }
 }
 
-/// TRUE matches all rows (an empty conjunction), FALSE and NULL none (an empty disjunction).
-fn literal_predicate(literal: &Literal) -> Predicate<usize> {
+fn literal_predicate(literal: &Literal, outcome: bool) -> Predicate<usize> {
     match literal.value() {
-        ScalarValue::Boolean(Some(true)) => Predicate::And(Vec::new()),
-        ScalarValue::Boolean(_) => Predicate::Or(Vec::new()),
+        ScalarValue::Boolean(Some(value)) if *value == outcome => everything(),
+        ScalarValue::Boolean(_) | ScalarValue::Null => nothing(),
         _ => Predicate::Unknown,
     }
 }
@@ -178,10 +238,15 @@ fn column_test(
     }
 }
 
-/// The column behind `expr`, looking through casts that keep every value and its order.
+/// The column behind `expr`, looking through what keeps every value and its order: casts, and keys of floats.
 fn as_column(expr: &Arc<dyn PhysicalExpr>, schema: &TableSchema) -> Option<usize> {
     if let Some(column) = expr.downcast_ref::<Column>() {
         return (column.index() < schema.columns.len()).then(|| column.index());
+    }
+    if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>()
+        && let (floats::NAME, [inside]) = (call.fun().name(), call.args())
+    {
+        return as_column(inside, schema); // zone maps know one zero, and rule nothing out by a NaN
     }
     let cast = expr.downcast_ref::<CastExpr>()?;
     let column = as_column(cast.expr(), schema)?;
@@ -224,7 +289,14 @@ fn text_of(value: &ScalarValue) -> Option<&str> {
     }
 }
 
-fn compare_op(op: &Operator) -> Option<CompareOp> {
+fn as_bool(literal: &ScalarValue) -> Option<bool> {
+    match literal {
+        ScalarValue::Boolean(value) => *value,
+        _ => None,
+    }
+}
+
+fn compare_op(op: Operator) -> Option<CompareOp> {
     Some(match op {
         Operator::Eq => CompareOp::Eq,
         Operator::NotEq => CompareOp::NotEq,
@@ -237,12 +309,12 @@ fn compare_op(op: &Operator) -> Option<CompareOp> {
 }
 
 /// `literal op column` as `column op literal`.
-fn mirrored(op: CompareOp) -> CompareOp {
+fn mirrored(op: Operator) -> Operator {
     match op {
-        CompareOp::Lt => CompareOp::Gt,
-        CompareOp::LtEq => CompareOp::GtEq,
-        CompareOp::Gt => CompareOp::Lt,
-        CompareOp::GtEq => CompareOp::LtEq,
+        Operator::Lt => Operator::Gt,
+        Operator::LtEq => Operator::GtEq,
+        Operator::Gt => Operator::Lt,
+        Operator::GtEq => Operator::LtEq,
         same => same,
     }
 }
@@ -297,3 +369,6 @@ fn timestamp_of(value: &ScalarValue, unit: &TimeUnit) -> Option<i64> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,12 +23,14 @@ use datafusion::sql::sqlparser::ast::{Expr, Value, visit_expressions_mut};
 use pelton_error::{Error, Result};
 
 use crate::error::from_datafusion;
+use crate::planning::PlanSize;
 use crate::session::{PeltonSession, Query};
 
 /// A statement that is understood, and neither planned nor run.
 #[derive(Debug, Clone)]
 pub struct Prepared {
     plan: LogicalPlan,
+    step_count: u64,
     parameters: BTreeMap<ParameterName, DataType>,
 }
 
@@ -55,7 +57,8 @@ impl PeltonSession {
         number_question_marks(&mut statement, &mut 0);
         let plan = self.logical(statement).await?;
         let parameters = parameters(&plan)?;
-        Ok(Prepared { plan, parameters })
+        let step_count = PlanSize::of(&plan)?.steps;
+        Ok(Prepared { plan, step_count, parameters })
     }
 
     /// Plans `prepared` with the values in the only row of `values`: by position for numbered parameters, by the
@@ -81,6 +84,11 @@ impl Prepared {
             SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
         let error = queries.verify_plan(&self.plan).err()?.strip_backtrace();
         Some(as_written(error.rsplit(": ").next().unwrap_or_default()))
+    }
+
+    /// Steps of its plan: scans, joins, projections. What planning it takes, in time and memory, grows with them.
+    pub fn step_count(&self) -> u64 {
+        self.step_count
     }
 
     /// The columns of its rows, as far as they are known without the values of parameters.

@@ -16,6 +16,7 @@ use pelton_error::Error;
 use pelton_store::{IoEngine, Table};
 
 use crate::error::to_datafusion;
+use crate::planning;
 use crate::scan::{PeltonScanExec, ScanOptions, ScanSource};
 use crate::statistics;
 
@@ -95,6 +96,7 @@ impl TableProvider for PeltonTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        planning::check()?;
         Ok(Arc::new(self.plan(state, projection, filters, limit)?))
     }
 

@@ -19,24 +19,32 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder, TaskContext};
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
-use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
+use datafusion::physical_plan::common::collect as drained;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
-use datafusion::sql::parser::{DFParserBuilder, Statement};
+use datafusion::sql::parser::Statement;
 use pelton_error::{CancelFlag, Error, Result};
+use pelton_limits::{Account, SpillOptions, SpillSpace};
 use pelton_pipeline::{Runtime, RuntimeOptions};
 use pelton_store::{IoOptions, Warehouse};
 
+use crate::bounded;
 use crate::catalog::WarehouseSchema;
-use crate::depth;
 use crate::error::from_datafusion;
+use crate::expansion;
 use crate::explain;
 use crate::extension::with_pelton;
-use crate::files::with_files;
+use crate::files::{FileSettings, with_files};
 use crate::gpu::{DeviceChoice, Devices, GpuRule};
 use crate::kept_plans::{Basis, KeptPlans};
 use crate::memory::{self, QueryMemory};
+use crate::metered::{self, metered};
+use crate::parse::parse;
+use crate::planning::{self, PlanSize};
 use crate::profile::{self, Parts, ProfileContext, QueryProfile, QueryState, Recorder};
 use crate::scan::{ScanOptions, ScanReport};
+use crate::spill;
+use crate::version::version;
 use crate::yielding::stoppable;
 
 /// What a session may be told; the defaults suit one query at a time on a whole machine.
@@ -48,6 +56,8 @@ pub struct SessionOptions {
     pub batch_rows: usize,
     /// Bytes that joins, sorts and aggregates may hold before they spill or fail; `None`: no limit.
     pub memory_limit_bytes: Option<u64>,
+    /// Where operators spill, and how much.
+    pub spill: SpillOptions,
     /// How table bytes are read.
     pub io: IoOptions,
     /// What scans may skip by.
@@ -65,6 +75,8 @@ pub struct SessionOptions {
     /// Whether a query may name a file in place of a table. Not where queries are those of others: they would read
     /// whatever the process may read.
     pub files_by_path: bool,
+    /// How text files that queries name are read, until SET says otherwise.
+    pub files: FileSettings,
     /// How the device is driven; its target and cap follow from the fields above.
     pub runtime: RuntimeOptions,
 }
@@ -75,6 +87,7 @@ impl Default for SessionOptions {
             threads: None,
             batch_rows: 8192,
             memory_limit_bytes: None,
+            spill: SpillOptions::default(),
             io: IoOptions::default(),
             scan: ScanOptions::default(),
             reorder_joins: true,
@@ -83,6 +96,7 @@ impl Default for SessionOptions {
             pin: Vec::new(),
             keep_plans: true,
             files_by_path: true,
+            files: FileSettings::default(),
             runtime: RuntimeOptions::default(),
         }
     }
@@ -97,6 +111,7 @@ pub struct PeltonSession {
     /// `None`: every query is planned.
     plans: Option<KeptPlans>,
     reads_files: bool,
+    memory_limit_bytes: Option<u64>,
 }
 
 impl PeltonSession {
@@ -114,10 +129,12 @@ impl PeltonSession {
         catalog.register_schema("public", Arc::clone(&schema) as _).map_err(from_datafusion)?;
         let ctx = SessionContext::new_with_state(extension.builder.build());
         ctx.register_catalog("pelton", Arc::new(catalog));
+        ctx.register_udf(version());
         let plans = options.keep_plans.then(KeptPlans::default);
         let ctx = if options.files_by_path { with_files(ctx) } else { ctx };
         let (devices, reads_files) = (extension.devices, options.files_by_path);
-        let session = Self { ctx, warehouse, schema, devices, plans, reads_files };
+        let memory_limit_bytes = options.memory_limit_bytes;
+        let session = Self { ctx, warehouse, schema, devices, plans, reads_files, memory_limit_bytes };
         options.pin.iter().try_for_each(|name| session.pin(name))?;
         Ok(session)
     }
@@ -162,6 +179,7 @@ impl PeltonSession {
             devices,
             plans: self.plans.as_ref().map(|_| KeptPlans::default()),
             reads_files: self.reads_files,
+            memory_limit_bytes: self.memory_limit_bytes,
         })
     }
 
@@ -187,9 +205,7 @@ impl PeltonSession {
     /// Splits `sql` into statements; an error names the place. Threads that plan and run them need a stack of
     /// [`STACK_BYTES`](crate::STACK_BYTES).
     pub fn parse(&self, sql: &str) -> Result<Vec<Statement>> {
-        depth::check(sql)?;
-        let statements = DFParserBuilder::new(sql).build().and_then(|mut parser| parser.parse_statements());
-        Ok(statements.map_err(from_datafusion)?.into())
+        parse(sql)
     }
 
     /// Plans one statement. Definitions (`CREATE VIEW …`) take effect here.
@@ -199,18 +215,34 @@ impl PeltonSession {
         if let Some(plan) = text.as_deref().map(|text| self.kept_plan(text)).transpose()?.flatten() {
             return Ok(Query { is_kept: true, ..self.to_run(plan, Mode::Rows, started) });
         }
-        let plan = self.logical(statement).await?;
-        self.plan_from(plan, text, started).await
+        let account = self.account();
+        // Planning evaluates expressions too, and what they make counts.
+        let planned = async {
+            let plan = self.logical(statement).await?;
+            self.plan_from(plan, text, started).await
+        };
+        metered::within(account.as_ref(), bounded::folding(planned)).await?
+    }
+
+    /// An account for one query or one planning.
+    fn account(&self) -> Option<Account> {
+        metered::account(self.memory_limit_bytes)
     }
 
     /// The logical plan of one statement; nothing takes effect yet.
     pub(crate) async fn logical(&self, statement: Statement) -> Result<LogicalPlan> {
-        self.ctx.state().statement_to_plan(statement).await.map_err(|error| self.explained(error))
+        expansion::check(&statement)?;
+        let plan = self.ctx.state().statement_to_plan(statement).await;
+        let plan = plan.map_err(|error| self.explained(error))?;
+        PlanSize::of(&plan)?;
+        Ok(plan)
     }
 
     /// Plans how `plan` runs. Definitions take effect here.
     pub(crate) async fn plan_logical(&self, plan: LogicalPlan) -> Result<Query> {
-        self.plan_from(plan, None, Instant::now()).await
+        let account = self.account();
+        let planned = self.plan_from(plan, None, Instant::now());
+        metered::within(account.as_ref(), bounded::folding(planned)).await?
     }
 
     /// As [`plan_logical`](Self::plan_logical), of the statement `text`, if its plan may be kept.
@@ -264,7 +296,8 @@ impl PeltonSession {
 
     fn to_run(&self, plan: Arc<dyn ExecutionPlan>, mode: Mode, started: Instant) -> Query {
         let (ctx, devices) = (self.ctx.clone(), Arc::clone(&self.devices));
-        Query { plan, mode, ctx, devices, planning: started.elapsed(), is_kept: false, recorder: None }
+        let (planning, memory_limit_bytes) = (started.elapsed(), self.memory_limit_bytes);
+        Query { plan, mode, ctx, devices, planning, is_kept: false, recorder: None, memory_limit_bytes }
     }
 
     /// Plans the only statement of `sql`.
@@ -287,8 +320,12 @@ impl PeltonSession {
         if let LogicalPlan::Ddl(DdlStatement::DropTable(drop)) = &plan {
             self.schema.check_drop(drop.name.table())?;
         }
-        let frame = self.ctx.execute_logical_plan(plan).await.map_err(|error| self.explained(error))?;
-        frame.create_physical_plan().await.map_err(|error| self.explained(error))
+        planning::check().map_err(from_datafusion)?;
+        let size = PlanSize::of(&plan)?;
+        let planned = planning::bounded(&size, async {
+            self.ctx.execute_logical_plan(plan).await?.create_physical_plan().await
+        });
+        planned.await.map_err(|error| self.explained(error))
     }
 
     /// Adds to an error of planning what the user can do about it.
@@ -306,7 +343,7 @@ impl PeltonSession {
         }
         let tables =
             self.warehouse.as_ref().and_then(|warehouse| warehouse.tables().ok()).unwrap_or_default();
-        let is_path = text.contains('/');
+        let is_path = text.contains('/') || FILE_ENDINGS.iter().any(|ending| text.contains(ending));
         let there_is = match (&self.warehouse, tables.is_empty()) {
             _ if is_path && !self.reads_files => "files are not queried here, tables are".to_owned(),
             (None, _) => "no warehouse is open: name one (--warehouse, pelton.connect), or a file as \
@@ -319,16 +356,23 @@ impl PeltonSession {
     }
 }
 
+/// What the name of a file ends with in an error.
+const FILE_ENDINGS: [&str; 6] = [".csv'", ".tsv'", ".parquet'", ".json'", ".jsonl'", ".arrow'"];
+
 fn session_state(options: &SessionOptions) -> datafusion::error::Result<SessionStateBuilder> {
     let mut config = SessionConfig::new()
         .with_batch_size(options.batch_rows)
         .with_information_schema(true)
         .with_default_catalog_and_schema("pelton", "public")
         .with_create_default_catalog_and_schema(false);
+    config.options_mut().extensions.insert(options.files.clone());
+    // External tables of CSV are read by DataFusion, which would cut files at line breaks within quotes.
+    config.options_mut().catalog.newlines_in_values = true;
     if let Some(threads) = options.threads {
         config = config.with_target_partitions(threads);
     }
-    let mut runtime = RuntimeEnvBuilder::new();
+    let space = SpillSpace::new(&options.spill);
+    let mut runtime = RuntimeEnvBuilder::new().with_disk_manager_builder(spill::disk_manager(&space));
     if let Some(limit) = options.memory_limit_bytes {
         // Each sort holds this back for its merge: a fixed 10 MB would leave small limits nothing to sort in.
         let merge_bytes = config.options().execution.sort_spill_reservation_bytes.min(pool_share(limit));
@@ -362,6 +406,7 @@ pub struct Query {
     planning: Duration,
     is_kept: bool,
     recorder: Option<Arc<Recorder>>,
+    memory_limit_bytes: Option<u64>,
 }
 
 impl Query {
@@ -425,11 +470,12 @@ impl Query {
     /// Runs the query; dropping the stream cancels it.
     pub async fn stream(&self) -> Result<SendableRecordBatchStream> {
         let task = self.ctx.task_ctx();
-        let Some(recorder) = &self.recorder else { return self.stream_of(&self.plan, task).await };
+        let account = metered::account(self.memory_limit_bytes);
+        let Some(recorder) = &self.recorder else { return self.stream_of(&self.plan, task, account).await };
         let context = Arc::into_inner(task).unwrap_or_else(|| TaskContext::from(&self.ctx.state()));
         let task = Arc::new(profile::with_trace(context, recorder.trace()));
         recorder.begin();
-        match self.stream_of(&self.plan, task).await {
+        match self.stream_of(&self.plan, task, account).await {
             Ok(rows) => Ok(recorder.watch(rows)),
             Err(error) => {
                 recorder.end(QueryState::Failed(error.to_string()), 0);
@@ -448,20 +494,25 @@ impl Query {
         let task = TaskContext::from(&self.ctx);
         let runtime = RuntimeEnv { memory_pool: memory.pool(), ..task.runtime_env().as_ref().clone() };
         let plan = stoppable(Arc::clone(&self.plan), cancel).map_err(from_datafusion)?;
-        self.stream_of(&plan, Arc::new(task.with_runtime(Arc::new(runtime)))).await
+        self.stream_of(&plan, Arc::new(task.with_runtime(Arc::new(runtime))), memory.account()).await
     }
 
     async fn stream_of(
         &self,
         plan: &Arc<dyn ExecutionPlan>,
         task: Arc<TaskContext>,
+        account: Option<Account>,
     ) -> Result<SendableRecordBatchStream> {
+        let begin = async {
+            let rows = async { execute_stream(Arc::clone(plan), task).map_err(from_datafusion) };
+            Ok::<_, Error>(metered(account.clone(), plan, metered::within(account.as_ref(), rows).await??))
+        };
         match self.mode {
-            Mode::Rows => execute_stream(Arc::clone(plan), task).map_err(from_datafusion),
+            Mode::Rows => begin.await,
             Mode::Explain => explain::stream(plan, &self.devices, None),
             Mode::Analyze => {
                 let start = Instant::now();
-                let batches = collect(Arc::clone(plan), task).await.map_err(from_datafusion)?;
+                let batches = drained(begin.await?).await.map_err(from_datafusion)?;
                 let rows = batches.iter().map(RecordBatch::num_rows).sum();
                 let ran = explain::Ran { rows, planning: self.planning, elapsed: start.elapsed() };
                 explain::stream(plan, &self.devices, Some(ran))
@@ -471,7 +522,7 @@ impl Query {
 
     /// Runs the query to its end.
     pub async fn collect(&self) -> Result<Vec<RecordBatch>> {
-        datafusion::physical_plan::common::collect(self.stream().await?).await.map_err(from_datafusion)
+        drained(self.stream().await?).await.map_err(from_datafusion)
     }
 
     /// What each scan skipped, read and answered for; meaningful once the query has run.

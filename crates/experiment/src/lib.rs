@@ -1,4 +1,4 @@
-//! Published experiments carried out again, on the machine at hand and on simulated machines of the literature.
+//! Published experiments reproduced, on this machine and on simulated machines of the literature.
 //!
 //! ```text
 //!   Machine (CUDA, logical devices, simulated)

@@ -147,7 +147,9 @@ fn row(machine: &Machine, name: &str, case: &Case, options: &P2pOptions, bytes: 
         Outcome::Done,
     );
     let paper = paper::quote(name, case);
+    let tag = Tag::of(machine);
     Row {
+        is_input: tag == Tag::Simulated && paper::is_input(name, case),
         figure: paper::figure(name, case.kind, case.devices.len() > 1).to_owned(),
         machine: name.to_owned(),
         what: case.to_string(),
@@ -156,7 +158,7 @@ fn row(machine: &Machine, name: &str, case: &Case, options: &P2pOptions, bytes: 
         is_in_grid: case.kind == Kind::Peer && case.devices[0] != 0 && machine.info().devices.len() > 2,
         paper,
         ours,
-        tag: Tag::of(machine),
+        tag,
         note: note(machine, case, options),
     }
 }
@@ -192,6 +194,7 @@ fn without_peers(machine: &Machine, name: &str) -> Entry {
         ours: Outcome::Missing("two devices".to_owned()),
         tag: Tag::of(machine),
         note: String::new(),
+        is_input: false,
         is_in_grid: false,
     };
     Entry { case, row }

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A plot is a function of its data: the same data give the same bytes. Widths of texts are estimated, since no font
-//! is at hand; the estimate is on the wide side.
+//! is loaded; the estimate is on the wide side.
 
 mod axis;
 mod bars;

@@ -79,6 +79,9 @@ pub struct Row {
     pub tag: Tag,
     /// How it was really done, such as "staged through the host"; else empty.
     pub note: String,
+    /// True if the simulated machine was described by this very figure of the paper: that it comes out again shows
+    /// nothing, so it has no ratio and no shape rests on it.
+    pub is_input: bool,
     /// True if a [`Grid`] shows the figure, so that tables for people leave the row out.
     pub is_in_grid: bool,
 }
@@ -213,8 +216,11 @@ impl Row {
         }
     }
 
-    /// Ours over the paper's.
+    /// Ours over the paper's, where the paper's did not go in.
     pub fn ratio(&self) -> Option<f64> {
+        if self.is_input {
+            return None;
+        }
         Some(self.value()? / self.paper?.value())
     }
 }

@@ -83,6 +83,7 @@ impl Stage<'_> {
             ours,
             tag: Tag::of(self.machine),
             note: String::new(),
+            is_input: false,
             is_in_grid: false,
         }
     }

@@ -154,7 +154,10 @@ fn the_papers_machines_show_all_of_its_shapes() {
     let report = p2p::run(&P2pOptions::on_presets()).unwrap();
     println!("{}", report.to_text());
     for shape in &report.shapes {
-        assert_eq!(shape.holds, Verdict::Pass, "{} [{}]: {}", shape.id, shape.machine, shape.detail);
+        // What rests on figures that went into the presets alone, only a measurement can confirm.
+        let rests_on_inputs = shape.id == "E3: remote both ways is slower";
+        let expected = if rests_on_inputs { Verdict::NotApplicable } else { Verdict::Pass };
+        assert_eq!(shape.holds, expected, "{} [{}]: {}", shape.id, shape.machine, shape.detail);
     }
     assert!(report.rows.iter().all(|row| row.tag == Tag::Simulated));
     assert!(!report.to_text().contains("MEASURED"));

@@ -12,6 +12,7 @@ fn row(machine: &str, tag: Tag, what: &str, paper: Option<Quoted>, ours: Outcome
         ours,
         tag,
         note: String::new(),
+        is_input: false,
         is_in_grid: false,
     }
 }
@@ -104,7 +105,7 @@ not applicable  E2: linear [delta]: needs delta
 #[test]
 fn json_has_the_fields_of_its_specification() {
     let json: serde_json::Value = serde_json::from_str(&example().to_json()).unwrap();
-    assert_eq!(json["version"], 1);
+    assert_eq!(json["version"], 2);
     assert_eq!(json["settings"]["repeated"], "10 times");
     assert_eq!(json["rows"].as_array().unwrap().len(), 5, "rows of grids are rows as well");
     let first = serde_json::json!({
@@ -116,6 +117,7 @@ fn json_has_the_fields_of_its_specification() {
         "ours": { "mean": 12.25, "standard_error": 0.1, "best": 13.25, "repetitions": 10, "is_unsteady": false },
         "missing": null,
         "ratio": 0.5,
+        "is_input": false,
         "tag": "simulated",
         "note": "",
     });

@@ -238,6 +238,13 @@ pub struct Topology {
 }
 
 impl Topology {
+    /// The same machine as seen from another one: no link counts as measured, whoever measured it there.
+    #[must_use]
+    pub fn seen_from_elsewhere(mut self) -> Self {
+        self.links.iter_mut().for_each(|link| link.is_measured = false);
+        self
+    }
+
     /// Reads the JSON form (`docs/specs/topology.md`).
     ///
     /// # Errors

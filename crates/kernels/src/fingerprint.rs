@@ -1,7 +1,7 @@
 //! Fingerprints: two words that tell whether memory holds what it should, wherever it lies.
 //!
 //! The fingerprint of n words is the sum modulo 2^64, and the exclusive or, of one term a word, each term a mix of
-//! the word and its number. So pieces may be gone through in any order, by any number of threads and streams, and add
+//! the word and its number. So pieces may be processed in any order, by any number of threads and streams, and add
 //! up to the fingerprint of the whole. It finds accidents (bytes lost, doubled, moved, changed), not attacks.
 
 use std::fmt;

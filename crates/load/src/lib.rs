@@ -1,7 +1,7 @@
 //! Brings files into tables: sources, schema agreement, clustering, sideways metadata.
 //!
 //! ```text
-//!   files ──source──▶ parts ──reader, in parallel──▶ batches in input order
+//!   files ──pelton_files──▶ parts ──reader, in parallel──▶ batches in input order
 //!                                                        │
 //!          text and generators: stage ◀──────────────────┤
 //!          --cluster-by: sort, merge  ◀──────────────────┤
@@ -23,7 +23,7 @@ mod report;
 mod request;
 
 mod reader;
-mod source;
+mod staging;
 
 mod budget;
 mod sample;
@@ -44,6 +44,9 @@ mod write;
 
 pub use load::{load, load_batches};
 pub use pelton_error::CancelFlag;
+pub use pelton_files::{
+    Encoding, InferRows, InputFormat, TextOptions, parse_char, parse_column_types, parse_optional_char,
+};
 pub use progress::{NoProgress, Phase, Progress, Snapshot};
 pub use report::LoadReport;
-pub use request::{ClusterBy, CsvOptions, InputFormat, LoadOptions, LoadRequest, StarLink};
+pub use request::{ClusterBy, LoadOptions, LoadRequest, StarLink};

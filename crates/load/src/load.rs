@@ -1,7 +1,7 @@
 //! The process of a load, from its request to the commit.
 //!
 //! ```text
-//!  1. hold the inputs to one schema                              source
+//!  1. hold the inputs to one schema                              pelton_files
 //!  2. load the declared dimensions                               dimension, sideways
 //!  3. take the table's lock; nothing is read before              store
 //!  4. stage what can be read only once                           stage
@@ -20,6 +20,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use pelton_error::{Error, Result};
+use pelton_files::{InferRows, OpenOptions, Sources, TextOptions, View, list};
 use pelton_store::{
     DEFAULT_ROW_GROUP_ROWS, SampleOptions, Table, TablePlan, TableSchema, TableWriter, Warehouse, WriteMode,
     WriteOptions, choose,
@@ -38,8 +39,8 @@ use crate::sample::{SampleSize, Sampled, sample_runs, sample_sources, sample_sta
 use crate::scratch::Scratch;
 use crate::sideways::Sideways;
 use crate::sort::{SortContext, SortKeys, sort};
-use crate::source::{OpenOptions, Sources, conform, staging_schema};
 use crate::stage::Stage;
+use crate::staging::{conform, staging_schema};
 use crate::write::{Encoding, Written, write_rows};
 use pelton_error::CancelFlag;
 
@@ -58,22 +59,71 @@ pub fn load(
     progress: &dyn Progress,
     cancel: &CancelFlag,
 ) -> Result<LoadReport> {
+    let first = attempt(warehouse, request, &request.text, progress, cancel);
+    let Err(Failure { error, may_infer_wider: true }) = first else {
+        return first.map_err(|failure| failure.error);
+    };
+    // A value after the rows that types were inferred from is none of its column's type: what type holds them all?
+    let all = TextOptions { infer_rows: InferRows::All, ..request.text.clone() };
+    let second = attempt(warehouse, request, &all, progress, cancel);
+    let mut report = second.map_err(|failure| failure.error)?;
+    report.warnings.push(format!("types were inferred from all rows, because of {error}"));
+    Ok(report)
+}
+
+/// Why a load failed.
+struct Failure {
+    error: Error,
+    /// Types inferred from more rows may hold what these did not.
+    may_infer_wider: bool,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self { error, may_infer_wider: false }
+    }
+}
+
+/// [`load`], with types as `text` has them inferred.
+fn attempt(
+    warehouse: &Warehouse,
+    request: &LoadRequest,
+    text: &TextOptions,
+    progress: &dyn Progress,
+    cancel: &CancelFlag,
+) -> std::result::Result<LoadReport, Failure> {
     let previous = appended_to(warehouse, request)?;
-    let expected = previous.as_deref().map(Table::schema);
+    let expected = previous.as_deref().map(|table| staging_schema(table.schema()));
     let input_bytes = Arc::default();
+    let LoadOptions { memory_limit_bytes, thread_count, .. } = request.options;
     let options = OpenOptions {
-        format: request.format,
-        csv: &request.csv,
-        expected,
+        text,
+        expected: expected.as_deref(),
         input_bytes: Arc::clone(&input_bytes),
-        share_bytes: Budget::object_bytes(request.options.memory_limit_bytes, request.options.thread_count),
+        share_bytes: Budget::object_bytes(memory_limit_bytes, thread_count),
+        thread_count,
         cancel,
     };
-    let sources = Sources::open(&request.inputs, options)?;
+    let sources = Arc::new(Sources::open(list(&request.inputs, request.format, cancel)?, options)?);
     let meter = Meter::new(progress, input_bytes, Some(sources.total_bytes()));
-    let mut log = Log::new(meter, sources.warnings.clone());
-    let load = Load::new(warehouse, request, cancel, sources.schema.clone())?;
-    load.run(Input::Sources(Arc::new(sources)), previous.as_deref(), &mut log)
+    let mut log = Log::new(meter, sources.warnings().to_vec());
+    let schema = table_schema(&sources, previous.as_deref())?;
+    let load = Load::new(warehouse, request, cancel, schema)?;
+    let view = sources.view(Arc::clone(&load.staging));
+    let loaded = load.run(Input::Sources(view), previous.as_deref(), &mut log);
+    loaded.map_err(|error| Failure { error, may_infer_wider: sources.may_infer_wider() })
+}
+
+/// The table that the files make, or add to; columns become nullable where they are in either.
+fn table_schema(sources: &Sources, previous: Option<&Table>) -> Result<TableSchema> {
+    let named = |error: Error| error.context(sources.file_name(0));
+    let found = TableSchema::from_arrow(sources.schema()).map_err(named)?;
+    let Some(previous) = previous else { return Ok(found) };
+    let mut schema = previous.schema().clone();
+    for (column, found) in schema.columns.iter_mut().zip(&found.columns) {
+        column.nullable |= found.nullable;
+    }
+    Ok(schema)
 }
 
 /// Loads `batches` of `schema`, as generators make them; `request.inputs` is not looked at.
@@ -91,9 +141,8 @@ pub fn load_batches(
 ) -> Result<LoadReport> {
     let previous = appended_to(warehouse, request)?;
     let load = Load::new(warehouse, request, cancel, TableSchema::from_arrow(schema)?)?;
-    let columns: Vec<usize> = (0..load.schema.columns.len()).collect();
     let staging = Arc::clone(&load.staging);
-    let conformed = batches.map(move |batch| conform(&batch?, &columns, &staging));
+    let conformed = batches.map(move |batch| conform(&batch?, &staging));
     let mut log = Log::new(Meter::new(progress, Arc::default(), None), Vec::new());
     load.run(Input::Batches(Box::new(conformed)), previous.as_deref(), &mut log)
 }
@@ -108,7 +157,7 @@ fn appended_to(warehouse: &Warehouse, request: &LoadRequest) -> Result<Option<Ar
 /// Where rows come from.
 enum Input {
     /// Files.
-    Sources(Arc<Sources>),
+    Sources(View),
     /// Batches that can be taken once.
     Batches(Batches<'static>),
     /// Rows taken in before.
@@ -169,7 +218,8 @@ impl<'a> Load<'a> {
         }
         check_sizes(&options.choose)?;
         let staging = staging_schema(&schema);
-        let (budget, scratch) = (Budget::new(options.memory_limit_bytes), Scratch::new(warehouse.dir())?);
+        let budget = Budget::new(options.memory_limit_bytes);
+        let scratch = Scratch::new(warehouse.dir(), &options.spill);
         Ok(Self { warehouse, request, cancel, schema, staging, budget, scratch })
     }
 
@@ -228,14 +278,14 @@ impl<'a> Load<'a> {
     }
 
     fn sample_size(&self, options: &SampleOptions) -> SampleSize {
-        let LoadOptions { sample_ratio: ratio, seed, .. } = self.request.options;
+        let LoadOptions { sample_ratio: ratio, sample_row_groups_max: most, seed, .. } = self.request.options;
         let row_group_rows = options.row_group_rows.iter().copied().max().unwrap_or(DEFAULT_ROW_GROUP_ROWS);
-        SampleSize::row_groups(row_group_rows, ratio, seed)
+        SampleSize::row_groups(row_group_rows, ratio, most, seed)
     }
 
     /// Takes in what can be read only once.
     fn stage_where_needed(&self, input: Input, log: &mut Log<'_>) -> Result<Input> {
-        if matches!(&input, Input::Sources(sources) if sources.is_random_access()) {
+        if matches!(&input, Input::Sources(view) if view.sources().is_random_access()) {
             return Ok(input);
         }
         log.enter(Phase::Staging, None);
@@ -249,7 +299,7 @@ impl<'a> Load<'a> {
 
     fn sample(&self, input: &Input, size: &SampleSize) -> Result<Sampled> {
         match input {
-            Input::Sources(sources) => sample_sources(sources, size, &self.budget, self.cancel),
+            Input::Sources(view) => sample_sources(view, size, &self.budget, self.cancel),
             Input::Stage(stage) => sample_stage(stage, size, &self.budget),
             Input::Batches(_) => unreachable!("batches that can be taken once are staged before"),
         }
@@ -257,7 +307,7 @@ impl<'a> Load<'a> {
 
     fn known_row_count(&self, input: &Input) -> Option<u64> {
         match input {
-            Input::Sources(sources) => sources.row_count(),
+            Input::Sources(view) => view.sources().row_count(),
             Input::Stage(stage) => Some(stage.row_count()),
             Input::Batches(_) => None,
         }
@@ -267,8 +317,8 @@ impl<'a> Load<'a> {
     fn batches(&self, input: Input) -> Result<Batches<'static>> {
         let thread_count = self.request.options.thread_count;
         Ok(match input {
-            Input::Sources(sources) => {
-                Box::new(OrderedReader::start(&sources, thread_count, &self.budget, self.cancel))
+            Input::Sources(view) => {
+                Box::new(OrderedReader::start(&view, thread_count, &self.budget, self.cancel))
             }
             Input::Stage(stage) => Box::new(stage.into_batches()?),
             Input::Batches(batches) => batches,
@@ -290,7 +340,8 @@ impl<'a> Load<'a> {
             return Ok(None);
         }
         let row_count = match input {
-            Input::Sources(sources) => {
+            Input::Sources(view) => {
+                let sources = view.sources();
                 sources.row_count().unwrap_or_else(|| sampled.extrapolated_row_count(sources.total_bytes()))
             }
             Input::Stage(_) | Input::Batches(_) => self.known_row_count(input).unwrap_or(0),

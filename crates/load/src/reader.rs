@@ -20,8 +20,8 @@ use arrow::array::RecordBatch;
 use pelton_error::{Error, Result};
 
 use crate::budget::{Budget, Held, batch_bytes};
-use crate::source::{Part, Parts, Sources};
 use pelton_error::CancelFlag;
+use pelton_files::{Part, Parts, View};
 
 /// How often a waiting thread looks at the cancel flag.
 const WAIT: Duration = Duration::from_millis(50);
@@ -33,7 +33,7 @@ pub(crate) struct OrderedReader {
 }
 
 struct Shared {
-    sources: Arc<Sources>,
+    view: View,
     feed: Mutex<Feed>,
     state: Mutex<State>,
     /// Signalled when a slot gains a batch or ends, and when the consumer takes one.
@@ -68,17 +68,12 @@ struct Slot {
 }
 
 impl OrderedReader {
-    /// Starts `thread_count` threads over all parts of `sources`.
-    pub(crate) fn start(
-        sources: &Arc<Sources>,
-        thread_count: usize,
-        budget: &Arc<Budget>,
-        cancel: &CancelFlag,
-    ) -> Self {
+    /// Starts `thread_count` threads over all parts of what `view` shows.
+    pub(crate) fn start(view: &View, thread_count: usize, budget: &Arc<Budget>, cancel: &CancelFlag) -> Self {
         let state = State { reader_count: thread_count, ..State::default() };
         let shared = Arc::new(Shared {
-            sources: Arc::clone(sources),
-            feed: Mutex::new(Feed { parts: sources.parts(), next: 0 }),
+            view: view.clone(),
+            feed: Mutex::new(Feed { parts: view.sources().parts(), next: 0 }),
             state: Mutex::new(state),
             changed: Condvar::new(),
             budget: Arc::clone(budget),
@@ -188,7 +183,7 @@ impl Shared {
 
     fn read_part(&self, number: u64, part: &Part) -> Result<()> {
         let read = || -> Result<()> {
-            for batch in self.sources.read(part)? {
+            for batch in self.view.read(part)? {
                 if !self.push(number, batch?) {
                     return Ok(());
                 }
@@ -196,7 +191,7 @@ impl Shared {
             Ok(())
         };
         catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| {
-            let name = self.sources.file_name(part);
+            let name = self.view.file_name(part);
             Err(Error::corrupt(format!("{name}: the file is damaged in a way its reader does not expect")))
         })
     }

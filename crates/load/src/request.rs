@@ -1,42 +1,8 @@
 //! What to load and how.
 
+use pelton_files::{InputFormat, TextOptions};
+use pelton_limits::SpillOptions;
 use pelton_store::{Objective, SampleOptions, WriteMode};
-
-/// The format of an input file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum InputFormat {
-    /// Apache Parquet.
-    Parquet,
-    /// Text with delimiters; also `.tsv` and dbgen's `.tbl`.
-    Csv,
-    /// One JSON object a line.
-    Json,
-    /// Arrow IPC, file or stream.
-    Arrow,
-}
-
-/// How CSV files are written.
-///
-/// An empty field is NULL, quoted or not.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CsvOptions {
-    /// `None`: tab for `.tsv`, `|` for `.tbl`, else a comma.
-    pub delimiter: Option<u8>,
-    /// Whether the first record names the columns; `None`: yes, except in `.tbl`.
-    pub header: Option<bool>,
-    /// Encloses fields that hold delimiters or newlines.
-    pub quote: u8,
-    /// Stands for NULL beside the empty field; empty for none.
-    pub null: String,
-    /// Rows from which column types are inferred (also of JSON).
-    pub infer_row_count: usize,
-}
-
-impl Default for CsvOptions {
-    fn default() -> Self {
-        Self { delimiter: None, header: None, quote: b'"', null: String::new(), infer_row_count: 1000 }
-    }
-}
 
 /// The order in which rows are stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -68,12 +34,16 @@ pub struct StarLink {
 pub struct LoadOptions {
     /// Among which encodings and sizes the sample chooses, and what for. Appending keeps the table's sizes.
     pub choose: SampleOptions,
-    /// Share of the row groups to sample; at least 2 and at most 8 row groups are.
+    /// Share of the row groups to sample; at least 2 are, and at most `sample_row_groups_max`.
     pub sample_ratio: f64,
+    /// The most row groups to sample, whatever their share.
+    pub sample_row_groups_max: u64,
     /// Decides which row groups are sampled.
     pub seed: u64,
     /// Bytes of rows held in memory at once; what does not fit is spilled.
     pub memory_limit_bytes: u64,
+    /// Where that is, if not in the warehouse, and how much of it.
+    pub spill: SpillOptions,
     /// Threads that parse, and as many that encode.
     pub thread_count: usize,
 }
@@ -87,8 +57,10 @@ impl Default for LoadOptions {
         Self {
             choose: SampleOptions { objective: DEFAULT_OBJECTIVE, ..SampleOptions::default() },
             sample_ratio: 0.1,
+            sample_row_groups_max: 8,
             seed: 0,
             memory_limit_bytes: 2 << 30,
+            spill: SpillOptions::default(),
             thread_count: std::thread::available_parallelism().map_or(1, usize::from),
         }
     }
@@ -105,8 +77,8 @@ pub struct LoadRequest {
     pub inputs: Vec<String>,
     /// `None`: by the names of the files.
     pub format: Option<InputFormat>,
-    /// For CSV.
-    pub csv: CsvOptions,
+    /// How text files are written, and how their types are found.
+    pub text: TextOptions,
     /// The order of the rows.
     pub cluster_by: ClusterBy,
     /// Dimensions whose attributes get metadata on this table's row groups.
@@ -123,7 +95,7 @@ impl LoadRequest {
             mode,
             inputs,
             format: None,
-            csv: CsvOptions::default(),
+            text: TextOptions::default(),
             cluster_by: ClusterBy::None,
             star: Vec::new(),
             options: LoadOptions::default(),

@@ -23,9 +23,9 @@ use crate::budget::{Budget, Held, batch_bytes};
 use crate::row_groups::column_of;
 use crate::scratch::SpillFile;
 use crate::sort::{SortContext, SortedRuns, sort};
-use crate::source::{Part, Sources};
 use crate::stage::Stage;
 use pelton_error::CancelFlag;
+use pelton_files::{Part, View};
 
 /// Which rows to sample: runs of neighbouring rows at random positions.
 #[derive(Debug, Clone, Copy)]
@@ -41,8 +41,8 @@ pub(crate) struct SampleSize {
 
 impl SampleSize {
     /// Whole row groups, from which encodings are chosen.
-    pub(crate) fn row_groups(row_group_rows: u32, ratio: f64, seed: u64) -> Self {
-        Self { run_rows: row_group_rows.into(), ratio, run_count_min: 2, run_count_max: 8, seed }
+    pub(crate) fn row_groups(row_group_rows: u32, ratio: f64, most: u64, seed: u64) -> Self {
+        Self { run_rows: row_group_rows.into(), ratio, run_count_min: 2, run_count_max: most.max(2), seed }
     }
 
     /// Short runs from all over the input, in which distinct values are counted: a column that follows the
@@ -113,11 +113,12 @@ impl Sampled {
 
 /// Samples files whose parts can be read at random.
 pub(crate) fn sample_sources(
-    sources: &Arc<Sources>,
+    view: &View,
     size: &SampleSize,
     budget: &Arc<Budget>,
     cancel: &CancelFlag,
 ) -> Result<Sampled> {
+    let sources = view.sources();
     let parts: Vec<Part> = sources.parts().collect::<Result<_>>()?;
     let wanted = match sources.row_count() {
         Some(row_count) => size.run_count(row_count.div_ceil(size.run_rows)),
@@ -128,7 +129,7 @@ pub(crate) fn sample_sources(
     let mut missing = wanted * size.run_rows;
     for index in Shuffle::new(size.seed).choose(parts.len() as u64, parts.len() as u64) {
         cancel.check()?;
-        let taken = first_rows(sources, &parts[index as usize], rows_per_part.min(missing))?;
+        let taken = first_rows(view, &parts[index as usize], rows_per_part.min(missing))?;
         missing -= taken.iter().map(|batch| batch.num_rows() as u64).sum::<u64>();
         if !sampled.add(taken) || missing == 0 {
             break;
@@ -138,10 +139,10 @@ pub(crate) fn sample_sources(
 }
 
 /// The first `row_count` rows of `part`.
-fn first_rows(sources: &Sources, part: &Part, row_count: u64) -> Result<Vec<RecordBatch>> {
+fn first_rows(view: &View, part: &Part, row_count: u64) -> Result<Vec<RecordBatch>> {
     let mut missing = row_count;
     let mut rows = Vec::new();
-    for batch in sources.read(part)? {
+    for batch in view.read(part)? {
         let batch = batch?;
         let taken = missing.min(batch.num_rows() as u64);
         rows.push(batch.slice(0, taken as usize));
@@ -256,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_tenth_of_the_row_groups_is_sampled_within_bounds() {
-        let size = SampleSize::row_groups(100, 0.1, 0);
+        let size = SampleSize::row_groups(100, 0.1, 8, 0);
         for (row_count, expected) in [(0, 0), (50, 1), (150, 2), (1000, 2), (5000, 5), (1_000_000, 8)] {
             assert_eq!(size.ranges(row_count).len(), expected, "{row_count} rows");
         }

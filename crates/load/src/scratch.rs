@@ -1,19 +1,12 @@
-//! Rows that do not fit in memory: Arrow IPC files with LZ4 in a folder of their own.
+//! Rows that do not fit in memory: Arrow IPC files with LZ4 in a [`SpillSpace`].
 //!
-//! ```text
-//! <warehouse>/.scratch-<pid>-<n>/     locked (flock) by the load that made it
-//!     0.arrow  1.arrow  ...           a stage, sorted runs
-//! ```
-//!
-//! The folder goes when the load ends, however it ends. A killed load leaves its folder behind, unlocked:
-//! the next load finds it by taking the lock, and removes it.
+//! The files have no names, so they are gone with the load, however it ends. They lie in the warehouse, which has to have
+//! room for the table anyway, unless the request names another folder.
 
-use std::fs::{self, File, TryLockError};
-use std::io::{BufWriter, ErrorKind};
+use std::io::{BufReader, BufWriter, Write};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::Path;
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -21,148 +14,80 @@ use arrow::error::ArrowError;
 use arrow::ipc::CompressionType;
 use arrow::ipc::reader::FileReader;
 use arrow::ipc::writer::{FileWriter, IpcWriteOptions};
-use pelton_error::{Error, Result, ResultExt};
+use pelton_error::{Error, Result};
+use pelton_limits::{SpillOptions, SpillReader as FileBytes, SpillSpace};
 
-const PREFIX: &str = ".scratch-";
-
-/// Where a load spills; the folder is made with the first file.
+/// Where a load spills.
 #[derive(Debug)]
 pub(crate) struct Scratch {
-    warehouse: PathBuf,
-    folder: Mutex<Option<Folder>>,
-    file_count: AtomicU64,
-    spilled_bytes: AtomicU64,
-}
-
-/// A locked folder, removed on drop.
-#[derive(Debug)]
-struct Folder {
-    path: PathBuf,
-    /// Holds the lock on the folder.
-    _lock: File,
-}
-
-impl Folder {
-    fn create(warehouse: &Path) -> Result<Self> {
-        for attempt in 0.. {
-            let path = warehouse.join(format!("{PREFIX}{}-{attempt}", std::process::id()));
-            match fs::create_dir(&path) {
-                Ok(()) => {}
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
-                Err(error) => {
-                    return Err(Error::io(format!("making scratch folder {}", path.display()), error));
-                }
-            }
-            // Another load may take the new folder for an abandoned one before the lock is ours.
-            let Ok(lock) = File::open(&path) else { continue };
-            if lock.try_lock().is_ok() && path.exists() {
-                return Ok(Self { path, _lock: lock });
-            }
-        }
-        unreachable!("a free name is found before the counter ends")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // A folder that stays is found and removed by the next load.
-        let _ = fs::remove_dir_all(&self.path);
-    }
+    space: Arc<SpillSpace>,
 }
 
 impl Scratch {
-    /// Prepares to spill inside `warehouse`, and removes what killed loads left there.
-    pub(crate) fn new(warehouse: &Path) -> Result<Self> {
-        remove_abandoned(warehouse)?;
-        Ok(Self {
-            warehouse: warehouse.to_path_buf(),
-            folder: Mutex::new(None),
-            file_count: AtomicU64::new(0),
-            spilled_bytes: AtomicU64::new(0),
-        })
+    /// Prepares to spill as `options` say, inside `warehouse` if they name no folder.
+    pub(crate) fn new(warehouse: &Path, options: &SpillOptions) -> Self {
+        let directory = options.directory.clone().unwrap_or_else(|| warehouse.to_path_buf());
+        let options = SpillOptions { directory: Some(directory), ..options.clone() };
+        Self { space: SpillSpace::new(&options) }
     }
 
-    /// The path of file `name`, in a folder that exists.
-    fn path(&self, name: &str) -> Result<PathBuf> {
-        let mut folder = self.folder.lock().expect("nothing panics under this lock");
-        let folder = match &mut *folder {
-            Some(folder) => folder,
-            none => none.insert(Folder::create(&self.warehouse)?),
-        };
-        Ok(folder.path.join(name))
-    }
-
-    /// Bytes written to the folder so far.
+    /// Bytes spilled so far.
     pub(crate) fn spilled_bytes(&self) -> u64 {
-        self.spilled_bytes.load(Ordering::Relaxed)
+        self.space.written_bytes()
     }
 
     /// Starts a new file of rows.
-    pub(crate) fn writer(&self, schema: &SchemaRef) -> Result<SpillWriter<'_>> {
-        let index = self.file_count.fetch_add(1, Ordering::Relaxed);
-        let path = self.path(&format!("{index}.arrow"))?;
-        let file = File::create(&path).context(|| format!("making scratch file {}", path.display()))?;
+    pub(crate) fn writer(&self, schema: &SchemaRef) -> Result<SpillWriter> {
+        let file = Arc::new(self.space.file()?);
         let options = IpcWriteOptions::default().try_with_compression(Some(CompressionType::LZ4_FRAME));
+        let out = BufWriter::new(Appender(Arc::clone(&file)));
         let writer = options
-            .and_then(|options| FileWriter::try_new_with_options(BufWriter::new(file), schema, options))
-            .map_err(|error| write_error(&path, error))?;
-        Ok(SpillWriter { scratch: self, path, writer, batch_rows: Vec::new(), batch_bytes_max: 0 })
+            .and_then(|options| FileWriter::try_new_with_options(out, schema, options))
+            .map_err(write_error)?;
+        Ok(SpillWriter { file, writer, batch_rows: Vec::new(), batch_bytes_max: 0 })
     }
 }
 
-/// Removes the scratch folders in `warehouse` that no living load holds.
-fn remove_abandoned(warehouse: &Path) -> Result<()> {
-    let doing = || format!("looking for scratch folders in {}", warehouse.display());
-    for entry in fs::read_dir(warehouse).context(doing)? {
-        let entry = entry.context(doing)?;
-        if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
-            continue;
-        }
-        let Ok(folder) = File::open(entry.path()) else { continue };
-        match folder.try_lock() {
-            // Another load may be removing it as well.
-            Ok(()) => match fs::remove_dir_all(entry.path()) {
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(Error::io(doing(), error)),
-                _ => {}
-            },
-            Err(TryLockError::WouldBlock) => {}
-            Err(TryLockError::Error(error)) => return Err(Error::io(doing(), error)),
-        }
+/// Writes at the end of a file.
+struct Appender(Arc<pelton_limits::SpillFile>);
+
+impl Write for Appender {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        (&*self.0).write(bytes)
     }
-    Ok(())
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Writes one file of rows.
-pub(crate) struct SpillWriter<'a> {
-    scratch: &'a Scratch,
-    path: PathBuf,
-    writer: FileWriter<BufWriter<File>>,
+pub(crate) struct SpillWriter {
+    file: Arc<pelton_limits::SpillFile>,
+    writer: FileWriter<BufWriter<Appender>>,
     batch_rows: Vec<usize>,
     batch_bytes_max: u64,
 }
 
-impl SpillWriter<'_> {
+impl SpillWriter {
     pub(crate) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         self.batch_rows.push(batch.num_rows());
         self.batch_bytes_max = self.batch_bytes_max.max(crate::budget::batch_bytes(batch));
-        self.writer.write(batch).map_err(|error| write_error(&self.path, error))
+        self.writer.write(batch).map_err(write_error)
     }
 
     /// Ends the file; it can be read from now on.
     pub(crate) fn finish(mut self) -> Result<SpillFile> {
-        self.writer.finish().map_err(|error| write_error(&self.path, error))?;
-        let file_bytes =
-            fs::metadata(&self.path).context(|| format!("reading {}", self.path.display()))?.len();
-        self.scratch.spilled_bytes.fetch_add(file_bytes, Ordering::Relaxed);
-        let Self { path, batch_rows, batch_bytes_max, .. } = self;
-        Ok(SpillFile { path, batch_rows, batch_bytes_max })
+        self.writer.finish().map_err(write_error)?;
+        let Self { file, batch_rows, batch_bytes_max, .. } = self;
+        Ok(SpillFile { file, batch_rows, batch_bytes_max })
     }
 }
 
-/// A finished file of rows; removed on drop.
+/// A finished file of rows; gone with its last reader.
 #[derive(Debug)]
 pub(crate) struct SpillFile {
-    path: PathBuf,
+    file: Arc<pelton_limits::SpillFile>,
     /// Rows of each batch, in order.
     pub(crate) batch_rows: Vec<usize>,
     /// Bytes of the largest batch in memory.
@@ -188,11 +113,9 @@ impl SpillFile {
 
     /// Opens the file at its first batch.
     pub(crate) fn reader(&self) -> Result<SpillReader> {
-        let file =
-            File::open(&self.path).context(|| format!("opening scratch file {}", self.path.display()))?;
-        let reader =
-            FileReader::try_new_buffered(file, None).map_err(|error| read_error(&self.path, error))?;
-        Ok(SpillReader { path: self.path.clone(), reader })
+        let bytes = FileBytes::new(Arc::clone(&self.file));
+        let reader = FileReader::try_new_buffered(bytes, None).map_err(read_error)?;
+        Ok(SpillReader { reader })
     }
 }
 
@@ -203,22 +126,15 @@ pub(crate) fn overlap(batch: &RecordBatch, start: u64, range: &Range<u64>) -> Op
     (first < last).then(|| batch.slice((first - start) as usize, (last - first) as usize))
 }
 
-impl Drop for SpillFile {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
 /// Reads a file of rows in order or at chosen batches.
 pub(crate) struct SpillReader {
-    path: PathBuf,
-    reader: FileReader<std::io::BufReader<File>>,
+    reader: FileReader<BufReader<FileBytes>>,
 }
 
 impl SpillReader {
     /// Makes batch `index` the next one.
     pub(crate) fn seek(&mut self, index: usize) -> Result<()> {
-        self.reader.set_index(index).map_err(|error| read_error(&self.path, error))
+        self.reader.set_index(index).map_err(read_error)
     }
 }
 
@@ -226,30 +142,25 @@ impl Iterator for SpillReader {
     type Item = Result<RecordBatch>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        Some(self.reader.next()?.map_err(|error| read_error(&self.path, error)))
+        Some(self.reader.next()?.map_err(read_error))
     }
 }
 
-fn write_error(path: &Path, error: ArrowError) -> Error {
-    let doing = format!("writing scratch file {}", path.display());
-    match error {
-        ArrowError::IoError(_, source) if is_full(&source) => Error::io(
-            format!(
-                "the disk is full: {doing}; free some space, raise the memory limit or use a warehouse elsewhere"
-            ),
-            source,
-        ),
-        ArrowError::IoError(_, source) => Error::io(doing, source),
-        other => Error::new(pelton_error::ErrorKind::Io, doing).with_source(other),
+fn write_error(error: ArrowError) -> Error {
+    of_space(&error)
+        .unwrap_or_else(|| Error::new(pelton_error::ErrorKind::Io, "writing spilled rows").with_source(error))
+}
+
+fn read_error(error: ArrowError) -> Error {
+    of_space(&error).unwrap_or_else(|| Error::corrupt("reading back spilled rows").with_source(error))
+}
+
+/// What the spill space said, with folder and remedy, somewhere among the sources.
+fn of_space(error: &(dyn std::error::Error + 'static)) -> Option<Error> {
+    if let Some(ours) = error.downcast_ref::<Error>() {
+        return Some(Error::new(ours.kind().clone(), ours.to_string()));
     }
-}
-
-fn is_full(error: &std::io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
-}
-
-fn read_error(path: &Path, error: ArrowError) -> Error {
-    Error::corrupt(format!("reading back scratch file {}", path.display())).with_source(error)
+    error.source().and_then(of_space)
 }
 
 #[cfg(test)]
@@ -257,6 +168,7 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::{ArrayRef, Int64Array};
+    use pelton_limits::SpillLimit;
 
     use super::*;
 
@@ -266,9 +178,9 @@ mod tests {
     }
 
     #[test]
-    fn batches_come_back_and_the_folder_goes() {
+    fn batches_come_back_and_nothing_has_a_name() {
         let dir = tempfile::tempdir().unwrap();
-        let scratch = Scratch::new(dir.path()).unwrap();
+        let scratch = Scratch::new(dir.path(), &SpillOptions::default());
         let mut writer = scratch.writer(&batch(0).schema()).unwrap();
         for first in [0, 10, 20] {
             writer.write(&batch(first)).unwrap();
@@ -280,18 +192,19 @@ mod tests {
         reader.seek(1).unwrap();
         let rest: Vec<RecordBatch> = reader.collect::<Result<_>>().unwrap();
         assert_eq!(rest, [batch(10), batch(20)]);
-        drop((file, scratch));
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
     #[test]
-    fn only_folders_nobody_holds_are_removed() {
+    fn the_limit_is_said_once_with_its_folder() {
         let dir = tempfile::tempdir().unwrap();
-        let living = Folder::create(dir.path()).unwrap();
-        fs::create_dir(dir.path().join(".scratch-1-0")).unwrap();
-        fs::write(dir.path().join(".scratch-1-0/0.arrow"), b"left by a kill").unwrap();
-        Scratch::new(dir.path()).unwrap();
-        assert!(living.path.exists());
-        assert!(!dir.path().join(".scratch-1-0").exists());
+        let options = SpillOptions { directory: None, limit: SpillLimit::Bytes(100) };
+        let mut writer = Scratch::new(dir.path(), &options).writer(&batch(0).schema()).unwrap();
+        let written = writer.write(&batch(0)).and_then(|()| writer.finish().map(|_| ()));
+        let text = written.unwrap_err().to_string();
+        assert!(
+            text.starts_with("spill limit reached") && text.matches("--spill-limit").count() == 1,
+            "{text}"
+        );
     }
 }

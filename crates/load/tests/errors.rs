@@ -11,7 +11,14 @@ use pelton_error::ErrorKind;
 use pelton_load::{CancelFlag, NoProgress, load_batches};
 use pelton_store::WriteMode;
 
-/// 1500 good rows, so that row types are settled before the bad one.
+/// A load of `input` whose columns have these types.
+fn typed(input: &str, types: &str) -> pelton_load::LoadRequest {
+    let mut request = request("t", &[input]);
+    request.text.column_types = pelton_load::parse_column_types(types).unwrap();
+    request
+}
+
+/// 1500 good rows before the bad one.
 fn good_rows(columns: usize) -> String {
     let row = |row: usize| vec![row.to_string(); columns].join(",");
     (0..1500).map(|index| row(index) + "\n").collect()
@@ -20,21 +27,24 @@ fn good_rows(columns: usize) -> String {
 #[test]
 fn a_bad_value_is_named_by_line_column_and_text() {
     let cases = [
-        ("x,1", "a.csv, line 1502, column 'a': 'x' is not a valid int64"),
+        ("x,1", "a.csv, line 1502, column 'a': 'x' is not a valid BIGINT, as was asked for"),
         (
             "1,99999999999999999999",
-            "a.csv, line 1502, column 'b': '99999999999999999999' is not a valid int64",
+            "a.csv, line 1502, column 'b': '99999999999999999999' is not a valid BIGINT, as was asked for",
         ),
-        ("1,1.5", "a.csv, line 1502, column 'b': '1.5' is not a valid int64"),
-        ("1,\"two\nlines\"", "a.csv, line 1502, column 'b': 'two\nlines' is not a valid int64"),
+        ("1,1.5", "a.csv, line 1502, column 'b': '1.5' is not a valid BIGINT, as was asked for"),
+        (
+            "1,\"two\nlines\"",
+            "a.csv, line 1502, column 'b': 'two\nlines' is not a valid BIGINT, as was asked for",
+        ),
         ("1", "a.csv, line 1502: 1 fields where 2 are expected"),
         ("1,2,3", "a.csv, line 1502: 3 fields where 2 are expected"),
-        ("\n\r\n1,x", "a.csv, line 1504, column 'b': 'x' is not a valid int64"),
+        ("\n\r\n1,x", "a.csv, line 1504, column 'b': 'x' is not a valid BIGINT, as was asked for"),
     ];
     for (row, expected) in cases {
         let world = World::new();
         let input = world.write("a.csv", format!("a,b\n{}{row}\n7,8\n", good_rows(2)));
-        assert_eq!(world.error(&[&input]), expected, "{row:?}");
+        assert_eq!(world.error_as(&typed(&input, "a=BIGINT,b=BIGINT")), expected, "{row:?}");
     }
 }
 
@@ -46,14 +56,18 @@ fn lines_are_counted_through_quoted_newlines_and_carriage_returns() {
         text.push_str(&format!("{row},\"x\r\ny\"\r\n"));
     }
     let input = world.write("a.csv", text + "oops,z\r\n");
-    assert_eq!(world.error(&[&input]), "a.csv, line 2402, column 'a': 'oops' is not a valid int64");
+    let expected = "a.csv, line 2402, column 'a': 'oops' is not a valid BIGINT, as was asked for";
+    assert_eq!(world.error_as(&typed(&input, "a=BIGINT")), expected);
 }
 
 #[test]
 fn text_that_is_not_utf8_is_named() {
     let world = World::new();
     let input = world.write("a.csv", b"a,b\n1,fine\n2,\xff\xfe\n");
-    assert_eq!(world.error(&[&input]), "a.csv, line 3, column 'b': the text is not UTF-8");
+    assert_eq!(
+        world.error(&[&input]),
+        "a.csv, line 3, column 'b': the text is not UTF-8; name its encoding (--encoding latin1, or SET pelton.encoding)"
+    );
 }
 
 #[test]
@@ -67,27 +81,26 @@ fn a_ragged_dbgen_line_counts_its_fields_without_the_trailing_one() {
 fn a_bad_json_line_is_named() {
     let good: String = (0..1100).map(|row| format!("{{\"a\":{row},\"b\":\"x\"}}\n")).collect();
     let cases = [
-        ("{\"a\":1.5}", "a.jsonl, line 1101, column 'a': '1.5' is not a valid int64"),
-        (
-            "{\"a\":99999999999999999999}",
-            "a.jsonl, line 1101, column 'a': '99999999999999999999' is not a valid int64",
-        ),
-        ("{\"a\":\"x\"}", "a.jsonl, line 1101, column 'a': 'x' is not a valid int64"),
-        ("{\"a\":[1]}", "a.jsonl, line 1101, column 'a': a list or an object is not a valid int64"),
-        (
-            "{\"c\":1}",
-            "a.jsonl, line 1101: column 'c' is not among the columns of the table; infer from more rows or load into a \
-             table that has it",
-        ),
+        ("{\"a\":1.5}", "'1.5' is not a valid BIGINT, as was asked for"),
+        ("{\"a\":99999999999999999999}", "'99999999999999999999' is not a valid BIGINT, as was asked for"),
+        ("{\"a\":\"x\"}", "'x' is not a valid BIGINT, as was asked for"),
     ];
     for (row, expected) in cases {
         let world = World::new();
         let input = world.write("a.jsonl", format!("{good}{row}\n{{\"a\":1}}\n"));
-        assert_eq!(world.error(&[&input]), expected, "{row:?}");
+        let expected = format!("a.jsonl, line 1101, column 'a': {expected}");
+        assert_eq!(world.error_as(&typed(&input, "a=BIGINT")), expected, "{row:?}");
     }
     let world = World::new();
     let input = world.write("a.jsonl", format!("{good}{{\"a\":1\n{{\"a\":2}}\n"));
-    assert!(world.error(&[&input]).starts_with("a.jsonl, line 1101: not one JSON object: "));
+    assert!(world.error(&[&input]).starts_with("a.jsonl, line 1101: not one JSON object"));
+    let world = World::new();
+    let mixed = world.write("a.jsonl", format!("{good}{{\"a\":[1]}}\n"));
+    let message = world.error(&[&mixed]);
+    assert!(
+        message.contains("column 'a' is a list or an object in some rows and not in others"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -103,18 +116,21 @@ fn files_must_agree_by_name_and_type() {
     }
     assert_eq!(
         world.error(&[&path("1.parquet"), &path("2.parquet")]),
-        "2.parquet: column 'a' is utf8 but int64 in 1.parquet; convert one of them"
-    );
-    assert_eq!(
-        world.error(&[&path("1.parquet"), &path("3.parquet")]),
-        "3.parquet: column 'b' (int64) is not in 1.parquet; all files of a load have the same columns"
+        "2.parquet: column 'a' is VARCHAR but BIGINT in 1.parquet; convert one of them"
     );
     let more = world.write("4.csv", "a,z\n1,2\n");
     let fewer = world.write("5.csv", "z\n2\n");
+    let report = world.load(&[&more, &fewer]).unwrap();
+    assert_eq!(report.warnings.len(), 1);
+    assert!(report.warnings[0].ends_with("5.csv; it is NULL in those rows"), "{:?}", report.warnings);
     assert_eq!(
-        world.error(&[&more, &fewer]),
-        "5.csv: column 'a' (int64) of 4.csv is missing; all files of a load have the same columns"
+        (world.texts("a"), world.texts("z")),
+        (vec!["1".into(), "-".into()], vec!["2".into(), "2".into()])
     );
+    let mut append = request("t", &[&path("3.parquet")]);
+    append.mode = WriteMode::Append;
+    let error = world.load_as(&append).unwrap_err().to_string();
+    assert!(error.ends_with("3.parquet: column 'b' is not in the table"), "{error}");
 }
 
 #[test]
@@ -174,7 +190,12 @@ fn an_append_must_fit_the_table_and_a_failed_one_leaves_it_as_it_was() {
     let mut append = request("t", &[&bad]);
     append.mode = WriteMode::Append;
     let error = world.load_as(&append).unwrap_err();
-    assert!(error.to_string().ends_with("b.csv, line 3, column 'b': 'six' is not a valid int64"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .ends_with("b.csv, line 3, column 'b': 'six' is not a valid BIGINT, as the table's column is"),
+        "{error}"
+    );
     assert_eq!(world.warehouse.table("t").unwrap().id(), table.id());
     assert_eq!(world.texts("b"), ["2"]);
     let error = world.load_as(&request("t", &[&first])).unwrap_err();
@@ -252,6 +273,7 @@ fn a_full_disk_is_an_error_and_leaves_nothing() {
     let output = String::from_utf8_lossy(&child.stdout);
     assert!(child.status.success(), "{output}{}", String::from_utf8_lossy(&child.stderr));
     assert!(output.contains("writing") && output.contains("/t/data-"), "{output}");
-    assert!(output.contains("the disk is full: writing scratch file"), "{output}");
+    assert!(output.contains("the disk is full") && output.contains("of spilled rows"), "{output}");
+    assert!(output.contains("--spill-dir"), "{output}");
     world.assert_nothing_left();
 }

@@ -45,7 +45,7 @@ fn json_and_csv_without_header_take_what_folders_say() {
     world.write("y=1/1.csv", "1,a\n");
     world.write("y=2/2.csv", "2,b\n");
     let mut plain = request("t", &[&folder(&world)]);
-    plain.csv.header = Some(false);
+    plain.text.header = Some(false);
     world.load_as(&plain).unwrap();
     assert_eq!(loaded(&world), ["1 a 1", "2 b 2"]);
 }

@@ -65,7 +65,7 @@ pub struct HomeOptions {
     pub links: Links,
     /// Bytes of one copy over a borrowed link; a feed that moves less than four of them borrows nothing.
     pub link_chunk_bytes: usize,
-    /// Who undoes heavy codecs of what feeds read from disk.
+    /// Where the heavy codecs of what feeds read from disk are decompressed.
     pub decompression: Decompression,
 }
 

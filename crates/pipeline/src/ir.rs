@@ -12,6 +12,10 @@
 //! both sides of an operator have one type, and where widths differ a `Cast` stands between.
 //!
 //! Values are NULL or not as in SQL; what cannot be NULL is known and costs nothing.
+//!
+//! Integers and decimals never wrap. A result that its type does not hold ends the run with an error of kind
+//! `Unsupported`, so that the CPU runs the query and reports it. Bounds of columns show where that cannot happen, and
+//! there nothing is checked.
 
 use std::sync::Arc;
 
@@ -25,14 +29,13 @@ use crate::text::TextSource;
 pub enum Type {
     /// True or false.
     Bool,
-    /// 32-bit integers and dates (days since 1970-01-01). Arithmetic wraps. Narrower stored integers are widened.
+    /// 32-bit integers and dates (days since 1970-01-01). Narrower stored integers are widened.
     I32,
-    /// 64-bit integers, timestamps. Arithmetic wraps.
+    /// 64-bit integers, timestamps.
     I64,
-    /// Decimals: unscaled values. Arithmetic must be shown not to overflow, by the bounds of its inputs; kernels hold
-    /// them in 64 bits wherever the bounds allow.
+    /// Decimals: unscaled values of at most 38 digits; kernels hold them in 64 bits wherever the bounds allow.
     I128,
-    /// IEEE doubles, compared in total order but for the two zeros, which are equal, as DataFusion compares them.
+    /// IEEE doubles. The two zeros are equal, and so are all NaNs, which are greater than anything else.
     F64,
     /// Text, held as the number of a dictionary entry.
     Text,
@@ -88,8 +91,10 @@ pub enum ArithmeticOp {
     Subtract,
     /// Product.
     Multiply,
-    /// Quotient, of `F64` alone.
+    /// Quotient of `F64`; of `I32` and `I64` without its fraction, where 0 as the divisor is an overflow.
     Divide,
+    /// What the quotient of `I32` and `I64` leaves, with the sign of the dividend.
+    Remainder,
 }
 
 /// Comparison.
@@ -154,7 +159,7 @@ pub enum Expr {
     Literal(Literal),
     /// Arithmetic on two values of one numeric type, which is the type of the result.
     Arithmetic {
-        /// Which.
+        /// Sum, difference, product or quotient.
         op: ArithmeticOp,
         /// First operand.
         left: Box<Expr>,
@@ -163,7 +168,7 @@ pub enum Expr {
     },
     /// A comparison of two values of one type, but `Text`; NULL where one is NULL.
     Compare {
-        /// Which.
+        /// The order that is tested.
         op: CompareOp,
         /// First operand.
         left: Box<Expr>,
@@ -182,7 +187,7 @@ pub enum Expr {
     In {
         /// What is looked for.
         input: Box<Expr>,
-        /// Among these.
+        /// The values to match, in any order.
         values: Vec<i128>,
     },
     /// The value beside the first condition that is true; all values have one type.
@@ -192,29 +197,47 @@ pub enum Expr {
         /// Where no condition is true; `None` is NULL.
         otherwise: Option<Box<Expr>>,
     },
-    /// To another numeric type: integers to wider ones or to `F64`, `Bool` to integers; to narrower integers only
-    /// where the bounds show that every value fits.
+    /// To another numeric type: integers to any width or to `F64`, `Bool` to integers. A value that a narrower type
+    /// does not hold is an overflow.
     Cast {
         /// What is converted.
         input: Box<Expr>,
         /// To what.
         to: Type,
     },
+    /// An integer (`I32`, `I64`, `I128`) of a type that is narrower than what kernels hold it in: what lies outside is
+    /// an overflow.
+    Within {
+        /// The integer.
+        input: Box<Expr>,
+        /// What its type holds.
+        bounds: Bounds,
+    },
+    /// An `F64` with one zero and one NaN: what SQL takes for equal has equal bits.
+    FloatKey {
+        /// The double.
+        input: Box<Expr>,
+    },
+    /// An integer (`I32`, `I64`, `I128`) that a quotient is by: 0 is an overflow.
+    NonZero {
+        /// The integer.
+        input: Box<Expr>,
+    },
     /// A part of a date (`I32`, days since 1970-01-01), as `I32`.
     DatePart {
-        /// Which.
+        /// Year, month, day of week and so on.
         part: DatePart,
         /// The date.
         input: Box<Expr>,
     },
     /// The first day of the week, month, quarter or year of a date (`I32`, days since 1970-01-01).
     DateTrunc {
-        /// Which.
+        /// The calendar unit to truncate to.
         unit: DateUnit,
         /// The date.
         input: Box<Expr>,
     },
-    /// A date (`I32`, days since 1970-01-01) so many months later, or earlier; the last of the month where that has
+    /// A date (`I32`, days since 1970-01-01) this many months later, or earlier; the last of the month where that has
     /// fewer days.
     AddMonths {
         /// The date.
@@ -316,8 +339,8 @@ pub enum Op {
 /// An aggregate function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AggregateFunction {
-    /// Sum of the values that are not NULL, NULL without any: of `I32` and `I64` an `I64` that wraps, of `I128` an
-    /// `I128`, of `F64` an `F64`.
+    /// Sum of the values that are not NULL, NULL without any: exact; of `I32` and `I64` an `I64` where bounds show that
+    /// it holds the sum, else an `I128`; of `I128` an `I128`, of `F64` an `F64`.
     Sum,
     /// Number of values that are not NULL (`I64`); of rows, where there is no input.
     Count,

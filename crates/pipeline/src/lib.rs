@@ -37,7 +37,7 @@ pub use program::{
     CompileReport, Compiler, Launch, Origin, Program, Target, compile_for_check, nvrtc_status,
 };
 pub use rows::{RowColumn, RowValues, Rows};
-pub use run::{Filters, PipelineReport, RunReport, Runtime, RuntimeOptions, TargetChoice};
+pub use run::{Filters, OverflowChecks, PipelineReport, RunReport, Runtime, RuntimeOptions, TargetChoice};
 pub use text::{Dictionary, TextSource};
 pub use trace::{
     Activity, CURVE_POINTS_MAX, MemoryCurve, MemoryTier, SPANS_MAX, SpanPlace, SpanSize, Trace, TraceSpan,

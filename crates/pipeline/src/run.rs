@@ -69,10 +69,20 @@ pub enum Filters {
     Predicated,
 }
 
+/// Where kernels check arithmetic for overflow. Either way no number wraps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub enum OverflowChecks {
+    /// Where the bounds of columns do not show that results fit.
+    #[default]
+    WhereNeeded,
+    /// In all arithmetic of integers and decimals, whose sums take 128 bits: a measure of what bounds save.
+    Everywhere,
+}
+
 /// How pipelines run. None of it changes results.
 #[derive(Debug, Clone)]
 pub struct RuntimeOptions {
-    /// On what.
+    /// The GPU or the host threads that run the kernels.
     pub target: TargetChoice,
     /// The most device memory that is taken, bytes; `None`: all that is free.
     pub device_cap_bytes: Option<u64>,
@@ -80,12 +90,15 @@ pub struct RuntimeOptions {
     pub pinned_cap_bytes: Option<u64>,
     /// Folder of compiled programs; `None`: the user's cache.
     pub cache: Option<PathBuf>,
-    /// Whether the next morsel is copied while one is worked on.
+    /// Whether the next morsel is read and copied while one is worked on. Without it, `slots` morsels at most are under
+    /// way from their read to their result.
     pub overlap: bool,
     /// All keys hash alike: a test of collisions.
     pub equal_hashes: bool,
     /// How conditions are computed.
     pub filters: Filters,
+    /// Where arithmetic is checked.
+    pub overflow_checks: OverflowChecks,
     /// Bytes of chunks that are moved in one go.
     pub morsel_bytes: usize,
     /// Row groups of a morsel at most.
@@ -97,7 +110,7 @@ pub struct RuntimeOptions {
     pub device_cache_bytes: Option<u64>,
     /// Links of other devices that pinned chunks may come over; `None`: on GPUs those that are predicted to pay.
     pub links: Option<Links>,
-    /// Who undoes heavy codecs of what is read from disk.
+    /// Who decompresses heavy codecs of what is read from disk.
     pub decompress: Decompress,
     /// Threads of the host target; 0: all cores.
     pub workers: u32,
@@ -116,6 +129,7 @@ impl Default for RuntimeOptions {
             overlap: true,
             equal_hashes: false,
             filters: Filters::Branching,
+            overflow_checks: OverflowChecks::WhereNeeded,
             morsel_bytes: 32 << 20,
             row_groups_max: 4096,
             slots: 4,

@@ -89,7 +89,7 @@ pub struct TraceSpan {
     pub start: Duration,
     /// Since the trace began; not before `start`.
     pub end: Duration,
-    /// Bytes that were moved or gone through; 0 where nobody counted.
+    /// Bytes that were moved or scanned; 0 where nobody counted.
     pub bytes: u64,
     /// Rows likewise.
     pub rows: u64,

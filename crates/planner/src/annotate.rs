@@ -16,6 +16,7 @@ use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 
 use crate::estimate::Estimator;
+use crate::quoted::printable;
 
 /// The plan as an indented tree, one line per node, with estimates; with the actual rows and the
 /// q-error too if `with_metrics` and the plan has been executed.
@@ -55,7 +56,7 @@ fn write_node(
     if plan.is::<CooperativeExec>() {
         return write_node(plan.children()[0], depth, estimator, with_metrics, text);
     }
-    let line = displayable(plan.as_ref()).one_line().to_string();
+    let line = displayable(printable(plan).as_ref()).one_line().to_string();
     let estimated = estimator.rows(plan);
     let actual = with_metrics.then(|| actual_rows(plan)).flatten();
     let indent = 2 * depth;

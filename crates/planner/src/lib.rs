@@ -13,7 +13,7 @@
 //! Read in this order: what is known of rows and columns (`profile`), what predicates keep
 //! (`selectivity`), what joins make of it (`cardinality`), walked over a plan (`estimate`); the joins of
 //! a query as a graph (`graph`, cut from a plan by `region` and `classify`), the search (`enumerate`), the way back
-//! (`rebuild`); the rules (`rule`, `sides`) and the estimates in print (`annotate`).
+//! (`rebuild`); the rules (`rule`, `sides`) and the plan in print (`annotate`, `quoted`).
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -35,6 +35,7 @@ mod enumerate;
 mod estimate;
 mod graph;
 mod profile;
+mod quoted;
 mod rebuild;
 mod region;
 mod rule;
@@ -43,6 +44,7 @@ mod sides;
 
 pub use annotate::{annotate, estimates};
 pub use estimate::estimated_rows;
+pub use quoted::quoted;
 pub use rule::{JoinOrder, install};
 pub use selectivity::predicate_selectivity;
 pub use sides::JoinSides;

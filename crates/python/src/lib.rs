@@ -36,7 +36,7 @@ use pyo3::prelude::*;
 
 /// Of the memory that this library takes; Python and other libraries keep theirs.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: pelton_limits::Heap = pelton_limits::Heap;
 
 /// The native half of the package; `pelton` is what programs use.
 #[pymodule]

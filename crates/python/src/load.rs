@@ -1,5 +1,6 @@
 //! Loading for Python: on a thread of its own, while the calling thread shows progress and listens to Ctrl-C.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -7,13 +8,16 @@ use arrow::array::RecordBatchReader;
 use crossbeam_channel::bounded;
 use pelton_engine::bytes_text;
 use pelton_error::{CancelFlag, Error, Result};
-use pelton_load::{CsvOptions, InputFormat, LoadOptions, LoadReport, LoadRequest, Progress, Snapshot};
+use pelton_load::{
+    InputFormat, LoadOptions, LoadReport, LoadRequest, Progress, Snapshot, TextOptions, parse_char,
+    parse_column_types, parse_optional_char,
+};
 use pelton_store::{Objective, SampleOptions, Warehouse, WriteMode};
 use pyo3::prelude::*;
 use serde_json::json;
 
 use crate::error::OrRaise;
-use crate::options::Size;
+use crate::options::{Size, spill_options};
 use crate::session::next_batch;
 use crate::wait::{self, Display};
 
@@ -29,14 +33,22 @@ pub(crate) struct LoadArgs {
     format: Option<String>,
     delimiter: Option<String>,
     header: Option<bool>,
-    null: Option<String>,
+    null: Vec<String>,
+    quote: Option<String>,
+    escape: Option<String>,
+    comment: Option<String>,
+    encoding: String,
+    infer_rows: String,
+    column_types: String,
     objective: String,
     storage_rate: Size,
     sample: f64,
     row_group_rows: Vec<u32>,
     page_rows: u32,
     force_codec: Option<String>,
-    memory_limit: Size,
+    memory_limit: Option<Size>,
+    spill_dir: Option<PathBuf>,
+    spill_limit: Option<Size>,
     threads: Option<usize>,
     seed: u64,
 }
@@ -48,16 +60,31 @@ impl LoadArgs {
             mode: write_mode(&self.mode)?,
             inputs: self.files.clone(),
             format: self.format.as_deref().map(input_format).transpose()?,
-            csv: CsvOptions {
-                delimiter: self.delimiter.as_deref().map(delimiter).transpose()?,
-                header: self.header,
-                null: self.null.clone().unwrap_or_default(),
-                ..CsvOptions::default()
-            },
+            text: self.text()?,
             cluster_by: pelton_cli::cluster_by(self.cluster_by.as_deref()),
             star: self.star.iter().map(|link| pelton_cli::star_link(link)).collect::<Result<_>>()?,
             options: self.options()?,
         })
+    }
+
+    fn text(&self) -> Result<TextOptions> {
+        let character =
+            |what, text: &Option<String>| parse_optional_char(what, text.as_deref().unwrap_or_default());
+        let quote = self.quote.as_deref().map(|text| parse_optional_char("quote", text)).transpose()?;
+        let text = TextOptions {
+            delimiter: self.delimiter.as_deref().map(|text| parse_char("delimiter", text)).transpose()?,
+            header: self.header,
+            quote: quote.unwrap_or(Some(b'"')),
+            escape: character("escape", &self.escape)?,
+            nulls: self.null.clone(),
+            comment: character("comment", &self.comment)?,
+            encoding: self.encoding.parse()?,
+            infer_rows: self.infer_rows.parse()?,
+            column_types: parse_column_types(&self.column_types)
+                .map_err(|error| error.context("column_types"))?,
+        };
+        text.check()?;
+        Ok(text)
     }
 
     fn options(&self) -> Result<LoadOptions> {
@@ -76,8 +103,10 @@ impl LoadArgs {
                 ..defaults.choose
             },
             sample_ratio: self.sample,
+            sample_row_groups_max: defaults.sample_row_groups_max,
             seed: self.seed,
-            memory_limit_bytes: self.memory_limit.bytes()?,
+            memory_limit_bytes: Size::limit(self.memory_limit.as_ref())?.bytes().unwrap_or(u64::MAX),
+            spill: spill_options(self.spill_dir.clone(), self.spill_limit.as_ref())?,
             thread_count: self.threads.unwrap_or(defaults.thread_count),
         })
     }
@@ -103,13 +132,6 @@ fn input_format(text: &str) -> Result<InputFormat> {
         "json" => Ok(InputFormat::Json),
         "arrow" => Ok(InputFormat::Arrow),
         other => Err(unknown("format", other, "'parquet', 'csv', 'json' or 'arrow'")),
-    }
-}
-
-fn delimiter(text: &str) -> Result<u8> {
-    match text.as_bytes() {
-        [byte] if byte.is_ascii() => Ok(*byte),
-        _ => Err(unknown("delimiter", text, "one ASCII character")),
     }
 }
 

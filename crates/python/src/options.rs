@@ -1,7 +1,10 @@
 //! What `pelton.connect` may be told, by the words that the command knows.
 
+use std::path::PathBuf;
+
 use pelton_engine::SessionOptions;
 use pelton_error::{Error, Result};
+use pelton_limits::{MemoryLimit, SpillLimit, SpillOptions, ceiling_bytes, set_process_limit};
 use pelton_store::{IoMode, IoOptions};
 use pyo3::prelude::*;
 
@@ -22,12 +25,48 @@ impl Size {
     }
 }
 
+impl Size {
+    /// A memory limit: bytes, or a text with a size, a share such as `50%`, or `none`; without any, that of the command.
+    pub(crate) fn limit(given: Option<&Self>) -> Result<MemoryLimit> {
+        match given {
+            None => Ok(MemoryLimit::default()),
+            Some(Size::Text(text)) => text.parse().map_err(Error::invalid_input),
+            Some(size) => size.bytes().map(MemoryLimit::Bytes),
+        }
+    }
+}
+
+/// Where to spill, and how much.
+pub(crate) fn spill_options(directory: Option<PathBuf>, limit: Option<&Size>) -> Result<SpillOptions> {
+    let from_environment = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let directory = directory.or_else(|| from_environment("PELTON_SPILL_DIR").map(PathBuf::from));
+    let limit = match limit {
+        Some(Size::Bytes(bytes)) => SpillLimit::Bytes(*bytes),
+        Some(Size::Text(text)) => text.parse().map_err(Error::invalid_input)?,
+        None => match from_environment("PELTON_SPILL_LIMIT") {
+            Some(text) => text.to_string_lossy().parse().map_err(Error::invalid_input)?,
+            None => SpillLimit::default(),
+        },
+    };
+    Ok(SpillOptions { directory, limit })
+}
+
+/// Holds all sessions of the process together to the limit of a command, or of one that was given more.
+fn limit_process(session_bytes: Option<u64>) {
+    if let (Some(session), Some(default)) = (session_bytes, MemoryLimit::default().bytes()) {
+        let limit = session.max(default);
+        set_process_limit(limit, ceiling_bytes(limit));
+    }
+}
+
 /// The keyword arguments of `pelton.connect`.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct SessionArgs {
     threads: Option<usize>,
     memory_limit: Option<Size>,
+    spill_dir: Option<PathBuf>,
+    spill_limit: Option<Size>,
     batch_rows: usize,
     io: String,
     io_uring: bool,
@@ -52,10 +91,13 @@ impl SessionArgs {
                 return Err(Error::invalid_input(message));
             }
         };
+        let memory_limit_bytes = Size::limit(self.memory_limit.as_ref())?.bytes();
+        limit_process(memory_limit_bytes);
         Ok(SessionOptions {
             threads: self.threads,
             batch_rows: self.batch_rows,
-            memory_limit_bytes: self.memory_limit.as_ref().map(Size::bytes).transpose()?,
+            memory_limit_bytes,
+            spill: spill_options(self.spill_dir.clone(), self.spill_limit.as_ref())?,
             io: IoOptions { mode, ring: self.io_uring, ..IoOptions::default() },
             scan: pelton_cli::scan_options(&self.skip)?,
             reorder_joins: self.join_order,

@@ -77,12 +77,23 @@ impl Objects {
             let (store, location) = (Arc::clone(&store), location.clone());
             self.spawn(async move { list(store.as_ref(), &location).await }).wait_blocking()?
         };
+        Ok(self.adopt(&store, &location, listed))
+    }
+
+    /// The objects of `store` that were listed for `location`, to be read by these threads, and each one's path below the
+    /// folder that was named.
+    pub fn adopt(
+        self: &Arc<Self>,
+        store: &Arc<dyn ObjectStore>,
+        location: &Location,
+        listed: Vec<ObjectMeta>,
+    ) -> Vec<(Object, String)> {
         let object = |meta: ObjectMeta| {
             let rest = location.path_below(&meta.location).to_owned();
             let url = location.url_of(&meta.location);
-            (Object { objects: Arc::clone(self), store: Arc::clone(&store), url, meta }, rest)
+            (Object { objects: Arc::clone(self), store: Arc::clone(store), url, meta }, rest)
         };
-        Ok(listed.into_iter().map(object).collect())
+        listed.into_iter().map(object).collect()
     }
 
     fn store(&self, location: &Location) -> Result<Arc<dyn ObjectStore>> {

@@ -9,7 +9,9 @@
 
 use std::fmt;
 use std::hint::black_box;
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::DecodePaddingMode;
@@ -18,6 +20,9 @@ use pelton_error::{Error, Result};
 use tonic::metadata::{Ascii, MetadataMap, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::{Request, Status};
+
+use crate::run;
+use crate::shared::Shared;
 
 /// Go's client leaves the padding out, others do not.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -76,44 +81,118 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Lets calls through that show the token; all of them where there is none.
-#[derive(Debug, Clone)]
+/// Lets calls through that show the token; all of them where there is none. Others are counted and logged.
+#[derive(Clone)]
 pub(crate) struct Guard {
     token: Option<Token>,
+    shared: Arc<Shared>,
+    log: Arc<Mutex<Log>>,
 }
 
+/// When a refusal was last logged, and how many there have been since: a line a second at most, so that whoever guesses
+/// cannot fill the disk.
+#[derive(Default)]
+struct Log {
+    last: Option<Instant>,
+    unlogged: u64,
+}
+
+/// The least time between two lines.
+const LOG_INTERVAL: Duration = Duration::from_secs(1);
+
 impl Guard {
-    pub(crate) fn new(token: Option<Token>) -> Self {
-        Self { token }
+    pub(crate) fn new(token: Option<Token>, shared: Arc<Shared>) -> Self {
+        Self { token, shared, log: Arc::default() }
+    }
+
+    /// Counts and logs a call from `peer` that is refused for `reason`.
+    fn refuse(&self, reason: Refusal, peer: Option<SocketAddr>) -> Status {
+        self.shared.metrics.unauthenticated.add(reason.name());
+        let line = self.log.lock().unwrap_or_else(PoisonError::into_inner).line(reason, peer, Instant::now());
+        if let Some(line) = line {
+            crate::run::write_log(&line);
+        }
+        Status::unauthenticated(reason.message())
+    }
+}
+
+impl Log {
+    fn line(&mut self, reason: Refusal, peer: Option<SocketAddr>, now: Instant) -> Option<String> {
+        if self.last.is_some_and(|last| now.duration_since(last) < LOG_INTERVAL) {
+            self.unlogged += 1;
+            return None;
+        }
+        let more = match std::mem::take(&mut self.unlogged) {
+            0 => String::new(),
+            count => format!(", and {count} more calls before it"),
+        };
+        self.last = Some(now);
+        Some(format!("call from {} refused: {}{more}", run::name_of(peer), reason.log()))
+    }
+}
+
+/// Why a call is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Refusal {
+    Missing,
+    Malformed,
+    Wrong,
+}
+
+impl Refusal {
+    /// As metrics name it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Malformed => "malformed",
+            Self::Wrong => "wrong",
+        }
+    }
+
+    /// As the client is told.
+    fn message(self) -> &'static str {
+        match self {
+            Self::Missing => {
+                "this server asks for a token: send it as a bearer token, or as the password of any user"
+            }
+            Self::Malformed => "authorization is 'Bearer <token>', or 'Basic' with it as password",
+            Self::Wrong => "the token is wrong",
+        }
+    }
+
+    /// As the log says it.
+    fn log(self) -> &'static str {
+        match self {
+            Self::Missing => "it shows no token",
+            Self::Malformed => "its authorization is neither a bearer token nor a password",
+            Self::Wrong => "its token is wrong",
+        }
     }
 }
 
 impl Interceptor for Guard {
     fn call(&mut self, request: Request<()>) -> std::result::Result<Request<()>, Status> {
         match &self.token {
-            Some(token) => shows(request.metadata(), token).map(|()| request),
+            Some(token) => match shows(request.metadata(), token) {
+                Ok(()) => Ok(request),
+                Err(reason) => Err(self.refuse(reason, request.remote_addr())),
+            },
             None => Ok(request),
         }
     }
 }
 
-fn shows(metadata: &MetadataMap, token: &Token) -> std::result::Result<(), Status> {
-    let Some(header) = metadata.get("authorization") else {
-        return Err(Status::unauthenticated(
-            "this server asks for a token: send it as a bearer token, or as the password of any user",
-        ));
-    };
+fn shows(metadata: &MetadataMap, token: &Token) -> std::result::Result<(), Refusal> {
+    let Some(header) = metadata.get("authorization") else { return Err(Refusal::Missing) };
     let header = header.as_bytes();
     let is_right = if let Some(guess) = after_scheme(header, b"bearer ") {
         token.is(guess)
     } else if let Some(encoded) = after_scheme(header, b"basic ") {
         password(encoded).is_some_and(|guess| token.is(&guess))
     } else {
-        return Err(Status::unauthenticated(
-            "authorization is 'Bearer <token>', or 'Basic' with it as password",
-        ));
+        return Err(Refusal::Malformed);
     };
-    if is_right { Ok(()) } else { Err(Status::unauthenticated("the token is wrong")) }
+    if is_right { Ok(()) } else { Err(Refusal::Wrong) }
 }
 
 /// What follows `scheme`, in capitals or not.
@@ -139,7 +218,7 @@ mod tests {
         if let Some(header) = header {
             metadata.insert("authorization", header.parse().unwrap());
         }
-        shows(&metadata, &token).map_err(|status| status.message().to_owned())
+        shows(&metadata, &token).map_err(|reason| reason.message().to_owned())
     }
 
     #[test]
@@ -163,6 +242,17 @@ mod tests {
         }
         assert!(answer(Some("s3cret")).unwrap_err().contains("Bearer <token>"));
         assert!(answer(None).unwrap_err().contains("asks for a token"));
+    }
+
+    #[test]
+    fn refusals_are_logged_a_line_a_second() {
+        let (mut log, start) = (Log::default(), Instant::now());
+        let peer = Some(([10, 0, 0, 1], 5).into());
+        let mut line = |after| log.line(Refusal::Wrong, peer, start + Duration::from_millis(after));
+        assert_eq!(line(0).unwrap(), "call from 10.0.0.1:5 refused: its token is wrong");
+        assert_eq!((line(1), line(999)), (None, None));
+        assert!(line(1000).unwrap().ends_with("its token is wrong, and 2 more calls before it"));
+        assert!(line(2000).unwrap().ends_with("its token is wrong"));
     }
 
     #[test]

@@ -3,20 +3,24 @@
 //! ```text
 //!   client                            server                                            query runtime
 //!     │ GetFlightInfo(SQL) ──────────▶ service ─▶ statements: understand, refuse, plan ───▶ engine
-//!     │ ◀──────── columns, ticket ───── handles: unguessable, expire
+//!     │ ◀──────── columns, ticket ───── handles: unguessable, used once, expire
 //!     │ DoGet(ticket) ───────────────▶ admission: a permit, or the queue, or an error
-//!     │ ◀──────── batches ───────────── run ◀═ two messages at most ═ producer ◀─ rows ─── engine
+//!     │ ◀──────── batches ───────────── run ◀═ delivery: some MiB ═ producer ◀─── rows ─── engine
 //!     │ (goes away) ─────────────────▶ run dropped ─▶ producer aborted ─▶ permit and memory free
 //! ```
 //!
-//! Bounds: as many queries run at once as have permits, each in memory of its own; so many wait, for so long; so many
-//! tickets and prepared statements are kept, for so long; a client that stops reading is given up after a while.
+//! Bounds: as many queries are planned, and run, at once as there are permits, each in memory of its own; so many wait,
+//! for so long; planning ends when its client goes or its time is over; tickets and prepared statements are kept in
+//! number, size and time, for each connection and for all; a client that stops reading keeps no permit from others, and
+//! is given up after a while.
 //! Clients change nothing: they run queries. What they send is checked before it is believed.
 
 #![forbid(unsafe_code)]
 
 mod admission;
+mod aside;
 mod auth;
+mod delivery;
 mod handles;
 mod http;
 mod metadata;

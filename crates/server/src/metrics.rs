@@ -21,6 +21,10 @@ pub(crate) struct Metrics {
     pub(crate) failed: Labelled,
     /// Queries that were cancelled, by who or what ended them.
     pub(crate) cancelled: Labelled,
+    /// Calls without the right token, by what was wrong.
+    pub(crate) unauthenticated: Labelled,
+    /// Seconds of planning.
+    pub(crate) planning_seconds: Histogram,
     /// Queries that gave all their rows.
     pub(crate) completed: AtomicU64,
     /// Rows handed to clients.
@@ -36,12 +40,15 @@ pub(crate) struct Metrics {
 /// What is true at this moment.
 pub(crate) struct Gauges {
     pub(crate) running: usize,
+    pub(crate) aside: usize,
+    pub(crate) planning: usize,
     pub(crate) queued: usize,
     pub(crate) at_once: usize,
     pub(crate) memory_used_bytes: u64,
     pub(crate) memory_limit_bytes: Option<u64>,
     pub(crate) tickets: usize,
     pub(crate) prepared: usize,
+    pub(crate) evicted: u64,
     pub(crate) resident_bytes: Option<u64>,
 }
 
@@ -50,6 +57,8 @@ impl Metrics {
     pub(crate) fn page(&self, gauges: &Gauges) -> String {
         let mut page = Page::default();
         page.gauge("pelton_queries_running", "Queries that hold a permit.", gauges.running);
+        page.gauge("pelton_queries_planning", "Statements that are planned.", gauges.planning);
+        page.gauge("pelton_queries_aside", "Results that wait for slow clients.", gauges.aside);
         page.gauge("pelton_queries_queued", "Queries that wait for a permit.", gauges.queued);
         page.gauge("pelton_queries_at_once", "Queries that may run at once.", gauges.at_once);
         page.gauge("pelton_memory_used_bytes", "Bytes that operators hold.", gauges.memory_used_bytes);
@@ -61,6 +70,8 @@ impl Metrics {
         }
         page.gauge("pelton_tickets", "Results that clients may fetch.", gauges.tickets);
         page.gauge("pelton_prepared_statements", "Prepared statements that are kept.", gauges.prepared);
+        page.head("pelton_evicted_total", "Tickets and prepared statements that made room.", "counter");
+        page.line(format_args!("pelton_evicted_total {}", gauges.evicted));
         page.labelled("pelton_queries_total", "Queries that began.", "kind", &self.began);
         page.counter("pelton_queries_completed_total", "Queries that gave all their rows.", &self.completed);
         page.labelled("pelton_queries_failed_total", "Queries that failed.", "code", &self.failed);
@@ -69,6 +80,12 @@ impl Metrics {
             "Queries that were cancelled.",
             "by",
             &self.cancelled,
+        );
+        page.labelled(
+            "pelton_unauthenticated_total",
+            "Calls without the right token.",
+            "reason",
+            &self.unauthenticated,
         );
         page.counter("pelton_rows_total", "Rows handed to clients.", &self.rows);
         page.counter("pelton_bytes_read_total", "Stored bytes that scans read.", &self.bytes_read);
@@ -82,6 +99,7 @@ impl Metrics {
             "Time from asking for rows to their end, the queue included.",
             &self.seconds,
         );
+        page.histogram("pelton_planning_seconds", "Time that planning took.", &self.planning_seconds);
         page.text
     }
 }
@@ -183,16 +201,22 @@ mod tests {
         }
         let page = metrics.page(&Gauges {
             running: 1,
+            aside: 2,
+            planning: 3,
             queued: 0,
             at_once: 8,
             memory_used_bytes: 5,
             memory_limit_bytes: None,
             tickets: 0,
             prepared: 0,
+            evicted: 4,
             resident_bytes: None,
         });
         for line in [
             "pelton_queries_running 1",
+            "pelton_queries_aside 2",
+            "pelton_queries_planning 3",
+            "pelton_evicted_total 4",
             "pelton_queries_total{kind=\"statement\"} 2",
             "pelton_queries_cancelled_total{by=\"client\"} 1",
             "pelton_rows_total 7",

@@ -51,6 +51,12 @@ pub struct Limits {
     pub query_memory_limit_bytes: Option<u64>,
     /// How long a result waits for a client to read on before its query is cancelled.
     pub idle_timeout: Duration,
+    /// How long it waits where it keeps a permit that others wait for, since its operators hold memory.
+    pub stall_timeout: Duration,
+    /// How long planning one statement may take.
+    pub planning_timeout: Duration,
+    /// How long one query may run, from its permit to its last row; `None`: as long as it takes.
+    pub query_timeout: Option<Duration>,
     /// How long running queries get to end when the server shuts down.
     pub drain: Duration,
 }
@@ -64,6 +70,9 @@ impl Default for Limits {
             memory_limit_bytes: None,
             query_memory_limit_bytes: None,
             idle_timeout: Duration::from_secs(300),
+            stall_timeout: Duration::from_secs(10),
+            planning_timeout: Duration::from_secs(30),
+            query_timeout: None,
             drain: Duration::from_secs(30),
         }
     }

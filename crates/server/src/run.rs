@@ -3,52 +3,53 @@
 //! ```text
 //!   service ── begin ── wait for a permit ──┐
 //!                                         ▼ query runtime
-//!                    producer: plan ─▶ rows ─▶ messages ═▶ channel of 2 ═▶ Rows, which the connection polls
-//!                       ▲ select: cancelled                 │ full: the producer waits, operators wait for it
-//!                       └────────── aborted ◀── dropped ────┘ nobody reads for --idle-seconds: cancelled
+//!                    producer: rows ─▶ messages ═▶ delivery, of some MiB ═▶ Rows, which the connection polls
+//!                       ▲ select: cancelled          │ full: the producer waits, operators wait for it; after a moment
+//!                       │                            │ without its permit
+//!                       └────── aborted ◀── dropped ─┘ nobody reads for --idle-seconds: cancelled
 //! ```
+//!
+//! A client that reads slowly keeps nobody else waiting. What fits into the delivery needs no permit any more; what does
+//! not fit gives its permit back while it waits, if its operators hold next to no memory (`aside.rs`).
 //!
 //! Permit and memory are free before the client hears of an end, and the query has its line in the log. Only a
 //! cancellation does not wait for an operator that is deep in its work: it is told at once, and the operator by a flag.
 //! An end that is not announced (the producer vanished) is an error, never a short result.
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use arrow_flight::FlightData;
 use arrow_flight::encode::FlightDataEncoderBuilder;
 use arrow_flight::error::FlightError;
 use futures::future::BoxFuture;
 use futures::{FutureExt, Stream, StreamExt};
-use pelton_engine::{Query, QueryMemory, from_datafusion};
+use pelton_engine::{Query, QueryMemory, counted, from_datafusion};
 use pelton_error::ErrorKind;
-use tokio::sync::mpsc;
+use tokio::sync::OwnedSemaphorePermit;
 use tonic::{Code, Status};
 
+use crate::aside::{self, Place};
+use crate::delivery::{self, Sender};
 use crate::handles::Handle;
 use crate::metrics::Metrics;
 use crate::running::{CancelledBy, Ongoing};
 use crate::shared::{AbortOnDrop, Planned, Shared, panicked};
-use crate::{status, wire};
+use crate::{statements, status, wire};
 
-/// Messages that may wait for the connection; each is of some 2 MiB at most, unless one row is larger.
-const MESSAGES_WAITING: usize = 2;
-/// How long a client that does not read has to take the message that says so.
-const LAST_WORD: Duration = Duration::from_secs(2);
-
-enum Sent {
-    Data(FlightData),
-    End(Result<(), Status>),
-}
+/// Bytes of messages that may wait for the connection; one message is of some 2 MiB at most, unless one row is larger.
+const DELIVERY_BYTES: usize = 8 << 20;
+/// A rest that is as small as this is left to the connection: it needs no place to wait in.
+const SMALL_BYTES: usize = 64 << 10;
 
 /// Messages of a result, as the connection polls them. Dropping it ends the query.
 pub(crate) struct Rows {
-    messages: mpsc::Receiver<Sent>,
+    messages: delivery::Receiver,
     ongoing: Arc<Ongoing>,
     cancelled: BoxFuture<'static, CancelledBy>,
     is_ended: bool,
@@ -62,21 +63,13 @@ impl Stream for Rows {
         if self.is_ended {
             return Poll::Ready(None);
         }
-        let Poll::Ready(message) = self.messages.poll_recv(context) else {
+        let Poll::Ready(message) = self.messages.poll_next(context) else {
             let by = ready!(self.cancelled.poll_unpin(context));
             self.is_ended = true;
             return Poll::Ready(Some(Err(by.status())));
         };
-        self.is_ended = !matches!(message, Some(Sent::Data(_)));
-        Poll::Ready(match message {
-            Some(Sent::Data(data)) => Some(Ok(data)),
-            Some(Sent::End(Ok(()))) => None,
-            Some(Sent::End(Err(status))) => Some(Err(status)),
-            None => {
-                let by = (&mut self.cancelled).now_or_never().unwrap_or(CancelledBy::Shutdown);
-                Some(Err(by.status()))
-            }
-        })
+        self.is_ended = !matches!(message, Ok(Some(_)));
+        Poll::Ready(message.transpose())
     }
 }
 
@@ -88,36 +81,53 @@ impl Drop for Rows {
     }
 }
 
-/// Runs what `planned` says once: waits for a permit, then begins to send rows.
+/// Runs what `planned` says: waits for a permit, then begins to send rows. Its ticket, where it has one, is used up once
+/// it has the permit; a query that was refused one can be fetched again.
 pub(crate) async fn fetch(
     shared: &Arc<Shared>,
-    ticket: Handle,
+    ticket: Option<Handle>,
     planned: Arc<Planned>,
     peer: Option<SocketAddr>,
 ) -> Result<Rows, Status> {
     shared.metrics.began.add(planned.kind);
-    let mut run = Run::begin(shared, ticket, &planned, peer);
+    let mut run = Run::begin(shared, ticket.unwrap_or_default(), &planned, peer);
     let entered = tokio::select! {
         by = run.ongoing.cancelled() => Err(run.cancelled(by)),
-        entered = shared.admission.enter_running() => entered,
+        entered = enter(shared, ticket, &planned) => entered.map_err(|status| match run.ongoing.is_cancelled() {
+            Some(by) => run.cancelled(by), // whoever cancels it takes its ticket, too
+            None => run.failed(status),
+        }),
     };
-    let permit = match entered {
-        Ok(permit) => permit,
-        Err(status) => return Err(run.failed(status)),
-    };
+    let (permit, query) = entered?;
     let _ = run.ongoing.waited.set(run.ongoing.began.elapsed());
-    let (sender, messages) = mpsc::channel(MESSAGES_WAITING);
+    let place = Place::running(permit, Arc::clone(&run.ongoing));
+    let (sender, messages) = delivery::channel(DELIVERY_BYTES);
     let ongoing = Arc::clone(&run.ongoing);
     let waiting = Arc::clone(&ongoing);
     let cancelled = async move { waiting.cancelled().await }.boxed();
     let producer = shared.spawn(async move {
-        let result = run.run_out(&sender).await;
+        let result = run.run_out(query, place, &sender).await;
         drop(run);
-        drop(permit);
-        // A client that is not there any more needs no answer.
-        let _ = tokio::time::timeout(LAST_WORD, sender.send(Sent::End(result))).await;
+        sender.finish(result);
     });
     Ok(Rows { messages, ongoing, cancelled, is_ended: false, _producer: producer })
+}
+
+/// A permit to run, and the plan that the ticket was made with or, where that was too large to keep, a new one.
+async fn enter(
+    shared: &Arc<Shared>,
+    ticket: Option<Handle>,
+    planned: &Arc<Planned>,
+) -> Result<(OwnedSemaphorePermit, Query), Status> {
+    let taken = || planned.query.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let replanned =
+        if planned.is_replanned { Some(statements::plan_again(shared, planned).await?) } else { None };
+    let permit = shared.admission.enter_running().await?;
+    if ticket.is_some_and(|ticket| !shared.tickets.remove(&ticket)) {
+        return Err(shared.tickets.gone()); // somebody else has fetched it meanwhile
+    }
+    let query = replanned.or_else(taken).ok_or_else(|| shared.tickets.gone())?;
+    Ok((permit, query))
 }
 
 /// A query that waits or runs; its end is counted and logged when this is dropped, however that comes about.
@@ -156,10 +166,10 @@ impl Run {
         status
     }
 
-    /// All messages to `sender`, until the last row, an error or a cancellation.
-    async fn run_out(&mut self, sender: &mpsc::Sender<Sent>) -> Result<(), Status> {
+    /// All messages to `sender`, until the client has the last row, an error or a cancellation.
+    async fn run_out(&mut self, query: Query, place: Place, sender: &Sender) -> Result<(), Status> {
         let ongoing = Arc::clone(&self.ongoing);
-        let sending = send_rows(&self.shared, &self.planned, &ongoing, sender);
+        let sending = send_rows(&self.shared, &self.planned, query, &ongoing, place, sender);
         let ended = tokio::select! {
             by = ongoing.cancelled() => Err(Stopped::Cancelled(by)),
             ended = AssertUnwindSafe(sending).catch_unwind() => {
@@ -194,7 +204,7 @@ impl Drop for Run {
     }
 }
 
-enum Stopped {
+pub(crate) enum Stopped {
     Failed(Status),
     Cancelled(CancelledBy),
 }
@@ -208,56 +218,76 @@ impl From<Status> for Stopped {
 async fn send_rows(
     shared: &Arc<Shared>,
     planned: &Planned,
+    query: Query,
     ongoing: &Arc<Ongoing>,
-    sender: &mpsc::Sender<Sent>,
+    mut place: Place,
+    sender: &Sender,
 ) -> Result<(), Stopped> {
-    let query = Counted { query: plan_of(shared, planned).await?, metrics: &shared.metrics };
+    let making = make_rows(shared, planned, query, ongoing, &mut place, sender);
+    match shared.limits.query_timeout {
+        Some(limit) => {
+            let made = tokio::time::timeout(limit, making).await;
+            made.unwrap_or(Err(Stopped::Cancelled(CancelledBy::Timeout)))?;
+        }
+        None => making.await?,
+    }
+    // What is left waits for the client without a query, and so without memory.
+    let mut taken = sender.taken_count();
+    if sender.waiting_bytes() > SMALL_BYTES {
+        place.step_aside(shared);
+    }
+    while sender.waiting_bytes() > SMALL_BYTES {
+        taken = aside::wait(shared, ongoing, &mut place, sender, taken).await?;
+    }
+    Ok(())
+}
+
+/// Makes all rows and puts them into the delivery.
+async fn make_rows(
+    shared: &Arc<Shared>,
+    planned: &Planned,
+    query: Query,
+    ongoing: &Arc<Ongoing>,
+    place: &mut Place,
+    sender: &Sender,
+) -> Result<(), Stopped> {
+    let query = Counted { query, metrics: &shared.metrics };
     let limit = shared.limits.query_bytes();
     let memory = ongoing.memory.get_or_init(|| QueryMemory::new(limit));
-    let rows =
-        query.query.stream_within(memory, &ongoing.flag).await.map_err(|error| of_query(&error, limit))?;
-    let (schema, counters) = (Arc::clone(&planned.schema), (Arc::clone(shared), Arc::clone(ongoing)));
+    let rows = query.query.stream_within(memory, &ongoing.flag).await;
+    let rows = rows.map_err(|error| of_query(error, shared, &planned.sql))?;
+    let (schema, sql) = (Arc::clone(&planned.schema), Arc::clone(&planned.sql));
+    let (counting, counted) = (Arc::clone(shared), Arc::clone(ongoing));
     let batches = rows.map(move |batch| {
-        let batch = batch.map_err(|error| of_query(&from_datafusion(error), limit))?;
+        let batch = batch.map_err(|error| of_query(from_datafusion(error), &counting, &sql))?;
         let sent = wire::batch(&batch, &schema)?;
-        counters.1.rows.fetch_add(sent.num_rows() as u64, Ordering::Relaxed);
-        counters.0.metrics.rows.fetch_add(sent.num_rows() as u64, Ordering::Relaxed);
+        counted.rows.fetch_add(sent.num_rows() as u64, Ordering::Relaxed);
+        counting.metrics.rows.fetch_add(sent.num_rows() as u64, Ordering::Relaxed);
         Ok::<_, FlightError>(sent)
     });
     let encoder = FlightDataEncoderBuilder::new().with_schema(Arc::clone(&planned.schema));
     let mut messages = encoder.build(batches);
     while let Some(message) = messages.next().await {
-        let message = Sent::Data(message.map_err(Status::from)?);
-        match tokio::time::timeout(shared.limits.idle_timeout, sender.send(message)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(_closed)) => return Err(Stopped::Cancelled(CancelledBy::Disconnect)),
-            Err(_elapsed) => return Err(Stopped::Cancelled(CancelledBy::Silence)),
+        let mut message = Some(message.map_err(Status::from)?);
+        let mut taken = sender.taken_count();
+        loop {
+            sender.put(&mut message);
+            if message.is_none() {
+                break;
+            }
+            taken = aside::wait(shared, ongoing, place, sender, taken).await?;
         }
+        place.run_again(shared).await;
     }
     Ok(())
 }
 
-/// The plan that the ticket was made with; a new one for every fetch after the first, made with the permit to run.
-async fn plan_of(shared: &Shared, planned: &Planned) -> Result<Query, Status> {
-    let first = planned.first.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if let Some(query) = first {
-        return Ok(query);
-    }
-    let query = shared.session.query_prepared(&planned.prepared, planned.values.as_ref()).await;
-    let query = query.map_err(|error| status::of(&error))?;
-    if wire::schema(&query.schema()) == planned.schema {
-        return Ok(query);
-    }
-    Err(Status::failed_precondition(
-        "the result's columns have changed since its ticket was made; run the query again",
-    ))
-}
-
 /// The status of an error while rows are made; where memory was short, with the knob that a server has for it.
-fn of_query(error: &pelton_error::Error, limit_bytes: Option<u64>) -> Status {
-    let status = status::of(error);
-    match (error.kind(), limit_bytes) {
-        (ErrorKind::OutOfMemory { .. }, Some(limit)) => Status::resource_exhausted(format!(
+fn of_query(error: pelton_error::Error, shared: &Shared, sql: &str) -> Status {
+    let is_short_of_memory = matches!(error.kind(), ErrorKind::OutOfMemory { .. });
+    let status = status::of_statement(error, sql, &shared.session);
+    match (is_short_of_memory, shared.limits.query_bytes()) {
+        (true, Some(limit)) => Status::resource_exhausted(format!(
             "{}; a query of this server may hold {} (--query-memory-limit)",
             status.message(),
             pelton_engine::bytes_text(limit)
@@ -292,6 +322,7 @@ pub(crate) fn code_name(code: Code) -> &'static str {
         Code::DataLoss => "data_loss",
         Code::Cancelled => "cancelled",
         Code::FailedPrecondition => "failed_precondition",
+        Code::DeadlineExceeded => "deadline_exceeded",
         _ => "internal",
     }
 }
@@ -301,7 +332,7 @@ pub(crate) fn code_name(code: Code) -> &'static str {
 fn log_end(shared: &Shared, ongoing: &Ongoing, outcome: &Outcome, sql: &str) {
     let rows = ongoing.rows.load(Ordering::Relaxed);
     let end = match outcome {
-        Outcome::Completed => format!("{rows} rows"),
+        Outcome::Completed => counted(rows, "row"),
         Outcome::Cancelled(by) => format!("cancelled by {} after {rows} rows", by.name()),
         Outcome::Failed(status) => format!("failed: {}", failure(shared, status)),
     };
@@ -320,10 +351,10 @@ fn log_end(shared: &Shared, ongoing: &Ongoing, outcome: &Outcome, sql: &str) {
 pub(crate) fn log_cut_off(ongoing: &Ongoing) {
     let (rows, peer) = (ongoing.rows.load(Ordering::Relaxed), name_of(ongoing.peer));
     let seconds = ongoing.began.elapsed().as_secs_f64();
-    eprintln!(
+    write_log(&format!(
         "query {} from {peer}: cancelled by shutdown after {rows} rows in {seconds:.3} s; its operators had not noticed yet",
         ongoing.id
-    );
+    ));
 }
 
 /// The line of a query that had no rows to fetch: it could not be planned.
@@ -334,17 +365,24 @@ pub(crate) fn log_refused(shared: &Shared, status: &Status, sql: &str, peer: Opt
 
 fn log(shared: &Shared, line: &str, sql: &str) {
     if shared.log_queries {
-        eprintln!("{line}: {}", sql.split_whitespace().collect::<Vec<_>>().join(" "));
+        write_log(&format!("{line}: {}", sql.split_whitespace().collect::<Vec<_>>().join(" ")));
     } else {
-        eprintln!("{line}");
+        write_log(line);
     }
+}
+
+/// A log that is full or closed is no reason to serve nobody.
+pub(crate) fn write_log(line: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
 fn failure(shared: &Shared, status: &Status) -> String {
     let code = code_name(status.code());
-    if shared.log_queries { format!("{code}: {}", status.message()) } else { code.to_owned() }
+    let message = status.message().lines().next().unwrap_or_default(); // those that follow show the statement
+    if shared.log_queries { format!("{code}: {message}") } else { code.to_owned() }
 }
 
-fn name_of(peer: Option<SocketAddr>) -> String {
+/// Where a client is, for the log.
+pub(crate) fn name_of(peer: Option<SocketAddr>) -> String {
     peer.map_or_else(|| "an unknown address".to_owned(), |peer| peer.to_string())
 }

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   begin ─▶ (queue) ─▶ permit ─▶ rows ─▶ end
-//!               └─ cancelled by: the client · silence of the client · shutdown ─▶ end
+//!               └─ cancelled by: the client · its silence · time · shutdown ─▶ end
 //! ```
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,10 @@ pub(crate) enum CancelledBy {
     Client,
     /// The client stopped reading.
     Silence,
+    /// The client stopped reading while others waited for the permit.
+    Stall,
+    /// The query ran for too long.
+    Timeout,
     /// The client went away.
     Disconnect,
     /// The server shuts down.
@@ -37,6 +41,8 @@ impl CancelledBy {
         match self {
             Self::Client => "client",
             Self::Silence => "silence",
+            Self::Stall => "stall",
+            Self::Timeout => "timeout",
             Self::Disconnect => "disconnect",
             Self::Shutdown => "shutdown",
         }
@@ -48,6 +54,14 @@ impl CancelledBy {
             Self::Client | Self::Disconnect => Status::cancelled("cancelled"),
             Self::Silence => Status::cancelled(
                 "cancelled: nobody read the result for --idle-seconds; read it in one go, or select less",
+            ),
+            Self::Stall => Status::cancelled(
+                "cancelled: nobody read the result for --stall-seconds, while its query held memory and others waited; \
+                 read it in one go, or select less",
+            ),
+            Self::Timeout => Status::deadline_exceeded(
+                "cancelled: the query ran for longer than --query-seconds; select less, or have the server's operator \
+                 raise it",
             ),
             Self::Shutdown => Status::unavailable("the server shut down before the query ended"),
         }
@@ -70,12 +84,34 @@ pub(crate) struct Ongoing {
     pub(crate) rows: AtomicU64,
     /// What its operators hold, once it runs.
     pub(crate) memory: OnceLock<QueryMemory>,
+    phase: AtomicU8,
     /// For operators deep in their work.
     pub(crate) flag: CancelFlag,
     cancelled: watch::Sender<Option<CancelledBy>>,
 }
 
+/// Where a query is between its begin and its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Phase {
+    /// It waits for its first permit.
+    Queued,
+    /// It has a permit.
+    Running,
+    /// It waits for its client, without a permit.
+    Aside,
+}
+
 impl Ongoing {
+    /// It is in this phase from now on.
+    pub(crate) fn set_phase(&self, phase: Phase) {
+        self.phase.store(phase as u8, Ordering::Relaxed);
+    }
+
+    fn is_in(&self, phase: Phase) -> bool {
+        self.phase.load(Ordering::Relaxed) == phase as u8
+    }
+
     /// Ends the query; false where somebody has done so before.
     pub(crate) fn cancel(&self, by: CancelledBy) -> bool {
         self.flag.cancel();
@@ -129,6 +165,7 @@ impl Running {
             waited: OnceLock::new(),
             rows: AtomicU64::new(0),
             memory: OnceLock::new(),
+            phase: AtomicU8::new(Phase::Queued as u8),
             flag: CancelFlag::new(),
             cancelled: watch::Sender::new(None),
         });
@@ -167,9 +204,9 @@ impl Running {
         self.queries().values().cloned().collect()
     }
 
-    /// Queries that have a permit.
-    pub(crate) fn count(&self) -> usize {
-        self.queries().values().filter(|ongoing| ongoing.waited.get().is_some()).count()
+    /// Queries in this phase.
+    pub(crate) fn count(&self, phase: Phase) -> usize {
+        self.queries().values().filter(|ongoing| ongoing.is_in(phase)).count()
     }
 
     /// Bytes that operators of all queries hold.
@@ -210,13 +247,13 @@ mod tests {
         let running = Running::default();
         running.wait_for_none().await;
         let one = running.begin([1; 16], None);
-        assert_eq!(running.count(), 0, "it has no permit yet");
-        one.waited.set(Duration::ZERO).unwrap();
-        assert_eq!(running.count(), 1);
+        assert_eq!(running.count(Phase::Running), 0, "it has no permit yet");
+        one.set_phase(Phase::Running);
+        assert_eq!((running.count(Phase::Running), running.count(Phase::Aside)), (1, 0));
         running.cancel_all(CancelledBy::Shutdown);
         assert_eq!(one.cancelled().await, CancelledBy::Shutdown);
         running.end(one.id);
         running.wait_for_none().await;
-        assert_eq!(running.count(), 0);
+        assert_eq!(running.count(Phase::Running), 0);
     }
 }

@@ -38,6 +38,10 @@ const TLS_HANDSHAKE: Duration = Duration::from_secs(10);
 const GOODBYE: Duration = Duration::from_secs(2);
 /// How often what has expired is forgotten.
 const SWEEP: Duration = Duration::from_secs(10);
+/// What a certificate as PEM begins with.
+const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
+/// What the first line of a private key as PEM ends with, whatever kind of key it is.
+const PRIVATE_KEY: &str = "PRIVATE KEY-----";
 /// Streams of one connection at once; more of them wait in the client.
 const STREAMS_MAX: u32 = 1024;
 
@@ -47,6 +51,7 @@ pub struct Server {
     options: ServerOptions,
     listener: TcpListener,
     metrics: Option<TcpListener>,
+    builder: tonic::transport::Server,
 }
 
 impl Server {
@@ -55,16 +60,23 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// What the options would expose, with the remedy; which address is taken.
+    /// What the options would expose, with the remedy; what is wrong with certificate or key; which address is taken.
     pub async fn bind(session: PeltonSession, options: ServerOptions, queries: Handle) -> Result<Self> {
         options.check()?;
+        let mut builder = tonic::transport::Server::builder()
+            .http2_keepalive_interval(Some(KEEPALIVE))
+            .http2_keepalive_timeout(Some(KEEPALIVE))
+            .max_concurrent_streams(STREAMS_MAX);
+        if let Some(tls) = &options.tls {
+            builder = builder.tls_config(tls_config(tls)?).map_err(bad_certificate)?;
+        }
         let listener = listen(options.listen).await?;
         let metrics = match options.metrics {
             Some(address) => Some(listen(address).await?),
             None => None,
         };
         let shared = Arc::new(Shared::new(session, &options, queries));
-        Ok(Self { shared, options, listener, metrics })
+        Ok(Self { shared, options, listener, metrics, builder })
     }
 
     /// Where clients connect.
@@ -96,22 +108,21 @@ impl Server {
         address.context(|| "asking for the metrics' address".into())
     }
 
-    /// Serves until `shutdown` ends, then lets running queries end, as long as they may take.
+    /// Serves until `shutdown` ends, then lets running queries end, as long as they may take; or until `hurry` ends, after
+    /// which they are cancelled.
     ///
     /// # Errors
     ///
-    /// What is wrong with certificate or key; of the network.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<()> {
-        let Self { shared, options, listener, metrics } = self;
-        let mut builder = tonic::transport::Server::builder()
-            .http2_keepalive_interval(Some(KEEPALIVE))
-            .http2_keepalive_timeout(Some(KEEPALIVE))
-            .max_concurrent_streams(STREAMS_MAX);
-        if let Some(tls) = &options.tls {
-            builder = builder.tls_config(tls_config(tls)).map_err(bad_certificate)?;
-        }
+    /// Of the network.
+    pub async fn run(
+        self,
+        shutdown: impl Future<Output = ()>,
+        hurry: impl Future<Output = ()>,
+    ) -> Result<()> {
+        let Self { shared, options, listener, metrics, mut builder } = self;
         let service = FlightServiceServer::new(Service::new(Arc::clone(&shared)));
-        let service = InterceptedService::new(service, Guard::new(options.token.clone()));
+        let service =
+            InterceptedService::new(service, Guard::new(options.token.clone(), Arc::clone(&shared)));
         let (goodbye, told) = oneshot::channel::<()>();
         let connections = TcpIncoming::from(listener).with_nodelay(Some(true));
         let serving = builder.add_service(service).serve_with_incoming_shutdown(connections, async {
@@ -125,7 +136,7 @@ impl Server {
         }
         shared.admission.close();
         let _ = goodbye.send(());
-        drain(&shared, options.limits.drain).await;
+        drain(&shared, options.limits.drain, hurry).await;
         match tokio::time::timeout(GOODBYE, &mut serving).await {
             Ok(ended) => network(ended),
             Err(_elapsed) => {
@@ -137,9 +148,11 @@ impl Server {
 }
 
 /// Lets running queries end, and cancels those that take too long.
-async fn drain(shared: &Shared, time: Duration) {
-    if tokio::time::timeout(time, shared.running.wait_for_none()).await.is_ok() {
-        return;
+async fn drain(shared: &Shared, time: Duration, hurry: impl Future<Output = ()>) {
+    tokio::select! {
+        () = shared.running.wait_for_none() => return,
+        () = tokio::time::sleep(time) => {}
+        () = hurry => {}
     }
     shared.running.cancel_all(CancelledBy::Shutdown);
     // A kernel or a read that is under way ends before its query does; it is not waited for any longer than this.
@@ -183,15 +196,33 @@ async fn listen(address: SocketAddr) -> Result<TcpListener> {
     TcpListener::bind(address).await.context(|| format!("listening on {address}"))
 }
 
-fn tls_config(tls: &Tls) -> ServerTlsConfig {
+/// # Errors
+///
+/// That the two files are swapped; what else is wrong with them shows when they are used.
+fn tls_config(tls: &Tls) -> Result<ServerTlsConfig> {
+    let has = |pem: &[u8], mark: &str| pem.windows(mark.len()).any(|part| part == mark.as_bytes());
+    let (certificate, key) = (has(&tls.certificate_pem, CERTIFICATE), has(&tls.key_pem, PRIVATE_KEY));
+    if !certificate && !key && has(&tls.key_pem, CERTIFICATE) && has(&tls.certificate_pem, PRIVATE_KEY) {
+        return Err(Error::invalid_input(
+            "--tls-cert names a private key and --tls-key a certificate: swap the two",
+        ));
+    }
+    if !certificate {
+        return Err(Error::invalid_input(
+            "the file of --tls-cert has no certificate in it; it has to be PEM",
+        ));
+    }
+    if !key {
+        return Err(Error::invalid_input("the file of --tls-key has no private key in it; it has to be PEM"));
+    }
     let identity = Identity::from_pem(&tls.certificate_pem, &tls.key_pem);
-    ServerTlsConfig::new().identity(identity).timeout(TLS_HANDSHAKE)
+    Ok(ServerTlsConfig::new().identity(identity).timeout(TLS_HANDSHAKE))
 }
 
 fn bad_certificate(error: tonic::transport::Error) -> Error {
     let reason = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
     Error::invalid_input(format!(
-        "--tls-cert and --tls-key are no certificate and its key, both as PEM: {reason}"
+        "--tls-cert and --tls-key do not belong together, or one of them is damaged: {reason}"
     ))
 }
 

@@ -49,9 +49,10 @@ impl Service {
     async fn cancel(&self, info: FlightInfo) -> CancelStatus {
         let mut is_any = false;
         for handle in info.endpoint.into_iter().filter_map(ticket_handle) {
-            let was_waiting = self.shared.tickets.remove(&handle);
+            // In this order: what finds its ticket gone knows that it was cancelled.
             let was_running = self.shared.running.cancel(&handle, CancelledBy::Client);
-            is_any |= was_waiting || was_running;
+            let was_waiting = self.shared.tickets.remove(&handle);
+            is_any |= was_running || was_waiting;
         }
         if is_any { CancelStatus::Cancelled } else { CancelStatus::NotCancellable }
     }
@@ -120,7 +121,7 @@ impl FlightService for Service {
             }
             other => return Err(no_such("command", other.type_url())),
         };
-        statements::info(&self.shared, ticket, &schema, descriptor).map(Response::new)
+        statements::info(ticket, &schema, descriptor).map(Response::new)
     }
 
     async fn get_schema(&self, request: Request<FlightDescriptor>) -> Result<Response<SchemaResult>, Status> {
@@ -150,16 +151,18 @@ impl FlightService for Service {
         if metadata::schema(&question).is_some() {
             return Ok(Response::new(one_batch(metadata::answer(&self.shared, question).await?)));
         }
-        let handle = match question {
-            Command::TicketStatementQuery(ticket) => ticket.statement_handle,
+        let (ticket, planned) = match question {
+            Command::TicketStatementQuery(ticket) => {
+                let (ticket, planned) = self.shared.tickets.get(&ticket.statement_handle)?;
+                (Some(ticket), planned)
+            }
             Command::CommandPreparedStatementQuery(query) => {
                 let handle = &query.prepared_statement_handle;
-                statements::plan_bound(&self.shared, handle, peer).await?.0.to_vec().into()
+                (None, Arc::new(statements::plan_to_fetch(&self.shared, handle, peer).await?))
             }
             other => return Err(no_such("ticket", other.type_url())),
         };
-        let (handle, planned) = self.shared.tickets.get(&handle)?;
-        let rows = run::fetch(&self.shared, handle, planned, peer).await?;
+        let rows = run::fetch(&self.shared, ticket, planned, peer).await?;
         Ok(Response::new(Box::pin(rows)))
     }
 

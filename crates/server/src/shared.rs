@@ -2,28 +2,52 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arrow::datatypes::SchemaRef;
-use pelton_engine::{PeltonSession, Prepared, Query};
+use pelton_engine::{PeltonSession, Prepared, Query, cancellable};
+use pelton_error::CancelFlag;
 use tokio::runtime::Handle as RuntimeHandle;
 use tonic::Status;
 
-use crate::admission::Admission;
-use crate::handles::Handles;
+use crate::admission::{Admission, Size};
+use crate::handles::{Bounds, Handles};
 use crate::metrics::{Gauges, Metrics};
 use crate::options::{Limits, ServerOptions};
 use crate::parameters::Bound;
-use crate::running::Running;
+use crate::running::{CancelledBy, Phase, Running};
 
-/// Results that may wait for their clients at once; a guess, for plans of some hundred KiB.
-const TICKETS_MAX: usize = 2048;
-/// How long they wait.
-const TICKET_LIFETIME: Duration = Duration::from_secs(300);
-/// Prepared statements that may be kept at once.
-const PREPARED_MAX: usize = 8192;
-/// How long one is kept after its last use.
-const PREPARED_LIFETIME: Duration = Duration::from_secs(3600);
+/// Results that wait for their clients to fetch them.
+const TICKETS: Bounds = Bounds {
+    what: "ticket",
+    gone: "a ticket is for one fetch within 300 s; run the query again",
+    full: "fetch what was asked for, or cancel it (CancelFlightInfo), before asking for more",
+    count_max: 2048,
+    count_each_max: 512,
+    bytes_max: 256 << 20,
+    lifetime: Duration::from_secs(300),
+    is_renewed_by_use: false,
+};
+/// Prepared statements. Their time starts anew with each use.
+const PREPARED: Bounds = Bounds {
+    what: "prepared statement",
+    gone: "prepare the statement again",
+    full: "close those that are not needed any more (ClosePreparedStatement)",
+    count_max: 8192,
+    count_each_max: 1024,
+    bytes_max: 256 << 20,
+    lifetime: Duration::from_secs(3600),
+    is_renewed_by_use: true,
+};
+/// Bytes that a statement takes when it is understood, for each of its text: 100,000 numbers in an IN list of 700 kB took
+/// 20 MB. A guess for others.
+const BYTES_PER_TEXT_BYTE: u64 = 32;
+/// Bytes of a step of a plan that is ready to run, a guess.
+const BYTES_PER_STEP: u64 = 4096;
+/// Steps of a plan that is kept with its ticket; a larger one is planned again when its rows are fetched.
+const STEPS_KEPT_MAX: u64 = 500;
+/// Steps of a statement that is planned apart from others: some hundred milliseconds.
+const STEPS_USUAL_MAX: u64 = 300;
 
 /// What all connections share.
 pub(crate) struct Shared {
@@ -54,24 +78,23 @@ pub(crate) struct Planned {
     pub(crate) values: Option<arrow::array::RecordBatch>,
     /// The columns that the client was told of.
     pub(crate) schema: SchemaRef,
-    /// The plan that told them, for the first fetch; a plan runs once.
-    pub(crate) first: std::sync::Mutex<Option<Query>>,
+    /// The plan that told them, until it is fetched; a plan runs once.
+    pub(crate) query: std::sync::Mutex<Option<Query>>,
+    /// Whether the plan was too large to keep.
+    pub(crate) is_replanned: bool,
     /// How it was asked for: `statement` or `prepared`.
     pub(crate) kind: &'static str,
 }
 
 impl Shared {
     pub(crate) fn new(session: PeltonSession, options: &ServerOptions, queries: RuntimeHandle) -> Self {
-        let ask = "run the query again";
-        let prepare = "prepare the statement again";
         Self {
             session,
             limits: options.limits.clone(),
             log_queries: options.log_queries,
             bearer: options.token.as_ref().and_then(crate::auth::Token::bearer),
-            tickets: Handles::new("ticket", ask, TICKETS_MAX, TICKET_LIFETIME),
-            prepared: Handles::new("prepared statement", prepare, PREPARED_MAX, PREPARED_LIFETIME)
-                .renewed_by_use(),
+            tickets: Handles::new(TICKETS),
+            prepared: Handles::new(PREPARED),
             admission: Admission::new(&options.limits),
             running: Running::default(),
             metrics: Metrics::default(),
@@ -88,18 +111,36 @@ impl Shared {
         task.finished().await
     }
 
-    /// Plans where queries run, once there is a permit for it. `work` may not wait for another.
+    /// Plans in a thread of its own, once there is a permit for it. `work` may not wait for another. It is cancelled when
+    /// the future is dropped, which it is when the client goes away, or when its time is over.
     pub(crate) async fn planning<T: Send + 'static>(
         &self,
+        size: Size,
         work: impl Future<Output = Result<T, Status>> + Send + 'static,
     ) -> Result<T, Status> {
-        let permit = self.admission.enter_planning().await?;
-        self.on_queries(async move {
-            let planned = work.await;
+        let permit = self.admission.enter_planning(size).await?;
+        let began = Instant::now();
+        let cancel = CancelOnDrop(CancelFlag::new());
+        let (flag, queries) = (cancel.0.clone(), self.queries.clone());
+        // Planning hardly ever waits, and would keep a thread of the runtime from all other queries.
+        let planned = self.queries.spawn_blocking(move || {
+            let planned = queries.block_on(cancellable(&flag, work));
             drop(permit);
             planned
-        })
-        .await
+        });
+        let limit = self.limits.planning_timeout;
+        let planned = tokio::time::timeout(limit, planned).await;
+        self.metrics.planning_seconds.observe(began.elapsed());
+        match planned {
+            Ok(Ok(planned)) => planned,
+            Ok(Err(error)) if error.is_panic() => Err(panicked()),
+            Ok(Err(_)) => Err(CancelledBy::Shutdown.status()),
+            Err(_elapsed) => Err(Status::deadline_exceeded(format!(
+                "planning the query took longer than {} s (--planning-seconds); join fewer tables in one query, or use \
+                 the names of a WITH less often",
+                limit.as_secs_f64()
+            ))),
+        }
     }
 
     /// Starts `work` where queries run. It ends at the latest when the handle is dropped.
@@ -110,15 +151,57 @@ impl Shared {
     /// What is true at this moment.
     pub(crate) fn gauges(&self) -> Gauges {
         Gauges {
-            running: self.running.count(),
+            running: self.running.count(Phase::Running),
+            aside: self.running.count(Phase::Aside),
+            planning: self.admission.planning(),
             queued: self.admission.queued(),
             at_once: self.admission.permit_count(),
             memory_used_bytes: self.running.memory_used_bytes(),
             memory_limit_bytes: self.limits.memory_limit_bytes,
             tickets: self.tickets.count(),
             prepared: self.prepared.count(),
+            evicted: self.tickets.evicted() + self.prepared.evicted(),
             resident_bytes: resident_bytes(),
         }
+    }
+}
+
+impl Planned {
+    /// Whether a plan of this many steps is kept until it is fetched.
+    pub(crate) fn is_kept(step_count: u64) -> bool {
+        step_count <= STEPS_KEPT_MAX
+    }
+
+    /// About how much this takes.
+    pub(crate) fn bytes(&self) -> u64 {
+        let steps = if self.is_replanned { 0 } else { self.prepared.step_count() };
+        let values = self.values.as_ref().map_or(0, arrow::array::RecordBatch::get_array_memory_size);
+        bytes_of_text(&self.sql) + (steps + 1) * BYTES_PER_STEP + values as u64
+    }
+}
+
+impl Statement {
+    /// About how much this takes.
+    pub(crate) fn bytes(&self) -> u64 {
+        bytes_of_text(&self.sql) + BYTES_PER_STEP
+    }
+}
+
+/// How long planning a statement of this many steps may take, roughly.
+pub(crate) fn size_of(prepared: &Prepared) -> Size {
+    if prepared.step_count() > STEPS_USUAL_MAX { Size::Large } else { Size::Usual }
+}
+
+fn bytes_of_text(sql: &str) -> u64 {
+    sql.len() as u64 * BYTES_PER_TEXT_BYTE
+}
+
+/// Cancels planning that nobody waits for any more.
+struct CancelOnDrop(CancelFlag);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
     }
 }
 
@@ -130,7 +213,7 @@ impl<T> AbortOnDrop<Result<T, Status>> {
         match (&mut self.0).await {
             Ok(result) => result,
             Err(error) if error.is_panic() => Err(panicked()),
-            Err(_) => Err(crate::running::CancelledBy::Shutdown.status()),
+            Err(_) => Err(CancelledBy::Shutdown.status()),
         }
     }
 }
@@ -161,15 +244,20 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use pelton_engine::SessionOptions;
+    use tonic::Code;
 
     use super::*;
 
+    fn shared(change: impl Fn(&mut Limits)) -> Arc<Shared> {
+        let mut options = ServerOptions::new("127.0.0.1:0".parse().unwrap());
+        change(&mut options.limits);
+        let session = PeltonSession::open(None, &SessionOptions::default()).unwrap();
+        Arc::new(Shared::new(session, &options, RuntimeHandle::current()))
+    }
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn no_more_queries_are_planned_at_once_than_may_run() {
-        let mut options = ServerOptions::new("127.0.0.1:0".parse().unwrap());
-        options.limits.max_queries = 2;
-        let session = PeltonSession::open(None, &SessionOptions::default()).unwrap();
-        let shared = Arc::new(Shared::new(session, &options, RuntimeHandle::current()));
+        let shared = shared(|limits| limits.max_queries = 2);
         let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let plan = |_| {
             let (shared, now, most) = (Arc::clone(&shared), Arc::clone(&now), Arc::clone(&most));
@@ -180,7 +268,7 @@ mod tests {
                     now.fetch_sub(1, Ordering::SeqCst);
                     Ok(())
                 };
-                shared.planning(work).await
+                shared.planning(Size::Usual, work).await
             })
         };
         for planned in (0..8).map(plan).collect::<Vec<_>>() {
@@ -188,5 +276,42 @@ mod tests {
         }
         assert_eq!(most.load(Ordering::SeqCst), 2);
         assert_eq!(shared.admission.queued(), 0);
+    }
+
+    /// Planning that takes until the end of the test unless it is cancelled, without ever waiting.
+    async fn stubborn(shared: Arc<Shared>) -> Result<(), Status> {
+        let steps = (1..=13).map(|step| format!("a{step} AS (SELECT x.v FROM a{0} x, a{0} y)", step - 1));
+        let steps: Vec<String> = steps.collect();
+        let sql = format!("WITH a0 AS (SELECT 1 AS v), {} SELECT count(*) FROM a13", steps.join(", "));
+        let work = {
+            let shared = Arc::clone(&shared);
+            async move { shared.session.query(&sql).await.map(drop).map_err(|error| crate::status::of(&error)) }
+        };
+        shared.planning(Size::Large, work).await
+    }
+
+    async fn wait_for_no_planning(shared: &Shared) {
+        let began = Instant::now();
+        while shared.admission.planning() > 0 {
+            assert!(began.elapsed() < Duration::from_secs(5), "planning goes on for nobody");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn planning_keeps_nobody_waiting_and_ends_with_its_client_and_with_its_time() {
+        let shared = shared(|limits| limits.planning_timeout = Duration::from_millis(600));
+        let client = tokio::spawn(stubborn(Arc::clone(&shared)));
+        while shared.admission.planning() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let other = shared.planning(Size::Usual, async { Ok(7) });
+        assert_eq!(tokio::time::timeout(Duration::from_millis(300), other).await.unwrap().unwrap(), 7);
+        client.abort();
+        wait_for_no_planning(&shared).await;
+        let status = stubborn(Arc::clone(&shared)).await.unwrap_err();
+        assert_eq!(status.code(), Code::DeadlineExceeded);
+        assert!(status.message().contains("--planning-seconds"), "{}", status.message());
+        wait_for_no_planning(&shared).await;
     }
 }

@@ -7,11 +7,16 @@
 //!   Cancelled     CANCELLED
 //! ```
 
+use pelton_engine::PeltonSession;
 use pelton_error::{Error, ErrorKind};
+use pelton_sqltext::{complaint, drawn};
 use tonic::{Code, Status};
 
 /// Messages travel in a header; clients take 8 KiB of headers at least, and escapes make three bytes of one.
 const MESSAGE_BYTES_MAX: usize = 2048;
+
+/// Columns of the line of a statement that a message shows.
+const COLUMNS: usize = 100;
 
 /// The status of `error`.
 pub(crate) fn of(error: &Error) -> Status {
@@ -25,6 +30,17 @@ pub(crate) fn of(error: &Error) -> Status {
         ErrorKind::DeviceLost => Code::Internal,
     };
     Status::new(code, shortened(error.to_string()))
+}
+
+/// The status of the `error` of planning or running `sql`: where it is the statement's fault with the place, and what may
+/// have been meant, as the shell shows them.
+pub(crate) fn of_statement(error: Error, sql: &str, session: &PeltonSession) -> Status {
+    if !matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) {
+        return of(&error);
+    }
+    let complaint = complaint(&error.to_string(), sql, &session.table_names());
+    let text = drawn(&complaint, sql, COLUMNS, |_, text| text);
+    of(&Error::new(error.kind().clone(), text))
 }
 
 /// A request that breaks the protocol: what it should have been.

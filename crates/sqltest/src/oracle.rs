@@ -1,4 +1,5 @@
-//! Plain DataFusion over tables in memory: the second opinion on every expected row.
+//! Plain DataFusion over tables in memory: the second opinion on every expected row. Of Pelton it has the rules of numbers,
+//! without which it would give other types, and wrong sums.
 
 use std::sync::Arc;
 
@@ -8,8 +9,9 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::datasource::MemTable;
 use datafusion::error::DataFusionError;
+use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use pelton_engine::from_datafusion;
+use pelton_engine::{from_datafusion, parse, with_numbers};
 use pelton_error::{Error, Result};
 
 use crate::database::{Answer, Database};
@@ -23,14 +25,15 @@ pub(crate) struct DataFusion {
 impl DataFusion {
     /// Without tables.
     pub(crate) fn new() -> Self {
-        Self {
-            ctx: SessionContext::new_with_config(SessionConfig::new().with_target_partitions(2))
-                .enable_url_table(),
-        }
+        let config = SessionConfig::new().with_target_partitions(2);
+        let builder = SessionStateBuilder::new().with_config(config).with_default_features();
+        Self { ctx: SessionContext::new_with_state(with_numbers(builder).build()).enable_url_table() }
     }
 
     async fn collect(&self, sql: &str) -> Result<(SchemaRef, Vec<RecordBatch>)> {
-        let frame = self.ctx.sql(sql).await.map_err(from_datafusion)?;
+        let statement = parse(sql)?.pop().ok_or_else(|| Error::invalid_input("the query is empty"))?;
+        let plan = self.ctx.state().statement_to_plan(statement).await.map_err(from_datafusion)?;
+        let frame = self.ctx.execute_logical_plan(plan).await.map_err(from_datafusion)?;
         let schema = Arc::clone(frame.schema().inner());
         Ok((schema, frame.collect().await.map_err(from_datafusion)?))
     }

@@ -102,10 +102,34 @@ struct Shared {
     pool: Arc<BufferPool>,
     throttle: Option<Throttle>,
     direct_refusal: OnceLock<String>,
+}
+
+/// Counts the reads of one [`IoEngine::tallied`], and so of the engine that it is part of.
+#[derive(Debug, Default)]
+struct Tally {
     direct_bytes: AtomicU64,
     buffered_bytes: AtomicU64,
     cached_bytes: AtomicU64,
     read_count: AtomicU64,
+    whole: Option<Arc<Tally>>,
+}
+
+impl Tally {
+    fn add(&self, counter: fn(&Self) -> &AtomicU64, count: u64) {
+        counter(self).fetch_add(count, Ordering::Relaxed);
+        if let Some(whole) = &self.whole {
+            whole.add(counter, count);
+        }
+    }
+
+    /// Bytes that the disk gave, or the page cache for it.
+    fn count(&self, direct: bool, bytes: usize) {
+        self.add(if direct { |of| &of.direct_bytes } else { |of| &of.buffered_bytes }, bytes as u64);
+    }
+
+    fn count_cached(&self, bytes: usize) {
+        self.add(|of| &of.cached_bytes, bytes as u64);
+    }
 }
 
 enum Backend {
@@ -113,8 +137,14 @@ enum Backend {
     Positioned(PositionedReaders),
 }
 
-/// Reads ranges of data files. `Send` and `Sync`; one serves a process.
+/// Reads ranges of data files. `Send` and `Sync`; the threads of one serve a process.
 pub struct IoEngine {
+    threads: Arc<Threads>,
+    tally: Arc<Tally>,
+}
+
+/// What reads, whoever counts it.
+struct Threads {
     options: IoOptions,
     shared: Arc<Shared>,
     backend: Backend,
@@ -129,10 +159,6 @@ impl IoEngine {
             pool: BufferPool::new(options.pool_bytes),
             throttle: options.bytes_per_s_max.map(Throttle::new),
             direct_refusal: OnceLock::new(),
-            direct_bytes: AtomicU64::new(0),
-            buffered_bytes: AtomicU64::new(0),
-            cached_bytes: AtomicU64::new(0),
-            read_count: AtomicU64::new(0),
         });
         let depth = options.depth.clamp(1, 4096);
         let ring = match options.ring {
@@ -148,7 +174,15 @@ impl IoEngine {
             Ok(ring) => (Backend::Ring(ring), None),
             Err(reason) => (Backend::Positioned(PositionedReaders::start(depth, &shared)?), Some(reason)),
         };
-        Ok(Self { options, shared, backend, ring_refusal })
+        let threads = Arc::new(Threads { options, shared, backend, ring_refusal });
+        Ok(Self { threads, tally: Arc::default() })
+    }
+
+    /// The same threads with counters that start at nothing: for one scan, whose reads count here too.
+    #[must_use]
+    pub fn tallied(&self) -> Self {
+        let tally = Tally { whole: Some(Arc::clone(&self.tally)), ..Tally::default() };
+        Self { threads: Arc::clone(&self.threads), tally: Arc::new(tally) }
     }
 
     /// Starts reading `len` bytes from `byte_offset`. The read is under way when this returns; the future
@@ -163,7 +197,8 @@ impl IoEngine {
     }
 
     fn begin(&self, file: &Arc<SegmentFile>, byte_offset: u64, len: usize) -> Result<ReadFuture> {
-        self.shared.read_count.fetch_add(1, Ordering::Relaxed);
+        let Threads { shared, backend, .. } = &*self.threads;
+        self.tally.add(|of| &of.read_count, 1);
         if byte_offset.checked_add(len as u64).is_none_or(|end| end > file.bytes()) {
             return Err(Error::corrupt(format!(
                 "{len} bytes at byte {byte_offset} are beyond the end of {} ({} bytes)",
@@ -171,20 +206,50 @@ impl IoEngine {
                 file.bytes()
             )));
         }
-        let buffer = self.shared.pool.take(len)?;
+        let buffer = shared.pool.take(len)?;
         let (reply, answer) = oneshot::channel();
-        let direct = byte_offset.is_multiple_of(ALIGNMENT as u64) && self.wants_direct(file);
-        let mut request = Request::new(Arc::clone(file), byte_offset, len, buffer, direct, reply);
-        if !direct && self.shared.throttle.is_none() && request.take_from_page_cache(&self.shared) {
+        let direct = byte_offset.is_multiple_of(ALIGNMENT as u64) && self.threads.wants_direct(file);
+        let tally = Arc::clone(&self.tally);
+        let mut request = Request::new(Arc::clone(file), byte_offset, len, buffer, direct, tally, reply);
+        if !direct && shared.throttle.is_none() && request.take_from_page_cache() {
             return Ok(ReadFuture(State::Done(Some(Ok(request.into_buffer())))));
         }
-        match &self.backend {
+        match backend {
             Backend::Ring(ring) => ring.submit(request),
             Backend::Positioned(readers) => readers.submit(request),
         }
         Ok(ReadFuture(State::Waiting(answer)))
     }
 
+    /// How reads are done now, where it is not as asked: why io_uring or O_DIRECT is not used.
+    pub fn fallback(&self) -> Option<String> {
+        let reasons: Vec<&str> = [
+            self.threads.ring_refusal.as_deref(),
+            self.threads.shared.direct_refusal.get().map(String::as_str),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        (!reasons.is_empty()).then(|| reasons.join("; "))
+    }
+
+    /// True where reads go through io_uring.
+    pub fn uses_ring(&self) -> bool {
+        matches!(self.threads.backend, Backend::Ring(_))
+    }
+
+    /// Bytes read so far by this one, and by those tallied from it.
+    pub fn counters(&self) -> IoCounters {
+        IoCounters {
+            direct_bytes: self.tally.direct_bytes.load(Ordering::Relaxed),
+            buffered_bytes: self.tally.buffered_bytes.load(Ordering::Relaxed),
+            cached_bytes: self.tally.cached_bytes.load(Ordering::Relaxed),
+            read_count: self.tally.read_count.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Threads {
     fn wants_direct(&self, file: &SegmentFile) -> bool {
         let wanted = match self.options.mode {
             IoMode::Direct => true,
@@ -202,31 +267,6 @@ impl IoEngine {
                 }
             }
     }
-
-    /// How reads are done now, where it is not as asked: why io_uring or O_DIRECT is not used.
-    pub fn fallback(&self) -> Option<String> {
-        let reasons: Vec<&str> =
-            [self.ring_refusal.as_deref(), self.shared.direct_refusal.get().map(String::as_str)]
-                .into_iter()
-                .flatten()
-                .collect();
-        (!reasons.is_empty()).then(|| reasons.join("; "))
-    }
-
-    /// True where reads go through io_uring.
-    pub fn uses_ring(&self) -> bool {
-        matches!(self.backend, Backend::Ring(_))
-    }
-
-    /// Bytes read so far.
-    pub fn counters(&self) -> IoCounters {
-        IoCounters {
-            direct_bytes: self.shared.direct_bytes.load(Ordering::Relaxed),
-            buffered_bytes: self.shared.buffered_bytes.load(Ordering::Relaxed),
-            cached_bytes: self.shared.cached_bytes.load(Ordering::Relaxed),
-            read_count: self.shared.read_count.load(Ordering::Relaxed),
-        }
-    }
 }
 
 impl Shared {
@@ -237,11 +277,6 @@ impl Shared {
                 file.path().display()
             )
         });
-    }
-
-    fn count(&self, direct: bool, bytes: usize) {
-        let counter = if direct { &self.direct_bytes } else { &self.buffered_bytes };
-        counter.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     fn throttle(&self, bytes: usize) {

@@ -38,20 +38,20 @@ impl Warehouse {
         match std::fs::metadata(&dir) {
             Ok(found) if found.is_dir() => Ok(Self { dir }),
             Ok(_) => {
-                Err(Error::invalid_input(format!("{} is not a directory; name a warehouse", dir.display())))
+                Err(Error::invalid_input(format!("'{}' is not a directory; name a warehouse", dir.display())))
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(Error::invalid_input(format!(
-                "there is no warehouse at {}; load a table to make one, or name another directory",
+                "there is no warehouse at '{}'; load a table to make one, or name another directory (--warehouse)",
                 dir.display()
             ))),
-            Err(error) => Err(Error::io(format!("opening the warehouse {}", dir.display()), error)),
+            Err(error) => Err(Error::io(format!("opening the warehouse '{}'", dir.display()), error)),
         }
     }
 
     /// The warehouse at `dir`, made where it is missing.
     pub fn open_or_create(dir: impl Into<PathBuf>) -> Result<Self> {
         let dir = dir.into();
-        std::fs::create_dir_all(&dir).context(|| format!("creating the warehouse {}", dir.display()))?;
+        std::fs::create_dir_all(&dir).context(|| format!("creating the warehouse '{}'", dir.display()))?;
         Self::open(dir)
     }
 
@@ -63,7 +63,7 @@ impl Warehouse {
     /// The names of its tables, sorted. A directory without a manifest is no table: it is being made, or
     /// its making was interrupted.
     pub fn tables(&self) -> Result<Vec<String>> {
-        let listing = || format!("listing the warehouse {}", self.dir.display());
+        let listing = || format!("listing the warehouse '{}'", self.dir.display());
         let mut names = Vec::new();
         for entry in std::fs::read_dir(&self.dir).context(listing)? {
             let entry = entry.context(listing)?;
@@ -103,15 +103,20 @@ impl Warehouse {
         })
     }
 
-    /// Removes table `name`. Queries that have it open read on.
+    /// Removes table `name`; where that is a symbolic link, the link alone. Queries that have it open read on.
     pub fn drop_table(&self, name: &str) -> Result<()> {
         check_name(name)?;
         if !self.has_table(name) {
             return Err(self.no_table(name));
         }
         let dir = self.table_dir(name);
-        let _lock = TableLock::acquire(&dir, name)?;
         let removing = || format!("removing table '{name}' in {}", dir.display());
+        if std::fs::symlink_metadata(&dir).context(removing)?.is_symlink() {
+            // The data belongs to wherever the link leads; only the name is this warehouse's.
+            std::fs::remove_file(&dir).context(removing)?;
+            return sync_directory(&self.dir);
+        }
+        let _lock = TableLock::acquire(&dir, name)?;
         std::fs::remove_file(dir.join(MANIFEST)).context(removing)?;
         sync_directory(&dir)?;
         remove_segments_except(&dir, &[])?;
@@ -131,7 +136,7 @@ impl Warehouse {
             Ok(names) => format!("it has {}", names.join(", ")),
             Err(error) => error.to_string(),
         };
-        Error::invalid_input(format!("no table '{name}' in the warehouse {}; {known}", self.dir.display()))
+        Error::invalid_input(format!("no table '{name}' in the warehouse '{}'; {known}", self.dir.display()))
     }
 }
 

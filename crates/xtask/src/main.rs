@@ -8,11 +8,12 @@
 //!   python    the wheel of the Python package, and its tests
 //!   readme    the commands of README.md
 //!   oracle    answers beside DuckDB's
+//!   differential
+//!             random expressions and statements beside DuckDB's answers
 //!   profile   profile pages in a browser
 //!   server    `pelton serve` beside the ADBC driver
 //!   cuda      the CUDA library
 //!   guide     the guide as pages, and what it shows, run
-//!   errors    the page of the guide that lists every error text
 //!   bundle    command, library and tests in one archive, for a GPU machine without Rust
 //! ```
 //!
@@ -22,7 +23,7 @@
 
 mod bundle;
 mod cuda;
-mod errors;
+mod differential;
 mod guide;
 mod markdown;
 mod oracle;
@@ -51,9 +52,9 @@ cargo xtask stores           run the tests against object stores, S3 and HTTP, o
 cargo xtask python           build the wheel of the Python package, install it into build/python-venv, test it there
 cargo xtask readme           run the commands of README.md
 cargo xtask oracle           compare the answers to the benchmark queries with DuckDB's
+cargo xtask differential     the same for random expressions and statements; --seed S, --case ROUND.NUMBER: those again
 cargo xtask profile          open profile pages of queries in a headless browser and look at them
 cargo xtask guide            run what the guide shows and build it into build/guide
-cargo xtask errors           write docs/guide/errors.md from the sources
 cargo xtask server           test `pelton serve` with the ADBC driver for Flight SQL
 cargo xtask cuda             build the CUDA library; --arch sm_90,... and the other options of cuda/build.sh
 cargo xtask bundle           archive for a GPU machine without Rust: command, CUDA library, test programs
@@ -79,11 +80,14 @@ fn main() -> ExitCode {
             test::build_command(&workspace)?;
             oracle::run(&workspace)
         }),
+        ["differential", ref args @ ..] => Workspace::open().and_then(|workspace| {
+            test::build_command(&workspace)?;
+            differential::run(&workspace, args)
+        }),
         ["guide"] => Workspace::open().and_then(|workspace| {
             test::build_command(&workspace)?;
             guide::run(&workspace).map(|remark| println!("{remark}"))
         }),
-        ["errors"] => Workspace::open().and_then(|workspace| errors::run(&workspace)),
         ["python"] => Workspace::open().and_then(|workspace| python::run(&workspace).map(|_| ())),
         ["profile"] => Workspace::open().and_then(|workspace| {
             test::build_command(&workspace)?;

@@ -4,7 +4,7 @@
 //!   format ─ tidy ─ clippy ─ CUDA library ─ tests ─ stores ─ build ─┬─ Python package
 //!                                                                   ├─ README commands
 //!                                                                   ├─ guide
-//!                                                                   ├─ answers beside DuckDB's
+//!                                                                   ├─ answers beside DuckDB's: benchmark queries, random ones
 //!                                                                   ├─ server beside the ADBC driver
 //!                                                                   └─ profile pages in a browser
 //! ```
@@ -14,10 +14,14 @@
 use crate::process::{self, Result};
 use crate::steps::Steps;
 use crate::workspace::Workspace;
-use crate::{cuda, guide, oracle, profile, python, readme, server, stores, tidy};
+use crate::{cuda, differential, guide, oracle, profile, python, readme, server, stores, tidy};
 
 /// What is off by default, since it needs protoc, and tested all the same.
 pub(crate) const FEATURES: &str = "pelton-cli/substrait";
+
+/// Of the random cases that every run of the tests has, so that a failure is due to a change. Without this seed
+/// `cargo xtask differential` makes new ones each time.
+const DIFFERENTIAL_SEED: &str = "pelton";
 
 /// How much to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,9 +60,10 @@ pub(crate) fn run(workspace: &Workspace, extent: Extent) -> Result<()> {
     if extent == Extent::Full {
         steps.run("stores", || stores::run(workspace).map(|()| String::new()));
         let is_built = steps.run("build", || build_command(workspace).map(|()| String::new()));
-        let (readme, oracle, server): (Check, Check, Check) = (
+        let (readme, oracle, differential, server): (Check, Check, Check, Check) = (
             |workspace| readme::run(workspace).map(|()| String::new()),
             |workspace| oracle::run(workspace).map(|()| String::new()),
+            |workspace| differential::run(workspace, &["--seed", DIFFERENTIAL_SEED]).map(|()| String::new()),
             |workspace| server::run(workspace).map(|()| String::new()),
         );
         let (python, guide, profile): (Check, Check, Check) = (python::run, guide::run, profile::run);
@@ -67,6 +72,7 @@ pub(crate) fn run(workspace: &Workspace, extent: Extent) -> Result<()> {
             ("readme", readme),
             ("guide", guide),
             ("oracle", oracle),
+            ("differential", differential),
             ("server", server),
             ("profile", profile),
         ];
@@ -96,13 +102,21 @@ fn cargo(workspace: &Workspace, args: &[&str]) -> Result<String> {
 /// Runs all tests, with the CUDA library if it was built; the remark says how many there were.
 fn cargo_test(workspace: &Workspace, has_cuda: bool) -> Result<String> {
     let mut counts = TestCounts::default();
+    let mut failures = Failures::default();
     let what = ["test", "--release", "--locked", "--workspace", "--features", FEATURES, "--no-fail-fast"];
     let mut command = process::cargo(&workspace.root, &what);
     if has_cuda {
         command.env("PELTON_CUDA_LIBRARY", cuda::library(workspace));
     }
-    let result = process::run_watched(&mut command, |line| counts.add(line));
-    let remark = format!("{} tests passed, {} failed", counts.passed, counts.failed);
+    let result = process::run_watched(&mut command, |line| {
+        counts.add(line);
+        failures.add(line);
+    });
+    let mut remark = format!("{} tests passed, {} failed", counts.passed, counts.failed);
+    for failure in &failures.found {
+        remark.push_str("\n     ");
+        remark.push_str(failure);
+    }
     match result {
         Ok(()) if counts.ignored > 0 => Err(format!("{remark}, {} ignored; none may be", counts.ignored)),
         Ok(()) => Ok(remark),
@@ -135,9 +149,40 @@ impl TestCounts {
     }
 }
 
+/// The tests that failed, each with the first line of what it said: the end of a log may be all that somebody sees.
+#[derive(Debug, Default)]
+struct Failures {
+    found: Vec<String>,
+    /// The test whose message is on the next line.
+    speaks: Option<String>,
+}
+
+impl Failures {
+    /// Takes `thread 'NAME' (7) panicked at FILE:LINE:COLUMN:` and the line after it.
+    fn add(&mut self, line: &str) {
+        if let Some(test) = self.speaks.take() {
+            self.found.push(format!("{test}: {line}"));
+        } else if let Some((test, place)) = line.split_once(" panicked at ") {
+            let test = test.strip_prefix("thread ").unwrap_or(test);
+            self.speaks = Some(format!("{test} at {}", place.trim_end_matches(':')));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn failures_are_named_with_what_they_say() {
+        let mut failures = Failures::default();
+        for line in
+            ["---- a::b stdout ----", "", "thread 'a::b' (7) panicked at src/a.rs:1:2:", "1 is not 2", "rest"]
+        {
+            failures.add(line);
+        }
+        assert_eq!(failures.found, ["'a::b' (7) at src/a.rs:1:2: 1 is not 2"]);
+    }
 
     #[test]
     fn result_lines_of_test_programs_are_summed() {

@@ -201,6 +201,9 @@ fn cufile(stage: &Stage<'_>, path: &Path, total: u64, expected: u64) -> Result<R
     Ok(with(row(machine, "4", what, "MB/s", ours), paper, ""))
 }
 
+/// More requests in flight give at least this times the rate of one, or they are not crucial.
+const CONCURRENCY_GAIN: f64 = 1.1;
+
 /// Threads that read with cuFile.
 const CUFILE_THREADS: u64 = 8;
 /// Bytes of their reads.
@@ -245,7 +248,8 @@ fn by_cufile(stage: &Stage<'_>, library: &CuFile, path: &Path, total: u64, expec
     Ok(rate(total as f64 / MB_PER_S, &seconds))
 }
 
-/// "Concurrent requests are crucial to exhaust I/O capabilities."
+/// "Concurrent requests are crucial to exhaust I/O capabilities." Fails where storage gives one request at a time as much
+/// as many; a quick run reads too little to tell.
 fn depth_pays(stage: &Stage<'_>, points: &[Point]) -> Shape {
     let best = |of: &dyn Fn(&Point) -> bool| {
         points.iter().filter(|point| of(point)).map(Point::per_s).fold(0.0, f64::max) / MB_PER_S
@@ -256,7 +260,11 @@ fn depth_pays(stage: &Stage<'_>, points: &[Point]) -> Shape {
     let detail = format!(
         "{one:.2} MB/s alone, {many:.2} with more; at best {positioned:.2} synchronous, {ring:.2} asynchronous"
     );
-    shape(&stage.cpu, "E2: requests in flight fill the storage", Ok((many >= 0.9 * one, detail)))
+    let found = match stage.options.is_quick {
+        true => Err(format!("a quick run reads too little; {detail}")),
+        false => Ok((many >= CONCURRENCY_GAIN * one, detail)),
+    };
+    shape(&stage.cpu, "E2: requests in flight fill the storage", found)
 }
 
 fn chart(stage: &Stage<'_>, points: &[Point]) -> String {

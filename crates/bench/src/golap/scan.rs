@@ -70,6 +70,10 @@ pub(super) struct Scanned {
     pub(super) seconds: Vec<f64>,
     /// The sum, the sum of what was copied, or the rows of each text: the same however it was computed.
     pub(super) answer: String,
+    /// Row groups that were read ahead at once at most, the one worked on included; of the CPU engine nobody counts.
+    pub(super) row_groups_ahead_max: Option<usize>,
+    /// Uncompressed bytes per second that the device decompressed codecs at, by its own events; `None` where it did not.
+    pub(super) device_codec_bytes_per_s: Option<f64>,
 }
 
 impl Scanner {
@@ -143,6 +147,7 @@ impl Scanner {
                 return Err(other_answer(self.table(), column));
             }
             scanned.seconds.extend(next.seconds);
+            scanned.row_groups_ahead_max = scanned.row_groups_ahead_max.max(next.row_groups_ahead_max);
         }
         Ok(scanned)
     }
@@ -185,7 +190,8 @@ fn by_query(stage: &Stage<'_>, session: &PeltonSession, table: &Table, column: u
         }
     }
     lines.sort_unstable();
-    Ok(Scanned { seconds: timed.seconds, answer: lines.join("\n") })
+    let answer = lines.join("\n");
+    Ok(Scanned { seconds: timed.seconds, answer, row_groups_ahead_max: None, device_codec_bytes_per_s: None })
 }
 
 fn by_pipeline(
@@ -199,7 +205,16 @@ fn by_pipeline(
     let started = Instant::now();
     let (rows, report) = runtime.run(&plan, Vec::new(), cancel)?;
     let seconds = (started.elapsed() - report.compile().min(started.elapsed())).as_secs_f64();
-    Ok(Scanned { seconds: vec![seconds], answer: answer(&rows, target)? })
+    let scans = &report.pipelines;
+    let ahead = scans.iter().map(|scan| scan.row_groups_ahead_max).max();
+    let codec_seconds: f64 = scans.iter().map(|scan| scan.device_codec_time.as_secs_f64()).sum();
+    let raw_bytes = table.column_summary(column).raw_bytes as f64;
+    Ok(Scanned {
+        seconds: vec![seconds],
+        answer: answer(&rows, target)?,
+        row_groups_ahead_max: ahead,
+        device_codec_bytes_per_s: (codec_seconds > 0.0).then(|| raw_bytes / codec_seconds),
+    })
 }
 
 fn plan(runtime: &Runtime, table: &Arc<Table>, column: usize, target: Target) -> Result<Plan> {

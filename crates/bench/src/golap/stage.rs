@@ -282,6 +282,7 @@ pub(super) fn row(
         ours,
         tag: Tag::Measured,
         note: String::new(),
+        is_input: false,
         is_in_grid: false,
     }
 }

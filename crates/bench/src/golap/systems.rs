@@ -111,7 +111,7 @@ fn time_peer(stage: &Stage<'_>, peer: &SessionContext, sql: &str) -> Result<(Vec
     Ok((seconds, answer))
 }
 
-/// By data set and query, of the scale at hand.
+/// By data set and query, of this scale.
 fn duckdb_times(stage: &Stage<'_>) -> Result<HashMap<String, f64>> {
     let Some(path) = &stage.options.duckdb else { return Ok(HashMap::new()) };
     let text = std::fs::read_to_string(path).context(|| format!("reading '{}'", path.display()))?;

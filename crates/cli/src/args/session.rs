@@ -2,8 +2,9 @@
 
 use clap::{Args as ClapArgs, ValueEnum};
 use pelton_engine::{Decompress, DeviceChoice};
+use pelton_limits::MemoryLimit;
 
-use super::parse_size;
+use super::{SpillArgs, parse_size};
 
 /// How queries run.
 #[derive(Debug, Clone, ClapArgs)]
@@ -11,9 +12,12 @@ pub(crate) struct SessionArgs {
     /// Threads a query runs in [default: all cores].
     #[arg(long)]
     pub(crate) threads: Option<usize>,
-    /// Memory for joins, sorts and aggregates, such as 512MiB or 4GB; beyond it they spill [default: no limit].
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    pub(crate) memory_limit: Option<u64>,
+    /// Memory for queries: a size such as 4GB, a share of what machine, container and ulimit leave, or none. Sorts and
+    /// aggregates spill beyond it; what cannot spill fails.
+    #[arg(long, value_name = "SIZE|PERCENT|none", default_value = "80%")]
+    pub(crate) memory_limit: MemoryLimit,
+    #[command(flatten)]
+    pub(crate) spill: SpillArgs,
     /// Rows in a batch between operators.
     #[arg(long, default_value_t = 8192, hide_short_help = true)]
     pub(crate) batch_rows: usize,
@@ -59,6 +63,10 @@ pub(crate) struct SessionArgs {
     /// branches. For measurements.
     #[arg(long, value_enum, default_value_t = FiltersArg::Branching, hide = true)]
     pub(crate) filters: FiltersArg,
+    /// Where kernels check arithmetic for overflow: where bounds of columns do not rule it out, or everywhere. Answers
+    /// are the same. For measurements.
+    #[arg(long, value_enum, default_value_t = OverflowChecksArg::WhereNeeded, hide = true)]
+    pub(crate) overflow_checks: OverflowChecksArg,
     /// Who decompresses what a GPU reads from disk: auto (who is predicted to be faster), host, or device (nvCOMP).
     #[arg(long, value_name = "WHO", value_parser = parse_decompress, default_value = "auto", hide = true)]
     pub(crate) decompress: Decompress,
@@ -71,6 +79,12 @@ pub(crate) struct SessionArgs {
 pub(crate) enum FiltersArg {
     Branching,
     Predicated,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OverflowChecksArg {
+    WhereNeeded,
+    Everywhere,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -11,9 +11,9 @@ use super::names::{Names, SessionNames};
 use super::session::{Next, Shell};
 use super::{listing, words};
 use crate::args::{Format, LoadArgs};
-use crate::load;
 use crate::meter::Meter;
-use crate::sqltext::nearest;
+use crate::{console, load};
+use pelton_sqltext::nearest;
 
 /// A dot command.
 struct Command {
@@ -82,14 +82,14 @@ const COMMANDS: [Command; 17] = [
     Command {
         name: "mode",
         takes: "[MODE]",
-        help: "how rows are written: table, csv, json, markdown, line; parquet with .once",
+        help: "how rows are written: table, csv, tsv, json, markdown, line; parquet and arrow with .once",
         completes: Completes::Modes,
         act: mode,
     },
     Command {
         name: "once",
         takes: "FILE",
-        help: "write the rows of the next statement to a file",
+        help: "write the rows of the next statement to a file; its ending says how, else .mode does",
         completes: Completes::Files,
         act: once,
     },
@@ -340,7 +340,7 @@ fn show(shell: &mut Shell, rest: &str) -> Result<Next> {
 
 /// What a command answers is data of the shell's user and no row of a result.
 fn say(text: &str) -> Result<Next> {
-    eprintln!("{text}");
+    console::say(text);
     Ok(Next::Go)
 }
 

@@ -9,7 +9,7 @@
 use std::path::Path;
 
 use super::names::Names;
-use crate::sqltext::{Kind, Token, tokens};
+use pelton_sqltext::{Kind, Token, tokens};
 
 /// Tables at most whose columns are offered while a statement names none.
 const TABLES_OPENED_MAX: usize = 30;

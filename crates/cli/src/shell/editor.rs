@@ -15,8 +15,8 @@ use rustyline::{Behavior, CompletionType, Config, Context, Helper};
 use super::names::SessionNames;
 use super::{command, complete, files};
 use crate::paint::{Paint, Shade};
-use crate::screen;
-use crate::sqltext::{Kind, is_complete, tokens};
+use crate::{console, screen};
+use pelton_sqltext::{Kind, is_complete, tokens};
 
 /// Before the first line of a statement. Later lines have none: the editor places its cursor as if nothing stood before
 /// them.
@@ -61,7 +61,7 @@ impl Editor {
         let mut editor = Self { line, history: None };
         match files::history_file().map(|path| files::make_private(&path).map(|()| path)).transpose() {
             Ok(path) => editor.load(path),
-            Err(error) => eprintln!("no history is kept: {error}"),
+            Err(error) => console::say(format_args!("no history is kept: {error}")),
         }
         Ok(editor)
     }
@@ -70,7 +70,7 @@ impl Editor {
         if let Some(path) = &path
             && let Err(error) = self.line.load_history(path)
         {
-            eprintln!("the history in '{}' could not be read: {error}", path.display());
+            console::say(format_args!("the history in '{}' could not be read: {error}", path.display()));
         }
         self.history = path;
     }
@@ -102,7 +102,7 @@ impl Editor {
         if let Some(path) = self.history.as_ref().filter(|_| is_new)
             && let Err(error) = self.line.append_history(path)
         {
-            eprintln!("the history in '{}' is no longer kept: {error}", path.display());
+            console::say(format_args!("the history in '{}' is no longer kept: {error}", path.display()));
             self.history = None;
         }
     }

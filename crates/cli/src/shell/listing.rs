@@ -7,13 +7,12 @@ use pelton_bench::results::TextTable;
 use pelton_engine::{PeltonSession, bytes_text, from_datafusion};
 use pelton_error::{Error, Result};
 
-use crate::pointed::table_names;
-use crate::sqltext::nearest;
+use pelton_sqltext::nearest;
 
 /// A table of all tables and views. A table that cannot be read has its error in place of its figures.
 pub(super) async fn tables(session: Arc<PeltonSession>) -> Result<String> {
     let mut text = TextTable::new(&["table", "kind", "columns", "rows", "raw"]);
-    for name in table_names(&session) {
+    for name in session.table_names() {
         let row = match session.context().table_provider(as_reference(&name)).await {
             Ok(table) => {
                 let statistics = table.statistics();
@@ -41,7 +40,7 @@ pub(super) async fn tables(session: Arc<PeltonSession>) -> Result<String> {
 ///
 /// Where there is no such table: names the nearest.
 pub(super) async fn schema(session: Arc<PeltonSession>, table: Option<String>) -> Result<String> {
-    let names = table_names(&session);
+    let names = session.table_names();
     let wanted = match table {
         Some(name) => vec![name],
         None => names.clone(),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   terminal ─▶ editor (history, completion, colours) ─┐
-//!   pipe, .read, start file ─▶ script ─────────────────┼─▶ pieces ─┬▶ statement ─▶ Runner ─▶ rows, pager
+//!   pipe (as it comes), .read, start file ─────────────┼─▶ pieces ─┬▶ statement ─▶ Runner ─▶ rows, pager
 //!                                                      │           └▶ dot command
 //!                         error: shown, the shell goes on; a script ends
 //! ```
@@ -17,18 +17,18 @@ mod editor;
 mod files;
 mod listing;
 mod names;
+mod pipe;
 mod session;
 mod signals;
 mod words;
 
 use std::io::IsTerminal;
-use std::path::Path;
 
 use pelton_error::{Error, ErrorKind, Result};
 
 use crate::args::ShellArgs;
+use crate::console;
 use crate::paint::{Paint, Shade};
-use crate::sql::read_statements;
 
 use editor::{Editor, Typed};
 use session::{Next, Shell};
@@ -43,19 +43,9 @@ pub(crate) fn run(args: ShellArgs) -> Result<()> {
     let is_typed = std::io::stdin().is_terminal();
     let signals = Signals::install()?;
     let mut shell = Shell::open(args, signals.cancel_flag(), is_typed)?;
-    let result = if is_typed { converse(&mut shell, &signals) } else { run_pipe(&mut shell) };
+    let result = if is_typed { converse(&mut shell, &signals) } else { pipe::run(&mut shell, &signals) };
     shell.end();
     result
-}
-
-fn run_pipe(shell: &mut Shell) -> Result<()> {
-    let text = read_statements(Path::new("-"))?;
-    if crate::sqltext::pieces(&text).is_empty() {
-        return Err(Error::invalid_input(
-            "no statement on standard input; start the shell on a terminal, or see pelton --help",
-        ));
-    }
-    shell.run_script(&text).map(|_| ())
 }
 
 /// Reads and runs until the user leaves.
@@ -91,18 +81,18 @@ fn converse(shell: &mut Shell, signals: &Signals) -> Result<()> {
 
 fn greet() {
     let version = format!("Pelton {}", env!("CARGO_PKG_VERSION"));
-    eprintln!(
+    console::say(format_args!(
         "{}; statements end with a semicolon, .help lists the commands, Ctrl-D leaves",
         Paint::of_stderr().shade(Shade::Strong, version)
-    );
+    ));
 }
 
 /// Shows an error; the shell goes on.
 fn complain(error: &Error) {
     let paint = Paint::of_stderr();
     if error.kind() == &ErrorKind::Cancelled {
-        eprintln!("{}", paint.shade(Shade::Dim, error));
+        console::say(paint.shade(Shade::Dim, error));
     } else {
-        eprintln!("{} {error}", paint.shade(Shade::Error, "error:"));
+        console::say(format_args!("{} {error}", paint.shade(Shade::Error, "error:")));
     }
 }

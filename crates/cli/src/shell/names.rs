@@ -6,8 +6,6 @@ use std::time::Duration;
 use pelton_engine::PeltonSession;
 use tokio::runtime::Handle;
 
-use crate::pointed::table_names;
-
 /// A key press waits this long for names, at most.
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -46,7 +44,7 @@ impl SessionNames {
 
 impl Names for SessionNames {
     fn tables(&self) -> Vec<String> {
-        self.session().map(|(session, _)| table_names(&session)).unwrap_or_default()
+        self.session().map(|(session, _)| session.table_names()).unwrap_or_default()
     }
 
     fn columns(&self, table: &str) -> Vec<String> {

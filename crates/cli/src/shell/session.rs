@@ -11,13 +11,14 @@ use pelton_load::CancelFlag;
 use super::names::SessionNames;
 use super::{command, device};
 use crate::args::{Format, ShellArgs, WarehouseArgs};
+use crate::limits::limit_process;
 use crate::meter::Meter;
-use crate::output::Output;
+use crate::output::{Output, ending_format};
 use crate::pointed::pointed;
 use crate::run::{Ran, Runner, print_stats, write_rows};
 use crate::screen;
-use crate::sql::{existing_warehouse, session_options};
-use crate::sqltext::{Piece, is_word_of_shell, pieces};
+use crate::sql::{existing_warehouse, query_options};
+use pelton_sqltext::{Piece, is_word_of_shell, pieces};
 
 /// Rows that a terminal is shown of one result.
 const ROWS_SHOWN_MAX: usize = 10_000;
@@ -64,7 +65,8 @@ impl Shell {
     ///
     /// Of the session.
     pub(super) fn open(args: ShellArgs, cancel: CancelFlag, is_typed: bool) -> Result<Self> {
-        let options = session_options(&args.session)?;
+        let options = query_options(&args.session, &args.text)?;
+        limit_process(options.memory_limit_bytes);
         let session = Arc::new(PeltonSession::open(existing_warehouse(&args.warehouse)?, &options)?);
         let runner = Runner::new(args.session.threads, cancel.clone())?;
         let names = SessionNames::default();
@@ -143,7 +145,12 @@ impl Shell {
         result
     }
 
-    fn run_piece(&mut self, piece: Piece) -> Result<Next> {
+    /// Runs one statement or command.
+    ///
+    /// # Errors
+    ///
+    /// Of what it is.
+    pub(super) fn run_piece(&mut self, piece: Piece) -> Result<Next> {
         match piece {
             Piece::Command(line) => command::run(self, line),
             Piece::Statement(word) if is_word_of_shell(word) => command::run(self, word),
@@ -161,14 +168,15 @@ impl Shell {
     /// Of the statement, with its place; `Cancelled` after Ctrl-C.
     pub(super) fn run_statement(&mut self, sql: &str) -> Result<()> {
         let started = Instant::now();
-        let output = self.output();
+        // The next statement has it, whatever becomes of that.
+        let once = self.settings.once.take();
+        let output = self.output(once);
         let meter = Meter::start();
         let (drawer, session, text) = (Arc::clone(&meter), Arc::clone(&self.session), sql.to_owned());
         let ran = self
             .run_work(&meter, async move { write_rows(session.query(&text).await?, output, drawer).await });
         let elapsed = started.elapsed();
         let ran: Ran = ran.map_err(|error| pointed(error, sql, &self.session))?;
-        self.settings.once = None;
         self.show(ran.held.as_deref().unwrap_or_default())?;
         if self.settings.timer && !ran.query.is_explanation() {
             print_stats(&ran, elapsed)?;
@@ -201,10 +209,16 @@ impl Shell {
         result
     }
 
-    fn output(&self) -> Output {
+    /// Where rows go: to `once`, in the format that its ending says, else in that of `.mode`.
+    fn output(&self, once: Option<PathBuf>) -> Output {
+        let mode = self.settings.format;
+        let format = match &once {
+            None => Some(mode),
+            Some(path) => ending_format(path).or((mode != Format::Table).then_some(mode)),
+        };
         Output {
-            format: self.settings.format,
-            path: self.settings.once.clone(),
+            format,
+            path: once,
             max_rows: self.settings.max_rows,
             all_rows_by: ".maxrows 0",
             is_held: self.is_typed,

@@ -10,8 +10,7 @@ use pelton_load::CancelFlag;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals as Queue;
 
-/// Exit status of a process that a signal ended, less the signal.
-const BY_SIGNAL: i32 = 128;
+use crate::cancel;
 
 /// The flags that signals set.
 pub(super) struct Signals {
@@ -28,15 +27,16 @@ impl Signals {
         signal_hook::flag::register(SIGINT, cancel.as_atomic()).context(doing)?;
         let signals = Self { cancel, is_idle: Arc::default(), is_leaving: Arc::default() };
         let mut queue = Queue::new([SIGTERM, SIGHUP]).context(doing)?;
-        let (cancel, is_idle) = (signals.cancel.clone(), Arc::clone(&signals.is_idle));
+        let (flag, is_idle) = (signals.cancel.clone(), Arc::clone(&signals.is_idle));
         let (is_leaving, mode) = (Arc::clone(&signals.is_leaving), terminal_mode());
         std::thread::spawn(move || {
             for signal in &mut queue {
                 if is_idle.load(Ordering::SeqCst) || is_leaving.swap(true, Ordering::SeqCst) {
                     restore(mode.as_ref());
-                    std::process::exit(BY_SIGNAL + signal);
+                    std::process::exit(cancel::BY_SIGNAL + signal);
                 }
-                cancel.cancel();
+                cancel::ended_by(signal);
+                flag.cancel();
             }
         });
         Ok(signals)

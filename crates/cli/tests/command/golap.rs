@@ -37,12 +37,12 @@ fn the_other_experiments_run_and_name_what_is_missing() {
         "e1,e2,e4,e5,e6,e7,e8,e10",
         "--repetitions",
         "1",
+        // So slow that the storage rate, and nothing a busy machine does, decides what the shapes compare.
         "--storage-rate",
-        "20MB",
+        "3MB",
     ];
     let (status, text, stderr) = golap(&place, &others);
-    // Shapes rest on times, which a busy machine blurs; wrong answers and failures end otherwise.
-    assert!(status == Some(0) || stderr.contains("a shape of the paper does not hold"), "{stderr}\n{text}");
+    assert_eq!(status, Some(0), "a shape fails, or a scan did: {stderr}\n{text}");
     for row in [
         "CPU, memory",
         "io_uring, 8",

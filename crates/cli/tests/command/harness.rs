@@ -32,6 +32,13 @@ impl Place {
         Self { directory }
     }
 
+    /// As [`new`](Self::new), with a warehouse without tables, for queries that need none.
+    pub(crate) fn with_warehouse() -> Self {
+        let place = Self::new();
+        std::fs::create_dir(place.path("warehouse")).unwrap();
+        place
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
@@ -49,6 +56,13 @@ impl Place {
     /// The command, with the warehouse and temporary files of this place.
     pub(crate) fn pelton(&self) -> Command {
         self.prepared(env!("CARGO_BIN_EXE_pelton"))
+    }
+
+    /// As from a terminal that may go away: a program that ignores that, as under `nohup`, hands it on to its children.
+    pub(crate) fn pelton_of_terminal(&self) -> Command {
+        let mut command = self.prepared("env");
+        command.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_pelton")]);
+        command
     }
 
     /// Any program in the same surroundings.
@@ -99,10 +113,11 @@ impl Place {
         names
     }
 
-    /// Files that were left in the place for temporary files.
+    /// Files that were left in the place for temporary files; the folder to spill to stays, empty.
     pub(crate) fn temporary_files(&self) -> Vec<String> {
         let mut names = Vec::new();
         list(&self.path("tmp"), &self.path("tmp"), &mut names);
+        names.retain(|name| !name.starts_with("pelton-spill-") || name.contains('/'));
         names
     }
 }
@@ -161,6 +176,18 @@ pub(crate) fn handles_interrupts(pid: u32) -> bool {
     let caught = text.lines().find_map(|line| line.strip_prefix("SigCgt:"));
     let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     caught.is_some_and(|mask| mask & 1 << (Signal::INT.as_raw() - 1) != 0)
+}
+
+/// Bytes of the files below `folder` that process `pid` has open and that have no name.
+pub(crate) fn nameless_bytes(pid: u32, folder: &str) -> u64 {
+    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return 0 };
+    let bytes = entries.filter_map(|entry| {
+        let path = entry.ok()?.path();
+        let target = std::fs::read_link(&path).ok()?.into_os_string().into_string().ok()?;
+        let is_nameless = target.starts_with(folder) && target.ends_with(" (deleted)");
+        is_nameless.then(|| std::fs::metadata(&path).map_or(0, |file| file.len()))
+    });
+    bytes.sum()
 }
 
 /// A line of `/proc/<pid>/status`, in bytes.

@@ -57,7 +57,7 @@ fn a_preset_goes_out_as_json_and_comes_in_again() {
 #[test]
 fn the_doctor_says_what_is_missing_and_what_installs_it() {
     let place = Place::new();
-    let text = ok(&place, &["doctor"]);
+    let text = ok(&place, &["doctor", "--gpu"]);
     assert!(text.contains("io_uring") && text.contains("NVIDIA driver"), "{text}");
     assert!(text.contains("Pelton runs here"), "{text}");
     let json = ok(&place, &["doctor", "--json"]);

@@ -20,8 +20,8 @@ fn a_malformed_row_is_named_by_file_line_and_column() {
     text.push_str("5000,1,twelve,oops\n");
     text.push_str(&csv(5001, 10)["k,g,x,t\n".len()..]);
     let bad = place.file("bad.csv", &text);
-    let message = refused(&place, &[&bad]);
-    assert!(message.contains("bad.csv, line 5002, column 'x': 'twelve' is not a valid float64"), "{message}");
+    let message = refused(&place, &["--column-types", "x=DOUBLE", &bad]);
+    assert!(message.contains("bad.csv, line 5002, column 'x': 'twelve' is not a valid DOUBLE"), "{message}");
     let ragged = place.file("ragged.csv", "a,b\n1,x\n2\n");
     let message = refused(&place, &[&good, &ragged]);
     assert!(message.contains("ragged.csv, line 3: 1 fields where 2 are expected"), "{message}");
@@ -35,17 +35,22 @@ fn files_that_disagree_are_named_with_the_column() {
     let place = Place::new();
     let first = place.file("first.csv", "a,b\n1,x\n");
     let second = place.file("second.csv", "a,c\n1,x\n");
-    let message = refused(&place, &[&first, &second]);
+    let run = place.run(&["load", "--table", "both", &first, &second]);
+    assert_eq!(run.status, Some(0), "{}", run.stderr);
     assert!(
-        message.contains("second.csv") && message.contains("column 'c'") && message.contains("first.csv"),
-        "{message}"
+        run.stderr.contains("warning: column 'c' is not in") && run.stderr.contains("first.csv"),
+        "{}",
+        run.stderr
     );
+    assert_eq!(place.rows("SELECT a, b, c FROM both ORDER BY b"), ["1,x,", "1,,x"]);
     let types = place.file("types.csv", "a,b\nfive,x\n");
-    let message = refused(&place, &[&first, &types]);
+    let message = refused(&place, &["--column-types", "a=BIGINT", &first, &types]);
     assert!(
         message.contains("types.csv") && message.contains("'a'") && message.contains("five"),
         "{message}"
     );
+    place.ok(&["load", "--quiet", "--table", "wide", &first, &types]);
+    assert_eq!(place.rows("SELECT a FROM wide ORDER BY a"), ["1", "five"]);
 }
 
 #[test]

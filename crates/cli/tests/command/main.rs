@@ -2,12 +2,15 @@
 //! when it is interrupted, killed, or out of room.
 
 mod bounds;
+mod console;
 mod golap;
 mod harness;
 mod interrupt;
 mod kill;
 mod layer;
 mod load;
+mod memory;
 mod profile;
+mod spill;
 mod sql;
 mod substrait;

@@ -21,8 +21,8 @@ fn a_table_is_drawn_by_default() {
 | id | name       | x     |
 +----+------------+-------+
 | 1  | one        | 1.5   |
-| 2  | two, or so |       |
-| 3  |            | -0.25 |
+| 2  | two, or so | NULL  |
+| 3  | NULL       | -0.25 |
 +----+------------+-------+
 ";
     assert_eq!(place().ok(&["sql", ALL]), expected);
@@ -102,7 +102,7 @@ fn a_file_of_statements_runs_in_order() {
     let output = place.text_path("both.csv");
     assert!(place.fails(&["sql", "--output", &output, "--file", &script]).contains("3 statements"));
     let empty = place.file("empty.sql", "  \n");
-    assert!(place.fails(&["sql", "--file", &empty]).contains("empty"));
+    assert!(place.fails(&["sql", "--file", &empty]).contains("no statement to run"));
     assert!(place.fails(&["sql", "--file", &place.text_path("missing.sql")]).contains("missing.sql"));
 }
 
@@ -111,19 +111,19 @@ fn data_goes_to_standard_output_and_the_rest_to_standard_error() {
     let place = place();
     let run = place.run(&["sql", "--stats", "--format", "csv", "SELECT id FROM t WHERE id = 2"]);
     assert_eq!((run.status, run.stdout.as_slice()), (Some(0), b"id\n2\n".as_slice()));
-    assert!(run.stderr.contains("1 rows in") && run.stderr.contains("skipped"), "{}", run.stderr);
+    assert!(run.stderr.contains("1 row in") && run.stderr.contains("skipped"), "{}", run.stderr);
     let rows = place.file("more.csv", "a\n1\n");
     let run = place.run(&["load", "--table", "u", &rows]);
     assert_eq!((run.status, run.stdout.as_slice()), (Some(0), b"".as_slice()));
-    assert!(run.stderr.contains("u: 1 rows"), "{}", run.stderr);
+    assert!(run.stderr.contains("u: 1 row in 1 row group;"), "{}", run.stderr);
 }
 
 #[test]
 fn explanations_are_text() {
     let place = place();
     let text = place.ok(&["sql", "EXPLAIN ANALYZE SELECT id FROM t WHERE id > 100"]);
-    assert!(text.contains("PeltonScan") && text.contains("t: 1 row groups"), "{text}");
-    assert!(text.contains("skipped by minmax: 1 row groups"), "{text}");
+    assert!(text.contains("PeltonScan") && text.contains("t: 1 row group,"), "{text}");
+    assert!(text.contains("skipped by minmax: 1 row group,"), "{text}");
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn a_warehouse_that_is_not_there_is_named() {
     assert!(message.contains("warehouse"), "{message}");
     let file = place.file("plain", "not a directory");
     let message = place.fails(&["sql", "--warehouse", &file, "SELECT 1"]);
-    assert!(message.contains("plain is not a directory"), "{message}");
+    assert!(message.contains("plain' is not a directory"), "{message}");
     let rows = place.file("rows.csv", "a\n1\n");
     let message = place.fails(&["load", "--warehouse", &file, "--table", "t", &rows]);
     assert!(message.contains("plain"), "{message}");
@@ -203,7 +203,7 @@ fn a_directory_that_may_not_be_read_is_named() {
 #[test]
 fn wrong_usage_has_status_two() {
     let place = Place::new();
-    for args in [&["sql"][..], &["sql", "--format", "xml", "SELECT 1"], &["load", "--table", "t"], &["fly"]] {
+    for args in [&["sql", "--format", "xml", "SELECT 1"][..], &["load", "--table", "t"], &["fly"]] {
         let run = place.run(args);
         assert_eq!(run.status, Some(2), "{args:?}: {}", run.stderr);
         assert_eq!(run.stdout, b"", "{args:?}");
@@ -223,6 +223,66 @@ fn tables_are_listed_and_dropped() {
 }
 
 #[test]
+fn dropping_a_link_leaves_the_table_that_it_leads_to() {
+    let place = place();
+    std::fs::create_dir(place.path("other")).unwrap();
+    std::os::unix::fs::symlink(place.path("warehouse/t"), place.path("other/linked")).unwrap();
+    let in_other = |args: &[&str]| place.ok(&[args, &["--warehouse", "other"]].concat());
+    assert!(in_other(&["tables"]).contains("linked"));
+    in_other(&["drop", "linked"]);
+    assert!(!in_other(&["tables"]).contains("linked"));
+    assert!(std::fs::symlink_metadata(place.path("other/linked")).is_err());
+    assert_eq!(place.rows("SELECT count(*) FROM t"), ["3"]);
+}
+
+#[test]
+fn a_damaged_table_hides_no_other() {
+    let place = place();
+    for name in ["broken", "z"] {
+        place.ok(&["load", "--quiet", "--table", name, &place.text_path("rows.csv")]);
+    }
+    std::fs::write(place.path("warehouse/broken/manifest"), "nonsense").unwrap();
+    let run = place.run(&["tables"]);
+    let listed = String::from_utf8(run.stdout).unwrap();
+    for line in ["t                3", "z                3", "broken  unreadable"] {
+        assert!(listed.lines().any(|found| found.starts_with(line)), "{line}: {listed}");
+    }
+    assert_eq!(run.status, Some(1));
+    assert!(run.stderr.contains("broken/manifest") && run.stderr.contains("1 of 3 tables"), "{}", run.stderr);
+}
+
+#[test]
+fn a_query_comes_from_a_pipe_and_may_begin_with_a_comment() {
+    let place = place();
+    let count = "-- how many\nSELECT count(*) AS n FROM t";
+    assert_eq!(place.ok(&["sql", count, "--format", "csv"]), "n\n3\n");
+    let file = place.file("count.sql", count);
+    for args in [&["sql", "--format", "csv"][..], &["sql", "--format", "csv", "-"]] {
+        let mut command = place.pelton();
+        command.args(args).stdin(std::fs::File::open(&file).unwrap());
+        let run = outcome(command.spawn().unwrap());
+        assert_eq!((run.status, run.stdout.as_slice()), (Some(0), b"n\n3\n".as_slice()), "{}", run.stderr);
+    }
+    assert!(place.fails(&["sql"]).contains("no statement to run"));
+}
+
+#[test]
+fn each_table_has_its_own_reads() {
+    let place = place();
+    place.ok(&["load", "--quiet", "--table", "u", &place.text_path("rows.csv")]);
+    let io = |sql: &str| -> Vec<String> {
+        let text = place.ok(&["sql", "--io", "buffered", &format!("EXPLAIN ANALYZE {sql}")]);
+        text.lines().filter(|line| line.starts_with("  io: ")).map(str::to_owned).collect()
+    };
+    let one = io("SELECT id, x FROM t WHERE name = 'one'");
+    let both = io("SELECT t.id, t.x, u.id FROM t CROSS JOIN u WHERE t.name = 'one'");
+    assert_eq!(both.len(), 2, "{both:?}");
+    assert!(both.contains(&one[0]) && both[0] != both[1], "{one:?} {both:?}");
+    let text = place.ok(&["sql", "EXPLAIN SELECT id FROM t WHERE name = 'it''s'"]);
+    assert!(text.contains("name@1 = 'it''s'"), "{text}");
+}
+
+#[test]
 fn statements_that_would_change_a_stored_table_name_the_command_that_does() {
     let place = place();
     for (sql, named) in [
@@ -239,12 +299,73 @@ fn statements_that_would_change_a_stored_table_name_the_command_that_does() {
 #[test]
 fn the_ending_of_a_file_says_how_rows_are_written() {
     let place = place();
-    for (name, beginning) in
-        [("o.csv", "a,b"), ("o.json", "{\"a\":1,\"b\":null}"), ("o.parquet", "PAR1"), ("o", "+")]
-    {
+    for (name, beginning) in [
+        ("o.csv", "a,b"),
+        ("o.tsv", "a\tb"),
+        ("o.json", "{\"a\":1,\"b\":null}"),
+        ("o.md", "| a"),
+        ("o.txt", "+"),
+        ("o.parquet", "PAR1"),
+        ("o.arrow", "ARROW1"),
+        ("o.feather", "ARROW1"),
+        ("o.csv.gz", "\u{1f}"),
+        ("o.ndjson.zst", "("),
+    ] {
         let path = place.path(name);
         place.ok(&["sql", "--output", path.to_str().unwrap(), "SELECT 1 AS a, CAST(NULL AS INT) AS b"]);
         let bytes = std::fs::read(&path).unwrap();
         assert!(bytes.starts_with(beginning.as_bytes()), "{name}: {:?}", String::from_utf8_lossy(&bytes));
     }
+    for name in ["o.xlsx", "o", "o.csv.bz2"] {
+        let message = place.fails(&["sql", "--output", name, "SELECT 1 AS a"]);
+        assert!(message.contains(name) && message.contains(".tsv"), "{message}");
+        assert!(!place.path(name).exists(), "{name}");
+        place.ok(&["sql", "--format", "csv", "--output", name, "SELECT 1 AS a"]);
+        assert_eq!(std::fs::read_to_string(place.path(name)).unwrap(), "a\n1\n");
+    }
+}
+
+#[test]
+fn compressed_files_and_arrow_files_load_again() {
+    let place = place();
+    for name in ["o.csv.gz", "o.tsv.zst", "o.json.gz", "o.arrow"] {
+        place.ok(&["sql", "--output", name, "SELECT id, x FROM t"]);
+        place.ok(&["load", "--quiet", "--replace", "--table", "again", name]);
+        assert_eq!(
+            place.rows("SELECT * FROM again ORDER BY id"),
+            place.rows("SELECT id, x FROM t ORDER BY id"),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn what_is_no_file_is_written_and_not_replaced() {
+    let place = place();
+    let fifo = place.path("fifo");
+    let made = place.prepared("mkfifo").arg(&fifo).status().unwrap();
+    assert!(made.success());
+    let mut reader = place.prepared("cat").arg(&fifo).spawn().unwrap();
+    place.ok(&["sql", "--format", "csv", "--output", "fifo", "SELECT 1 AS a"]);
+    let mut text = String::new();
+    reader.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+    reader.wait().unwrap();
+    assert_eq!(text, "a\n1\n");
+    assert!(!std::fs::metadata(&fifo).unwrap().is_file());
+}
+
+#[test]
+fn null_nested_values_and_numbers_that_are_none_are_written_so_that_they_can_be_read() {
+    let place = place();
+    let query = "SELECT v, [v, NULL] AS l, CASE v WHEN 1 THEN 'NaN'::DOUBLE WHEN 2 THEN 'inf'::DOUBLE END AS f, \
+                 CASE v WHEN 1 THEN '' END AS t FROM (VALUES (1), (2), (3)) AS g(v) ORDER BY v";
+    assert_eq!(
+        place.ok(&["sql", "--format", "csv", query]),
+        "v,l,f,t\n1,\"[1,null]\",NaN,\"\"\n2,\"[2,null]\",inf,\n3,\"[3,null]\",,\n"
+    );
+    assert_eq!(
+        place.ok(&["sql", "--format", "json", query]),
+        "{\"v\":1,\"l\":[1,null],\"f\":\"NaN\",\"t\":\"\"}\n{\"v\":2,\"l\":[2,null],\"f\":\"Infinity\",\"t\":null}\n\
+         {\"v\":3,\"l\":[3,null],\"f\":null,\"t\":null}\n"
+    );
 }

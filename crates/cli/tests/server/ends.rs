@@ -12,11 +12,15 @@ use crate::harness::{Place, Serving, rows, runtime, ticket};
 
 /// More rows than the network buffers, after a sort that holds memory.
 const SORTED: &str = "SELECT k, t FROM t ORDER BY t";
+/// More than anybody reads, from a join that holds some MB all the while.
+const HOLDING: &str = "SELECT a.k, a.t, b.t AS u FROM t a JOIN t b ON a.g = b.g";
+/// Long enough for a busy machine, far less than the 300 s for which a server waits for a client.
+const SOON: Duration = Duration::from_secs(100);
 /// No row for a very long time.
 const ENDLESS: &str =
     "SELECT count(*) FROM t a JOIN t b ON a.g = b.g JOIN t c ON b.g = c.g WHERE a.k + b.k + c.k = -1";
-/// Rows at once, and more than anybody reads.
-const FLOOD: &str = "SELECT a.k, a.t, b.t AS u FROM t a JOIN t b ON a.g = b.g";
+/// More than anybody reads, from operators that hold next to nothing.
+const FLOOD: &str = "SELECT a.k, a.t, s.v FROM generate_series(1, 1000) AS s(v) CROSS JOIN t a";
 
 fn assert_usable(server: &Serving) {
     server.wait_until_free();
@@ -76,6 +80,8 @@ fn a_query_is_cancelled_by_its_ticket_while_it_runs_and_while_it_waits() {
                 tokio::spawn(async move { client.do_get(ticket).await?.try_collect::<Vec<_>>().await })
             })
             .into();
+        // In this order: whoever comes first waits for a moment, too.
+        server.wait_for_metric("pelton_queries_running", 1);
         server.wait_for_metric("pelton_queries_queued", 1);
         let mut actions = FlightServiceClient::new(server.channel().await);
         // The one that waits by the newer action, the one that runs by the older, whichever is which.
@@ -143,12 +149,79 @@ fn a_client_that_stops_reading_loses_its_query() {
 }
 
 #[test]
+fn eight_clients_that_stop_reading_keep_nobody_waiting() {
+    let place = Place::with_table();
+    let limits = ["--memory-limit", "1GiB", "--queue-seconds", "600", "--stall-seconds", "1"];
+    let server = place.serve(&[&["--threads", "2"][..], &limits].concat());
+    runtime().block_on(async {
+        // Rows of operators that hold nothing, rows of one that does, and rows that fit into what the server keeps for a
+        // client.
+        for sql in [FLOOD, HOLDING, SORTED] {
+            let mut unread = Vec::new();
+            for _ in 0..8 {
+                let mut client = server.client().await;
+                let info = client.execute(sql.into(), None).await.unwrap();
+                unread.push(client.do_get(ticket(&info)).await.unwrap());
+            }
+            let mut client = server.client().await;
+            for _ in 0..3 {
+                let answer = tokio::time::timeout(SOON, rows(&mut client, "SELECT max(k) FROM t")).await;
+                assert_eq!(answer.expect(sql).unwrap(), ["119999"]);
+            }
+            if sql == HOLDING {
+                assert!(server.page("/metrics").contains("pelton_queries_cancelled_total{by=\"stall\"}"));
+            }
+            // A client that was slow has missed nothing.
+            if sql != HOLDING {
+                let first = unread.pop().unwrap();
+                let mut count = 0;
+                let mut batches = first;
+                while let Some(batch) = batches.next().await {
+                    count += batch.unwrap().num_rows();
+                    if sql == FLOOD && count > 1_000_000 {
+                        break;
+                    }
+                }
+                assert!(count as u64 == crate::harness::ROWS || sql == FLOOD && count > 1_000_000, "{count}");
+            }
+            drop(unread);
+            server.wait_until_free();
+        }
+    });
+    assert_usable(&server);
+}
+
+#[test]
+fn a_second_request_to_stop_cancels_what_still_runs() {
+    let place = Place::with_table();
+    let server = place.serve(&["--threads", "2", "--drain-seconds", "600"]);
+    runtime().block_on(async {
+        let mut client = server.client().await;
+        let info = client.execute(ENDLESS.into(), None).await.unwrap();
+        let fetched =
+            tokio::spawn(async move { client.do_get(ticket(&info)).await?.try_collect::<Vec<_>>().await });
+        server.wait_for_metric("pelton_queries_running", 1);
+        server.terminate();
+        while !server.page("/healthz").starts_with("HTTP/1.1 503") {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        server.terminate();
+        let error = tokio::time::timeout(SOON, fetched).await.unwrap().unwrap().unwrap_err();
+        assert!(error.to_string().contains("shut down before"), "{error}");
+    });
+    let (status, log) = server.wait_for_end();
+    assert_eq!(status.code(), Some(0), "{log}");
+}
+
+#[test]
 fn a_stopping_server_lets_queries_end_and_refuses_new_ones() {
     let place = Place::with_table();
     let server = place.serve(&["--max-queries", "1", "--threads", "2", "--drain-seconds", "60"]);
     runtime().block_on(async {
         let mut client = server.client().await;
-        let info = client.execute("SELECT t FROM t ORDER BY t".into(), None).await.unwrap();
+        // More than fits between server and client, and from memory: it keeps its permit until the rest is read.
+        let sql = "SELECT repeat(t, 20) AS t FROM t ORDER BY t";
+        let info = client.execute(sql.into(), None).await.unwrap();
         let mut batches = client.do_get(ticket(&info)).await.unwrap();
         let first = batches.next().await.unwrap().unwrap();
         let waiting = client.execute("SELECT 1".into(), None).await.unwrap();

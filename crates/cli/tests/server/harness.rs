@@ -96,7 +96,7 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    fn start(mut child: Child) -> Self {
+    pub(crate) fn start(mut child: Child) -> Self {
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut first_with = |mark: &str| loop {
             let line = lines.next().expect("the server ended").unwrap();
@@ -119,6 +119,16 @@ impl Serving {
 
     pub(crate) fn log(&self) -> String {
         self.log.lock().unwrap().clone()
+    }
+
+    /// Waits until the log has `text`, which is written before the client is answered and read by a thread; all of it.
+    pub(crate) fn wait_for_log(&self, text: &str) -> String {
+        let start = Instant::now();
+        while !self.log().contains(text) {
+            assert!(start.elapsed() < PATIENCE, "no '{text}' in the log:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.log()
     }
 
     pub(crate) fn address(&self) -> &str {

@@ -15,6 +15,13 @@ const SPILLING: &str =
 /// From Ctrl-C to the prompt.
 const SOON: Duration = Duration::from_secs(1);
 
+/// Files in the place for temporary ones that the process has open: those that it spills to have no name.
+fn spill_files(place: &Place, process: u32) -> usize {
+    let open = std::fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+    let files = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    files.filter(|file| file.starts_with(place.path("tmp"))).count()
+}
+
 /// Presses Ctrl-C and holds the shell to a prompt soon after.
 fn cancel(shell: &mut Terminal) {
     let pressed = Instant::now();
@@ -48,9 +55,11 @@ fn a_cancelled_sort_leaves_no_spill_file() {
     let mut shell = place.terminal(40, 100, &[], &["--memory-limit", "100MB"]);
     shell.wait_for_prompt();
     shell.press(&format!("{SPILLING}{ENTER}"));
-    shell.wait_until("a spill file", |_| place.temporary_files().len() > 1);
+    let process = shell.process();
+    shell.wait_until("a spill file", |_| spill_files(&place, process) > 1);
     cancel(&mut shell);
-    shell.wait_until("no spill file", |_| place.temporary_files().is_empty());
+    shell.wait_until("no spill file", |_| spill_files(&place, process) == 0);
+    assert!(place.temporary_files().is_empty(), "{:?}", place.temporary_files());
     assert!(shell.enter("SELECT 6 AS six;").contains("| 6   |"));
 }
 
@@ -60,11 +69,23 @@ fn a_request_to_end_ends_the_query_and_the_shell_and_its_files() {
     let mut shell = place.terminal(40, 100, &[], &["--memory-limit", "100MB"]);
     shell.wait_for_prompt();
     shell.press(&format!("{SPILLING}{ENTER}"));
-    shell.wait_until("a spill file", |_| place.temporary_files().len() > 1);
-    let process = Pid::from_raw(shell.process() as i32).unwrap();
-    kill_process(process, Signal::TERM).unwrap();
-    assert_eq!(shell.status(), Some(130));
+    let process = shell.process();
+    shell.wait_until("a spill file", |_| spill_files(&place, process) > 1);
+    kill_process(Pid::from_raw(process as i32).unwrap(), Signal::TERM).unwrap();
+    assert_eq!(shell.status(), Some(128 + 15));
     assert!(place.temporary_files().is_empty(), "{:?}", place.temporary_files());
+}
+
+#[test]
+fn ctrl_c_takes_the_file_of_the_next_result_along() {
+    let place = Place::new();
+    let mut shell = place.shell();
+    shell.enter(".once rows.csv");
+    shell.press(&format!("{LONG}{ENTER}"));
+    shell.wait_for("(Ctrl-C cancels)");
+    cancel(&mut shell);
+    assert!(shell.enter("SELECT 8 AS eight;").contains("| 8     |"));
+    assert!(!place.path("rows.csv").exists());
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn modes_change_how_rows_are_written() {
         assert!(screen.contains(expected), "{mode}:\n{screen}");
     }
     assert!(shell.enter(".mode").contains("mode line"));
-    assert!(shell.enter(".mode xml").contains("no mode 'xml'; there are table, csv, json"));
+    assert!(shell.enter(".mode xml").contains("no mode 'xml'; there are table, csv, tsv, json"));
     shell.enter(".mode parquet");
     assert!(shell.enter(query).contains("Parquet is not written to a terminal"));
 }
@@ -42,10 +42,10 @@ fn the_timer_says_time_and_bytes_until_it_is_off() {
     let mut shell = place.shell();
     assert!(shell.enter(".timer").contains("timer on"));
     let screen = shell.enter("SELECT name FROM fruit WHERE id = 2;");
-    assert!(screen.contains("1 rows in 0.") && screen.contains("/s effective"), "{screen}");
+    assert!(screen.contains("1 row in 0.") && screen.contains("/s effective"), "{screen}");
     shell.enter(".timer off");
     let screen = shell.enter("SELECT name FROM fruit WHERE id = 3;");
-    assert_eq!(screen.matches(" rows in ").count(), 1, "{screen}");
+    assert_eq!(screen.matches(" row in ").count(), 1, "{screen}");
     assert!(shell.enter(".timer perhaps").contains("it reads: .timer [on|off]"));
 }
 
@@ -119,4 +119,54 @@ fn one_result_goes_to_a_file_and_the_next_to_the_screen() {
     shell.enter("SELECT name FROM fruit ORDER BY id;");
     assert_eq!(std::fs::read_to_string(place.path("rows.csv")).unwrap(), "name\napple\npear\nplum\n");
     assert!(shell.enter("SELECT max(name) AS last FROM fruit;").contains("last\nplum"));
+}
+
+#[test]
+fn a_file_is_for_the_next_statement_even_if_that_fails() {
+    let place = Place::with_fruit();
+    let mut shell = place.shell();
+    shell.enter(".once rows.json");
+    shell.enter("SELECT nme FROM fruit;");
+    assert!(shell.enter("SELECT 41 + 1 AS n;").contains("| 42 |"));
+    shell.enter(".once rows.json");
+    shell.enter("SELECT 1 AS a;");
+    assert_eq!(std::fs::read_to_string(place.path("rows.json")).unwrap(), "{\"a\":1}\n");
+    shell.enter(".once rows.xlsx");
+    assert!(shell.enter("SELECT 1 AS a;").contains("'rows.xlsx' does not say how to write rows"));
+    assert!(!place.path("rows.xlsx").exists());
+}
+
+#[test]
+fn a_terminal_gets_no_control_characters_of_data() {
+    let place = Place::new();
+    place.file("\x1b]0;name.csv", "a\n1\n");
+    let evil = "SELECT chr(27) || ']0;evil' || chr(7) || chr(155) || '2J' AS t";
+    for mode in ["table", "csv", "tsv", "json", "line", "markdown"] {
+        let mut run = place.terminal(20, 100, &[], &["sql", "--format", mode, evil]);
+        assert_eq!(run.status(), Some(0));
+        run.wait_for("evil");
+        let raw = run.raw();
+        assert!(
+            !raw.contains("\x1b]0;") && !raw.contains('\u{9b}') && !raw.contains('\x07'),
+            "{mode}: {raw:?}"
+        );
+    }
+    for bad in
+        [format!("{evil} FROM \"\x1b]0;evil\x07\""), "SELECT CAST('\x1b]0;evil\x07' AS INT)".to_owned()]
+    {
+        let mut run = place.terminal(20, 100, &[], &["sql", &bad]);
+        assert_eq!(run.status(), Some(1));
+        run.wait_for("evil");
+        assert!(!run.raw().contains("\x1b]0;") && !run.raw().contains('\x07'), "{:?}", run.raw());
+    }
+}
+
+#[test]
+fn rows_wider_than_the_terminal_come_with_a_hint() {
+    let place = Place::new();
+    let mut run = place.terminal(20, 60, &[], &["sql", "SELECT repeat('x', 70) AS a"]);
+    run.wait_for("--format line");
+    let mut run = place.terminal(20, 60, &[], &["sql", "SELECT repeat('x', 50) AS a"]);
+    assert_eq!(run.status(), Some(0));
+    assert!(!run.text().contains("--format line"), "{}", run.text());
 }

@@ -1,5 +1,10 @@
 //! Statements on a pipe, without a terminal.
 
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::terminal::Place;
 
 #[test]
@@ -13,6 +18,44 @@ fn statements_on_a_pipe_run_in_order() {
         assert_eq!(run.status.code(), Some(0), "{run:?}");
         assert_eq!(String::from_utf8(run.stdout).unwrap(), "a\n7\nn\n3\n");
         assert_eq!(String::from_utf8(run.stderr).unwrap(), "");
+    }
+}
+
+#[test]
+fn a_pipe_that_stays_open_is_answered_as_it_goes_and_signals_are_obeyed() {
+    let place = Place::with_fruit();
+    let long = "SELECT count(*) FROM generate_series(1, 3000000) AS a(x), generate_series(1, 3000000) AS b(y) \
+                WHERE x * y % 7 = 3;\n";
+    for (signal, last) in [
+        (Signal::INT, ""),
+        (Signal::TERM, ""),
+        (Signal::HUP, ""),
+        (Signal::INT, long),
+        (Signal::TERM, long),
+        (Signal::HUP, long),
+        (Signal::TERM, "SELECT 'half a state"),
+    ] {
+        let mut command = place.command(&[]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        let mut answers = BufReader::new(child.stdout.take().unwrap()).lines();
+        for (statement, expected) in [
+            (".mode csv\nSELECT 'a;b' AS t;\n", ["t", "a;b"]),
+            ("SELECT count(*)\nAS n FROM fruit;", ["n", "3"]),
+        ] {
+            input.write_all(statement.as_bytes()).unwrap();
+            for line in expected {
+                assert_eq!(answers.next().unwrap().unwrap(), line);
+            }
+        }
+        input.write_all(last.as_bytes()).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(150));
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let run = child.wait_with_output().unwrap();
+        assert_eq!(run.status.code(), Some(128 + signal.as_raw()), "{signal:?} {last}: {run:?}");
+        assert_eq!(String::from_utf8(run.stderr).unwrap(), "pelton: cancelled\n", "{signal:?} {last}");
+        drop(input);
     }
 }
 

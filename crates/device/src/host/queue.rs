@@ -1,6 +1,6 @@
 //! A thread that carries out operations in order: what a stream is on the host.
 //!
-//! The first error stays with the queue: later operations are skipped, and everyone who waits for the failed one or a
+//! The first error stays with the queue: later operations are skipped, and every caller waiting for the failed one or a
 //! later one is told. A device stream that waits for a host stream is let through all the same, so that it never
 //! hangs; what it then computes is computed from bytes that are not there, and its own wait reports the error. So
 //! kernels that take their input from a host stream must bear any bytes.

@@ -5,10 +5,17 @@
 //!                                       └▶ folders `year=2024/` ─▶ partition columns
 //! ```
 //!
-//! A name is a file's where it is a URL, or has a `/` or `.` and exists or is a pattern; any other name is left to the
-//! message that says which tables there are. A directory is thus named `sales/` or `./sales`, never `sales` alone.
+//! A name is a file's where it is a URL, has a `/` or `.` and exists or is a pattern, or is a folder that holds files; any
+//! other name is left to the message that says which tables there are. Tables come first.
+//!
+//! CSV, JSON and Arrow IPC are read by the readers of `pelton load`, Parquet by DataFusion's, whose pruning and statistics
+//! are worth having. Which files a name means, which columns they have together and of which types, is one set of rules.
 
+mod exec;
+mod opened;
+mod settings;
 mod table;
+mod text;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,23 +25,33 @@ use std::sync::{Arc, OnceLock};
 use async_trait::async_trait;
 use datafusion::catalog::{DynamicFileCatalog, TableProvider, UrlTableFactory};
 use datafusion::common::{config_datafusion_err, internal_datafusion_err};
-use datafusion::datasource::file_format::FileFormat;
-use datafusion::datasource::listing::ListingTableConfig;
 use datafusion::datasource::object_store::ObjectStoreUrl;
-use datafusion::error::Result;
+use datafusion::datasource::physical_plan::parquet::metadata::DFParquetMetadata;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::prelude::SessionContext;
-use object_store::ObjectMeta;
-use pelton_error::Error;
+use futures::{StreamExt, TryStreamExt, stream};
+use object_store::{ObjectMeta, ObjectStore};
+use pelton_error::CancelFlag;
+use pelton_files::{InputFormat, Listed, OpenOptions, Sources, TextOptions, has_files, list_found, union_of};
 use pelton_remote::{Location, Partitions, is_url, list};
 
 use crate::error::{from_datafusion, to_datafusion};
+use opened::Opened;
+pub use settings::FileSettings;
 use table::FilesTable;
+use text::TextTable;
+
+/// Bytes that a partition may have on their way from an object store, of a Parquet file that it does not read this way.
+const SHARE_BYTES: u64 = 16 << 20;
 
 /// Lets queries of `context` name files, directories, patterns and URLs where a table stands.
 pub fn with_files(context: SessionContext) -> SessionContext {
     let inner = Arc::clone(context.state_ref().read().catalog_list());
-    let factory = Arc::new(Files { state: OnceLock::new() });
+    if context.state_ref().read().config_options().extensions.get::<FileSettings>().is_none() {
+        context.state_ref().write().config_mut().options_mut().extensions.insert(FileSettings::default());
+    }
+    let factory = Arc::new(Files { state: OnceLock::new(), opened: Opened::default() });
     let catalogs = DynamicFileCatalog::new(inner, Arc::clone(&factory) as Arc<dyn UrlTableFactory>);
     let id = context.session_id();
     let builder = context.into_state_builder().with_session_id(id).with_catalog_list(Arc::new(catalogs));
@@ -51,6 +68,7 @@ type CurrentState = Box<dyn Fn() -> Option<SessionState> + Send + Sync>;
 struct Files {
     /// Set as soon as the session is there.
     state: OnceLock<CurrentState>,
+    opened: Opened,
 }
 
 impl fmt::Debug for Files {
@@ -70,7 +88,7 @@ impl Files {
 impl UrlTableFactory for Files {
     async fn try_new(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
         let Some(location) = location_of(name).map_err(to_datafusion)? else { return Ok(None) };
-        Ok(Some(Arc::new(open(&self.state()?, name, &location).await?)))
+        open(&self.state()?, name, &location, &self.opened).await.map(Some)
     }
 }
 
@@ -79,52 +97,121 @@ fn location_of(name: &str) -> pelton_error::Result<Option<Location>> {
     if is_url(name) {
         return Location::parse(name).map(Some);
     }
-    if name.contains(['/', '.']) && (Path::new(name).exists() || name.contains(['*', '?', '['])) {
+    let is_path = name.contains(['/', '.']) && (Path::new(name).exists() || name.contains(['*', '?', '[']));
+    if is_path || (Path::new(name).is_dir() && has_files(Path::new(name))) {
         return Location::of_path(name).map(Some);
     }
     Ok(None)
 }
 
 /// The table of the files at `location`, which the query calls `name`.
-async fn open(state: &SessionState, name: &str, location: &Location) -> Result<FilesTable> {
-    let store_url = ObjectStoreUrl::parse(location.base())?;
-    let store = state.runtime_env().object_store(&store_url)?;
-    let mut objects = list(store.as_ref(), location).await.map_err(to_datafusion)?;
-    let (ending, compression) = ending_of(&objects)?;
-    objects
-        .retain(|object| object.location.as_ref().ends_with(&full_ending(&ending, compression.as_deref())));
-    let format = format_of(state, name, &ending, compression)?;
-    let rests = objects.iter().map(|object| location.path_below(&object.location));
-    let partitions = Partitions::of(rests).map_err(to_datafusion)?;
-    let schema = format.infer_schema(state, &store, &objects).await;
-    let schema =
-        schema.map_err(|error| to_datafusion(from_datafusion(error).context(format!("'{name}'"))))?;
-    FilesTable::new(store_url, format, &schema, objects, partitions)
-}
-
-/// The ending of the first file, without and with the compression.
-fn ending_of(objects: &[ObjectMeta]) -> Result<(String, Option<String>)> {
-    let first = objects.first().map_or("", |object| object.location.as_ref());
-    ListingTableConfig::infer_file_extension_and_compression_type(first)
-}
-
-fn full_ending(ending: &str, compression: Option<&str>) -> String {
-    compression.map_or_else(|| format!(".{ending}"), |compression| format!(".{ending}.{compression}"))
-}
-
-fn format_of(
+async fn open(
     state: &SessionState,
     name: &str,
-    ending: &str,
-    compression: Option<String>,
-) -> Result<Arc<dyn FileFormat>> {
-    let factory = state.get_file_format_factory(ending).ok_or_else(|| {
-        to_datafusion(Error::invalid_input(format!(
-            "'{name}': files ending in '.{ending}' cannot be queried; known are .parquet, .csv, .json and .arrow"
-        )))
-    })?;
-    let options = compression.map(|kind| ("format.compression".to_owned(), kind));
-    factory
-        .create(state, &options.into_iter().collect::<HashMap<_, _>>())
-        .map_err(|error| config_datafusion_err!("'{name}': {error}"))
+    location: &Location,
+    opened: &Opened,
+) -> Result<Arc<dyn TableProvider>> {
+    let settings = state.config_options().extensions.get::<FileSettings>().cloned().unwrap_or_default();
+    let store_url = ObjectStoreUrl::parse(location.base())?;
+    let store = state.runtime_env().object_store(&store_url)?;
+    let listed = match location.base().scheme() {
+        "file" => {
+            let (name, format) = (name.to_owned(), settings.input_format);
+            blocking(move || pelton_files::list(&[name], format, &CancelFlag::new())).await?
+        }
+        _ => {
+            let objects = list(store.as_ref(), location).await.map_err(to_datafusion)?;
+            let reader = opened.objects().map_err(to_datafusion)?;
+            let found = reader.adopt(&store, location, objects);
+            list_found(name, found, settings.input_format).map_err(to_datafusion)?
+        }
+    };
+    if listed.format() == Some(InputFormat::Parquet) {
+        return Ok(Arc::new(parquet(state, name, location, &store_url, &store, &settings).await?));
+    }
+    let text = settings.text;
+    let thread_count = state.config().target_partitions();
+    let sources = match opened.known(&listed, &text) {
+        Some(sources) => sources,
+        None => {
+            let (files, options) = (listed.clone(), text.clone());
+            let sources = blocking(move || sources_of(files, &options, thread_count)).await?;
+            opened.keep(&listed, text, &sources);
+            sources
+        }
+    };
+    Ok(Arc::new(TextTable::new(sources)))
+}
+
+/// Opens files for queries; what is looked at to infer types counts as planning.
+fn sources_of(listed: Listed, text: &TextOptions, thread_count: usize) -> pelton_error::Result<Arc<Sources>> {
+    let options = OpenOptions {
+        text,
+        expected: None,
+        input_bytes: Arc::default(),
+        share_bytes: SHARE_BYTES,
+        thread_count,
+        cancel: &CancelFlag::new(),
+    };
+    Sources::open(listed, options).map(Arc::new)
+}
+
+/// Runs what waits for disks and networks.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> pelton_error::Result<T> + Send + 'static,
+) -> Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| internal_datafusion_err!("listing files: {error}"))?.map_err(to_datafusion)
+}
+
+/// Parquet files as DataFusion's scan reads them.
+async fn parquet(
+    state: &SessionState,
+    name: &str,
+    location: &Location,
+    store_url: &ObjectStoreUrl,
+    store: &Arc<dyn ObjectStore>,
+    settings: &FileSettings,
+) -> Result<FilesTable> {
+    let mut objects = list(store.as_ref(), location).await.map_err(to_datafusion)?;
+    if settings.input_format.is_none() {
+        objects.retain(|object| is_parquet(object.location.as_ref()));
+    }
+    let factory = state
+        .get_file_format_factory("parquet")
+        .ok_or_else(|| config_datafusion_err!("'{name}': this session knows no Parquet"))?;
+    let format = factory.create(state, &HashMap::new())?;
+    let rests = objects.iter().map(|object| location.path_below(&object.location));
+    let partitions = Partitions::of(rests).map_err(to_datafusion)?;
+    let at_once = state.config_options().execution.meta_fetch_concurrency.get();
+    let found = objects.iter().map(|object| {
+        let format = &format;
+        async move {
+            check_names(state, store, location, object).await?;
+            let schema = format.infer_schema(state, store, std::slice::from_ref(object)).await?;
+            Ok::<_, DataFusionError>((location.url_of(&object.location), schema))
+        }
+    });
+    let found = stream::iter(found.collect::<Vec<_>>()).buffered(at_once).try_collect::<Vec<_>>().await;
+    let found = found.map_err(|error| to_datafusion(from_datafusion(error).context(format!("'{name}'"))))?;
+    let schema = union_of(&found).map_err(to_datafusion)?;
+    FilesTable::new(store_url.clone(), format, &schema, objects, partitions)
+}
+
+/// Refuses a file with two columns of one name, which schemas of DataFusion do not tell from one.
+async fn check_names(
+    state: &SessionState,
+    store: &Arc<dyn ObjectStore>,
+    location: &Location,
+    object: &ObjectMeta,
+) -> Result<()> {
+    let cache = state.runtime_env().cache_manager.get_file_metadata_cache();
+    let metadata = DFParquetMetadata::new(store.as_ref(), object).with_file_metadata_cache(Some(cache));
+    let schema = Arc::new(metadata.fetch_schema().await?);
+    union_of(&[(location.url_of(&object.location), schema)]).map(|_| ()).map_err(to_datafusion)
+}
+
+fn is_parquet(path: &str) -> bool {
+    let path = path.to_ascii_lowercase();
+    path.ends_with(".parquet") || path.ends_with(".pq")
 }

@@ -141,7 +141,7 @@ fn field_of(column: &PartitionColumn) -> Field {
     Field::new(&column.name, data_type, true)
 }
 
-fn scalar_of(value: PartitionValue) -> ScalarValue {
+pub(super) fn scalar_of(value: PartitionValue) -> ScalarValue {
     match value {
         PartitionValue::Int64(value) => ScalarValue::Int64(value),
         PartitionValue::Date(value) => ScalarValue::Date32(value),

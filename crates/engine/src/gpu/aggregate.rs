@@ -20,6 +20,7 @@ use datafusion::physical_plan::aggregates::{
 use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{Aggregate, AggregateFunction, Sink, Type};
 
+use super::arithmetic::is_integer;
 use super::lower::{Lowering, columns_of, without_exchanges};
 use super::stream::Flow;
 use super::value::{Value, kernel_type};
@@ -161,8 +162,8 @@ fn lower_function(
 
 fn check_sum(input: &Value, result: &DataType, name: &str) -> Result<()> {
     let keeps_its_type = match (&input.data_type, result) {
-        (DataType::Int32 | DataType::Int64, DataType::Int64) => true,
         (DataType::Decimal128(_, from), DataType::Decimal128(_, to)) => from == to,
+        (from, DataType::Int64 | DataType::Decimal128(_, 0)) => is_integer(from),
         (DataType::Float64, DataType::Float64) => true,
         _ => false,
     };

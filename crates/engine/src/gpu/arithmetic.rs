@@ -7,8 +7,9 @@
 //!   decimal(p,s) to double            divided by 10^s as doubles
 //! ```
 //!
-//! Integers wrap as Arrow's do. Decimals must not overflow: who compiles the pipeline shows that from bounds, or
-//! refuses it. What rounds (decimals to fewer digits) or may fail on a value is refused here.
+//! A result that its type does not hold is found where bounds do not rule it out: by the kernel, whose run then ends,
+//! and the CPU reports it. What rounds (decimals to fewer digits) is refused here, and so is TRY_CAST of what may not
+//! fit, which is NULL there.
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::logical_expr::Operator;
@@ -38,6 +39,7 @@ pub(super) fn arithmetic_op(op: Operator) -> Option<ArithmeticOp> {
         Operator::Minus => ArithmeticOp::Subtract,
         Operator::Multiply => ArithmeticOp::Multiply,
         Operator::Divide => ArithmeticOp::Divide,
+        Operator::Modulo => ArithmeticOp::Remainder,
         _ => return None,
     })
 }
@@ -84,7 +86,7 @@ fn width(data_type: &DataType) -> Option<u8> {
 }
 
 /// True for the types whose values are integers and nothing else.
-fn is_integer(data_type: &DataType) -> bool {
+pub(super) fn is_integer(data_type: &DataType) -> bool {
     width(data_type).is_some() || matches!(data_type, DataType::UInt8 | DataType::UInt16 | DataType::UInt32)
 }
 
@@ -92,25 +94,59 @@ fn is_integer(data_type: &DataType) -> bool {
 ///
 /// # Errors
 ///
-/// `Unsupported` for types without arithmetic, division of anything but doubles, and decimals that lose digits.
+/// `Unsupported` for types without arithmetic, quotients of decimals, and decimals that lose digits.
 pub(super) fn arithmetic(op: ArithmeticOp, left: Value, right: Value, data_type: &DataType) -> Result<Value> {
     let is_nullable = left.is_nullable || right.is_nullable;
     let (left, right) = match (&left.data_type, &right.data_type, data_type) {
         (DataType::Decimal128(..), DataType::Decimal128(..), DataType::Decimal128(_, scale)) => {
             decimal_operands(op, left, right, *scale)?
         }
-        (DataType::Int32 | DataType::Int64, right_type, result)
-            if op != ArithmeticOp::Divide && &left.data_type == right_type && right_type == result =>
-        {
-            (left, right)
-        }
+        (one, other, result) if is_integer(one) && one == other && other == result => (left, right),
         (DataType::Float64, DataType::Float64, DataType::Float64) => (left, right),
         (one, other, _) => {
             return Err(Error::unsupported(format!("kernels do not compute {op:?} of {one} and {other}")));
         }
     };
     let expr = Expr::Arithmetic { op, left: Box::new(left.expr), right: Box::new(right.expr) };
-    Ok(Value { expr, data_type: data_type.clone(), is_nullable, bounds: None })
+    Ok(within_type(Value { expr, data_type: data_type.clone(), is_nullable, bounds: None }))
+}
+
+/// `left / right` of decimals and integers as a double; by 0 it is an overflow.
+///
+/// # Errors
+///
+/// `Unsupported` for types that do not become doubles.
+pub(super) fn quotient(left: Value, right: Value) -> Result<Value> {
+    let is_exact = is_integer(&right.data_type) || matches!(right.data_type, DataType::Decimal128(..));
+    if !is_exact {
+        return Err(Error::unsupported(format!("kernels divide no decimal by {}", right.data_type)));
+    }
+    let right = Value { expr: Expr::NonZero { input: Box::new(right.expr) }, ..right };
+    let (left, right) = (cast(left, &DataType::Float64)?, cast(right, &DataType::Float64)?);
+    arithmetic(ArithmeticOp::Divide, left, right, &DataType::Float64)
+}
+
+/// The double by whose bits `value` is told from others.
+///
+/// # Errors
+///
+/// `Unsupported` for floats of fewer bits.
+pub(super) fn float_key(value: Value) -> Result<Value> {
+    match value.data_type {
+        DataType::Float64 => Ok(Value { expr: Expr::FloatKey { input: Box::new(value.expr) }, ..value }),
+        other => Err(Error::unsupported(format!("kernels have no {other}"))),
+    }
+}
+
+/// `value`, whose type may be narrower than what kernels hold it in, checked to be of its type.
+fn within_type(value: Value) -> Value {
+    let narrow = [DataType::Int8, DataType::Int16, DataType::UInt8, DataType::UInt16, DataType::UInt32];
+    match type_bounds(&value.data_type) {
+        Some(bounds) if narrow.contains(&value.data_type) => {
+            Value { expr: Expr::Within { input: Box::new(value.expr), bounds }, ..value }
+        }
+        _ => value,
+    }
 }
 
 fn decimal_operands(op: ArithmeticOp, left: Value, right: Value, scale: i8) -> Result<(Value, Value)> {
@@ -167,12 +203,26 @@ fn times_power_of_ten(value: Value, exponent: u32) -> Result<Value> {
     Ok(Value { expr, bounds, ..value })
 }
 
-/// `value` as a `to`.
+/// `value` as a `to`; a value that does not fit is an overflow.
 ///
 /// # Errors
 ///
-/// `Unsupported` for casts that round, that may fail on a value, or that kernels do not have.
+/// `Unsupported` for casts that round and for those that kernels do not have.
 pub(super) fn cast(value: Value, to: &DataType) -> Result<Value> {
+    cast_where(value, to, |value, to| fitting(&value, to).or_else(|| checked(value, to)))
+}
+
+/// As [`cast`], for a cast that gives NULL for what does not fit.
+///
+/// # Errors
+///
+/// Likewise, and where a value might not fit.
+pub(super) fn try_cast(value: Value, to: &DataType) -> Result<Value> {
+    cast_where(value, to, |value, to| fitting(&value, to))
+}
+
+/// `value` as a `to`; `fit` calls a value what it is to be, if it can.
+fn cast_where(value: Value, to: &DataType, fit: impl Fn(Value, &DataType) -> Option<Value>) -> Result<Value> {
     if &value.data_type == to {
         return Ok(value);
     }
@@ -186,13 +236,13 @@ pub(super) fn cast(value: Value, to: &DataType) -> Result<Value> {
         (one, other) if is_text(one) && is_text(other) => Ok(Value { data_type: to.clone(), ..value }),
         (DataType::Decimal128(..), DataType::Decimal128(_, scale)) => {
             let scaled = rescaled(value, *scale)?;
-            fitting(scaled, to).ok_or_else(refused)
+            fit(scaled, to).ok_or_else(refused)
         }
         (DataType::Decimal128(_, scale), DataType::Float64) => Ok(decimal_to_double(value, *scale)),
         (one, DataType::Decimal128(_, scale)) if is_integer(one) && *scale >= 0 => {
             let wide = converted(value, Type::I128, to);
             let scaled = times_power_of_ten(wide, u32::from(scale.unsigned_abs()))?;
-            fitting(scaled, to).ok_or_else(refused)
+            fit(scaled, to).ok_or_else(refused)
         }
         (one, DataType::Float64) if is_integer(one) => Ok(converted(value, Type::F64, to)),
         (DataType::Boolean, other) if matches!(other, DataType::Int32 | DataType::Int64) => {
@@ -201,7 +251,7 @@ pub(super) fn cast(value: Value, to: &DataType) -> Result<Value> {
         }
         (one, other) if is_integer(one) && is_integer(other) => {
             let ty = kernel_type(other)?;
-            let value = fitting(value, to).ok_or_else(refused)?;
+            let value = fit(value, to).ok_or_else(refused)?;
             Ok(if kernel_type(&from)? == ty { value } else { converted(value, ty, to) })
         }
         (DataType::Date32 | DataType::Timestamp(..), DataType::Date32 | DataType::Timestamp(..)) => {
@@ -212,10 +262,17 @@ pub(super) fn cast(value: Value, to: &DataType) -> Result<Value> {
 }
 
 /// `value`, called a `to`, if what is known of it says that all of it fits.
-fn fitting(value: Value, to: &DataType) -> Option<Value> {
+fn fitting(value: &Value, to: &DataType) -> Option<Value> {
     let (inside, outside) = (value.bounds_or_type()?, type_bounds(to)?);
     let fits = outside.min <= inside.min && inside.max <= outside.max;
-    fits.then(|| Value { data_type: to.clone(), ..value })
+    fits.then(|| Value { data_type: to.clone(), ..value.clone() })
+}
+
+/// `value`, called a `to` and checked to be one.
+fn checked(value: Value, to: &DataType) -> Option<Value> {
+    let bounds = type_bounds(to)?;
+    let expr = Expr::Within { input: Box::new(value.expr), bounds };
+    Some(Value { expr, data_type: to.clone(), bounds: None, ..value })
 }
 
 fn converted(value: Value, ty: Type, to: &DataType) -> Value {
@@ -246,15 +303,38 @@ fn decimal_to_double(value: Value, scale: i8) -> Value {
 ///
 /// `Unsupported` for doubles, whose zeros have signs, and for what has no arithmetic.
 pub(super) fn negate(value: Value) -> Result<Value> {
-    let zero = match value.data_type {
-        DataType::Int32 => Literal::I32(0),
-        DataType::Int64 => Literal::I64(0),
-        DataType::Decimal128(..) => Literal::I128(0),
-        ref other => return Err(Error::unsupported(format!("kernels do not negate {other}"))),
-    };
+    let refused = || Error::unsupported(format!("kernels do not negate {}", value.data_type));
+    let zero = zero_of(&value).ok_or_else(refused)?;
     let (left, right) = (Box::new(Expr::Literal(zero)), Box::new(value.expr));
     let expr = Expr::Arithmetic { op: ArithmeticOp::Subtract, left, right };
+    Ok(within_type(Value { expr, bounds: None, ..value }))
+}
+
+/// `abs(value)`.
+///
+/// # Errors
+///
+/// As [`negate`].
+pub(super) fn absolute(value: Value) -> Result<Value> {
+    let negative = negate(value.clone())?;
+    let zero = zero_of(&value).expect("what is negated has a zero");
+    let (left, right) = (Box::new(value.expr.clone()), Box::new(Expr::Literal(zero)));
+    let is_negative = Expr::Compare { op: CompareOp::Lt, left, right };
+    let expr =
+        Expr::Case { branches: vec![(is_negative, negative.expr)], otherwise: Some(Box::new(value.expr)) };
     Ok(Value { expr, bounds: None, ..value })
+}
+
+fn zero_of(value: &Value) -> Option<Literal> {
+    match value.data_type {
+        ref integer if is_integer(integer) => match kernel_type(integer) {
+            Ok(Type::I32) => Some(Literal::I32(0)),
+            Ok(Type::I64) => Some(Literal::I64(0)),
+            _ => None,
+        },
+        DataType::Decimal128(..) => Some(Literal::I128(0)),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -291,13 +371,24 @@ mod tests {
     }
 
     #[test]
-    fn casts_that_may_fail_on_a_value_are_refused() {
-        assert!(cast(column(DataType::Int64), &DataType::Int32).is_err());
-        assert!(cast(column(DataType::Int64), &DataType::Decimal128(18, 0)).is_err());
-        assert!(cast(column(DataType::Int64), &DataType::Decimal128(20, 0)).is_ok());
-        assert!(cast(column(DataType::Decimal128(10, 2)), &DataType::Decimal128(10, 4)).is_err());
-        assert!(cast(column(DataType::Decimal128(10, 2)), &DataType::Decimal128(12, 4)).is_ok());
-        assert!(cast(column(DataType::Decimal128(10, 2)), &DataType::Decimal128(12, 1)).is_err());
+    fn casts_that_may_fail_on_a_value_are_checked() {
+        use DataType::{Decimal128, Int8, Int16, Int32, Int64};
+        let cases = [
+            (Int64, Int32, true),
+            (Int32, Int8, true),
+            (Int16, Int64, false),
+            (Int64, Decimal128(18, 0), true),
+            (Int64, Decimal128(20, 0), false),
+            (Decimal128(10, 2), Decimal128(10, 4), true),
+            (Decimal128(10, 2), Decimal128(12, 4), false),
+        ];
+        for (from, to, is_checked) in cases {
+            let value = cast(column(from.clone()), &to).unwrap();
+            let found = format!("{:?}", value.expr).contains("Within");
+            assert_eq!(found, is_checked, "{from} to {to}");
+            assert_eq!(try_cast(column(from.clone()), &to).is_err(), is_checked, "{from} to {to}, or NULL");
+        }
+        assert!(cast(column(Decimal128(10, 2)), &Decimal128(12, 1)).is_err(), "it rounds");
     }
 
     #[test]
@@ -308,8 +399,10 @@ mod tests {
     }
 
     #[test]
-    fn integers_below_32_bits_have_no_arithmetic() {
+    fn integers_below_32_bits_are_checked_to_stay_there() {
         let (left, right) = (column(DataType::Int16), column(DataType::Int16));
-        assert!(arithmetic(ArithmeticOp::Add, left, right, &DataType::Int16).is_err());
+        let sum = arithmetic(ArithmeticOp::Add, left, right, &DataType::Int16).unwrap();
+        let Expr::Within { bounds, .. } = sum.expr else { panic!("{:?}", sum.expr) };
+        assert_eq!((bounds.min, bounds.max), (-32_768, 32_767));
     }
 }

@@ -247,6 +247,9 @@ impl Names {
                 format!("{text} else {otherwise} end")
             }
             Expr::Cast { input, to } => format!("{} as {to:?}", self.part(input)),
+            // Checks, of what the plan says of the value anyway.
+            Expr::Within { input, .. } | Expr::NonZero { input } => self.expr(input),
+            Expr::FloatKey { input } => format!("key of {}", self.part(input)),
             Expr::DatePart { part, input } => {
                 format!("{} of {}", format!("{part:?}").to_lowercase(), self.part(input))
             }
@@ -286,6 +289,7 @@ fn arithmetic_sign(op: ArithmeticOp) -> &'static str {
         ArithmeticOp::Subtract => "-",
         ArithmeticOp::Multiply => "*",
         ArithmeticOp::Divide => "/",
+        ArithmeticOp::Remainder => "%",
     }
 }
 

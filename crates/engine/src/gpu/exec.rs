@@ -10,6 +10,7 @@
 //! the run. Damaged data, invalid input and cancellation are errors of the query, on the CPU as here.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion::arrow::array::RecordBatch;
@@ -20,9 +21,7 @@ use datafusion::error::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
-use datafusion::physical_plan::execution_plan::{
-    Boundedness, EmissionType, SchedulingType, reset_plan_states,
-};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
 use datafusion::physical_plan::metrics::{
     BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet,
 };
@@ -37,6 +36,7 @@ use pelton_error::{CancelFlag, Error, ErrorKind};
 use pelton_pipeline::ir::{Plan, Source};
 use pelton_pipeline::{Rows, RunReport};
 
+use super::again::anew;
 use super::devices::Devices;
 use super::lower::Lowered;
 use super::result;
@@ -71,8 +71,8 @@ pub struct PeltonGpuExec {
     /// Why this runs here, for EXPLAIN.
     reason: String,
     estimated_rows: Option<f64>,
-    /// A copy, whose fallback others may run too.
-    is_copy: bool,
+    /// Whether `cpu` has been run, by this node or by one that it shares it with.
+    cpu_has_run: Arc<AtomicBool>,
     outcome: Arc<Mutex<Outcome>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -105,7 +105,7 @@ impl PeltonGpuExec {
             cpu,
             devices,
             reason,
-            is_copy: false,
+            cpu_has_run: Arc::default(),
             outcome: Arc::default(),
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -156,6 +156,7 @@ impl PeltonGpuExec {
                     return;
                 };
                 report.bytes_read = ran.disk_bytes;
+                report.io = scan.device_io_text(ran.disk_bytes);
                 report.pinned_bytes = ran.pinned_bytes;
                 report.device_bytes = ran.device_bytes;
                 report.row_groups_read =
@@ -180,7 +181,7 @@ impl PeltonGpuExec {
             devices: Arc::clone(&self.devices),
             reason: self.reason.clone(),
             estimated_rows: self.estimated_rows,
-            is_copy: self.is_copy,
+            cpu_has_run: Arc::clone(&self.cpu_has_run),
             outcome: Arc::default(),
             properties: Arc::clone(&self.properties),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -205,7 +206,7 @@ impl PeltonGpuExec {
             children: self.children.clone(),
             average_counts: self.average_counts.clone(),
             cpu: Arc::clone(&self.cpu),
-            is_copy: self.is_copy,
+            cpu_has_run: Arc::clone(&self.cpu_has_run),
             devices: Arc::clone(&self.devices),
             outcome: Arc::clone(&self.outcome),
             metrics: self.metrics.clone(),
@@ -221,7 +222,7 @@ struct Run {
     children: Vec<Arc<dyn ExecutionPlan>>,
     average_counts: Vec<usize>,
     cpu: Arc<dyn ExecutionPlan>,
-    is_copy: bool,
+    cpu_has_run: Arc<AtomicBool>,
     devices: Arc<Devices>,
     outcome: Arc<Mutex<Outcome>>,
     metrics: ExecutionPlanMetricsSet,
@@ -254,10 +255,7 @@ impl Run {
             }
             Err(error) if may_run_elsewhere(error.kind()) => {
                 MetricBuilder::new(&self.metrics).global_counter("fallbacks").add(1);
-                let cpu = match self.is_copy {
-                    true => reset_plan_states(Arc::clone(&self.cpu))?,
-                    false => Arc::clone(&self.cpu),
-                };
+                let cpu = self.cpu_plan()?;
                 self.record(|outcome| {
                     outcome.fallback = Some(error.to_string());
                     outcome.ran_instead = Some(Arc::clone(&cpu));
@@ -268,6 +266,13 @@ impl Run {
             }
             Err(error) => Err(to_datafusion(error)),
         }
+    }
+
+    /// The plan for the CPU, to be run once: as it is for the first to ask, a copy for all others. Host inputs are
+    /// subtrees of it and have run.
+    fn cpu_plan(&self) -> Result<Arc<dyn ExecutionPlan>> {
+        let has_run = self.cpu_has_run.swap(true, Ordering::Relaxed) || !self.uploads.is_empty();
+        if has_run { anew(&self.cpu) } else { Ok(Arc::clone(&self.cpu)) }
     }
 
     async fn on_device(&self, context: &Arc<TaskContext>) -> pelton_error::Result<Vec<RecordBatch>> {
@@ -386,8 +391,7 @@ impl ExecutionPlan for PeltonGpuExec {
     }
 
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
-        let copy = self.copy_with(self.children.clone());
-        Ok(Arc::new(Self { is_copy: true, ..copy }))
+        Ok(Arc::new(self.copy_with(self.children.clone())))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {

@@ -4,7 +4,7 @@
 //!   column, constant            as they are
 //!   one text column alone       a function of its dictionary's entries      text.rs
 //!   AND OR NOT, comparisons     of two values brought to one type           arithmetic.rs
-//!   + - * /, casts              as Arrow computes them, to the bit          arithmetic.rs
+//!   + - * / %, abs, casts       as Arrow computes them, to the bit          arithmetic.rs
 //!   dates, timestamps, intervals    as Arrow computes them                  dates.rs
 //!   IN, CASE, IS NULL
 //!   everything else             refused by name: it stays on the CPU
@@ -18,6 +18,7 @@ use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::functions::datetime::date_part::DatePartFunc;
 use datafusion::functions::datetime::date_trunc::DateTruncFunc;
+use datafusion::functions::math::abs::AbsFunc;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{
     BinaryExpr, CaseExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, Literal, NegativeExpr,
@@ -28,7 +29,7 @@ use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::ColumnarValue;
 use datafusion::scalar::ScalarValue;
 use pelton_error::{Error, Result};
-use pelton_pipeline::ir::{ArithmeticOp, Expr, Type};
+use pelton_pipeline::ir::{ArithmeticOp, CompareOp, Expr, Type};
 
 use super::arithmetic;
 use super::dates;
@@ -36,6 +37,8 @@ use super::stream::{Stream, output};
 use super::text::{EntryFunction, is_deterministic, text_input};
 use super::value::{Value, integer, is_text, kernel_type, literal};
 use crate::error::from_datafusion;
+use crate::floats::NAME as FLOAT_KEY;
+use crate::numbers::{Checked, CheckedOp};
 
 /// Lowers expressions over the columns of one plan node, for one stream.
 pub(super) struct Exprs<'a> {
@@ -125,7 +128,7 @@ impl Exprs<'_> {
         }
         if let Some(cast) = expr.downcast_ref::<TryCastExpr>() {
             let input = self.lower(cast.expr())?;
-            return arithmetic::cast(input, cast.cast_type());
+            return arithmetic::try_cast(input, cast.cast_type());
         }
         if let Some(negative) = expr.downcast_ref::<NegativeExpr>() {
             let input = self.lower(negative.arg())?;
@@ -187,10 +190,26 @@ impl Exprs<'_> {
         let input = self.lower(list.expr())?;
         let among = match kernel_type(&input.data_type)? {
             Type::I32 | Type::I64 | Type::I128 => in_integers(input.clone(), list)?,
+            Type::F64 => return self.in_doubles(input, list),
             _ => return Err(Error::unsupported(format!("IN over {}", input.data_type))),
         };
         let among = if list.negated() { Expr::Not(Box::new(among)) } else { among };
         Ok(boolean(among, input.is_nullable))
+    }
+
+    /// Each compared, as `=` compares doubles: a list may hold NULL.
+    fn in_doubles(&mut self, input: Value, list: &InListExpr) -> Result<Value> {
+        let mut is_nullable = input.is_nullable;
+        let equal = list.list().iter().map(|value| {
+            let value = self.lower(value)?;
+            is_nullable |= value.is_nullable;
+            let (left, right) = arithmetic::to_one_type(input.clone(), value)?;
+            let (left, right) = (Box::new(left.expr), Box::new(right.expr));
+            Ok(Expr::Compare { op: CompareOp::Eq, left, right })
+        });
+        let among = Expr::Or(equal.collect::<Result<_>>()?);
+        let among = if list.negated() { Expr::Not(Box::new(among)) } else { among };
+        Ok(boolean(among, is_nullable))
     }
 
     fn case(&mut self, expr: &Arc<dyn PhysicalExpr>, case: &CaseExpr) -> Result<Value> {
@@ -223,8 +242,35 @@ impl Exprs<'_> {
         Ok(Value { expr: Expr::Case { branches, otherwise }, data_type, is_nullable, bounds: None })
     }
 
+    /// Kernels check what they compute wherever bounds do not rule an overflow out.
+    fn checked(&mut self, checked: &Checked, args: &[Arc<dyn PhysicalExpr>]) -> Result<Value> {
+        let op = match checked.op() {
+            CheckedOp::Add => ArithmeticOp::Add,
+            CheckedOp::Subtract => ArithmeticOp::Subtract,
+            CheckedOp::Multiply => ArithmeticOp::Multiply,
+            CheckedOp::Divide => ArithmeticOp::Divide,
+            CheckedOp::Negate => return arithmetic::negate(self.lower(&args[0])?),
+        };
+        let (left, right) = (self.lower(&args[0])?, self.lower(&args[1])?);
+        match op {
+            ArithmeticOp::Divide => arithmetic::quotient(left, right),
+            _ => arithmetic::arithmetic(op, left, right, checked.data_type()),
+        }
+    }
+
     fn function(&mut self, expr: &Arc<dyn PhysicalExpr>, function: &ScalarFunctionExpr) -> Result<Value> {
         let refused = || Error::unsupported(format!("kernels do not compute {expr}"));
+        if function.fun().name() == FLOAT_KEY {
+            let [input] = function.args() else { return Err(refused()) };
+            return arithmetic::float_key(self.lower(input)?);
+        }
+        if function.fun().inner().is::<AbsFunc>() {
+            let [input] = function.args() else { return Err(refused()) };
+            return arithmetic::absolute(self.lower(input)?);
+        }
+        if let Some(checked) = function.fun().inner().downcast_ref::<Checked>() {
+            return self.checked(checked, function.args());
+        }
         let of_dates: fn(&str, Value) -> Result<Value> = match function.fun().inner() {
             inner if inner.is::<DatePartFunc>() => dates::part,
             inner if inner.is::<DateTruncFunc>() => dates::trunc,

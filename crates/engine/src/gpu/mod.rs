@@ -6,6 +6,7 @@
 //!                dates.rs, text.rs
 //!     cost.rs    whether that is worth it
 //!   exec.rs      the plan node: uploads (upload.rs), the run, its rows as batches (result.rs), the way back to the CPU
+//!                (again.rs)
 //!   describe.rs  EXPLAIN
 //!   devices.rs   what was chosen, and the runtime, opened when it is first needed
 //! ```
@@ -13,8 +14,10 @@
 //! Kernels are the business of `pelton-pipeline`; here a query becomes what that takes, and no answer depends on where
 //! it was computed.
 
+mod again;
 mod aggregate;
 mod arithmetic;
+mod contract;
 mod cost;
 mod dates;
 mod describe;

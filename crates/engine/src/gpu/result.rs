@@ -68,6 +68,10 @@ fn array(column: RowColumn, data_type: &DataType) -> Result<ArrayRef> {
         (RowValues::I128(values), DataType::Decimal128(precision, scale)) => {
             Arc::new(decimals(values, nulls, *precision, *scale)?)
         }
+        (RowValues::I128(values), DataType::Int64) => {
+            let values: Result<Vec<i64>> = values.into_iter().map(|value| narrow(value, data_type)).collect();
+            Arc::new(Int64Array::new(values?.into(), nulls))
+        }
         (RowValues::F64(values), _) => Arc::new(Float64Array::new(values.into(), nulls)),
         (RowValues::Text { ids, dictionary }, _) => {
             return texts(&ids, &dictionary, nulls.as_ref(), data_type);
@@ -85,7 +89,24 @@ fn decimals(
     precision: u8,
     scale: i8,
 ) -> Result<Decimal128Array> {
+    // What is NULL may be anything.
+    let most = 10_i128.pow(u32::from(precision)) - 1;
+    let is_valid = |row: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
+    let mut beyond = values.iter().enumerate().filter(|(_, value)| !(-most..=most).contains(*value));
+    if let Some((_, value)) = beyond.find(|(row, _)| is_valid(*row)) {
+        return Err(too_large(*value, &DataType::Decimal128(precision, scale)));
+    }
     PrimitiveArray::new(values.into(), nulls).with_precision_and_scale(precision, scale).map_err(wrong_type)
+}
+
+/// A sum as 64 bits.
+fn narrow(value: i128, data_type: &DataType) -> Result<i64> {
+    i64::try_from(value).map_err(|_| too_large(value, data_type))
+}
+
+/// What the plan's type does not hold: the CPU reports it.
+fn too_large(value: i128, data_type: &DataType) -> Error {
+    Error::unsupported(format!("{value} overflows {data_type}, which the CPU looks at"))
 }
 
 fn texts(
@@ -154,6 +175,22 @@ mod tests {
         assert_eq!((column.value(0), column.is_null(1), column.scale()), (150, true, 2));
         let found = batches(rows(RowValues::I32(vec![8036]), None), &schema(DataType::Date32), 8).unwrap();
         assert_eq!(found[0].column(0).as_primitive::<Date32Type>().value(0), 8036);
+    }
+
+    #[test]
+    fn sums_that_the_type_of_the_plan_does_not_hold_are_the_cpu_s() {
+        let cases = [
+            (i128::from(i64::MAX), DataType::Int64, true),
+            (i128::from(i64::MAX) + 1, DataType::Int64, false),
+            (10_i128.pow(38) - 1, DataType::Decimal128(38, 2), true),
+            (-(10_i128.pow(38)), DataType::Decimal128(38, 2), false),
+        ];
+        for (value, data_type, fits) in cases {
+            let found = batches(rows(RowValues::I128(vec![value]), None), &schema(data_type), 8);
+            let kind = found.map(|_| ()).map_err(|error| error.kind().clone());
+            let expected = if fits { Ok(()) } else { Err(pelton_error::ErrorKind::Unsupported) };
+            assert_eq!(kind, expected, "{value}");
+        }
     }
 
     #[test]

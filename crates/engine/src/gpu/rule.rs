@@ -11,7 +11,9 @@
 //! A sort that stops at a number of rows stays where it is; its input gives no more rows than it needs (`top.rs`).
 //!
 //! It runs last of all, on plans whose distribution and order are settled. So it leaves an order that parents count on
-//! alone, and where parents count on rows being partitioned by hash, a repartition goes above the device's node.
+//! alone, and where parents count on rows being partitioned by hash, a repartition goes above the device's node. What
+//! else an operator may count on is checked when it has its new children (`contract.rs`): where it does not hold, the
+//! operator and all below it stay on the CPU.
 
 use std::sync::Arc;
 
@@ -26,12 +28,14 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::union::InterleaveExec;
 use datafusion::physical_plan::{
     Distribution, ExecutionPlan, ExecutionPlanProperties, Partitioning, replace_children_if_necessary,
 };
 use pelton_error::{Error, Result};
 use pelton_pipeline::ir::Sink;
 
+use super::contract::Contract;
 use super::cost::Prediction;
 use super::devices::{DeviceChoice, Devices};
 use super::exec::PeltonGpuExec;
@@ -104,7 +108,14 @@ fn rewrite(
         rewrite(child, devices, by_hash)
     });
     let children = children.collect::<DataFusionResult<Vec<_>>>()?;
-    replace_children_if_necessary(Arc::clone(plan), children)
+    if !Contract::of(plan, by_hash).holds_over(&children) {
+        return Ok(Arc::clone(plan));
+    }
+    match replace_children_if_necessary(Arc::clone(plan), children) {
+        Ok(rewritten) if Contract::of(plan, by_hash).is_kept_by(&rewritten) => Ok(rewritten),
+        // An operator that refuses what it is given counts on something else: it keeps what it was planned over.
+        Ok(_) | Err(_) => Ok(Arc::clone(plan)),
+    }
 }
 
 /// The node that runs `plan` on the device, where it should run there; `first`: these rows of it. Its uploads may hold
@@ -214,6 +225,9 @@ pub(super) fn is_root(plan: &Arc<dyn ExecutionPlan>) -> bool {
 
 /// Whether `plan` counts on how the rows of child `index` are partitioned, itself or for its own parents.
 fn counts_on_hash(plan: &Arc<dyn ExecutionPlan>, index: usize, by_hash: bool) -> bool {
+    if plan.is::<InterleaveExec>() {
+        return true; // it requires nothing, and interleaves equal partitions
+    }
     let deals_rows_anew = plan.is::<RepartitionExec>()
         || plan.is::<CoalescePartitionsExec>()
         || plan.is::<SortPreservingMergeExec>();

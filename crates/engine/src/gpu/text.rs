@@ -23,7 +23,7 @@ use datafusion::logical_expr::Volatility;
 use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
-use pelton_error::{Error, Result};
+use pelton_error::{Error, ErrorKind, Result};
 use pelton_pipeline::ir::{TextFunction, TextResults, Type};
 
 use super::value::{is_text, kernel_type};
@@ -131,7 +131,11 @@ impl TextFunction for EntryFunction {
 
     fn evaluate(&self, entries: &[&[u8]]) -> Result<TextResults> {
         let array = text_array(self.schema.field(0).data_type(), entries.iter().map(|&entry| Some(entry)))?;
-        let results = self.results(array)?;
+        // The entry that it fails for may be of rows that no condition lets through: the CPU looks at rows.
+        let results = self.results(array).map_err(|error| match error.kind() {
+            ErrorKind::InvalidInput => Error::unsupported(error.to_string()),
+            _ => error,
+        })?;
         Ok(match self.ty {
             Type::Bool => TextResults::Bool(results.as_boolean().iter().collect()),
             Type::I32 if self.data_type == DataType::Date32 => {

@@ -3,12 +3,11 @@
 //! ```text
 //!   Arrow                                   kernel    arithmetic
 //!   Boolean                                 Bool      -
-//!   Int8, Int16, UInt8, UInt16              I32       no: Arrow's would wrap at the narrow width
-//!   Int32                                   I32       wraps
+//!   Int8, Int16, UInt8, UInt16, Int32       I32       yes, checked to stay within the type
 //!   Date32                                  I32       no
-//!   Int64                                   I64       wraps
-//!   UInt32, Timestamp, Duration             I64       no
-//!   Decimal128(p, s)                        I128      on unscaled values
+//!   Int64, UInt32                           I64       yes, checked
+//!   Timestamp, Duration                     I64       no
+//!   Decimal128(p, s)                        I128      on unscaled values, checked
 //!   Float64                                 F64       yes
 //!   Utf8, LargeUtf8, Utf8View               Text      functions of one column, by dictionary
 //! ```

@@ -69,7 +69,7 @@ pub struct Ceilings {
 /// What a query moved over one link.
 #[derive(Debug, Clone)]
 pub struct LinkUse {
-    /// Which.
+    /// PCIe, NVLink, storage and so on: it decides which measured ceiling the bytes are compared with.
     pub kind: LinkKind,
     /// For people: from where to where.
     pub name: String,

@@ -20,13 +20,13 @@ use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
 };
+use pelton_limits::bytes_text;
 use pelton_store::{IoEngine, Table};
 use pelton_zone::{Predicate, SkipKinds};
 
 use super::metrics::{PlannedBytes, ScanReport};
 use super::stream;
 use crate::error::to_datafusion;
-use crate::explain::bytes_text;
 use crate::memo::{PruneQuestion, ZoneMemo};
 use crate::predicate::zone_predicate;
 use crate::prune::{Pruned, SkippedBy};
@@ -106,6 +106,7 @@ impl PeltonScanExec {
         partition_count: usize,
     ) -> Result<Self> {
         let ScanSource { table, memo, io, options } = source;
+        let io = Arc::new(io.tallied()); // EXPLAIN ANALYZE says what this scan read, not what all have
         let projection = match projection {
             Some(columns) => columns.to_vec(),
             None => (0..table.schema().columns.len()).collect(),
@@ -203,7 +204,8 @@ impl PeltonScanExec {
 
     /// The static conjuncts as text.
     pub(crate) fn predicate_text(&self) -> String {
-        conjuncts_text(&self.conjuncts)
+        let texts: Vec<String> = self.conjuncts.iter().map(pelton_planner::quoted).collect();
+        texts.join(" AND ")
     }
 
     /// This scan with dimension predicates applied sideways, and notes on those that could not be.
@@ -219,9 +221,24 @@ impl PeltonScanExec {
         Self { conjuncts, dynamic, metrics: ExecutionPlanMetricsSet::new(), ..self.clone() }.prune()
     }
 
-    /// Rows that pass the static conjuncts, by zone maps.
+    /// Rows that pass the static conjuncts: by zone maps, and by the planner's defaults where those know nothing, such as
+    /// of `LIKE '%a%'`.
     pub(crate) fn estimated_rows(&self) -> pelton_error::Result<f64> {
-        self.memo.estimated_rows(&self.table, &self.zone_predicate())
+        let of_zones = |expr: &Arc<dyn PhysicalExpr>| zone_predicate(expr, self.table.schema());
+        let (mut known, mut unknown) = (Vec::new(), Vec::new());
+        for expr in &self.conjuncts {
+            match of_zones(expr) {
+                Predicate::Unknown => unknown.push(expr),
+                predicate => known.push(predicate),
+            }
+        }
+        let rows = self.memo.estimated_rows(&self.table, &Predicate::And(known).intersect_ranges())?;
+        if unknown.is_empty() {
+            return Ok(rows);
+        }
+        let statistics = statistics::of_table(&self.table);
+        let share = |expr: &Arc<dyn PhysicalExpr>| pelton_planner::predicate_selectivity(expr, &statistics);
+        Ok(rows * unknown.into_iter().map(share).product::<f64>())
     }
 
     /// Decides which row groups are read: by metadata, then by a plain limit.
@@ -277,6 +294,11 @@ impl PeltonScanExec {
         ))
     }
 
+    /// How a device came by `disk_bytes` of this scan; its reads are not told apart by the way that they took.
+    pub(crate) fn device_io_text(&self, disk_bytes: u64) -> String {
+        format!("{}: {}", engine_name(&self.io), bytes_text(disk_bytes))
+    }
+
     /// An output-schema expression in terms of table columns.
     fn to_table_columns(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
         let rewritten = Arc::clone(expr).transform_up(|node| match node.downcast_ref::<Column>() {
@@ -292,8 +314,12 @@ impl PeltonScanExec {
     }
 }
 
+fn engine_name(io: &IoEngine) -> &'static str {
+    if io.uses_ring() { "io_uring" } else { "positioned reads" }
+}
+
 fn io_description(io: &IoEngine) -> String {
-    let engine = if io.uses_ring() { "io_uring" } else { "positioned reads" };
+    let engine = engine_name(io);
     let counters = io.counters();
     let by_way = format!(
         "{engine}: {} past the page cache, {} through it, {} from it",
@@ -305,11 +331,6 @@ fn io_description(io: &IoEngine) -> String {
         Some(reason) => format!("{by_way} ({reason})"),
         None => by_way,
     }
-}
-
-fn conjuncts_text(conjuncts: &[Arc<dyn PhysicalExpr>]) -> String {
-    let texts: Vec<String> = conjuncts.iter().map(ToString::to_string).collect();
-    texts.join(" AND ")
 }
 
 fn is_dynamic(expr: &Arc<dyn PhysicalExpr>) -> bool {
@@ -346,7 +367,8 @@ impl DisplayAs for PeltonScanExec {
             write!(f, ", sideways=[{}]", filter.text)?;
         }
         if !self.dynamic.is_empty() {
-            write!(f, ", dynamic=[{}]", conjuncts_text(&self.dynamic))?;
+            let texts: Vec<String> = self.dynamic.iter().map(ToString::to_string).collect();
+            write!(f, ", dynamic=[{}]", texts.join(" AND "))?;
         }
         if let Some(limit) = self.limit {
             write!(f, ", limit={limit}")?;
@@ -398,6 +420,11 @@ impl ExecutionPlan for PeltonScanExec {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         assert!(children.is_empty(), "a scan is a leaf");
         Ok(self)
+    }
+
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        // What is counted belongs to one run.
+        Ok(Arc::new(Self { metrics: ExecutionPlanMetricsSet::new(), ..self.as_ref().clone() }))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {

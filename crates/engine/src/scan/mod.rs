@@ -15,6 +15,7 @@
 mod exec;
 mod filter;
 mod metrics;
+mod pieces;
 mod selection;
 mod stream;
 

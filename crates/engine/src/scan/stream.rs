@@ -27,6 +27,7 @@ use pelton_store::{ChunkRead, IoEngine, Table, column_to_arrow, read_chunk};
 use super::exec::{PeltonScanExec, ScanOptions};
 use super::filter::ScanFilter;
 use super::metrics::StreamMetrics;
+use super::pieces::of_own_size;
 use super::selection::{RowFilter, Selection};
 use crate::error::to_datafusion;
 use crate::predicate::zone_predicate;
@@ -67,7 +68,8 @@ pub(super) fn open(
         waiting: dealt.collect(),
         in_flight: VecDeque::new(),
         ready: VecDeque::new(),
-        coalescer: coalescer(&schema, batch_rows, memory_is_limited),
+        coalescer: coalescer(&schema, batch_rows),
+        memory_is_limited,
         batch_rows,
         rows_left: scan.limit.unwrap_or(usize::MAX),
         metrics: StreamMetrics::new(
@@ -82,11 +84,9 @@ pub(super) fn open(
     Ok(Box::pin(cooperative(RecordBatchStreamAdapter::new(schema, Box::pin(batches)))))
 }
 
-/// Collects small batches. Large ones pass as slices of a row group's columns; but where memory is limited they
-/// are copied, because a slice counts as the whole row group in the books of sorts and joins.
-fn coalescer(schema: &SchemaRef, batch_rows: usize, memory_is_limited: bool) -> BatchCoalescer {
-    let copied_below = (!memory_is_limited).then_some(batch_rows / 2);
-    BatchCoalescer::new(Arc::clone(schema), batch_rows).with_biggest_coalesce_batch_size(copied_below)
+/// Collects small batches; large ones pass as slices of a row group's columns.
+fn coalescer(schema: &SchemaRef, batch_rows: usize) -> BatchCoalescer {
+    BatchCoalescer::new(Arc::clone(schema), batch_rows).with_biggest_coalesce_batch_size(Some(batch_rows / 2))
 }
 
 /// A row group whose chunks are being read.
@@ -108,6 +108,8 @@ struct ScanStream {
     in_flight: VecDeque<InFlight>,
     ready: VecDeque<RecordBatch>,
     coalescer: BatchCoalescer,
+    /// Sorts and joins count what they hold.
+    memory_is_limited: bool,
     batch_rows: usize,
     rows_left: usize,
     metrics: StreamMetrics,
@@ -221,6 +223,8 @@ impl ScanStream {
         }
         for first in (0..rows.num_rows()).step_by(self.batch_rows) {
             let batch = rows.slice(first, self.batch_rows.min(rows.num_rows() - first));
+            let is_copied = batch.num_rows() <= self.batch_rows / 2;
+            let batch = if self.memory_is_limited && !is_copied { of_own_size(&batch)? } else { batch };
             self.coalescer.push_batch(batch)?;
         }
         self.take_coalesced();

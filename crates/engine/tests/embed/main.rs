@@ -1,9 +1,10 @@
 //! Pelton inside DataFusion sessions, and what reaches its own sessions besides SQL: examples, `STORED AS PELTON`, files
-//! with folders, Substrait plans.
+//! with folders, files loaded and in place, Substrait plans.
 
 #[path = "../common/mod.rs"]
 mod common;
 
+mod alike;
 mod examples;
 mod files;
 mod stored_as;

@@ -29,6 +29,27 @@ async fn without_device_memory_the_cpu_answers_and_says_why() {
     assert!(report.bytes_read > 0 && report.row_groups_read == 4, "{report:?}");
 }
 
+/// The host computes the window, which the join takes as its input; falling back runs it a second time.
+const JOIN_OF_WINDOW: &str = "SELECT n, count(*), sum(value) FROM t JOIN \
+     (SELECT key AS k, CAST(row_number() OVER (PARTITION BY key % 50 ORDER BY key) AS BIGINT) AS n FROM t) ON key = k GROUP BY n";
+/// The same, where the host's part stops at a number of rows: its last row must not be lost the second time.
+const JOIN_OF_TOP: &str = "SELECT n, count(*), sum(value) FROM t JOIN \
+     (SELECT key AS k, value % 3 AS n FROM t ORDER BY key LIMIT 7000) ON key = k GROUP BY n";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn executions_that_fall_back_at_once_share_nothing_with_each_other_or_with_their_host_inputs() {
+    let tables = tables();
+    let session = tables.session(&SessionOptions { device_mem_cap_bytes: Some(1 << 16), ..on_host() });
+    for sql in [JOIN_OF_WINDOW, JOIN_OF_TOP, GROUPS] {
+        let expected = tables.expected(sql).await;
+        let all = futures::future::join_all((0..16).map(|_| run(&session, sql))).await;
+        for (actual, query) in all {
+            assert_same_rows(&actual, &expected, sql);
+            assert!(!fallbacks(&query).is_empty(), "{sql}: nothing fell back");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_table_is_an_error_and_not_a_reason_to_try_the_cpu() {
     let tables = tables();

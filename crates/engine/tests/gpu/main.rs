@@ -3,12 +3,14 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod arithmetic;
 mod benchmarks;
 mod cancelling;
 mod dates;
 mod fallback;
 mod kept_plans;
 mod nodes;
+mod parents;
 mod predicates;
 mod shapes;
 mod top;

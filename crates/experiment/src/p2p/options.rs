@@ -78,7 +78,7 @@ impl P2pOptions {
     /// What can be refused without a machine.
     pub(super) fn check(&self) -> Result<()> {
         if self.subjects.is_empty() {
-            return Err(Error::invalid_input("no machine to copy on; name a preset or open the one at hand"));
+            return Err(Error::invalid_input("no machine to copy on; name a preset or open this machine"));
         }
         if !self.scale.is_finite() || self.scale <= 0.0 {
             return Err(Error::invalid_input(format!("scale {}; it is a finite number above 0", self.scale)));

@@ -97,6 +97,34 @@ fn dgx_a100(kind: Kind, devices: &[u32]) -> Option<Quoted> {
     Some(quoted)
 }
 
+/// True if the preset of `machine` takes a link or a memory from the paper's figure for this case (`fabric`'s presets
+/// say which): simulated, the figure comes out as it went in. What several transfers make of shared links does not.
+pub(super) fn is_input(machine: &str, case: &Case) -> bool {
+    let devices = &case.devices[..];
+    match machine {
+        // The X-Bus backwards is fitted to one copy and to two, staged copies to the remote ones of both machines; what
+        // node 0 writes is that of two copies.
+        "ac922" => match case.kind {
+            HostToDevice => devices.len() == 1,
+            DeviceToHost => devices.len() == 1 || matches!(devices, [2, 3] | [0, 1]),
+            BothWays => matches!(devices, [0 | 1]),
+            Peer => matches!(devices, [0, _] | [1, 0]),
+            PeerPairs => matches!(devices, [0, 1] | [2, 3]),
+        },
+        "delta" => match case.kind {
+            HostToDevice | DeviceToHost | BothWays => devices.len() == 1,
+            Peer => matches!(devices, [0, _]),
+            PeerPairs => matches!(devices, [0, 1]),
+        },
+        "dgx-a100" => match case.kind {
+            HostToDevice | DeviceToHost | BothWays => devices.len() == 1,
+            Peer => true,
+            PeerPairs => devices.len() == 2,
+        },
+        _ => false,
+    }
+}
+
 /// The sets that copy from and to the host at once.
 pub(super) fn host_sets(machine: &str) -> Option<Vec<Vec<u32>>> {
     let sets = match machine {

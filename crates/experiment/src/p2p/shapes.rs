@@ -1,6 +1,8 @@
 //! The findings of the paper's sections 4.2 and 4.3 as conditions on the figures.
 //!
-//! They speak of links that only the paper's machines have; elsewhere they are not applicable.
+//! They speak of links that only the paper's machines have; elsewhere they are not applicable. A simulated machine was
+//! described by some of the paper's figures: no condition rests on those alone, and the comparison with the paper
+//! leaves them out.
 
 use super::case::{Case, HOST_KINDS, Kind};
 use super::options::PAPER_BYTES;
@@ -36,7 +38,8 @@ pub(super) fn evaluate(all: &[Findings]) -> Vec<Shape> {
     let mut shapes = Vec::new();
     for (id, machine, condition) in FINDINGS {
         let outcome = match find(all, machine) {
-            Some(findings) => condition(findings).ok_or("these figures were not asked for".to_owned()),
+            Some(findings) => condition(findings)
+                .ok_or("these figures were not asked for, or went into the simulated machine".to_owned()),
             None => Err(format!("needs the links of {machine}; simulate it by its preset")),
         };
         shapes.push(shape(id, machine, outcome));
@@ -79,8 +82,10 @@ fn remote_bound(findings: &Findings) -> Option<(bool, String)> {
         let local = figure(findings, kind, &[0])?;
         let remote = figure(findings, kind, &[2])?;
         let both = figure(findings, kind, &[2, 3])?;
-        holds &=
-            remote <= X_BUS_NOMINAL && remote < 0.75 * local && both <= (1.0 + FACTOR_TOLERANCE) * remote;
+        // Of a simulated machine single copies are inputs; that two gain nothing over one is not.
+        let is_slower = remote <= X_BUS_NOMINAL && remote < 0.75 * local;
+        holds &= findings.tag == Tag::Simulated || is_slower;
+        holds &= both <= (1.0 + FACTOR_TOLERANCE) * remote;
         details.push(format!("{name} local {local:.1}, remote {remote:.1}, two remote {both:.1}"));
     }
     Some((holds, format!("{}; X-Bus {X_BUS_NOMINAL} GB/s nominal", details.join("; "))))
@@ -127,7 +132,11 @@ fn shared_switches(findings: &Findings) -> Option<(bool, String)> {
     Some((holds, details.join("; ")))
 }
 
+/// Simulated, it follows from links whose rates are the paper's: only a measurement can confirm it.
 fn remote_both_ways(findings: &Findings) -> Option<(bool, String)> {
+    if findings.tag == Tag::Simulated {
+        return None;
+    }
     let one = (figure(findings, BothWays, &[0])?, figure(findings, BothWays, &[4])?);
     let two = (figure(findings, BothWays, &[0, 2])?, figure(findings, BothWays, &[4, 6])?);
     let detail =
@@ -155,10 +164,12 @@ fn distant_pairs(findings: &Findings) -> Option<(bool, String)> {
     let distant = figure(findings, Peer, &[0, 3])?;
     let detail =
         format!("four {four:.1}, linked two {two:.1}; one way {distant:.1} distant, {near:.1} linked");
-    Some((four < 0.5 * two && distant < 0.5 * near, detail))
+    // Of a simulated machine single copies are inputs; that four move less than two is not.
+    let is_slower = findings.tag == Tag::Simulated || distant < 0.5 * near;
+    Some((four < 0.5 * two && is_slower, detail))
 }
 
-/// "Up to 5.5x higher throughput on two GPUs and up to 35.3x on four GPUs".
+/// "Up to 35.3x on four GPUs"; the factor of two GPUs went into the description of the DGX A100.
 fn switch_against_others(all: &[Findings]) -> Result<(bool, String), String> {
     let pairs = |machine: &str, devices: &[u32]| {
         let findings = find(all, machine).ok_or("needs ac922, delta and dgx-a100 in one report")?;
@@ -167,11 +178,10 @@ fn switch_against_others(all: &[Findings]) -> Result<(bool, String), String> {
     let advantage = |devices: &[u32]| -> Result<f64, String> {
         Ok(pairs("dgx-a100", devices)? / pairs("ac922", devices)?.min(pairs("delta", devices)?))
     };
-    let (two, four) = (advantage(&[0, 1])?, advantage(&[0, 1, 2, 3])?);
-    // A quotient of two figures, each within the tolerance; of four the paper gives the upper end of a range.
+    let four = advantage(&[0, 1, 2, 3])?;
+    // A quotient of two figures, each within the tolerance; the paper gives the upper end of a range.
     let is_near = |value: f64, stated: f64| (value / stated - 1.0).abs() <= 2.0 * SIMULATOR_TOLERANCE;
-    let detail = format!("two {two:.1} x (paper 5.5), four {four:.1} x (paper 35.3), both within 30 %");
-    Ok((is_near(two, 5.5) && is_near(four, 35.3), detail))
+    Ok((is_near(four, 35.3), format!("four {four:.1} x (paper 35.3), to be within 30 %")))
 }
 
 fn near_the_paper(findings: &Findings) -> Option<(bool, String)> {
@@ -184,9 +194,10 @@ fn near_the_paper(findings: &Findings) -> Option<(bool, String)> {
     let (worst, most) = quoted.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
     let far = quoted.iter().filter(|(_, deviation)| *deviation > SIMULATOR_TOLERANCE).count();
     let detail = format!(
-        "{} of {} figures within; furthest {} with {:.0} %",
+        "{} of {} figures within, {} inputs left out; furthest {} with {:.0} %",
         quoted.len() - far,
         quoted.len(),
+        findings.entries.iter().filter(|entry| entry.row.is_input).count(),
         worst.case,
         100.0 * most
     );
@@ -195,6 +206,9 @@ fn near_the_paper(findings: &Findings) -> Option<(bool, String)> {
 
 /// How far outside of the paper's bounds a figure lies, as a share of the nearer bound.
 fn deviation(entry: &Entry) -> Option<f64> {
+    if entry.row.is_input {
+        return None;
+    }
     let (value, paper) = (entry.row.value()?, entry.row.paper?);
     Some((value / paper.high - 1.0).max(1.0 - value / paper.low).max(0.0))
 }
@@ -219,6 +233,7 @@ mod tests {
                 ours: Outcome::Done(ours),
                 tag: Tag::Simulated,
                 note: String::new(),
+                is_input: paper::is_input(machine, &case),
                 is_in_grid: false,
             };
             Entry { case, row }
@@ -255,7 +270,6 @@ mod tests {
         };
         assert_eq!(check(41.0, 39.0), Verdict::Pass);
         assert_eq!(check(41.0, 82.0), Verdict::Fail);
-        assert_eq!(check(65.0, 65.0), Verdict::Fail);
     }
 
     #[test]
@@ -294,13 +308,26 @@ mod tests {
     #[test]
     fn one_figure_beyond_fifteen_percent_is_too_far_from_the_paper() {
         let id = "simulator within 15 % of the paper";
-        let check =
-            |value: f64| verdict(id, findings("delta", &[(HostToDevice, &[0], value), (Peer, &[0, 3], 9.0)]));
-        // The paper gives 12 to 13: the bounds count, not their middle.
-        assert_eq!(check(14.9), Verdict::Pass);
-        assert_eq!(check(15.0), Verdict::Fail);
-        assert_eq!(check(10.3), Verdict::Pass);
-        assert_eq!(check(10.1), Verdict::Fail);
+        let four: &[u32] = &[0, 1, 2, 3];
+        let check = |value: f64| {
+            verdict(id, findings("delta", &[(HostToDevice, four, value), (HostToDevice, &[0], 99.0)]))
+        };
+        // The paper gives 48 to 52: the bounds count, not their middle.
+        assert_eq!(check(59.7), Verdict::Pass);
+        assert_eq!(check(59.9), Verdict::Fail);
+        assert_eq!(check(40.9), Verdict::Pass);
+        assert_eq!(check(40.7), Verdict::Fail);
+    }
+
+    #[test]
+    fn a_figure_that_went_in_is_not_counted_as_reproduced() {
+        let id = "simulator within 15 % of the paper";
+        // 12.5 GB/s describes the link of one device.
+        let single: &[(Kind, &[u32], f64)] = &[(HostToDevice, &[0], 12.5)];
+        assert_eq!(verdict(id, findings("delta", single)), Verdict::NotApplicable);
+        let findings = findings("delta", single);
+        assert!(findings.entries[0].row.is_input);
+        assert_eq!(findings.entries[0].row.ratio(), None);
     }
 
     #[test]

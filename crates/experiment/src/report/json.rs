@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Grid, Outcome, Quoted, Report, Row, Shape};
 
 /// Version of the form.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 pub(super) fn render(report: &Report) -> String {
     let settings: serde_json::Map<String, Value> =
@@ -48,6 +48,7 @@ fn row(row: &Row) -> Value {
         "ours": ours,
         "missing": missing,
         "ratio": row.ratio(),
+        "is_input": row.is_input,
         "tag": row.tag.name(),
         "note": row.note,
     })

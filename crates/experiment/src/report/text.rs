@@ -6,7 +6,8 @@
 //!   2a      gpu 0 HtoD           72  71.90  0.00  1.00
 //! ```
 //!
-//! `~` marks a number that follows from the paper's text by arithmetic, `!` one of ours that is unsteady.
+//! `~` marks a number that follows from the paper's text by arithmetic, `!` one of ours that is unsteady, and `input`
+//! in place of a ratio a figure that went into the simulated machine.
 
 use std::fmt::Write;
 
@@ -56,7 +57,11 @@ fn tables(out: &mut String, report: &Report, tag: Tag, machine: &str) {
 
 fn row_cells(row: &Row) -> [String; 7] {
     let paper = row.paper.as_ref().map_or_else(|| "-".to_owned(), quoted);
-    let ratio = row.ratio().map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
+    let ratio = match row.ratio() {
+        Some(ratio) => format!("{ratio:.2}"),
+        None if row.is_input => "input".to_owned(),
+        None => "-".to_owned(),
+    };
     let (ours, error) = match &row.ours {
         Outcome::Done(ours) => {
             let flag = if ours.is_unsteady() { "!" } else { "" };

@@ -120,7 +120,7 @@ fn allocation(stage: &Stage<'_>, kind: MemoryKind) -> Result<Row> {
         return Ok(stage.row(ALLOCATION, name, "ms/GiB", missing));
     }
     for run in 0..stage.options.repetitions as usize {
-        // Another size each time, so that no pool has it at hand.
+        // Another size each time, so that no pool holds such a block already.
         let bytes = stage.options.bytes() + run * 4096;
         let start = machine.now();
         match machine.allocate(kind.clone(), bytes, OnFull::Refuse) {

@@ -14,7 +14,7 @@ use pelton_error::Result;
 /// Nanoseconds that the machine's clock shows.
 pub(crate) type Clock = Arc<AtomicU64>;
 
-/// The machine, with so many devices, and its clock.
+/// The machine, with this many devices, and its clock.
 pub(crate) fn idle_machine(device_count: u32) -> (Machine, Clock) {
     let clock = Clock::default();
     let device = |index| DeviceInfo {

@@ -1,6 +1,6 @@
 //! Reading `/sys` and `/proc`, or a recorded copy of them, where any file may be missing, unreadable or garbage.
 //!
-//! Every answer is an option: who asks decides what a missing one means. Nothing is read beyond [`READ_BYTES_MAX`].
+//! Every answer is an option; the caller decides what a missing one means. Nothing is read beyond [`READ_BYTES_MAX`].
 
 use std::fs::{self, File};
 use std::io::Read;

@@ -26,6 +26,11 @@ pub(super) fn examine(
     ]
 }
 
+/// True where the driver or the PCI bus shows a GPU, usable or not.
+pub(super) fn is_there(tree: &Tree, driver: &DriverStatus) -> bool {
+    driver.device_count > 0 || cards_on_the_bus(tree) > 0
+}
+
 /// GPUs of NVIDIA that the PCI bus shows, with a driver or without: display and 3D controllers, classes `0x03....`.
 fn cards_on_the_bus(tree: &Tree) -> u32 {
     let is_gpu = |address: &String| {

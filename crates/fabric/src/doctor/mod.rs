@@ -77,7 +77,7 @@ pub fn examine(options: &DoctorOptions) -> Report {
     findings.extend(gpu::examine(&tree, &options.driver, options.cuda_library.as_deref(), family));
     findings.extend(libraries::examine(&tree, &options.environment, family));
     findings.extend(disk::examine(&tree, options.warehouse.as_deref()));
-    Report { findings }
+    Report { findings, has_gpu: gpu::is_there(&tree, &options.driver) }
 }
 
 #[cfg(test)]

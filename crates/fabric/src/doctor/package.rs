@@ -1,4 +1,4 @@
-//! The command that installs something, in the words of the distribution at hand.
+//! The command that installs something, in the words of this distribution.
 
 use crate::discover::tree::Tree;
 

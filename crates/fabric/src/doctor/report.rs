@@ -99,12 +99,27 @@ impl Finding {
 pub struct Report {
     /// What was looked at.
     pub findings: Vec<Finding>,
+    /// True where there is a GPU, even if it cannot be used yet.
+    pub has_gpu: bool,
 }
 
 impl Report {
     /// True unless something is missing that nothing works without.
     pub fn is_usable(&self) -> bool {
         !self.findings.iter().any(|finding| finding.is_required && finding.state == State::Missing)
+    }
+
+    /// The report for a machine that may have no GPU: there, one line says so in place of the drivers and libraries that
+    /// only a GPU needs. With a GPU it is unchanged.
+    #[must_use]
+    pub fn without_absent_gpu(mut self) -> Self {
+        if self.has_gpu {
+            return self;
+        }
+        self.findings.retain(|finding| !matches!(finding.group, Group::Gpu | Group::Libraries));
+        let detail = "none: queries run on the CPU; --gpu lists what a GPU needs";
+        self.findings.push(Finding::ok(Group::Gpu, "GPUs", "queries on the GPU", detail));
+        self
     }
 
     /// Groups of aligned lines; below them what is amiss, with what it would give and the remedy, the worst last.

@@ -131,6 +131,21 @@ fn empty_machine_is_examined_without_a_failure() {
 }
 
 #[test]
+fn a_machine_without_a_gpu_says_so_in_one_line() {
+    let report = Recorded::new().report();
+    assert!(!report.has_gpu);
+    let text = report.clone().without_absent_gpu().to_text();
+    assert_eq!(text.lines().filter(|line| line.contains("GPU")).count(), 2, "a heading and a line: {text}");
+    for absent in ["NVRTC", "nvCOMP", "driver", "C++ compiler"] {
+        assert!(!text.contains(absent), "{absent}: {text}");
+    }
+    assert!(report.to_text().contains("NVRTC"));
+    // Where there is a card, what it lacks is what one wants to know.
+    let report = server().report();
+    assert_eq!(report.clone().without_absent_gpu(), report);
+}
+
+#[test]
 fn limits_are_found_with_their_remedies() {
     let recorded = server();
     recorded

@@ -30,7 +30,7 @@ pub use storage::{remove_storage_file, time_storage};
 
 /// How a machine is measured.
 pub struct MeasureOptions<'a> {
-    /// Bytes moved or gone through in one run of the largest size.
+    /// Bytes moved or scanned in one run of the largest size.
     pub bytes: usize,
     /// Runs that count.
     pub repetitions: u32,

@@ -95,7 +95,7 @@ pub struct AccessRates {
     pub random_4_byte_per_s: f64,
     /// One load that depends on the one before, seconds; none in a simulation, which knows rates alone.
     pub latency_s: Option<f64>,
-    /// Bytes gone through.
+    /// Bytes scanned.
     pub footprint_bytes: u64,
 }
 

@@ -110,7 +110,7 @@ impl Topology {
         });
     }
 
-    /// The link added last was measured: copies of so many bytes reach so many GB/s, latency included.
+    /// The link added last was measured: copies of the given size reach the given rate, latency included.
     pub(super) fn measure_last_link(&mut self, pieces: &[(u64, f64)]) {
         let link = self.links.last_mut().expect("a link was added");
         link.is_measured = true;

@@ -158,7 +158,8 @@ fn legend(topology: &Topology) -> String {
     // "NVSwitch" is no number of NVLinks.
     let is = |word: &str, prefix: &str| word == prefix || (word.starts_with(prefix) && word != "NVSwitch");
     let has = |prefix: &str| words.iter().any(|word| is(word, prefix));
-    let mut parts = vec!["GB/s in one direction; m: measured here, else an estimate or a stated figure"];
+    let mut parts =
+        vec!["GB/s in one direction; m: measured on this machine; others are estimates or stated figures"];
     let explanations = [
         ("P", "P4x16: PCIe generation 4, 16 lanes"),
         ("NV", "NV4: 4 NVLinks"),

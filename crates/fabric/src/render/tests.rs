@@ -393,7 +393,7 @@ from, to        node0         gpu0         gpu1
 node0               -  P4x16 55.5m  P4x16 55.5m
 gpu0      P4x16 55.4m            -     NV18 397
 gpu1      P4x16 55.4m     NV18 397            -
-  GB/s in one direction; m: measured here, else an estimate or a stated figure
+  GB/s in one direction; m: measured on this machine; others are estimates or stated figures
   P4x16: PCIe generation 4, 16 lanes
   NV4: 4 NVLinks
 

@@ -184,7 +184,7 @@ fn exhausted(kind: &MemoryKind, requested_bytes: u64, available_bytes: u64) -> E
 
 fn layout(bytes: usize) -> Result<Layout> {
     Layout::from_size_align(bytes, ALIGN_BYTES)
-        .map_err(|_| Error::invalid_input(format!("{bytes} bytes: no machine has so many")))
+        .map_err(|_| Error::invalid_input(format!("{bytes} bytes: no machine has that many")))
 }
 
 fn take_bytes(bytes: usize) -> Result<u64> {

@@ -68,7 +68,7 @@ pub(super) struct Operation {
     pub(super) effect: Option<Effect>,
 }
 
-/// Why something failed, to be told to everybody who waits for it.
+/// Why something failed, reported to every waiting caller.
 #[derive(Debug, Clone)]
 pub(super) struct Failure(Arc<(ErrorKind, String)>);
 

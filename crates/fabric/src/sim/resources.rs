@@ -127,7 +127,7 @@ impl Resources {
         }
     }
 
-    /// Units per byte: so many that the resource is full at its rate of random accesses, one if in sequence.
+    /// Units per byte: chosen such that the resource is full at its rate of random accesses, one if in sequence.
     fn weight(&self, resource: usize, accesses_per_s: f64, access: Access) -> f64 {
         match access {
             Access::Sequential => 1.0,

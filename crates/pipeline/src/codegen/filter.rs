@@ -1,4 +1,4 @@
-//! Steps that narrow the mask of a vector before any row is gone through: which conditions can be such steps, and
+//! Steps that narrow the mask of a vector before any row is looked at: which conditions can be such steps, and
 //! their code.
 //!
 //! A condition on the source's columns alone commutes with every probe, so all of them come first: ranges, because
@@ -189,7 +189,7 @@ impl FilterPlan {
         }
     }
 
-    /// Finds what the ranges mean in the page at hand.
+    /// Finds what the ranges mean in the current page.
     pub(crate) fn find_fused(&self, source: &[SourceColumn], args: &mut Args, body: &mut Block) {
         for &i in &self.fused {
             let k = self.ranges[i].column;
@@ -255,6 +255,9 @@ pub(crate) fn reads_source_alone(expr: &Expr, count: usize) -> bool {
         | Expr::IsNull(input)
         | Expr::In { input, .. }
         | Expr::Cast { input, .. }
+        | Expr::Within { input, .. }
+        | Expr::NonZero { input }
+        | Expr::FloatKey { input }
         | Expr::DatePart { input, .. }
         | Expr::DateTrunc { input, .. }
         | Expr::AddMonths { input, .. }

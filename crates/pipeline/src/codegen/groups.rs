@@ -10,15 +10,17 @@
 use pelton_error::{Error, Result};
 
 use super::args::Arg;
+use super::arithmetic::{SumWidth, sum_width};
 use super::block::Block;
+use super::checks::Checks;
 use super::expr;
 use super::layout::{AggregateOutput, GroupKind, GroupLayout, KeyDomain, SinkLayout, WordKind, code_count};
 use super::probe;
+use super::scope::Scope;
 use super::sink::RowCode;
 use super::source::RowScope;
-use super::sum_type;
-use super::value::{Form, Value, fits_i64, i64_constant};
-use crate::ir::{Aggregate, AggregateFunction, Bounds, Expr, Type};
+use super::value::{Form, Value, i64_constant};
+use crate::ir::{Aggregate, AggregateFunction, Expr, Type};
 
 /// What bounds the choice of a layout.
 pub(super) struct Limits {
@@ -124,28 +126,40 @@ fn state_of(
             outputs.push(AggregateOutput { ty: Type::I64, word: count_word, count_word: None });
             continue;
         }
-        let kind = word_kind(aggregate.function, &value, limits)?;
+        let kind = word_kind(aggregate.function, &value, limits, scope)?;
         let word = words.len();
         words.push(kind);
-        if kind == WordKind::AddLow {
+        let ty = match (kind, value.ty) {
+            (WordKind::AddLow { .. }, _) => Type::I128,
+            (WordKind::Add, Type::I32) => Type::I64,
+            (_, ty) => ty,
+        };
+        if let WordKind::AddLow { .. } = kind {
             words.push(WordKind::AddHigh);
         }
-        let ty = if aggregate.function == AggregateFunction::Sum { sum_type(value.ty) } else { value.ty };
         outputs.push(AggregateOutput { ty, word, count_word: Some(count_word) });
         contributions.push(Contribution { word, kind, value, is_count: false });
     }
     Ok((words, outputs, contributions))
 }
 
-fn word_kind(function: AggregateFunction, value: &Value, limits: &Limits) -> Result<WordKind> {
+fn word_kind(
+    function: AggregateFunction,
+    value: &Value,
+    limits: &Limits,
+    scope: &mut RowScope<'_, '_>,
+) -> Result<WordKind> {
     let refuse = || Error::unsupported(format!("{function:?} of {:?}", value.ty));
     match (function, value.form) {
         (AggregateFunction::Sum, Form::F64) => Ok(WordKind::AddDouble),
         (AggregateFunction::Sum, Form::I32 | Form::I64 | Form::I128) => {
-            let is_decimal = value.ty == Type::I128;
-            let is_wide =
-                is_decimal && !value.bounds.is_some_and(|bounds| sum_fits(bounds, limits.row_count));
-            Ok(if is_wide { WordKind::AddLow } else { WordKind::Add })
+            Ok(match sum_width(value, limits.row_count, scope) {
+                SumWidth::Narrow => WordKind::Add,
+                SumWidth::Wide => WordKind::AddLow { check: None },
+                SumWidth::Checked => {
+                    WordKind::AddLow { check: Some(scope.checks().add(format!("sum of {:?}", value.ty))) }
+                }
+            })
         }
         (AggregateFunction::Min, Form::I32 | Form::I64) => Ok(WordKind::Min),
         (AggregateFunction::Max, Form::I32 | Form::I64) => Ok(WordKind::Max),
@@ -153,20 +167,10 @@ fn word_kind(function: AggregateFunction, value: &Value, limits: &Limits) -> Res
     }
 }
 
-/// True where the sum of that many values fits 64 bits.
-fn sum_fits(bounds: Bounds, row_count: u64) -> bool {
-    let rows = i128::from(row_count.max(1));
-    let most = bounds.min.unsigned_abs().max(bounds.max.unsigned_abs());
-    i128::try_from(most)
-        .ok()
-        .and_then(|most| most.checked_mul(rows))
-        .is_some_and(|sum| fits_i64(Bounds { min: -sum, max: sum }))
-}
-
 fn register_type(kind: WordKind) -> &'static str {
     match kind {
         WordKind::Add => "u64",
-        WordKind::AddLow | WordKind::AddHigh => "u128",
+        WordKind::AddLow { .. } | WordKind::AddHigh => "u128",
         WordKind::AddDouble => "f64",
         WordKind::Min | WordKind::Max => "i64",
     }
@@ -178,7 +182,7 @@ fn as_word(contribution: &Contribution) -> String {
     match (contribution.is_count, contribution.kind) {
         (true, _) => "1ull".into(),
         (_, WordKind::Add) => format!("u64(i64({code}))"),
-        (_, WordKind::AddLow | WordKind::AddHigh) => format!("u128(i128({code}))"),
+        (_, WordKind::AddLow { .. } | WordKind::AddHigh) => format!("u128(i128({code}))"),
         (_, WordKind::AddDouble) => code.clone(),
         (_, WordKind::Min | WordKind::Max) => format!("i64({code})"),
     }
@@ -197,6 +201,17 @@ fn register_update(contribution: &Contribution) -> String {
     match contribution.kind {
         WordKind::Min => format!("if ({value} < AT(a{word})) AT(a{word}) = {value};"),
         WordKind::Max => format!("if ({value} > AT(a{word})) AT(a{word}) = {value};"),
+        kind => register_add(kind, word, &value),
+    }
+}
+
+fn register_add(kind: WordKind, word: usize, value: &str) -> String {
+    match kind {
+        WordKind::AddLow { check: Some(check) } => format!(
+            "{{ const Checked<i128> sum = checked_add(i128(AT(a{word})), i128({value})); \
+             AT(a{word}) = u128(sum.value); {} }}",
+            Checks::statement("sum.overflows", check)
+        ),
         _ => format!("AT(a{word}) += {value};"),
     }
 }
@@ -211,7 +226,7 @@ fn register_update_where(contribution: &Contribution, keep: &str) -> String {
     let (choice, sign) = match contribution.kind {
         WordKind::Min => (format!("AT(a{word})"), "<"),
         WordKind::Max => (format!("AT(a{word})"), ">"),
-        _ => return format!("AT(a{word}) += {keep} ? {value} : {ty}(0);"),
+        kind => return register_add(kind, word, &format!("({keep} ? {value} : {ty}(0))")),
     };
     format!("AT(a{word}) = (u32({keep}) & u32({value} {sign} {choice})) ? {value} : {choice};")
 }
@@ -242,7 +257,13 @@ fn in_registers(
         code.prologue += &format!("{ty} a{word}[LANES]; EACH_LANE {{ AT(a{word}) = {identity}; }}\n");
         let (combine, update) = match kind {
             WordKind::Add => ("lane_sum", format!("atomic_add({groups} + {word}, all)")),
-            WordKind::AddLow | WordKind::AddHigh => {
+            // Lanes do not add up what may be too much for them together.
+            WordKind::AddLow { check: Some(_) } => {
+                let add = atomic_update(*kind, &format!("{groups} + {word}"), &format!("AT(a{word})"));
+                code.epilogue += &format!("EACH_LANE {{ if (AT(a{word})) {{ {add} }} }}\n");
+                continue;
+            }
+            WordKind::AddLow { .. } | WordKind::AddHigh => {
                 ("lane_sum", format!("atomic_add_128({groups} + {word}, i128(all))"))
             }
             WordKind::AddDouble => ("lane_sum", format!("atomic_add((f64*)({groups} + {word}), all)")),
@@ -259,7 +280,10 @@ fn in_registers(
 fn atomic_update(kind: WordKind, at: &str, value: &str) -> String {
     match kind {
         WordKind::Add => format!("atomic_add({at}, {value});"),
-        WordKind::AddLow | WordKind::AddHigh => format!("atomic_add_128({at}, i128({value}));"),
+        WordKind::AddLow { check: Some(check) } => {
+            Checks::statement(&format!("atomic_add_128_overflows({at}, i128({value}))"), check)
+        }
+        WordKind::AddLow { .. } | WordKind::AddHigh => format!("atomic_add_128({at}, i128({value}));"),
         WordKind::AddDouble => format!("atomic_add((f64*)({at}), {value});"),
         WordKind::Min => format!("atomic_min((i64*)({at}), {value});"),
         WordKind::Max => format!("atomic_max((i64*)({at}), {value});"),
@@ -333,7 +357,7 @@ fn share(code: &mut RowCode, layout: &GroupLayout, groups: &str, offset: usize) 
     );
     for (word, kind) in layout.words.iter().enumerate().filter(|(_, kind)| **kind != WordKind::AddHigh) {
         let value = match kind {
-            WordKind::AddLow => format!("u128(from[{word}]) | u128(from[{}]) << 64", word + 1),
+            WordKind::AddLow { .. } => format!("u128(from[{word}]) | u128(from[{}]) << 64", word + 1),
             WordKind::AddDouble => format!("*(const f64*)(from + {word})"),
             WordKind::Min | WordKind::Max => format!("i64(from[{word}])"),
             _ => format!("from[{word}]"),

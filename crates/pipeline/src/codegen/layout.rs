@@ -152,7 +152,10 @@ pub(crate) enum WordKind {
     /// Adds modulo 2^64.
     Add,
     /// The lower half of a 128-bit sum; the next word is the upper.
-    AddLow,
+    AddLow {
+        /// The number of the check, where the sum might leave 128 bits.
+        check: Option<u32>,
+    },
     /// See `AddLow`; nothing is applied to it by itself.
     AddHigh,
     /// Adds doubles.

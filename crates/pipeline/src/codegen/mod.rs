@@ -17,8 +17,10 @@
 //! query over other constants finds its program in the cache.
 
 mod args;
+mod arithmetic;
 mod block;
 mod build;
+mod checks;
 mod dates;
 mod expr;
 mod filter;
@@ -49,8 +51,9 @@ pub(crate) use source::{SourceColumn, StoredAs};
 pub(crate) use value::Form;
 
 use self::block::Block;
+use self::checks::Checks;
 use self::source::KernelContext;
-use crate::ir::{Pipeline, Type};
+use crate::ir::Pipeline;
 use crate::text::Dictionary;
 use crate::text_results::Lut;
 
@@ -92,6 +95,8 @@ pub(crate) struct Request<'a> {
     pub(crate) has_equal_hashes: bool,
     /// All conditions of a row are computed, without branches.
     pub(crate) is_predicated: bool,
+    /// All arithmetic is checked, whatever bounds show.
+    pub(crate) checks_everywhere: bool,
     /// A later pipeline has a use for the keys of the table that is built.
     pub(crate) wants_keys: bool,
 }
@@ -108,6 +113,8 @@ pub(crate) struct Generated {
     pub(crate) text: String,
     pub(crate) args: Vec<Arg>,
     pub(crate) luts: Vec<Lut>,
+    /// What is checked for overflow; the flags name one by its number from 1.
+    pub(crate) checks: Vec<String>,
     /// The range filters, by number.
     pub(crate) ranges: Vec<Range>,
     /// What finished tables leave of source columns.
@@ -142,6 +149,7 @@ impl<'a> Generator<'a> {
             dictionaries: request.dictionaries.clone(),
             args: args::Args::default(),
             luts: Vec::new(),
+            checks: Checks::new(request.checks_everywhere),
         };
         let plan =
             filter::FilterPlan::of(request.pipeline, request.source, request.tables, request.is_predicated);
@@ -167,11 +175,15 @@ impl<'a> Generator<'a> {
         rows.text.lines().for_each(|line| body.line(line));
         body.close_to(0);
         rows.epilogue.lines().for_each(|line| body.line(line));
+        let args = &mut self.kernel.args;
+        let report = self.kernel.checks.report(|| args.pointer(Arg::Flags, "u32"));
+        report.into_iter().for_each(|report| body.line(report));
         let shared_bytes = scratch_bytes + rows.shared_bytes;
         Ok(Generated {
             text: self.assemble(&body.into_text(), shared_bytes),
             args: self.kernel.args.list().to_vec(),
             luts: self.kernel.luts,
+            checks: self.kernel.checks.into_sites(),
             ranges: self.plan.ranges().to_vec(),
             key_lists: self.plan.key_lists().to_vec(),
             sink: rows.sink,
@@ -225,6 +237,7 @@ impl<'a> Generator<'a> {
         let (count, tiles) = (args.word(Arg::RowGroupCount), args.word(Arg::TilesPerGroup));
         let tile_rows = args.word(Arg::TileRows);
         body.line("BLOCK_SHARED");
+        body.line(Checks::declaration());
         body.line(format!("const u64* const chunks = {chunks};"));
         body.line(format!("const u32* const row_counts = {row_counts};"));
         body.line(format!("const u32 tiles_per_group = u32({tiles});"));
@@ -316,9 +329,4 @@ impl<'a> Generator<'a> {
         body.line("WARP_BARRIER;");
         Ok(())
     }
-}
-
-/// The type that a sum of `ty` has.
-pub(crate) fn sum_type(ty: Type) -> Type {
-    if ty == Type::I32 { Type::I64 } else { ty }
 }

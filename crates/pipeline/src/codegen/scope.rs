@@ -5,10 +5,11 @@ use std::sync::Arc;
 use pelton_error::Result;
 
 use super::block::Block;
+use super::checks::Checks;
 use super::value::Value;
 use crate::ir::TextFunction;
 
-/// Gives the columns of the row at hand.
+/// Gives the columns of the current row.
 pub(crate) trait Scope {
     /// Column `column` of the pipeline, loaded on first use.
     fn column(&mut self, column: usize, block: &mut Block) -> Result<Value>;
@@ -20,4 +21,18 @@ pub(crate) trait Scope {
         function: &Arc<dyn TextFunction>,
         block: &mut Block,
     ) -> Result<Value>;
+
+    /// The checks of the kernel.
+    fn checks(&mut self) -> &mut Checks;
+
+    /// What must hold for SQL to evaluate the current expression for the current row.
+    fn guards(&mut self) -> &mut Vec<String>;
+
+    /// Notes an overflow of `what` where `overflows` holds, the value is not NULL, and SQL would evaluate it.
+    fn note_overflow(&mut self, overflows: &str, valid: &Option<String>, what: String, block: &mut Block) {
+        let also = valid.iter().chain(self.guards().iter()).map(|condition| format!(" && {condition}"));
+        let condition = format!("{overflows}{}", also.collect::<String>());
+        let number = self.checks().add(what);
+        block.line(Checks::statement(&condition, number));
+    }
 }

@@ -7,6 +7,7 @@ use super::block::Block;
 use super::build::Build;
 use super::groups;
 use super::layout::{PayloadColumn, SinkLayout, TableKind};
+use super::scope::Scope;
 use super::source::{PendingPayload, RowScope};
 use super::value::Value;
 use super::{Generator, expr, filter, probe, rows};
@@ -56,14 +57,14 @@ impl Generator<'_> {
         let mut guard = Guard::new(self.plan.is_predicated());
         for step in self.plan.row_steps() {
             let condition = filter::test(step, pipeline, &mut scope, &mut block)?;
-            guard.add(condition, &mut block);
+            guard.add(condition, &mut scope, &mut block);
         }
         for (index, op) in pipeline.ops.iter().enumerate() {
             match op {
                 Op::Filter(_) if self.plan.is_done(index) => {}
                 Op::Filter(condition) => {
                     let value = expr::generate(condition, &mut scope, &mut block)?;
-                    guard.add(value.is_true(), &mut block);
+                    guard.add(value.is_true(), &mut scope, &mut block);
                 }
                 Op::Compute { value, .. } => {
                     let value = expr::generate(value, &mut scope, &mut block)?;
@@ -74,7 +75,7 @@ impl Generator<'_> {
                     let probe =
                         Probe { table: *table, keys, kind: *kind, is_matched: self.plan.is_matched(index) };
                     if probe.needs_row(&scope) {
-                        guard.open(&mut block);
+                        guard.open(&mut scope, &mut block);
                     }
                     probe.generate(next_column, &mut scope, &mut block)?;
                     next_column += probe.added_columns(&scope);
@@ -83,7 +84,7 @@ impl Generator<'_> {
         }
         let is_global = matches!(&pipeline.sink, Sink::Aggregate { keys, .. } if keys.is_empty());
         let keep = if is_global { guard.take(&mut block) } else { None };
-        guard.open(&mut block);
+        guard.open(&mut scope, &mut block);
         let depth_of_rows = block.depth();
         let mut code = match &pipeline.sink {
             Sink::Build { table, keys, payload } => {
@@ -116,9 +117,12 @@ impl Guard {
         Self { is_predicated, conditions: Vec::new() }
     }
 
-    fn add(&mut self, condition: String, block: &mut Block) {
+    fn add(&mut self, condition: String, scope: &mut RowScope<'_, '_>, block: &mut Block) {
         match self.is_predicated {
-            true => self.conditions.push(condition),
+            true => {
+                scope.guards().push(condition.clone());
+                self.conditions.push(condition);
+            }
             false => block.open(format!("if ({condition}) {{")),
         }
     }
@@ -132,9 +136,10 @@ impl Guard {
     }
 
     /// A branch of its own, for what only rows that pass may do; branches from here on.
-    fn open(&mut self, block: &mut Block) {
+    fn open(&mut self, scope: &mut RowScope<'_, '_>, block: &mut Block) {
         if let Some(keep) = self.take(block) {
             block.open(format!("if ({keep}) {{"));
+            scope.guards().clear();
         }
         self.is_predicated = false;
     }

@@ -8,6 +8,7 @@ use pelton_error::{Error, Result};
 
 use super::args::{Arg, Args};
 use super::block::Block;
+use super::checks::Checks;
 use super::layout::BuiltTable;
 use super::scope::Scope;
 use super::value::{Form, Value};
@@ -158,6 +159,7 @@ pub(crate) struct KernelContext<'a> {
     pub(crate) dictionaries: HashMap<usize, Arc<Dictionary>>,
     pub(crate) args: Args,
     pub(crate) luts: Vec<Lut>,
+    pub(crate) checks: Checks,
 }
 
 /// The columns of the row `r` of `lane` of vector `v`.
@@ -165,11 +167,12 @@ pub(crate) struct RowScope<'k, 'a> {
     pub(crate) kernel: &'k mut KernelContext<'a>,
     known: HashMap<usize, Value>,
     pending: HashMap<usize, PendingPayload>,
+    guards: Vec<String>,
 }
 
 impl<'k, 'a> RowScope<'k, 'a> {
     pub(crate) fn new(kernel: &'k mut KernelContext<'a>) -> Self {
-        Self { kernel, known: HashMap::new(), pending: HashMap::new() }
+        Self { kernel, known: HashMap::new(), pending: HashMap::new(), guards: Vec::new() }
     }
 
     /// Column `column` has this value from here on.
@@ -234,6 +237,14 @@ fn with_zero(bounds: crate::ir::Bounds) -> crate::ir::Bounds {
 }
 
 impl Scope for RowScope<'_, '_> {
+    fn checks(&mut self) -> &mut Checks {
+        &mut self.kernel.checks
+    }
+
+    fn guards(&mut self) -> &mut Vec<String> {
+        &mut self.guards
+    }
+
     fn column(&mut self, column: usize, block: &mut Block) -> Result<Value> {
         if let Some(value) = self.known.get(&column) {
             return Ok(value.clone());

@@ -116,6 +116,22 @@ impl Value {
             None => self.code.clone(),
         }
     }
+
+    /// Of a condition: it is true or NULL.
+    pub(crate) fn may_be_true(&self) -> String {
+        match &self.valid {
+            Some(valid) => format!("({} || !{valid})", self.code),
+            None => self.code.clone(),
+        }
+    }
+
+    /// Of a condition: it is false or NULL.
+    pub(crate) fn may_be_false(&self) -> String {
+        match &self.valid {
+            Some(valid) => format!("(!{} || !{valid})", self.code),
+            None => format!("!{}", self.code),
+        }
+    }
 }
 
 /// The value as a C++ constant of 64 bits.

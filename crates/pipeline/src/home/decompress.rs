@@ -1,4 +1,4 @@
-//! Heavy codecs undone where kernels read: pages go over the link compressed and are decompressed on the device.
+//! Heavy codecs decompressed where kernels read: pages go over the link compressed and are decompressed on the device.
 //!
 //! ```text
 //!   file ─► checksum ─► packed, in pinned memory ──one copy──► packed, on the device ─┬ k_place ──────┬─► slot
@@ -42,7 +42,7 @@ const PLACE_ENTRY: &str = "k_place";
 /// Warps of a block of `k_place`.
 const PLACE_BLOCK_WARPS: u32 = 8;
 
-/// Who undoes heavy codecs of what a scan reads from disk. Never changes results.
+/// Where the heavy codecs of a scan's chunks from disk are decompressed. Never changes results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Decompress {
     /// The device where it can and is predicted to be faster, else the host.
@@ -69,7 +69,7 @@ impl FromStr for Decompress {
     }
 }
 
-/// What undoes codecs in a device's memory.
+/// Decompression in a device's memory.
 trait Decompressor: Send + Sync + fmt::Debug {
     /// What it is called in reports.
     fn name(&self) -> String;

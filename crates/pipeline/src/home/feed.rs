@@ -7,13 +7,13 @@
 //!                  4. waits for their chunks on disk; checksums, codecs off, into the slot's pinned memory
 //!                  5. enqueues the copies: one of the pinned memory, one a run of each pinned column; runs may come
 //!                     in part over the host links of idle neighbours
-//!                  Where the device undoes codecs, 4 leaves them on, 1 to 5 are done for every free slot at once, and
+//!                  Where the device decompresses codecs, 4 leaves them on, 1 to 5 are done for every free slot at once, and
 //!                  a slot's morsel is given out when it is decompressed
 //!   release(k)     says when kernels are done with it
 //! ```
 //!
 //! A morsel is a number of row groups whose chunks take a slot's memory at most; of columns that the device keeps it
-//! takes nothing. Bounds: slots as they were taken at the start; reads ahead of (slots + 1) morsels.
+//! takes nothing. Bounds: slots as they were taken at the start; reads of `reads_ahead` morsels.
 //!
 //! Traffic: the bytes of chunks without codec, once over the host link, unless the device keeps them.
 
@@ -46,6 +46,8 @@ pub struct FeedOptions {
     pub row_groups_max: usize,
     /// Morsels in flight at most; at least 1, and 3 to keep the link busy.
     pub slots: usize,
+    /// Morsels whose reads may be under way at once, that of the next call included; at least 1.
+    pub reads_ahead: usize,
 }
 
 /// Feeds one scan on one device.
@@ -58,7 +60,7 @@ pub struct Feed {
     /// What a slot that grows takes.
     temp_bytes: usize,
     intake: Intake,
-    /// Where the device undoes codecs.
+    /// Where the device decompresses codecs.
     unpacking: Option<Unpacking>,
     row_groups_max: usize,
     /// Of neighbours' links, where there are any to borrow.
@@ -98,7 +100,7 @@ pub struct Morsel {
 /// What a feed did so far.
 #[derive(Debug, Clone, Default)]
 pub struct FeedReport {
-    /// Slots.
+    /// Staging buffers, each for one morsel in flight.
     pub slots: usize,
     /// Device memory of each slot, bytes.
     pub slot_device_bytes: usize,
@@ -110,6 +112,8 @@ pub struct FeedReport {
     pub row_groups: u64,
     /// Row groups that were not wanted any more when their turn came, or after they had been read.
     pub row_groups_dropped: u64,
+    /// The most row groups whose reads were under way or done, and that were in no morsel yet.
+    pub row_groups_ahead_max: usize,
     /// Bytes asked of the table's files, those found in the page cache included.
     pub disk_bytes: u64,
     /// Bytes copied to the device.
@@ -159,6 +163,7 @@ impl Feed {
     ) -> Result<Self> {
         assert!(options.slots > 0, "a feed has a slot");
         assert!(options.row_groups_max > 0, "a morsel has a row group");
+        assert!(options.reads_ahead > 0, "the next morsel is read");
         homes.machine().device(device)?;
         columns.iter().try_for_each(|column| check_readable(table, *column))?;
         let sources: Vec<Source> =
@@ -173,7 +178,8 @@ impl Feed {
         let (threads, codecs) = (homes.options.threads, plan.codecs.clone());
         let mut intake = Intake::new(table, &homes.io, on_disk, codecs, row_groups.to_vec(), threads, cancel);
         let room = slots[0].room();
-        intake.set_ahead_bytes_max((slots.len() + 1) * room.pinned.max(1));
+        let row_groups_ahead = options.reads_ahead.saturating_mul(options.row_groups_max);
+        intake.set_ahead_max(options.reads_ahead * room.pinned.max(1), row_groups_ahead);
         let report = FeedReport {
             slots: slots.len(),
             slot_device_bytes: room.device,
@@ -212,7 +218,7 @@ impl Feed {
         self.slots.len()
     }
 
-    /// From now on a morsel has at most so many row groups, at least 1.
+    /// From now on a morsel has at most this many row groups, at least 1.
     pub fn limit_row_groups(&mut self, most: usize) {
         assert!(most > 0, "a morsel has a row group");
         self.row_groups_max = most;
@@ -352,6 +358,7 @@ impl Feed {
         let counts = self.intake.counts.clone();
         FeedReport {
             row_groups_dropped: counts.row_groups_dropped,
+            row_groups_ahead_max: counts.row_groups_ahead_max,
             disk_bytes: counts.disk_bytes,
             codec_bytes_before: counts.codec_bytes_before,
             codec_bytes_after: counts.codec_bytes_after,
@@ -567,7 +574,7 @@ impl Scan<'_> {
         }
     }
 
-    /// What its row groups take in slots, by estimate where they are on disk under a codec; the device undoes these.
+    /// What its row groups take in slots, by estimate where they are on disk under a codec; the device decompresses these.
     fn need(&self, device_codecs: &[Codec]) -> Result<Need> {
         let (mut all, mut largest) = (Draft::default(), SlotBytes::default());
         if self.sources.iter().all(|source| matches!(source, Source::Device(_))) {

@@ -37,7 +37,7 @@ pub(super) struct Intake {
     io: Arc<IoEngine>,
     /// Table columns that are read from disk.
     columns: Vec<usize>,
-    /// Codecs that the device undoes.
+    /// Codecs that the device decompresses.
     device_codecs: Vec<Codec>,
     /// Those not begun.
     rest: std::vec::IntoIter<u32>,
@@ -45,6 +45,8 @@ pub(super) struct Intake {
     ahead_bytes: usize,
     /// Reads are begun while there are fewer.
     ahead_bytes_max: usize,
+    /// Likewise, row groups.
+    ahead_row_groups_max: usize,
     /// By disk column, stored and stripped bytes of chunks with codec so far: what the next ones are estimated by.
     seen: Vec<(u64, u64)>,
     /// By disk column: widths of bit-packed pages so far.
@@ -59,6 +61,8 @@ pub(super) struct Intake {
 /// What came in.
 #[derive(Debug, Clone, Default)]
 pub(super) struct IntakeCounts {
+    /// The most row groups lined up at once.
+    pub(super) row_groups_ahead_max: usize,
     pub(super) disk_bytes: u64,
     pub(super) disk_wait: Duration,
     pub(super) codec_bytes_before: u64,
@@ -114,6 +118,7 @@ impl Intake {
             ahead: VecDeque::new(),
             ahead_bytes: 0,
             ahead_bytes_max: 0,
+            ahead_row_groups_max: 0,
             threads,
             cancel,
             round: 0,
@@ -121,20 +126,26 @@ impl Intake {
         }
     }
 
-    pub(super) fn set_ahead_bytes_max(&mut self, bytes: usize) {
-        self.ahead_bytes_max = bytes;
+    /// Reads are begun while those under way are of fewer bytes, and of fewer row groups.
+    pub(super) fn set_ahead_max(&mut self, bytes: usize, row_groups: usize) {
+        (self.ahead_bytes_max, self.ahead_row_groups_max) = (bytes, row_groups);
     }
 
     /// Another morsel is put together: begins reads, as far ahead as may be.
     pub(super) fn begin_round(&mut self, drop_row_group: DropRowGroup<'_>) -> Result<()> {
         self.round += 1;
         let known = self.ahead.len();
-        while !self.columns.is_empty() && self.ahead_bytes < self.ahead_bytes_max {
+        while !self.columns.is_empty() && self.has_room_ahead() {
             if !self.admit_next(drop_row_group)? {
                 break;
             }
         }
+        self.counts.row_groups_ahead_max = self.counts.row_groups_ahead_max.max(self.ahead.len());
         self.begin_reads(known)
+    }
+
+    fn has_room_ahead(&self) -> bool {
+        self.ahead_bytes < self.ahead_bytes_max && self.ahead.len() < self.ahead_row_groups_max
     }
 
     /// Lines up the next row group that is wanted; false at the end.

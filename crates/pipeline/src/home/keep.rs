@@ -153,6 +153,7 @@ impl Homes {
             morsel_bytes: self.options.extent_bytes,
             row_groups_max: row_groups.len().max(1),
             slots: MORSELS_AT_ONCE,
+            reads_ahead: MORSELS_AT_ONCE + 1,
         };
         let mut feed = Feed::new(self, device, table, &[column], &row_groups, options, cancel.clone())?;
         let mut places = Vec::with_capacity(row_groups.len());

@@ -1,4 +1,4 @@
-//! Which codecs of a scan the device undoes, and morsels on their way through it.
+//! Which codecs of a scan the device decompresses, and morsels in decompression.
 //!
 //! ```text
 //!   slot k     copy ── k_place ── decompress ── statuses ─► held against what was to come of each section
@@ -24,13 +24,13 @@ use super::extent::CHUNK_ALIGN;
 use super::formats::{estimated_chunk_bytes, section_count};
 use super::slots::Slot;
 
-/// What the device undoes of a scan.
+/// What the device decompresses of a scan.
 #[derive(Debug, Default)]
 pub(super) struct UnpackPlan {
     unpacker: Option<Unpacker>,
-    /// Codecs that the device undoes.
+    /// Codecs that the device decompresses.
     pub(super) codecs: Vec<Codec>,
-    /// Why the host undoes the others.
+    /// Why the host decompresses the others.
     pub(super) host_reason: Option<String>,
     /// Sections under those codecs, at most, and their bytes without codec, by estimate.
     sections: usize,
@@ -71,7 +71,7 @@ impl UnpackPlan {
         Ok(plan)
     }
 
-    /// The host undoes everything, because the device refused memory.
+    /// The host decompresses everything, because the device refused memory.
     pub(super) fn refused(error: &Error) -> Self {
         Self { host_reason: Some(format!("compressed chunks want more memory: {error}")), ..Self::default() }
     }
@@ -83,7 +83,7 @@ impl UnpackPlan {
         unpacker.slot_temp_bytes(&self.codecs, count, self.section_bytes_max)
     }
 
-    /// What carries it out over `slots`; `None` where the host undoes everything.
+    /// What carries it out over `slots`; `None` where the host decompresses everything.
     pub(super) fn start(self, homes: &Homes, device: DeviceId, slots: usize) -> Result<Option<Unpacking>> {
         let Some(unpacker) = self.unpacker else { return Ok(None) };
         let streams = (0..slots).map(|_| homes.machine.stream(Place::Device(device)));

@@ -13,7 +13,7 @@ pub(super) type ProgramKey = (u128, Option<DeviceId>);
 /// A place for one program. Whoever finds it empty fills it while holding the lock; others wait.
 pub(super) type Slot = Arc<Mutex<Option<Arc<Program>>>>;
 
-/// At most so many slots.
+/// Programs in memory, up to a maximum number of slots.
 pub(super) struct Programs {
     slots: HashMap<ProgramKey, (u64, Slot)>,
     count_max: usize,

@@ -1,4 +1,4 @@
-//! One run of a plan: what was built so far, and the pipeline at hand.
+//! One run of a plan: what was built so far, and the current pipeline.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -14,7 +14,7 @@ use super::memory::{HeldLanes, State};
 use super::report::PipelineReport;
 use super::trace::RunTrace;
 use super::upload::{Uploaded, upload_rows};
-use super::{Filters, Runtime};
+use super::{Filters, OverflowChecks, Runtime};
 use crate::codegen::{self, BuiltTable, Generated, Request, SourceColumn, StoredAs};
 use crate::home::{ColumnText, formats};
 use crate::ir::{Pipeline, Plan, Sink, Source, TableScan, Type};
@@ -23,7 +23,7 @@ use crate::rows::{RowValues, Rows};
 use crate::text::{Dictionary, TextSource};
 use crate::trace::{Activity, Tracer};
 
-/// Codes of groups by position, where memory allows: their state is cleared and gone through in every run.
+/// Codes of groups by position, where memory allows: their state is cleared and scanned in every run.
 const DIRECT_CODES_MAX: u64 = 1 << 22;
 /// Codes of a direct table, where memory allows: only its bitmap is cleared.
 const TABLE_CODES_MAX: u64 = 1 << 31;
@@ -327,6 +327,7 @@ impl<'r> Execution<'r> {
             table_codes_max: TABLE_CODES_MAX.min(self.memory_cap()? / 64),
             has_equal_hashes: self.runtime.options.equal_hashes,
             is_predicated: self.runtime.options.filters == Filters::Predicated,
+            checks_everywhere: self.runtime.options.overflow_checks == OverflowChecks::Everywhere,
             wants_keys: self.wants_keys(&pipeline.sink),
         })?;
         report.generate += started.elapsed();

@@ -17,6 +17,7 @@ const FLAG_DUPLICATE: u64 = 1;
 const FLAG_TABLE_FULL: u64 = 2;
 const FLAG_GROUPS_FULL: u64 = 4;
 const FLAG_OUTPUT_FULL: u64 = 8;
+const FLAG_OVERFLOW: u64 = 16;
 
 /// Groups that are brought to the host in one go where nobody knows how many there are.
 const COMPACT_ROWS: u64 = 1 << 16;
@@ -61,7 +62,7 @@ fn finish_build(
     next: Attempt,
 ) -> Result<Outcome> {
     let head = download_words_blocking(execution.stream(), kernel.state.span(Arg::Flags)?)?;
-    let flags = head[0] & 0xFFFF_FFFF;
+    let flags = without_overflow(head[0], &kernel)?;
     if flags & FLAG_TABLE_FULL != 0 {
         return Ok(Outcome::Again(Attempt { build_rows_factor: next.build_rows_factor * GROWTH, ..next }));
     }
@@ -83,8 +84,20 @@ fn noted_codes(words: &[u64], row_count: u64) -> Option<Vec<u64>> {
     (count > 0 || row_count == 0).then(|| words[1..=count].to_vec())
 }
 
+/// The flags, once they say nothing of an overflow.
 fn flags(stream: &Stream, kernel: &Kernel) -> Result<u64> {
-    Ok(download_words_blocking(stream, kernel.state.span(Arg::Flags)?)?[0] & 0xFFFF_FFFF)
+    without_overflow(download_words_blocking(stream, kernel.state.span(Arg::Flags)?)?[0], kernel)
+}
+
+/// The flags in the lower half of `word`; an overflow among them, which the upper half names, is an error.
+fn without_overflow(word: u64, kernel: &Kernel) -> Result<u64> {
+    let (flags, check) = (word & 0xFFFF_FFFF, (word >> 32) as usize);
+    if flags & FLAG_OVERFLOW == 0 {
+        return Ok(flags);
+    }
+    let what = check.checked_sub(1).and_then(|check| kernel.generated.checks.get(check));
+    let what = what.map_or("arithmetic", String::as_str);
+    Err(Error::unsupported(format!("{what} may overflow for some row, which the CPU looks at")))
 }
 
 fn finish_groups(
@@ -94,12 +107,14 @@ fn finish_groups(
     next: Attempt,
 ) -> Result<Outcome> {
     let stream = execution.stream();
+    let is_checked = layout.kind == GroupKind::Hashed || !kernel.generated.checks.is_empty();
+    let flags = if is_checked { flags(stream, kernel)? } else { 0 };
     if layout.kind == GroupKind::Global {
         let words = download_words_blocking(stream, kernel.state.span(Arg::Groups)?)?;
         let record: Vec<u64> = std::iter::once(0).chain(words).collect();
         return Ok(Outcome::Rows(group_rows(layout, &record)?));
     }
-    if layout.kind == GroupKind::Hashed && flags(stream, kernel)? & FLAG_GROUPS_FULL != 0 {
+    if flags & FLAG_GROUPS_FULL != 0 {
         return Ok(Outcome::Again(Attempt { groups: next.groups * GROWTH, ..next }));
     }
     let records = gather(execution, kernel, layout)?;
@@ -192,7 +207,8 @@ impl Output<'_> {
             launch(kernel)?;
             stream.wait_blocking()?;
             let count = download_words_blocking(stream, kernel.state.span(Arg::OutputCount)?)?[0];
-            if count <= capacity && flags(stream, kernel)? & FLAG_OUTPUT_FULL == 0 {
+            let is_full = flags(stream, kernel)? & FLAG_OUTPUT_FULL != 0;
+            if count <= capacity && !is_full {
                 return self.take(kernel, stream, count as usize);
             }
             capacity = count.max(capacity * 2);

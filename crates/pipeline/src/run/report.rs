@@ -10,11 +10,11 @@ use crate::program::{CompileReport, Origin};
 pub struct PipelineReport {
     /// As in the plan.
     pub name: String,
-    /// Rows of the row groups that were gone through.
+    /// Rows of the row groups that were scanned.
     pub rows_in: u64,
     /// Rows, or groups, that came out.
     pub rows_out: u64,
-    /// Row groups that were not read after all: ruled out by finished hash tables, or beyond the threshold of a top-k.
+    /// Row groups that were skipped while the query ran: ruled out by finished hash tables, or beyond the threshold of a top-k.
     pub row_groups_skipped: u64,
     /// Of them, by the single keys of a table, where the range of its keys did not.
     pub row_groups_skipped_by_keys: u64,
@@ -30,7 +30,7 @@ pub struct PipelineReport {
     pub borrowed_bytes: u64,
     /// Bytes of chunks that were on the device.
     pub device_bytes: u64,
-    /// Bytes of the columns before encoding, of the row groups that were gone through.
+    /// Bytes of the columns before encoding, of the row groups that were scanned.
     pub raw_bytes: u64,
     /// Bytes of chunks that the host decompressed, compressed, and the time that its threads took.
     pub codec_bytes: u64,
@@ -52,6 +52,8 @@ pub struct PipelineReport {
     pub slot_bytes: u64,
     /// Buffers in flight.
     pub slots: usize,
+    /// The most row groups read ahead of the morsel that was worked on, that one included.
+    pub row_groups_ahead_max: usize,
     /// Device memory of tables, groups and rows, bytes.
     pub state_bytes: u64,
     /// Time that compilers took, and how many programs were compiled anew.
@@ -95,6 +97,7 @@ impl PipelineReport {
         self.disk_wait += feed.disk_wait;
         self.row_groups_skipped += feed.row_groups_dropped;
         self.slots = feed.slots;
+        self.row_groups_ahead_max = self.row_groups_ahead_max.max(feed.row_groups_ahead_max);
         self.slot_bytes = (feed.slots * feed.slot_device_bytes) as u64;
     }
 

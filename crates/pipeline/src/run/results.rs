@@ -46,7 +46,7 @@ fn aggregate_column(layout: &GroupLayout, output: &AggregateOutput, records: &[&
     let word = output.word + 1;
     let low = |record: &&[u64]| record[word];
     let wide = |record: &&[u64]| match layout.words[output.word] {
-        WordKind::AddLow => (u128::from(record[word]) | u128::from(record[word + 1]) << 64) as i128,
+        WordKind::AddLow { .. } => (u128::from(record[word]) | u128::from(record[word + 1]) << 64) as i128,
         _ => i128::from(record[word] as i64),
     };
     let values = match output.ty {

@@ -91,7 +91,7 @@ impl Execution<'_> {
         }
         let started = Instant::now();
         let is_output = matches!(kernel.generated.sink, SinkLayout::Rows(_));
-        let mut feed = self.feed(scan, &row_groups, is_output, report)?;
+        let mut feed = self.feed(scan, &row_groups, is_output, top.is_some(), report)?;
         let lanes = self.lanes(&feed, scan.columns.len() + remaps.len() + 1, scan, &ready)?;
         let late = LateFilter::new(scan, kernel, prepared)?;
         self.traced(Activity::Allocate, started);
@@ -142,13 +142,18 @@ impl Execution<'_> {
         scan: &TableScan,
         row_groups: &[u32],
         is_output: bool,
+        is_top: bool,
         report: &mut PipelineReport,
     ) -> Result<Feed> {
         let options = &self.runtime.options;
         let wanted = if options.overlap && !is_output { options.slots } else { 1 };
         let slots = wanted.min(self.morsels_expected(scan)?);
-        let feed_options =
-            FeedOptions { morsel_bytes: options.morsel_bytes, row_groups_max: options.row_groups_max, slots };
+        let feed_options = FeedOptions {
+            morsel_bytes: options.morsel_bytes,
+            row_groups_max: options.row_groups_max,
+            slots,
+            reads_ahead: self.reads_ahead(slots, is_top),
+        };
         let (homes, cancel) = (&self.runtime.homes, self.cancel.clone());
         let mut feed = Feed::new(
             homes,
@@ -172,7 +177,15 @@ impl Execution<'_> {
         Ok(feed)
     }
 
-    /// A lane for each slot of `feed`, with room for so many words a row group; what they do comes after `ready`.
+    /// Morsels whose reads are under way at once: those of all pipelines and, with overlap, the one after them. Rows
+    /// that come out share one slot; their reads run as far ahead all the same. A top-k may find that it needs few.
+    fn reads_ahead(&self, slots: usize, is_top: bool) -> usize {
+        let options = &self.runtime.options;
+        let pipelines = if is_top { slots } else { options.slots.max(slots) };
+        pipelines + usize::from(options.overlap)
+    }
+
+    /// A lane for each slot of `feed`, with room for `words_per_group` words per row group; what they do comes after `ready`.
     fn lanes(
         &self,
         feed: &Feed,

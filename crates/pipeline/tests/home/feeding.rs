@@ -134,7 +134,7 @@ fn small_gaps_between_pinned_row_groups_are_copied_along() {
         let moved = |row_group: &u32| place.table.chunk(*row_group as usize, 5).unwrap().stored_bytes;
         row_groups.iter().map(|row_group| moved(row_group).next_multiple_of(128)).sum::<u64>()
     };
-    let options = FeedOptions { morsel_bytes: 1 << 20, row_groups_max: 100, slots: 1 };
+    let options = FeedOptions { morsel_bytes: 1 << 20, row_groups_max: 100, slots: 1, reads_ahead: 2 };
     let (came, report) = run_and_check(&homes, &place.table, &[5], &[2, 4, 5], options, |_| false).unwrap();
     assert_eq!(came, [2, 4, 5]);
     assert_eq!((report.morsels, report.moved_bytes), (1, chunks(&[2, 3, 4, 5])));
@@ -165,7 +165,7 @@ fn row_groups_read_ahead_are_asked_about_again() {
     let place = table(Codec::None, 100, 2000);
     let homes = homes();
     let row_groups = all_row_groups(&place.table);
-    let options = FeedOptions { morsel_bytes: 64 << 10, row_groups_max: 1, slots: 2 };
+    let options = FeedOptions { morsel_bytes: 64 << 10, row_groups_max: 1, slots: 2, reads_ahead: 3 };
     let first_ask = std::cell::Cell::new(true);
     let mut seen = vec![0; row_groups.len()];
     let (came, report) = run_and_check(&homes, &place.table, &READABLE, &row_groups, options, |row_group| {
@@ -211,7 +211,12 @@ fn under_tight_caps_slots_get_fewer_then_smaller_until_one_row_group_does_not_fi
         [0, 1].map(bytes).iter().map(|bytes| bytes.next_multiple_of(128)).sum::<u64>()
     };
     let row_group_bytes = row_groups.iter().map(|row_group| largest(*row_group)).max().unwrap();
-    let options = FeedOptions { morsel_bytes: 8 * row_group_bytes as usize, row_groups_max: 100, slots: 4 };
+    let options = FeedOptions {
+        morsel_bytes: 8 * row_group_bytes as usize,
+        row_groups_max: 100,
+        slots: 4,
+        reads_ahead: 5,
+    };
     let run = |device_bytes: u64, pinned_bytes: u64| {
         let homes = homes_of(machine(device_bytes, pinned_bytes), 0);
         run_and_check(&homes, &place.table, &[0, 1], &row_groups, options, |_| false).map(|(came, report)| {
@@ -247,7 +252,7 @@ fn slots_push_idle_columns_off_the_device() {
     assert!(kept > 80 << 10);
     // All columns but that one: together the slots need more than is left.
     let others: Vec<usize> = READABLE.into_iter().filter(|column| *column != 5).collect();
-    let options = FeedOptions { morsel_bytes: 40 << 10, row_groups_max: 100, slots: 3 };
+    let options = FeedOptions { morsel_bytes: 40 << 10, row_groups_max: 100, slots: 3, reads_ahead: 4 };
     let (_, report) =
         run_and_check(&homes, &place.table, &others, &all_row_groups(&place.table), options, |_| false)
             .unwrap();
@@ -268,7 +273,7 @@ fn inflating() -> crate::fixture::Place {
 #[test]
 fn a_slot_grows_for_a_row_group_that_is_larger_than_estimated() {
     let place = inflating();
-    let options = FeedOptions { morsel_bytes: 1, row_groups_max: 100, slots: 2 };
+    let options = FeedOptions { morsel_bytes: 1, row_groups_max: 100, slots: 2, reads_ahead: 3 };
     let row_groups = all_row_groups(&place.table);
     let (came, report) =
         run_and_check(&homes(), &place.table, &[0], &row_groups, options, |_| false).unwrap();
@@ -286,7 +291,7 @@ fn row_groups_that_do_not_fit_after_all_come_with_the_next_morsel() {
     let place = inflating();
     let row_groups = all_row_groups(&place.table);
     // By estimate all six would fit.
-    let options = FeedOptions { morsel_bytes: 6 * 36_000, row_groups_max: 100, slots: 2 };
+    let options = FeedOptions { morsel_bytes: 6 * 36_000, row_groups_max: 100, slots: 2, reads_ahead: 3 };
     let (came, report) =
         run_and_check(&homes(), &place.table, &[0], &row_groups, options, |_| false).unwrap();
     assert_eq!(came, row_groups);

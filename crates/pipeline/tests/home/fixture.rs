@@ -165,7 +165,7 @@ pub(crate) fn stream(homes: &Homes) -> Stream {
 }
 
 pub(crate) fn options() -> FeedOptions {
-    FeedOptions { morsel_bytes: 48 << 10, row_groups_max: 5, slots: 3 }
+    FeedOptions { morsel_bytes: 48 << 10, row_groups_max: 5, slots: 3, reads_ahead: 4 }
 }
 
 pub(crate) fn all_row_groups(table: &Table) -> Vec<u32> {

@@ -1,4 +1,4 @@
-//! Codecs undone on the device: by nvCOMP where there is a GPU and nvCOMP, else on a logical device.
+//! Decompression on the device: by nvCOMP where there is a GPU and nvCOMP, else on a logical device.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ fn decompression(machine: &Machine, choice: Decompress) -> Decompression {
     Decompression::open(choice, machine, DEVICE, Some(cache)).unwrap()
 }
 
-/// Homes of a machine whose device undoes codecs.
+/// Homes of a machine whose device decompresses codecs.
 fn homes_of(machine: Machine) -> Arc<Homes> {
     let decompression = decompression(&machine, Decompress::Device);
     let options = HomeOptions {
@@ -90,7 +90,7 @@ fn one_slot_is_enough_and_row_groups_may_be_ruled_out_late() {
     let place = table(Codec::Snappy, 100, 2000);
     let all = all_row_groups(&place.table);
     for slots in [1, 2, 4] {
-        let options = FeedOptions { slots, ..options() };
+        let options = FeedOptions { slots, reads_ahead: slots + 1, ..options() };
         let homes = homes_of(any_machine());
         let mut asked = 0;
         let (came, report) = run_and_check(&homes, &place.table, &READABLE, &all, options, |row_group| {
@@ -155,7 +155,7 @@ fn without_memory_for_both_forms_the_host_decompresses_and_says_why() {
     let row_groups = all_row_groups(&place.table);
     let run = |device_bytes: u64| {
         let homes = homes_of(machine(device_bytes, 64 << 20));
-        let options = FeedOptions { morsel_bytes: 1, row_groups_max: 1, slots: 1 };
+        let options = FeedOptions { morsel_bytes: 1, row_groups_max: 1, slots: 1, reads_ahead: 2 };
         run_and_check(&homes, &place.table, &[5], &row_groups, options, |_| false).map(|(_, report)| report)
     };
     let report = run(64 << 20).unwrap();

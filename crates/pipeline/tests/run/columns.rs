@@ -48,7 +48,7 @@ fn row_groups_of_7_rows_are_decoded() {
 }
 
 #[test]
-fn codecs_are_undone_before_kernels_read() {
+fn codecs_are_decompressed_before_kernels_read() {
     check_all(Codec::Lz4, 4096, 9000);
     check_all(Codec::Zstd, 3000, 5000);
 }

@@ -6,8 +6,10 @@ mod fixture;
 
 mod aggregates;
 mod cancelling;
+mod checks;
 mod columns;
 mod joins;
 mod oracle;
+mod overflow;
 mod skipping;
 mod top;

@@ -3,14 +3,13 @@
 use std::io::IoSliceMut;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use futures::channel::oneshot;
 use pelton_error::{Error, Result};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
-use super::Shared;
 use super::buffer::AlignedBytes;
+use super::{Shared, Tally};
 use crate::format::ALIGNMENT;
 use crate::segment::SegmentFile;
 
@@ -24,6 +23,7 @@ pub(super) struct Request {
     /// Bytes already in the buffer, from its start.
     pub(super) filled: usize,
     pub(super) direct: bool,
+    pub(super) tally: Arc<Tally>,
     reply: oneshot::Sender<Result<AlignedBytes>>,
 }
 
@@ -34,10 +34,11 @@ impl Request {
         len: usize,
         buffer: AlignedBytes,
         direct: bool,
+        tally: Arc<Tally>,
         reply: oneshot::Sender<Result<AlignedBytes>>,
     ) -> Self {
         assert!(buffer.capacity() >= len.next_multiple_of(ALIGNMENT));
-        Self { file, byte_offset, len, buffer, filled: 0, direct, reply }
+        Self { file, byte_offset, len, buffer, filled: 0, direct, tally, reply }
     }
 
     /// Bytes to read: what was asked for, in whole pages where the page cache is passed by.
@@ -56,7 +57,7 @@ impl Request {
     }
 
     /// Copies what lies in the page cache, without waiting for the disk; true where that was everything.
-    pub(super) fn take_from_page_cache(&mut self, shared: &Shared) -> bool {
+    pub(super) fn take_from_page_cache(&mut self) -> bool {
         while self.filled < self.len {
             let target = &mut self.buffer.whole_mut()[self.filled..self.len];
             let at = self.byte_offset + self.filled as u64;
@@ -64,7 +65,7 @@ impl Request {
                 Ok(0) => break,
                 Ok(bytes) => {
                     self.filled += bytes;
-                    shared.cached_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+                    self.tally.count_cached(bytes);
                 }
                 Err(Errno::INTR) => {}
                 // Not in the cache, or a file system that cannot say.
@@ -89,7 +90,7 @@ impl Request {
                 Ok(0) => return Err(self.ended(at)),
                 Ok(bytes) => {
                     self.filled += bytes;
-                    shared.count(self.direct, bytes);
+                    self.tally.count(self.direct, bytes);
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) if self.direct && error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
@@ -104,8 +105,9 @@ impl Request {
 
     /// The file ended before the bytes did.
     pub(super) fn ended(&self, at: u64) -> Error {
+        let bytes_now = self.file.buffered().metadata().map_or(at, |file| file.len());
         Error::corrupt(format!(
-            "{} ends at byte {at} and had {} bytes when it was opened; it was truncated: restore it from a copy or load the \
+            "{} has {bytes_now} bytes and had {} when it was opened; it was truncated: restore it from a copy or load the \
              table again",
             self.file.path().display(),
             self.file.bytes()

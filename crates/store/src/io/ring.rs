@@ -286,7 +286,7 @@ impl RingLoop {
             0 => {}
             bytes if bytes > 0 => {
                 let bytes = bytes as usize;
-                self.shared.count(piece.direct, bytes);
+                active.request.tally.count(piece.direct, bytes);
                 let rest = Piece {
                     start: piece.start + bytes,
                     direct: piece.direct && bytes.is_multiple_of(ALIGNMENT),

@@ -152,7 +152,30 @@ fn a_file_truncated_while_open_is_corrupt() {
         let engine = IoEngine::start(options.clone()).unwrap();
         let error = engine.read(&fixture.file, 0, LEN).wait_blocking().unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::Corrupt, "{options:?}");
-        assert!(error.to_string().contains("truncated"), "{error}");
+        let sizes = format!("has 8192 bytes and had {LEN} when it was opened; it was truncated");
+        assert!(error.to_string().contains(&sizes), "{error}");
+    }
+}
+
+#[test]
+fn a_tally_counts_its_own_reads_and_the_engine_all() {
+    let fixture = fixture(LEN);
+    for options in all_ways() {
+        let engine = IoEngine::start(options.clone()).unwrap();
+        let tallies = [engine.tallied(), engine.tallied()];
+        for (tally, reads) in tallies.iter().zip([1, 2]) {
+            for _ in 0..reads {
+                tally.read(&fixture.file, 0, LEN).wait_blocking().unwrap();
+            }
+        }
+        let bytes = |of: &IoEngine| {
+            let counted = of.counters();
+            counted.direct_bytes + counted.buffered_bytes + counted.cached_bytes
+        };
+        let counted =
+            [&tallies[0], &tallies[1], &engine].map(|of| (of.counters().read_count, bytes(of) >= LEN as u64));
+        assert_eq!(counted, [(1, true), (2, true), (3, true)], "{options:?}");
+        assert_eq!(bytes(&tallies[0]) + bytes(&tallies[1]), bytes(&engine), "{options:?}");
     }
 }
 

@@ -6,11 +6,12 @@
 //! | `unsafe_homes` | `unsafe` in sources against the list of ARCHITECTURE.md |
 //! | `words` | sources and documents against the table "say, not" of GLOSSARY.md |
 //! | `sources` | heads of files, marks of unfinished work, length |
+//! | `console` | macros that panic on a closed output, in sources of the programs |
 //! | `links` | links and mentions of documents against the files there are |
-//! | `error_page` | the guide's list of error texts against the sources |
 //!
 //! Every check is a function from texts to findings. A finding says where, what is wrong and the remedy.
 
+mod console;
 mod imports;
 mod links;
 mod sources;
@@ -19,9 +20,8 @@ mod words;
 
 use std::fmt;
 
-use crate::errors;
 use crate::process::Result;
-use crate::workspace::{File, Workspace};
+use crate::workspace::Workspace;
 
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
 const GLOSSARY: &str = "GLOSSARY.md";
@@ -83,22 +83,13 @@ fn check(workspace: &Workspace) -> Result<Vec<Finding>> {
         sources::heads(files),
         sources::unfinished(files),
         sources::lengths(files),
+        console::check(files),
         links::links(&workspace.root, files),
         links::mentions(&workspace.root, files),
-        error_page(files),
     ]
     .concat();
     findings.sort();
     Ok(findings)
-}
-
-/// The page of error texts against the sources.
-fn error_page(files: &[File]) -> Vec<Finding> {
-    let is_current = files.iter().any(|file| file.path == errors::PAGE && file.text == errors::page(files));
-    match is_current {
-        true => Vec::new(),
-        false => vec![Finding::new(errors::PAGE, 0, "is not what the sources say; run `cargo xtask errors`")],
-    }
 }
 
 /// Positions of `word` in `line` that are not inside a longer word; letters and digits make words.
@@ -115,6 +106,7 @@ fn word_positions(line: &str, word: &str) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workspace::File;
 
     /// For the tests of the checks.
     pub(super) fn file(path: &str, text: &str) -> File {

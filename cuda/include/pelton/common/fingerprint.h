@@ -1,4 +1,4 @@
-/// Fingerprints of memory that do not depend on the order in which it is gone through.
+/// Fingerprints of memory that do not depend on the order in which it is scanned.
 ///
 /// The fingerprint of n words is the sum modulo 2^64, and the exclusive or, of one term a word. A term mixes the word
 /// with its number, so that equal words at other places, or the same words in another order, give other fingerprints.

@@ -1,4 +1,4 @@
-//! Codecs undone in the memory of a logical device, by the thread of its stream: what nvCOMP does on a GPU, from the
+//! Decompression in the memory of a logical device, by the thread of its stream: what nvCOMP does on a GPU, from the
 //! same words.
 #![allow(unsafe_code)]
 

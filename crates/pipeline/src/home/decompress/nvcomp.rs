@@ -1,4 +1,4 @@
-//! Codecs undone on a GPU by nvCOMP.
+//! Decompression on a GPU by nvCOMP.
 #![allow(unsafe_code)]
 
 use pelton_chunk::Codec;

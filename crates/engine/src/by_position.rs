@@ -1,0 +1,164 @@
+//! Filters go down a physical plan by the position of columns, not by their names.
+//!
+//! DataFusion 55 hands a filter on to a node's inputs by looking its columns up by name, and takes the first of a name. Where
+//! two columns share one, as after every join of tables that both have an `id`, the filter arrives with another column:
+//!
+//! ```text
+//!   Filter u.id IS DISTINCT FROM t.id               (lost)
+//!     Projection t.id, u.id                 ─▶        Projection t.id, u.id
+//!       Join t, u                                       Join t, u
+//!         Scan u                                          Scan u  id IS DISTINCT FROM id
+//! ```
+//!
+//! These rules take the place of DataFusion's two. They walk plans as those do; a filter that names a column whose name is
+//! not unique where it would be looked up stays where it is.
+
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::error::Result;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr_common::physical_expr::is_volatile;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
+use datafusion::physical_plan::filter_pushdown::{
+    ChildFilterPushdownResult, ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation,
+    PushedDown,
+};
+use datafusion::physical_plan::joins::HashJoinExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::union::UnionExec;
+use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
+
+use crate::opaque::has_lossy_cast;
+
+type Filters = Vec<Arc<dyn PhysicalExpr>>;
+type Propagated = FilterPushdownPropagation<Arc<dyn ExecutionPlan>>;
+
+/// DataFusion's rules with these two in place of its own.
+pub(crate) fn install(rules: &mut [Arc<dyn PhysicalOptimizerRule + Send + Sync>]) {
+    let theirs = [
+        (FilterPushdown::new(), FilterPushdownPhase::Pre),
+        (FilterPushdown::new_post_optimization(), FilterPushdownPhase::Post),
+    ];
+    for (rule, phase) in theirs {
+        let place = rules.iter_mut().find(|candidate| candidate.name() == rule.name());
+        // A session of somebody's own may have left the rule out.
+        if let Some(place) = place {
+            *place = Arc::new(FiltersByPosition { name: rule.name().to_owned(), phase });
+        }
+    }
+}
+
+/// Takes the place of DataFusion's rule of the same name.
+#[derive(Debug)]
+struct FiltersByPosition {
+    name: String,
+    phase: FilterPushdownPhase,
+}
+
+impl PhysicalOptimizerRule for FiltersByPosition {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(push_down(&plan, Vec::new(), config, self.phase)?.updated_node.unwrap_or(plan))
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// Offers `filters`, which parents pass on to `node`, and those of `node` itself to its inputs; says which of `filters`
+/// need not be looked at any more.
+fn push_down(
+    node: &Arc<dyn ExecutionPlan>,
+    filters: Filters,
+    config: &ConfigOptions,
+    phase: FilterPushdownPhase,
+) -> Result<Propagated> {
+    let offered: Vec<usize> = (0..filters.len()).filter(|&index| may_pass(&filters[index], node)).collect();
+    let passing: Filters = offered.iter().map(|&index| Arc::clone(&filters[index])).collect();
+    let description = node.gather_filters_for_pushdown(phase, passing, config)?;
+    let (from_parents, own) = (description.parent_filters(), description.self_filters());
+
+    let mut taken = vec![Vec::new(); filters.len()];
+    let mut own_taken = Vec::new();
+    let mut children = Vec::new();
+    for (index, child) in node.children().into_iter().enumerate() {
+        let mut pushed: Filters = Vec::new();
+        let own_places: Vec<Option<usize>> =
+            own[index].iter().map(|filter| place(&mut pushed, filter, !is_volatile(filter))).collect();
+        let parent_places: Vec<Option<usize>> = from_parents[index]
+            .iter()
+            .map(|filter| {
+                place(&mut pushed, &filter.predicate, matches!(filter.discriminant, PushedDown::Yes))
+            })
+            .collect();
+        let result = push_down(child, pushed, config, phase)?;
+        let answer = |place: Option<usize>| place.map_or(PushedDown::No, |place| result.filters[place]);
+        let own_answers = own_places.iter().zip(&own[index]);
+        own_taken.push(
+            own_answers.map(|(&place, filter)| answer(place).wrap_expression(Arc::clone(filter))).collect(),
+        );
+        taken.iter_mut().for_each(|answers| answers.push(PushedDown::No));
+        for (&filter, &place) in offered.iter().zip(&parent_places) {
+            taken[filter][index] = answer(place);
+        }
+        children.push(result.updated_node.unwrap_or_else(|| Arc::clone(child)));
+    }
+
+    let updated = replace_children_if_necessary(Arc::clone(node), children)?;
+    let parent_filters = filters.into_iter().zip(taken);
+    let result = ChildPushdownResult {
+        parent_filters: parent_filters
+            .map(|(filter, child_results)| ChildFilterPushdownResult { filter, child_results })
+            .collect(),
+        self_filters: own_taken,
+    };
+    let mut propagated = updated.handle_child_pushdown_result(phase, result, config)?;
+    if propagated.updated_node.is_none() && !Arc::ptr_eq(&updated, node) {
+        propagated.updated_node = Some(updated);
+    }
+    Ok(propagated)
+}
+
+/// Adds `filter` to those for a child, where it goes there; returns its place among them.
+fn place(pushed: &mut Filters, filter: &Arc<dyn PhysicalExpr>, goes: bool) -> Option<usize> {
+    goes.then(|| {
+        pushed.push(Arc::clone(filter));
+        pushed.len() - 1
+    })
+}
+
+/// Whether `node` may be asked to pass `filter`, on its output, to its inputs. A hash join goes by position on its own
+/// output and a projection on its input; the inputs of a union may name its columns otherwise.
+fn may_pass(filter: &Arc<dyn PhysicalExpr>, node: &Arc<dyn ExecutionPlan>) -> bool {
+    let found_in = |child: &Arc<dyn ExecutionPlan>, column: &Column| {
+        let is_there =
+            !node.is::<UnionExec>() || child.schema().field(column.index()).name() == column.name();
+        is_there && is_unique(child, column.name())
+    };
+    // A scan of Parquet compares what is cast.
+    let stays = node.is::<DataSourceExec>() && has_lossy_cast(filter, &node.schema());
+    !is_volatile(filter)
+        && !stays
+        && collect_columns(filter).iter().all(|column| {
+            let own = node.is::<HashJoinExec>() || is_unique(node, column.name());
+            own && (node.is::<ProjectionExec>()
+                || node.children().into_iter().all(|child| found_in(child, column)))
+        })
+}
+
+fn is_unique(node: &Arc<dyn ExecutionPlan>, name: &str) -> bool {
+    node.schema().fields().iter().filter(|field| field.name() == name).count() <= 1
+}

@@ -1,0 +1,72 @@
+//! Numbers as the SQL standard has them: exact decimals, and an error instead of a wrong number.
+//!
+//! ```text
+//!   SQL text ── literals ──▶ 1.5 is a DECIMAL, 1.5e0 a DOUBLE
+//!       │                    sum, avg: ours, exact
+//!       ▼
+//!   logical plan ── types ──▶ decimals beside doubles and texts, division of decimals
+//!       │      DataFusion brings operands to one type
+//!       ├── overflow ──▶ + - * and unary minus become checked functions
+//!       ▼
+//!   optimizer, physical plan: constants are folded, and rows computed, by the same checked code
+//! ```
+//!
+//! The rules and why they are so: `docs/decisions/0009-numbers.md`.
+
+mod avg;
+mod checked;
+mod decimals;
+mod distinct;
+mod ints;
+mod literals;
+mod name;
+mod overflow;
+mod sum;
+mod total;
+mod types;
+
+use std::sync::Arc;
+
+use datafusion::execution::SessionStateBuilder;
+use datafusion::logical_expr::AggregateUDF;
+use datafusion::optimizer::optimizer::Optimizer;
+use datafusion::optimizer::{Analyzer, AnalyzerRule, OptimizerRule};
+
+pub(crate) use checked::{Checked, CheckedOp};
+pub(crate) use literals::write_doubles;
+
+/// Adds the rules of numbers to a session that is being built: its option `parse_float_as_decimal` is set, `sum` and
+/// `avg` are replaced, and the analyzer checks arithmetic.
+pub fn with_numbers(mut builder: SessionStateBuilder) -> SessionStateBuilder {
+    let config = builder.config().take().unwrap_or_default();
+    let config = config.set_bool("datafusion.sql_parser.parse_float_as_decimal", true);
+    let aggregates = builder.aggregate_functions().get_or_insert_default();
+    aggregates.push(Arc::new(AggregateUDF::from(sum::Sum::new())));
+    aggregates.push(Arc::new(AggregateUDF::from(avg::Avg::new())));
+    builder.expr_planners().get_or_insert_default().insert(0, Arc::new(types::DecimalDivision));
+    let mut analyzer = builder.analyzer().take().unwrap_or_default();
+    add_rules(&mut analyzer);
+    let mut optimizer = builder.optimizer().take().unwrap_or_default();
+    keep_types(&mut optimizer);
+    *builder.analyzer() = Some(analyzer);
+    *builder.optimizer() = Some(optimizer);
+    builder.with_config(config)
+}
+
+/// One rule before types are coerced and one after.
+fn add_rules(analyzer: &mut Analyzer) {
+    let types: Arc<dyn AnalyzerRule + Send + Sync> = Arc::new(types::NumberTypes);
+    let is_coercion = |rule: &Arc<dyn AnalyzerRule + Send + Sync>| rule.name() == "type_coercion";
+    let coercion = analyzer.rules.iter().position(is_coercion).unwrap_or(analyzer.rules.len());
+    analyzer.rules.insert(coercion, types);
+    analyzer.rules.push(Arc::new(overflow::CheckedArithmetic));
+}
+
+fn keep_types(optimizer: &mut Optimizer) {
+    let ours: Arc<dyn OptimizerRule + Send + Sync> = Arc::new(distinct::DistinctKeepsTypes::default());
+    for rule in &mut optimizer.rules {
+        if rule.name() == ours.name() {
+            *rule = Arc::clone(&ours);
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! Types of arithmetic on decimals, before DataFusion brings operands to one type.
+//!
+//! ```text
+//!   DECIMAL / DECIMAL, DECIMAL / integer, integer / DECIMAL   a DOUBLE; a zero divisor is an error
+//!   DECIMAL beside DOUBLE or FLOAT                            the decimal as a DOUBLE
+//!   DECIMAL beside text                                       both as DOUBLE; a text constant as the decimal it spells
+//!   DECIMAL +, -, * an integer constant                       the constant as a decimal of just its digits
+//! ```
+//!
+//! "Beside" is: in arithmetic, comparisons, BETWEEN, IN lists, among the results of a CASE, the arguments of a function,
+//! the columns of a UNION and the keys of a join. DataFusion alone would bring doubles to DECIMAL(30,15) there, which
+//! rounds small ones to zero and refuses large ones.
+//!
+//! Division is planned here for SQL ([`DecimalDivision`]) so that types are right from the first plan on; the rule
+//! ([`NumberTypes`]) finds it in plans that come from elsewhere.
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, ExprSchema};
+use datafusion::config::ConfigOptions;
+use datafusion::error::Result;
+use datafusion::logical_expr::expr::{Between, BinaryExpr, Case, InList, ScalarFunction};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{
+    AggregateUDF, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder, Operator, Union, cast, lit,
+};
+use datafusion::optimizer::AnalyzerRule;
+use datafusion::scalar::ScalarValue;
+use datafusion::sql::sqlparser::ast::BinaryOperator;
+
+use super::checked::{Checked, CheckedOp};
+use super::literals::decimal_of;
+use super::name::value_text;
+
+/// The types that `function` takes in place of `arguments`.
+pub(super) fn coerced_by(function: &AggregateUDF, arguments: &[DataType]) -> Result<Vec<DataType>> {
+    let fields: Vec<_> =
+        arguments.iter().map(|data_type| Field::new("", data_type.clone(), true).into()).collect();
+    Ok(fields_with_udf(&fields, function)?.iter().map(|field| field.data_type().clone()).collect())
+}
+
+/// What a type is to arithmetic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Integer,
+    Decimal,
+    Float,
+    Text,
+    /// A NULL that nothing gives a type.
+    Null,
+    Other,
+}
+
+fn kind_of(data_type: &DataType) -> Kind {
+    match data_type {
+        integer if integer.is_integer() => Kind::Integer,
+        decimal if decimal.is_decimal() => Kind::Decimal,
+        float if float.is_floating() => Kind::Float,
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Kind::Text,
+        DataType::Dictionary(_, values) => kind_of(values),
+        DataType::Null => Kind::Null,
+        _ => Kind::Other,
+    }
+}
+
+/// The kind of `expr`; of arithmetic without computing its type, which would take its depth squared.
+fn kind(expr: &Expr, schema: &DFSchema) -> Kind {
+    match expr {
+        Expr::Alias(alias) => kind(&alias.expr, schema),
+        Expr::Column(column) => {
+            schema.field_from_column(column).map_or(Kind::Other, |field| kind_of(field.data_type()))
+        }
+        Expr::Literal(value, _) => kind_of(&value.data_type()),
+        Expr::Negative(operand) => kind(operand, schema),
+        Expr::ScalarFunction(call) if let Some(checked) = call.func.inner().downcast_ref::<Checked>() => {
+            kind_of(checked.data_type())
+        }
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_arithmetic(*op) => {
+            match (kind(left, schema), kind(right, schema)) {
+                (Kind::Float, _) | (_, Kind::Float) => Kind::Float,
+                (Kind::Decimal, Kind::Decimal | Kind::Integer) | (Kind::Integer, Kind::Decimal) => {
+                    Kind::Decimal
+                }
+                (Kind::Integer, Kind::Integer) => Kind::Integer,
+                _ => typed_kind(expr, schema),
+            }
+        }
+        other => typed_kind(other, schema),
+    }
+}
+
+fn typed_kind(expr: &Expr, schema: &DFSchema) -> Kind {
+    expr.get_type(schema).map_or(Kind::Other, |data_type| kind_of(&data_type))
+}
+
+fn is_arithmetic(op: Operator) -> bool {
+    use Operator::*;
+    matches!(op, Plus | Minus | Multiply | Divide | Modulo)
+}
+
+/// Plans `/` of decimals in SQL.
+#[derive(Debug)]
+pub(super) struct DecimalDivision;
+
+impl ExprPlanner for DecimalDivision {
+    fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+        if expr.op == BinaryOperator::Divide && gives_quotient(&expr.left, &expr.right, schema) {
+            return Ok(PlannerResult::Planned(quotient(expr.left, expr.right)));
+        }
+        Ok(PlannerResult::Original(expr))
+    }
+}
+
+fn gives_quotient(left: &Expr, right: &Expr, schema: &DFSchema) -> bool {
+    use Kind::{Decimal, Integer, Null};
+    matches!(
+        (kind(left, schema), kind(right, schema)),
+        (Decimal, Decimal | Integer | Null) | (Integer | Null, Decimal)
+    )
+}
+
+fn quotient(left: Expr, right: Expr) -> Expr {
+    Checked::binary(CheckedOp::Divide, left, right, DataType::Float64)
+}
+
+/// Gives decimals the types above, in whole plans.
+#[derive(Debug)]
+pub(super) struct NumberTypes;
+
+impl AnalyzerRule for NumberTypes {
+    fn name(&self) -> &str {
+        "number_types"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        rewrite_expressions(plan, rewrite)?
+            .transform_up_with_subqueries(|plan| match plan {
+                LogicalPlan::Union(union) => unite(union),
+                LogicalPlan::Join(join) => join_keys(join),
+                other => Ok(Transformed::no(other)),
+            })
+            .map(|plan| plan.data)
+    }
+}
+
+/// `plan` with each expression `rewrite`n from the leaves up; columns keep their names.
+pub(super) fn rewrite_expressions(
+    plan: LogicalPlan,
+    rewrite: fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
+) -> Result<LogicalPlan> {
+    let of_node = |plan: LogicalPlan| {
+        let mut schema = merge_schema(&plan.inputs());
+        if let LogicalPlan::TableScan(scan) = &plan {
+            schema
+                .merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);
+        }
+        let names = NamePreserver::new(&plan);
+        let rewritten = plan.map_expressions(|expr| {
+            let name = names.save(&expr);
+            let rewritten = expr.transform_up(|expr| rewrite(expr, &schema))?;
+            Ok(rewritten.update_data(|expr| name.restore(expr)))
+        })?;
+        // A type below may have changed although this node's expressions did not.
+        rewritten.map_data(LogicalPlan::recompute_schema)
+    };
+    plan.transform_up_with_subqueries(of_node).map(|plan| plan.data)
+}
+
+fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    Ok(match expr {
+        Expr::Literal(value, metadata) => match as_double(&value) {
+            Some(double) => Transformed::yes(lit(double)),
+            None => Transformed::no(Expr::Literal(value, metadata)),
+        },
+        Expr::BinaryExpr(binary) => return rewrite_binary(binary, schema),
+        Expr::Between(Between { expr, negated, low, high }) => {
+            let mut sides = [*expr, *low, *high];
+            let changed = bring_together(&mut sides.iter_mut().collect::<Vec<_>>(), schema)?;
+            let [expr, low, high] = sides.map(Box::new);
+            transformed(Expr::Between(Between { expr, negated, low, high }), changed)
+        }
+        Expr::InList(InList { expr, list, negated }) => {
+            let (mut expr, mut list) = (expr, list);
+            let mut sides: Vec<&mut Expr> = std::iter::once(expr.as_mut()).chain(list.iter_mut()).collect();
+            let changed = bring_together(&mut sides, schema)?;
+            transformed(Expr::InList(InList { expr, list, negated }), changed)
+        }
+        Expr::Case(case) => rewrite_case(case, schema)?,
+        Expr::ScalarFunction(call) if call.func.inner().is::<Checked>() => {
+            Transformed::no(Expr::ScalarFunction(call))
+        }
+        Expr::ScalarFunction(ScalarFunction { func, mut args }) => {
+            let changed = has_floats(&mut args.iter_mut().collect::<Vec<_>>(), schema)?;
+            transformed(Expr::ScalarFunction(ScalarFunction { func, args }), changed)
+        }
+        other => Transformed::no(other),
+    })
+}
+
+fn transformed(expr: Expr, changed: bool) -> Transformed<Expr> {
+    if changed { Transformed::yes(expr) } else { Transformed::no(expr) }
+}
+
+/// The double that a literal means whose digits no DECIMAL holds: `1e40`, or more than 38 digits.
+fn as_double(value: &ScalarValue) -> Option<f64> {
+    match value {
+        ScalarValue::Decimal128(Some(number), _, scale) if *scale < 0 => {
+            format!("{number}e{}", -scale).parse().ok()
+        }
+        ScalarValue::Decimal256(Some(number), _, scale) => format!("{number}e{}", -scale).parse().ok(),
+        _ => None,
+    }
+}
+
+fn rewrite_binary(binary: BinaryExpr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let BinaryExpr { mut left, op, mut right } = binary;
+    if op == Operator::Divide && gives_quotient(&left, &right, schema) {
+        return Ok(Transformed::yes(quotient(*left, *right)));
+    }
+    let changed = if is_arithmetic(op) {
+        let narrowed = matches!(op, Operator::Plus | Operator::Minus | Operator::Multiply)
+            && (narrow(&mut left, &right, schema) || narrow(&mut right, &left, schema));
+        has_floats(&mut [left.as_mut(), right.as_mut()], schema)? || narrowed
+    } else if is_comparison(op) {
+        bring_together(&mut [left.as_mut(), right.as_mut()], schema)?
+    } else {
+        false
+    };
+    Ok(transformed(Expr::BinaryExpr(BinaryExpr { left, op, right }), changed))
+}
+
+fn is_comparison(op: Operator) -> bool {
+    use Operator::*;
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
+}
+
+/// Makes an integer constant beside a decimal a decimal of just its digits, where DataFusion would take 20.
+fn narrow(side: &mut Expr, other: &Expr, schema: &DFSchema) -> bool {
+    let Expr::Literal(ScalarValue::Int64(Some(number)), _) = side else { return false };
+    if kind(other, schema) != Kind::Decimal {
+        return false;
+    }
+    let digits = number.unsigned_abs().checked_ilog10().unwrap_or(0) + 1;
+    *side = lit(ScalarValue::Decimal128(Some(i128::from(*number)), digits as u8, 0));
+    true
+}
+
+fn rewrite_case(case: Case, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let Case { mut expr, mut when_then_expr, mut else_expr } = case;
+    let mut changed = false;
+    if let Some(subject) = &mut expr {
+        let whens = when_then_expr.iter_mut().map(|(when, _)| when.as_mut());
+        let mut compared: Vec<&mut Expr> = std::iter::once(subject.as_mut()).chain(whens).collect();
+        changed |= bring_together(&mut compared, schema)?;
+    }
+    let thens = when_then_expr.iter_mut().map(|(_, then)| then.as_mut());
+    let mut results: Vec<&mut Expr> = thens.chain(else_expr.iter_mut().map(|expr| expr.as_mut())).collect();
+    changed |= has_floats(&mut results, schema)?;
+    Ok(transformed(Expr::Case(Case { expr, when_then_expr, else_expr }), changed))
+}
+
+/// Brings what is compared together: decimals beside floats and texts.
+fn bring_together(sides: &mut [&mut Expr], schema: &DFSchema) -> Result<bool> {
+    let kinds: Vec<Kind> = sides.iter().map(|side| kind(side, schema)).collect();
+    if !kinds.contains(&Kind::Decimal) {
+        return Ok(false);
+    }
+    let mut changed = false;
+    let mut texts_are_doubles = false;
+    for (side, _) in sides.iter_mut().zip(&kinds).filter(|(_, kind)| **kind == Kind::Text) {
+        match text_constant(side).and_then(decimal_of) {
+            Some(number) => **side = lit(number),
+            None => {
+                texts_are_doubles = true;
+                **side = cast(side.clone(), DataType::Float64);
+            }
+        }
+        changed = true;
+    }
+    Ok(has_floats(sides, schema)? || changed || texts_are_doubles)
+}
+
+fn text_constant(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Literal(value, _) => value.try_as_str().flatten(),
+        _ => None,
+    }
+}
+
+/// Makes decimals doubles where a float stands beside them; whether there is one.
+fn has_floats(sides: &mut [&mut Expr], schema: &DFSchema) -> Result<bool> {
+    let kinds: Vec<Kind> = sides.iter().map(|side| kind(side, schema)).collect();
+    if !kinds.contains(&Kind::Float) || !kinds.contains(&Kind::Decimal) {
+        return Ok(false);
+    }
+    for (side, _) in sides.iter_mut().zip(&kinds).filter(|(_, kind)| **kind == Kind::Decimal) {
+        **side = to_double(side.clone());
+    }
+    Ok(true)
+}
+
+/// `expr` as a double; of a constant the one nearest to its digits.
+fn to_double(expr: Expr) -> Expr {
+    match &expr {
+        Expr::Literal(value @ ScalarValue::Decimal128(Some(_), ..), _) => value_text(value)
+            .parse()
+            .map_or_else(|_| cast(expr.clone(), DataType::Float64), |double: f64| lit(double)),
+        _ => cast(expr, DataType::Float64),
+    }
+}
+
+/// A UNION whose columns are decimals in one input and floats in another.
+fn unite(union: Union) -> Result<Transformed<LogicalPlan>> {
+    let column_count = union.schema.fields().len();
+    let kind_at = |input: &LogicalPlan, column: usize| kind_of(input.schema().field(column).data_type());
+    let is_mixed = |column: &usize| {
+        let of = |kind| union.inputs.iter().any(|input| kind_at(input, *column) == kind);
+        of(Kind::Decimal) && of(Kind::Float)
+    };
+    if union.inputs.iter().any(|input| input.schema().fields().len() != column_count) {
+        return Ok(Transformed::no(LogicalPlan::Union(union)));
+    }
+    let mixed: Vec<usize> = (0..column_count).filter(is_mixed).collect();
+    if mixed.is_empty() {
+        return Ok(Transformed::no(LogicalPlan::Union(union)));
+    }
+    let inputs = union.inputs.into_iter().map(|input| {
+        let columns = (0..column_count).map(|column| {
+            let (qualifier, field) = input.schema().qualified_field(column);
+            let expr = Expr::Column((qualifier, field).into());
+            match mixed.contains(&column) && kind_at(&input, column) == Kind::Decimal {
+                true => cast(expr, DataType::Float64).alias_qualified(qualifier.cloned(), field.name()),
+                false => expr,
+            }
+        });
+        let columns: Vec<Expr> = columns.collect();
+        Ok(Arc::new(LogicalPlanBuilder::from(Arc::unwrap_or_clone(input)).project(columns)?.build()?))
+    });
+    let inputs = inputs.collect::<Result<Vec<_>>>()?;
+    Ok(Transformed::yes(LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?)))
+}
+
+/// A join on a decimal and a float.
+fn join_keys(mut join: Join) -> Result<Transformed<LogicalPlan>> {
+    let mut changed = false;
+    for (left, right) in &mut join.on {
+        let kinds = (kind(left, join.left.schema()), kind(right, join.right.schema()));
+        match kinds {
+            (Kind::Decimal, Kind::Float) => *left = to_double(left.clone()),
+            (Kind::Float, Kind::Decimal) => *right = to_double(right.clone()),
+            _ => continue,
+        }
+        changed = true;
+    }
+    let join = LogicalPlan::Join(join);
+    Ok(if changed { Transformed::yes(join) } else { Transformed::no(join) })
+}
