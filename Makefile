@@ -8,8 +8,9 @@
 CARGO ?= cargo
 PYTHON ?= python3
 PELTON = $(or $(CARGO_TARGET_DIR),target)/release/pelton
-# Substrait plans are read where protoc is there to build with.
-FEATURES = $(if $(shell command -v protoc),--features substrait)
+# Substrait plans are read where protoc is there to build with, and the types that it imports: Debian packs those apart.
+HAS_PROTOC = protoc=$$(command -v protoc) && test -e "$$(dirname "$$protoc")/../include/google/protobuf/any.proto"
+FEATURES = $(if $(shell $(HAS_PROTOC) && echo yes),--features substrait)
 DEMO = bench queries ssb --scale 1 --dir build/demo --cluster-by d_year,s_region,c_region
 
 .DEFAULT_GOAL := help
@@ -79,7 +80,7 @@ need-cxx:
 
 # The form of Substrait's plans is a protobuf definition, which is compiled.
 need-protoc:
-	@command -v protoc >/dev/null || $(call install,The protobuf compiler,protobuf-compiler libprotobuf-dev,protobuf-compiler protobuf-devel)
+	@{ $(HAS_PROTOC); } || $(call install,The protobuf compiler,protobuf-compiler libprotobuf-dev,protobuf-compiler protobuf-devel)
 
 # Answers are compared with DuckDB's, and stores are played, in Python environments of their own below build.
 need-python:

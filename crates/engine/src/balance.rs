@@ -19,25 +19,19 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::parser::{CopyToSource, Statement};
+use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Query, SetExpr, SetOperator, SetQuantifier, Value, Values, VisitMut, VisitorMut,
+    BinaryOperator, Expr, Query, SetExpr, SetOperator, SetQuantifier, Value, Values, VisitorMut,
 };
+
+use crate::parse::visit_sql;
 
 /// Chains of more parts than this become balanced; a guess at where depth begins to cost anything.
 const PARTS_MAX: usize = 32;
 
 /// Balances the chains of `statement`, those of subqueries too.
 pub(crate) fn balance(statement: &mut Statement) {
-    let _ = match statement {
-        Statement::Statement(statement) => statement.visit(&mut Balancer),
-        Statement::Explain(explain) => return balance(&mut explain.statement),
-        Statement::CopyTo(copy) => match &mut copy.source {
-            CopyToSource::Query(query) => query.visit(&mut Balancer),
-            CopyToSource::Relation(_) => return,
-        },
-        Statement::CreateExternalTable(_) | Statement::Reset(_) => return,
-    };
+    let _ = visit_sql(statement, &mut Balancer);
 }
 
 /// Comes to a chain from above: it is balanced before anything descends into it.
@@ -149,6 +143,7 @@ pub(crate) fn joined<T>(mut parts: Vec<T>, join: &impl Fn(T, T) -> T) -> T {
 #[cfg(test)]
 mod tests {
     use datafusion::sql::parser::DFParserBuilder;
+    use datafusion::sql::sqlparser::ast::VisitMut;
 
     use super::*;
 

@@ -2,11 +2,15 @@
 //!
 //! ```text
 //!   text ─▶ tokens ─▶ depth.rs: refused where it nests too deep
-//!             └▶ parser (dialect.rs) ─▶ statements ─▶ numbers with an exponent are doubles ─▶ balance.rs
+//!             └▶ parser (dialect.rs) ─▶ statements ─▶ numbers with an exponent are doubles
+//!                                                     ─▶ like_escapes.rs ─▶ balance.rs
 //! ```
 
+use std::ops::ControlFlow;
+
 use datafusion::error::DataFusionError;
-use datafusion::sql::parser::{DFParserBuilder, Statement};
+use datafusion::sql::parser::{CopyToSource, DFParserBuilder, Statement};
+use datafusion::sql::sqlparser::ast::{VisitMut, VisitorMut};
 use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::{Tokenizer, TokenizerError};
 use pelton_error::{Error, Result};
@@ -15,6 +19,7 @@ use crate::balance::balance;
 use crate::depth;
 use crate::dialect::PeltonDialect;
 use crate::error::from_datafusion;
+use crate::like_escapes::write_backslashes;
 use crate::numbers::write_doubles;
 
 /// Splits `sql` into statements, as [`PeltonSession::parse`](crate::PeltonSession::parse) does: for DataFusion sessions of
@@ -47,8 +52,22 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     });
     let mut statements: Vec<Statement> = parsed?.into();
     statements.iter_mut().for_each(write_doubles);
+    statements.iter_mut().try_for_each(write_backslashes)?;
     statements.iter_mut().for_each(balance);
     Ok(statements)
+}
+
+/// Shows `visitor` what of `statement` is SQL's own; DataFusion's statements have it in different places.
+pub(crate) fn visit_sql<V: VisitorMut>(statement: &mut Statement, visitor: &mut V) -> ControlFlow<V::Break> {
+    match statement {
+        Statement::Statement(statement) => statement.visit(visitor),
+        Statement::Explain(explain) => visit_sql(&mut explain.statement, visitor),
+        Statement::CopyTo(copy) => match &mut copy.source {
+            CopyToSource::Query(query) => query.visit(visitor),
+            CopyToSource::Relation(_) => ControlFlow::Continue(()),
+        },
+        Statement::CreateExternalTable(_) | Statement::Reset(_) => ControlFlow::Continue(()),
+    }
 }
 
 fn is_recursion(error: &DataFusionError) -> bool {

@@ -39,6 +39,7 @@ use crate::gpu::{DeviceChoice, Devices, GpuRule};
 use crate::kept_plans::{Basis, KeptPlans};
 use crate::memory::{self, QueryMemory};
 use crate::metered::{self, metered};
+use crate::names;
 use crate::parse::parse;
 use crate::planning::{self, PlanSize};
 use crate::profile::{self, Parts, ProfileContext, QueryProfile, QueryState, Recorder};
@@ -232,7 +233,7 @@ impl PeltonSession {
     /// The logical plan of one statement; nothing takes effect yet.
     pub(crate) async fn logical(&self, statement: Statement) -> Result<LogicalPlan> {
         expansion::check(&statement)?;
-        let plan = self.ctx.state().statement_to_plan(statement).await;
+        let plan = names::plan(&self.ctx.state(), statement).await;
         let plan = plan.map_err(|error| self.explained(error))?;
         PlanSize::of(&plan)?;
         Ok(plan)

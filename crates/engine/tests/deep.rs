@@ -64,11 +64,11 @@ fn a_thousand_levels_run() {
     for (name, expr, expected) in [
         ("parentheses", nested(levels, "(", "v", ")"), 45),
         ("NOT", format!("CASE WHEN {} THEN v ELSE 0 END", nested(1000, "NOT ", "v > 4", "")), 35),
-        ("functions", nested(100, "abs(", "v", ")"), 45),
+        ("functions", nested(300, "abs(", "v", ")"), 45),
         ("CASE", nested(levels, "CASE WHEN v < 20 THEN ", "v", " ELSE 0 END"), 45),
         ("CASE in ELSE", nested(levels, "CASE WHEN v > 20 THEN 0 ELSE ", "v", " END"), 45),
-        ("sums in parentheses", nested(100, "(1 + ", "v", ")"), 45 + 10 * 100),
-        ("a chain of sums", format!("v{}", " + 1".repeat(100)), 45 + 10 * 100),
+        ("sums in parentheses", nested(levels, "(1 + ", "v", ")"), 45 + 10 * 999),
+        ("a chain of sums", format!("v{}", " + 1".repeat(levels)), 45 + 10 * 999),
     ] {
         check(name, format!("SELECT sum(e) FROM (SELECT {expr} AS e FROM {ROWS})"), expected);
     }
@@ -80,9 +80,9 @@ fn a_thousand_levels_of_subqueries_run() {
     check("subqueries in FROM", format!("SELECT sum(v) FROM {from}"), 45);
     // Alike as text at every level, and not superfluous at any.
     let adding = |inner: String, _| format!("(SELECT v + 1 AS v FROM {inner} WHERE v >= 0)");
-    let from = (0..50).fold(ROWS.to_owned(), adding);
-    check("subqueries in FROM that compute", format!("SELECT sum(v) FROM {from}"), 45 + 10 * 50);
-    let scalar = nested(8, "(SELECT ", "1", ")");
+    let from = (0..300).fold(ROWS.to_owned(), adding);
+    check("subqueries in FROM that compute", format!("SELECT sum(v) FROM {from}"), 45 + 10 * 300);
+    let scalar = nested(14, "(SELECT ", "1", ")");
     check("scalar subqueries", format!("SELECT {scalar}"), 1);
 }
 

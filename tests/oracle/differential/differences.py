@@ -100,18 +100,6 @@ EXCUSED = [
         lambda case, duckdb, pelton, found: uses(case, "%") and failed(duckdb, "overflow in division"),
     ),
     Difference(
-        "counts-of-a-constant-and-of-rows",
-        "count(*) beside count(CAST(1 AS INTEGER)) has one name twice for DataFusion, and is refused.",
-        "SELECT count(CAST(1 AS INTEGER)), count(*) FROM generate_series(1, 3) AS g(v)", "error", "3, 3",
-        lambda case, duckdb, pelton, found: failed(pelton, "duplicate unqualified field name .*count"),
-    ),
-    Difference(
-        "a-column-and-its-cast-have-one-name",
-        "DataFusion names a cast by what is cast; beside that, or beside another cast of it, it needs a name of its own (AS).",
-        "SELECT v, CAST(v AS DOUBLE) FROM generate_series(1, 1) AS g(v) GROUP BY v, CAST(v AS DOUBLE)", "error", "1, 1.0",
-        lambda case, duckdb, pelton, found: failed(pelton, "require unique expression names .* have the same name|duplicate unqualified field name"),
-    ),
-    Difference(
         "a-negation-beside-a-constant-does-not-fail",
         "DuckDB negates the constant instead, and the most negative integer of the column is none it meets.",
         "SELECT count(*) FROM generate_series(1, 1) AS g(v) WHERE CAST(0 AS SMALLINT) IS NOT DISTINCT FROM (- CAST(-32767 - v AS SMALLINT))",

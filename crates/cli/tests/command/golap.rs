@@ -2,6 +2,9 @@
 
 use crate::harness::{Place, outcome};
 
+/// What a shape that fails begins with in the report.
+const FAILED: &str = "fail  ";
+
 /// Runs these experiments on small data and gives status, standard output and standard error.
 fn golap(place: &Place, args: &[&str]) -> (Option<i32>, String, String) {
     let data = place.text_path("data");
@@ -11,6 +14,22 @@ fn golap(place: &Place, args: &[&str]) -> (Option<i32>, String, String) {
     (run.status, String::from_utf8(run.stdout).unwrap(), run.stderr)
 }
 
+/// As [`golap`], and once or twice again where a shape fails: the tests beside this one take the processors away for longer
+/// than these scans last, but hardly three times in a row, which a defect does.
+fn golap_with_shapes(place: &Place, args: &[&str]) -> (String, String) {
+    let mut failed = Vec::new();
+    for _ in 0..3 {
+        let (status, text, stderr) = golap(place, args);
+        let shapes: Vec<_> = text.lines().filter(|line| line.starts_with(FAILED)).collect();
+        assert_eq!(status == Some(0), shapes.is_empty(), "{status:?}, {shapes:?}: {stderr}\n{text}");
+        if shapes.is_empty() {
+            return (text, stderr);
+        }
+        failed.push(shapes.join("; "));
+    }
+    panic!("shapes fail three times: {failed:?}");
+}
+
 #[test]
 fn compression_and_skipping_show_from_slow_storage() {
     let place = Place::new();
@@ -18,8 +37,7 @@ fn compression_and_skipping_show_from_slow_storage() {
     // So slow that every setting but the best takes tens of milliseconds, on any machine.
     let slow = ["--device", "cpu", "--only", "e3", "--scale", "0.01", "--storage-rate", "2MB"];
     let outputs = ["--repetitions", "1", "--json", &json, "--plots", plots.to_str().unwrap()];
-    let (status, text, stderr) = golap(&place, &[&slow[..], &outputs[..]].concat());
-    assert_eq!(status, Some(0), "{stderr}\n{text}");
+    let (text, _) = golap_with_shapes(&place, &[&slow[..], &outputs[..]].concat());
     assert!(text.contains("ssb Q1.3, both") && text.contains("MEASURED, CPU engine"), "{text}");
     assert!(text.contains("pass            E3 (D7)"), "{text}");
     let json = std::fs::read_to_string(json).unwrap();
@@ -41,8 +59,7 @@ fn the_other_experiments_run_and_name_what_is_missing() {
         "--storage-rate",
         "3MB",
     ];
-    let (status, text, stderr) = golap(&place, &others);
-    assert_eq!(status, Some(0), "a shape fails, or a scan did: {stderr}\n{text}");
+    let (text, _) = golap_with_shapes(&place, &others);
     for row in [
         "CPU, memory",
         "io_uring, 8",

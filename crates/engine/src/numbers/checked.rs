@@ -22,8 +22,8 @@ use datafusion::error::Result;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::sort_properties::{ExprProperties, SortProperties};
 use datafusion::logical_expr::{
-    BinaryExpr, ColumnarValue, Expr, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, Volatility,
+    ColumnarValue, Expr, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
 };
 use datafusion::scalar::ScalarValue;
 use pelton_error::Error;
@@ -189,16 +189,14 @@ impl ScalarUDFImpl for Checked {
     }
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        let stands_for = match args {
-            [left, right] => Expr::BinaryExpr(BinaryExpr::new(
-                Box::new(left.clone()),
-                self.op.operator(),
-                Box::new(right.clone()),
-            )),
-            [operand] => Expr::Negative(Box::new(operand.clone())),
+        // As DataFusion names what this stands for.
+        Ok(match args {
+            [left, right] => {
+                format!("{} {} {}", left.schema_name(), self.op.operator(), right.schema_name())
+            }
+            [operand] => format!("(- {})", operand.schema_name()),
             _ => unreachable!("operators have one or two operands"),
-        };
-        Ok(stands_for.schema_name().to_string())
+        })
     }
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {

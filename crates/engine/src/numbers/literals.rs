@@ -10,33 +10,31 @@
 //! DataFusion reads the first two so when `datafusion.sql_parser.parse_float_as_decimal` is set, and takes the others for
 //! decimals too. So they are made casts of text before it sees them: `CAST('1.5e0' AS DOUBLE)`.
 
+use std::convert::Infallible;
 use std::ops::ControlFlow;
 
 use datafusion::scalar::ScalarValue;
-use datafusion::sql::parser::{CopyToSource, Statement};
+use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType as SqlType, ExactNumberInfo, Expr, Value, visit_expressions_mut,
+    CastKind, DataType as SqlType, ExactNumberInfo, Expr, Value, VisitorMut,
 };
+
+use crate::parse::visit_sql;
 
 /// Digits of a DECIMAL.
 const DIGITS_MAX: usize = 38;
 
 /// Makes the numbers of `statement` doubles that are not decimals.
 pub(crate) fn write_doubles(statement: &mut Statement) {
-    match statement {
-        Statement::Statement(statement) => write_in(statement.as_mut()),
-        Statement::Explain(explain) => write_doubles(&mut explain.statement),
-        Statement::CopyTo(copy) => {
-            if let CopyToSource::Query(query) = &mut copy.source {
-                write_in(query.as_mut());
-            }
-        }
-        Statement::CreateExternalTable(_) | Statement::Reset(_) => {}
-    }
+    let _ = visit_sql(statement, &mut Doubles);
 }
 
-fn write_in(part: &mut impl datafusion::sql::sqlparser::ast::VisitMut) {
-    let _: ControlFlow<()> = visit_expressions_mut(part, |expr| {
+struct Doubles;
+
+impl VisitorMut for Doubles {
+    type Break = Infallible;
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Infallible> {
         if let Expr::Value(value) = expr
             && let Value::Number(text, _) = &value.value
             && is_double(text)
@@ -52,7 +50,7 @@ fn write_in(part: &mut impl datafusion::sql::sqlparser::ast::VisitMut) {
             };
         }
         ControlFlow::Continue(())
-    });
+    }
 }
 
 /// True for a number with an exponent or with more digits than a DECIMAL holds.

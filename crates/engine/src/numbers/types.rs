@@ -294,6 +294,12 @@ fn text_constant(expr: &Expr) -> Option<&str> {
 
 /// Makes decimals doubles where a float stands beside them; whether there is one.
 fn has_floats(sides: &mut [&mut Expr], schema: &DFSchema) -> Result<bool> {
+    // What nests is one argument beside constants and columns, as a rule: its type is computed where it can matter.
+    let could_mix =
+        |side: &Expr| !is_plain(side) || matches!(kind(side, schema), Kind::Float | Kind::Decimal);
+    if sides.iter().filter(|side| could_mix(side)).nth(1).is_none() {
+        return Ok(false);
+    }
     let kinds: Vec<Kind> = sides.iter().map(|side| kind(side, schema)).collect();
     if !kinds.contains(&Kind::Float) || !kinds.contains(&Kind::Decimal) {
         return Ok(false);
@@ -302,6 +308,11 @@ fn has_floats(sides: &mut [&mut Expr], schema: &DFSchema) -> Result<bool> {
         **side = to_double(side.clone());
     }
     Ok(true)
+}
+
+/// True for what has its type written on it.
+fn is_plain(expr: &Expr) -> bool {
+    matches!(expr, Expr::Column(_) | Expr::Literal(..))
 }
 
 /// `expr` as a double; of a constant the one nearest to its digits.
