@@ -200,7 +200,7 @@ pub(crate) fn session_options(args: &SessionArgs) -> Result<SessionOptions> {
         device: args.device,
         device_mem_cap_bytes: args.device_mem_cap,
         pin: args.pin.clone(),
-        keep_plans: !args.no_kept_plans,
+        cache_plans: !args.no_plan_cache,
         runtime: RuntimeOptions {
             decompress: args.decompress,
             device_cache_bytes: args.device_cache,

@@ -36,10 +36,10 @@ use crate::explain;
 use crate::extension::with_pelton;
 use crate::files::{FileSettings, with_files};
 use crate::gpu::{DeviceChoice, Devices, GpuRule};
-use crate::kept_plans::{Basis, KeptPlans};
 use crate::memory::{self, QueryMemory};
 use crate::metered::{self, metered};
 use crate::parse::parse;
+use crate::plan_cache::{Basis, PlanCache};
 use crate::planning::{self, PlanSize};
 use crate::profile::{self, Parts, ProfileContext, QueryProfile, QueryState, Recorder};
 use crate::scan::{ScanOptions, ScanReport};
@@ -70,8 +70,8 @@ pub struct SessionOptions {
     pub device_mem_cap_bytes: Option<u64>,
     /// Tables to load into pinned memory when the session opens.
     pub pin: Vec<String>,
-    /// Whether plans that run on a device are kept for the next query of the same text.
-    pub keep_plans: bool,
+    /// Whether plans that run on a device are cached for the next query of the same text.
+    pub cache_plans: bool,
     /// Whether a query may name a file in place of a table. Not where queries are those of others: they would read
     /// whatever the process may read.
     pub files_by_path: bool,
@@ -94,7 +94,7 @@ impl Default for SessionOptions {
             device: DeviceChoice::Auto,
             device_mem_cap_bytes: None,
             pin: Vec::new(),
-            keep_plans: true,
+            cache_plans: true,
             files_by_path: true,
             files: FileSettings::default(),
             runtime: RuntimeOptions::default(),
@@ -109,7 +109,7 @@ pub struct PeltonSession {
     schema: Arc<WarehouseSchema>,
     devices: Arc<Devices>,
     /// `None`: every query is planned.
-    plans: Option<KeptPlans>,
+    plans: Option<PlanCache>,
     reads_files: bool,
     memory_limit_bytes: Option<u64>,
 }
@@ -130,7 +130,7 @@ impl PeltonSession {
         let ctx = SessionContext::new_with_state(extension.builder.build());
         ctx.register_catalog("pelton", Arc::new(catalog));
         ctx.register_udf(version());
-        let plans = options.keep_plans.then(KeptPlans::default);
+        let plans = options.cache_plans.then(PlanCache::default);
         let ctx = if options.files_by_path { with_files(ctx) } else { ctx };
         let (devices, reads_files) = (extension.devices, options.files_by_path);
         let memory_limit_bytes = options.memory_limit_bytes;
@@ -171,13 +171,13 @@ impl PeltonSession {
             .with_physical_optimizer_rules(others);
         let rule = Arc::new(GpuRule::new(Arc::clone(&devices)));
         *self.ctx.state_ref().write() = builder.with_physical_optimizer_rule(rule).build();
-        self.plans.iter().for_each(KeptPlans::clear);
+        self.plans.iter().for_each(PlanCache::clear);
         Ok(Self {
             ctx: self.ctx.clone(),
             warehouse: self.warehouse.clone(),
             schema: Arc::clone(&self.schema),
             devices,
-            plans: self.plans.as_ref().map(|_| KeptPlans::default()),
+            plans: self.plans.as_ref().map(|_| PlanCache::default()),
             reads_files: self.reads_files,
             memory_limit_bytes: self.memory_limit_bytes,
         })
@@ -212,8 +212,8 @@ impl PeltonSession {
     pub async fn plan(&self, statement: Statement) -> Result<Query> {
         let started = Instant::now();
         let text = self.plans.is_some().then(|| statement.to_string());
-        if let Some(plan) = text.as_deref().map(|text| self.kept_plan(text)).transpose()?.flatten() {
-            return Ok(Query { is_kept: true, ..self.to_run(plan, Mode::Rows, started) });
+        if let Some(plan) = text.as_deref().map(|text| self.cached_plan(text)).transpose()?.flatten() {
+            return Ok(Query { is_cached: true, ..self.to_run(plan, Mode::Rows, started) });
         }
         let account = self.account();
         // Planning evaluates expressions too, and what they make counts.
@@ -262,15 +262,15 @@ impl PeltonSession {
                 let basis = Basis::of(&plan, &self.schema, &self.config()).map_err(from_datafusion)?;
                 let physical = self.physical(plan).await?;
                 if let (Some(plans), Some(basis), Some(text)) = (&self.plans, basis, text) {
-                    plans.keep(text, basis, &physical);
+                    plans.insert(text, basis, &physical);
                 }
                 Ok(self.to_run(physical, Mode::Rows, started))
             }
         }
     }
 
-    /// The plan that was kept of the query `text`, where it still holds.
-    fn kept_plan(&self, text: &str) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    /// The cached plan of the query `text`, if it is still valid.
+    fn cached_plan(&self, text: &str) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let Some(plans) = &self.plans else { return Ok(None) };
         plans.get(text, &self.schema, &self.config()).map_err(from_datafusion)
     }
@@ -297,7 +297,7 @@ impl PeltonSession {
     fn to_run(&self, plan: Arc<dyn ExecutionPlan>, mode: Mode, started: Instant) -> Query {
         let (ctx, devices) = (self.ctx.clone(), Arc::clone(&self.devices));
         let (planning, memory_limit_bytes) = (started.elapsed(), self.memory_limit_bytes);
-        Query { plan, mode, ctx, devices, planning, is_kept: false, recorder: None, memory_limit_bytes }
+        Query { plan, mode, ctx, devices, planning, is_cached: false, recorder: None, memory_limit_bytes }
     }
 
     /// Plans the only statement of `sql`.
@@ -404,7 +404,7 @@ pub struct Query {
     ctx: SessionContext,
     devices: Arc<Devices>,
     planning: Duration,
-    is_kept: bool,
+    is_cached: bool,
     recorder: Option<Arc<Recorder>>,
     memory_limit_bytes: Option<u64>,
 }
@@ -428,9 +428,9 @@ impl Query {
         self.planning
     }
 
-    /// True where the plan was kept from an earlier query of the same text.
-    pub fn has_kept_plan(&self) -> bool {
-        self.is_kept
+    /// True if the plan came from the plan cache.
+    pub fn has_cached_plan(&self) -> bool {
+        self.is_cached
     }
 
     /// The physical plan.

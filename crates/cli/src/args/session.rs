@@ -53,9 +53,9 @@ pub(crate) struct SessionArgs {
     /// Pinned host memory that queries and pinned tables may take, such as 32GiB [default: half of the machine's].
     #[arg(long, value_name = "SIZE", value_parser = parse_size, hide_short_help = true)]
     pub(crate) pinned_mem_cap: Option<u64>,
-    /// Plan every query, also one whose plan for the device is known from before.
-    #[arg(long, hide_short_help = true)]
-    pub(crate) no_kept_plans: bool,
+    /// Plan every query anew: no plan comes from the plan cache.
+    #[arg(long, alias = "no-kept-plans", hide_short_help = true)]
+    pub(crate) no_plan_cache: bool,
     /// Take pinned data over a GPU's own host link alone, not over those of idle neighbours too.
     #[arg(long, hide_short_help = true)]
     pub(crate) no_borrowed_links: bool,

@@ -1,11 +1,11 @@
-//! Plans that are kept for the next query of the same text.
+//! The plan cache: physical plans, by the text of their query.
 //!
-//! A GPU answers some queries in a millisecond, and planning them takes three. So a session keeps physical plans whose
-//! rows all come from a device, for as long as what they were made from stands: the snapshots of the tables that the
-//! text names, the session's settings, and its own tables and views. Whatever depends on when it is planned (`now()`),
-//! reads files, or runs on the CPU is planned anew.
+//! A GPU answers some queries in a millisecond, and planning them takes three. So a session caches physical plans whose
+//! rows all come from a device. A plan is valid as long as what it was made from is unchanged: the snapshots of the
+//! tables that the text names, the session's settings, and its own tables and views. Whatever depends on when it is
+//! planned (`now()`), reads files, or runs on the CPU is planned anew.
 //!
-//! A kept plan is never run: each query runs a copy with state of its own.
+//! A cached plan is never run: each query runs a copy with state of its own.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,12 +29,12 @@ use crate::catalog::WarehouseSchema;
 use crate::gpu::PeltonGpuExec;
 use crate::provider::PeltonTable;
 
-/// Plans that are kept; the oldest goes first. A guess: a dashboard's queries.
-const KEPT_MAX: usize = 64;
+/// The most plans in the cache; the oldest is evicted first. A guess: a dashboard's queries.
+const PLANS_MAX: usize = 64;
 
-/// See the module.
+/// The plan cache of a session; see the module.
 #[derive(Default)]
-pub(crate) struct KeptPlans(Mutex<VecDeque<Kept>>);
+pub(crate) struct PlanCache(Mutex<VecDeque<Entry>>);
 
 /// What a plan was made from. Plans of one text from equal bases are equal.
 pub(crate) struct Basis {
@@ -45,47 +45,47 @@ pub(crate) struct Basis {
     names: u64,
 }
 
-struct Kept {
+struct Entry {
     text: String,
     basis: Basis,
     plan: Arc<dyn ExecutionPlan>,
 }
 
-impl KeptPlans {
-    /// A copy of the plan of `text`, if one is kept and still holds.
+impl PlanCache {
+    /// A copy of the plan of `text`, if one is cached and still valid.
     pub(crate) fn get(
         &self,
         text: &str,
         schema: &WarehouseSchema,
         config: &Arc<ConfigOptions>,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(at) = kept.iter().position(|kept| kept.text == text) else { return Ok(None) };
-        if !kept[at].basis.holds(schema, config) {
-            kept.remove(at);
+        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(at) = entries.iter().position(|entry| entry.text == text) else { return Ok(None) };
+        if !entries[at].basis.holds(schema, config) {
+            entries.remove(at);
             return Ok(None);
         }
-        let plan = Arc::clone(&kept[at].plan);
-        drop(kept);
+        let plan = Arc::clone(&entries[at].plan);
+        drop(entries);
         reset_plan_states(plan).map(Some)
     }
 
-    /// Forgets them all.
+    /// Evicts all plans.
     pub(crate) fn clear(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Keeps `plan` for `text`, if all of its rows come from a device.
-    pub(crate) fn keep(&self, text: String, basis: Basis, plan: &Arc<dyn ExecutionPlan>) {
+    /// Caches `plan` for `text`, if all of its rows come from a device.
+    pub(crate) fn insert(&self, text: String, basis: Basis, plan: &Arc<dyn ExecutionPlan>) {
         if !comes_from_device(plan) {
             return;
         }
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|other| other.text != text);
-        if kept.len() == KEPT_MAX {
-            kept.pop_front();
+        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.retain(|other| other.text != text);
+        if entries.len() == PLANS_MAX {
+            entries.pop_front();
         }
-        kept.push_back(Kept { text, basis, plan: Arc::clone(plan) });
+        entries.push_back(Entry { text, basis, plan: Arc::clone(plan) });
     }
 }
 

@@ -1,4 +1,4 @@
-//! Plans are kept for queries of the same text, and never outlive what they were made from.
+//! The plan cache gives queries of the same text the same plan, and never a stale one.
 
 use pelton_engine::SessionOptions;
 
@@ -13,42 +13,42 @@ fn add(tables: &Tables, rows: i64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_second_query_of_a_text_takes_the_kept_plan_and_a_new_snapshot_ends_it() {
+async fn the_second_query_of_a_text_takes_the_cached_plan_and_a_new_snapshot_ends_it() {
     let tables = Tables::new();
     add(&tables, 2000);
     let session = tables.session(&on_host());
     let (first, query) = run(&session, SUM).await;
-    assert!(!query.has_kept_plan() && device_nodes(&query).len() == 1);
+    assert!(!query.has_cached_plan() && device_nodes(&query).len() == 1);
     for _ in 0..2 {
         let (again, query) = run(&session, SUM).await;
-        assert!(query.has_kept_plan() && fallbacks(&query).is_empty());
+        assert!(query.has_cached_plan() && fallbacks(&query).is_empty());
         assert_eq!(again, first);
     }
     add(&tables, 3000);
     let (actual, query) = run(&session, SUM).await;
-    assert!(!query.has_kept_plan());
+    assert!(!query.has_cached_plan());
     assert_same_rows(&actual, &tables.expected(SUM).await, SUM);
     assert_ne!(actual, first);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_view_or_a_setting_ends_kept_plans() {
+async fn a_view_or_a_setting_ends_cached_plans() {
     let tables = Tables::new();
     add(&tables, 2000);
     let session = tables.session(&on_host());
     let (first, _) = run(&session, SUM).await;
     run(&session, "SET datafusion.execution.batch_size = 100").await;
     let (again, query) = run(&session, SUM).await;
-    assert!(!query.has_kept_plan(), "the settings changed");
+    assert!(!query.has_cached_plan(), "the settings changed");
     assert_eq!(again, first);
     run(&session, "CREATE VIEW v AS SELECT key, value FROM t").await;
     let of_view = SUM.replace("FROM t", "FROM v");
     let (through, _) = run(&session, &of_view).await;
     assert_eq!(through, first);
-    assert!(run(&session, &of_view).await.1.has_kept_plan());
+    assert!(run(&session, &of_view).await.1.has_cached_plan());
     run(&session, "CREATE OR REPLACE VIEW v AS SELECT key, value + 1 AS value FROM t").await;
     let (other, query) = run(&session, &of_view).await;
-    assert!(!query.has_kept_plan(), "the view changed");
+    assert!(!query.has_cached_plan(), "the view changed");
     assert_ne!(other, first);
 }
 
@@ -60,12 +60,12 @@ async fn what_depends_on_the_time_is_planned_anew() {
     let text = "SELECT sum(value) FROM t WHERE value < extract(year FROM now())";
     for _ in 0..2 {
         let (_, query) = run(&session, text).await;
-        assert!(!query.has_kept_plan());
+        assert!(!query.has_cached_plan());
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn copies_of_a_kept_plan_run_at_once_and_fall_back_each_by_itself() {
+async fn copies_of_a_cached_plan_run_at_once_and_fall_back_each_by_itself() {
     let tables = Tables::new();
     add(&tables, 2000);
     tables.add("d", integers(&[("id", (0..5).collect()), ("name", (10..15).collect())]), 500, vec![]);
@@ -76,7 +76,7 @@ async fn copies_of_a_kept_plan_run_at_once_and_fall_back_each_by_itself() {
     assert_same_rows(&first, &tables.expected(text).await, text);
     let all = futures::future::join_all((0..4).map(|_| run(&session, text))).await;
     for (again, query) in all {
-        assert!(query.has_kept_plan());
+        assert!(query.has_cached_plan());
         assert_eq!(again, first);
         assert!(query.scan_reports().unwrap().iter().all(|report| report.bytes_read > 0));
     }
