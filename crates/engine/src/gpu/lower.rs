@@ -7,7 +7,7 @@
 //!       scan lineorder
 //! ```
 //!
-//! The rows of a subtree are one stream from its probing leaf up; every build side is a pipeline of its own, finished
+//! The rows of a subtree are one pipeline from its probing leaf up; every build side is a pipeline of its own, finished
 //! before the one that probes it. A build side that kernels cannot make stays a plan of the CPU whose rows are brought
 //! over: an *upload*. Columns are asked for from the top, so that nothing is read that nobody uses.
 //!
@@ -31,9 +31,9 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{Op, Pipeline, Plan, ProbeKind, Sink};
 
+use super::builder::{Flow, PipelineBuilder};
 use super::devices::Devices;
 use super::expr::Exprs;
-use super::stream::{Flow, Stream};
 use super::top::FirstRows;
 use super::upload::Upload;
 use super::value::Value;
@@ -145,7 +145,7 @@ impl<'a> Lowering<'a> {
         let columns = (0..column_count).map(|index| Ok(flow.output(index)?.expr.clone()));
         let columns = columns.collect::<Result<_>>()?;
         let reduces_rows = top.is_some();
-        self.finish(flow.stream, "rows of", Sink::Materialize { columns, top });
+        self.finish(flow.builder, "rows of", Sink::Materialize { columns, top });
         if !reduces_rows && !self.pipelines.iter().any(drops_rows) {
             return Err(Error::unsupported("nothing in it reduces rows"));
         }
@@ -218,7 +218,7 @@ impl<'a> Lowering<'a> {
             let value = flow.exprs(&schema).lower(&exprs[index].expr)?;
             // Computed once, however often it is used above.
             let is_plain = matches!(value.expr, pelton_pipeline::ir::Expr::Literal(_));
-            let value = if is_plain { value } else { flow.stream.as_column(&exprs[index].alias, value) };
+            let value = if is_plain { value } else { flow.builder.as_column(&exprs[index].alias, value) };
             outputs[index] = Some(value);
         }
         Ok(Flow { outputs, ..flow })
@@ -235,7 +235,7 @@ impl<'a> Lowering<'a> {
         let schema = filter.input().schema();
         for conjunct in datafusion::physical_expr::split_conjunction(filter.predicate()) {
             let condition = flow.exprs(&schema).condition(conjunct)?;
-            flow.stream.filter(condition);
+            flow.builder.filter(condition);
         }
         let mut outputs = vec![None; filter.schema().fields().len()];
         for &index in needed {
@@ -244,18 +244,18 @@ impl<'a> Lowering<'a> {
         Ok(Flow { outputs, ..flow })
     }
 
-    /// Ends a stream in a hash table, and gives the table's number.
-    pub(super) fn build(&mut self, stream: Stream, keys: &[Value], payload: &[Value]) -> usize {
+    /// Ends a pipeline in a hash table, and gives the table's number.
+    pub(super) fn build(&mut self, builder: PipelineBuilder, keys: &[Value], payload: &[Value]) -> usize {
         let table = self.table_count;
         self.table_count += 1;
         let exprs = |values: &[Value]| values.iter().map(|value| value.expr.clone()).collect();
-        self.finish(stream, "build from", Sink::Build { table, keys: exprs(keys), payload: exprs(payload) });
+        self.finish(builder, "build from", Sink::Build { table, keys: exprs(keys), payload: exprs(payload) });
         table
     }
 
-    /// Ends a stream in `sink`.
-    pub(super) fn finish(&mut self, stream: Stream, purpose: &str, sink: Sink) {
-        let (pipeline, scan) = stream.into_pipeline(purpose, sink);
+    /// Ends a pipeline in `sink`.
+    pub(super) fn finish(&mut self, builder: PipelineBuilder, purpose: &str, sink: Sink) {
+        let (pipeline, scan) = builder.into_pipeline(purpose, sink);
         self.scans.extend(scan.map(|scan| (self.pipelines.len(), scan)));
         self.pipelines.push(pipeline);
     }
@@ -280,7 +280,7 @@ impl<'a> Lowering<'a> {
 impl Flow {
     /// Lowers expressions over this flow's outputs, which have the types of `schema`.
     pub(super) fn exprs<'f>(&'f mut self, schema: &'f SchemaRef) -> Exprs<'f> {
-        Exprs { stream: &mut self.stream, inputs: &self.outputs, schema }
+        Exprs { builder: &mut self.builder, inputs: &self.outputs, schema }
     }
 }
 

@@ -17,6 +17,7 @@
 mod again;
 mod aggregate;
 mod arithmetic;
+mod builder;
 mod contract;
 mod cost;
 mod dates;
@@ -29,7 +30,6 @@ mod lower;
 mod result;
 mod rule;
 mod scan;
-mod stream;
 mod text;
 mod top;
 mod upload;

@@ -10,9 +10,9 @@ use pelton_store::Table;
 use pelton_zone::Scalar;
 use pelton_zone::SkipKinds;
 
+use super::builder::{Flow, PipelineBuilder};
 use super::devices::{Devices, TableText};
 use super::lower::{Lowering, Needed};
-use super::stream::{Flow, Stream};
 use super::value::{Value, kernel_type, type_bounds};
 use crate::error::from_datafusion;
 use crate::scan::PeltonScanExec;
@@ -47,14 +47,14 @@ impl Lowering<'_> {
             row_groups: scan.row_groups().to_vec(),
             skips_late: scan.options().dynamic && scan.options().skip != SkipKinds::NONE,
         });
-        let stream = Stream::new(source, sources, table.name().to_owned(), Some(scan.clone()));
-        filtered(stream, scan, needed, &conjuncts, &values)
+        let builder = PipelineBuilder::new(source, sources, table.name().to_owned(), Some(scan.clone()));
+        filtered(builder, scan, needed, &conjuncts, &values)
     }
 }
 
 /// Adds the scan's filters, over table columns, and picks its outputs.
 fn filtered(
-    stream: Stream,
+    builder: PipelineBuilder,
     scan: &PeltonScanExec,
     needed: &Needed,
     conjuncts: &[Arc<dyn datafusion::physical_expr::PhysicalExpr>],
@@ -62,10 +62,10 @@ fn filtered(
 ) -> Result<Flow> {
     let schema = scan.table().arrow_schema();
     let by_table_column = (0..schema.fields().len()).map(|column| values.get(&column).cloned()).collect();
-    let mut flow = Flow { stream, outputs: by_table_column };
+    let mut flow = Flow { builder, outputs: by_table_column };
     for conjunct in conjuncts {
         let condition = flow.exprs(&schema).condition(conjunct)?;
-        flow.stream.filter(condition);
+        flow.builder.filter(condition);
     }
     let mut outputs = vec![None; scan.projection().len()];
     for &output in needed {

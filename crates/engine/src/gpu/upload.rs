@@ -11,8 +11,8 @@ use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{Bounds, Column, Pipeline, Source, Type};
 use pelton_pipeline::{Dictionary, RowColumn, RowValues, Rows, TextSource};
 
+use super::builder::{Flow, PipelineBuilder};
 use super::lower::Needed;
-use super::stream::{Flow, Stream};
 use super::text::texts;
 use super::value::{Value, kernel_type, type_bounds};
 
@@ -60,7 +60,7 @@ impl Upload {
             outputs[column] = Some(Value::column(index, field.data_type().clone(), field.is_nullable()));
         }
         let name = format!("upload {number}");
-        Flow { stream: Stream::new(Source::Upload(number), sources, name, None), outputs }
+        Flow { builder: PipelineBuilder::new(Source::Upload(number), sources, name, None), outputs }
     }
 
     /// `batches` of the plan as kernels take them.

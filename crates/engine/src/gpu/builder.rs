@@ -1,4 +1,4 @@
-//! A pipeline in the making: a source, the steps so far, and how many columns there are.
+//! Builds a pipeline step by step: its source, the operators so far, and how many columns there are.
 
 use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{Column, Expr, Op, Pipeline, ProbeKind, Sink, Source};
@@ -6,9 +6,9 @@ use pelton_pipeline::ir::{Column, Expr, Op, Pipeline, ProbeKind, Sink, Source};
 use super::value::Value;
 use crate::scan::PeltonScanExec;
 
-/// Rows on their way: where they come from, and what has happened to them.
+/// A pipeline without its sink yet.
 #[derive(Debug)]
-pub(super) struct Stream {
+pub(super) struct PipelineBuilder {
     source: Source,
     source_columns: Vec<Column>,
     ops: Vec<Op>,
@@ -19,10 +19,10 @@ pub(super) struct Stream {
     source_name: String,
 }
 
-/// A stream beside the columns of the plan node that it computes.
+/// A pipeline builder, and the columns of the plan node that it computes so far.
 #[derive(Debug)]
 pub(super) struct Flow {
-    pub(super) stream: Stream,
+    pub(super) builder: PipelineBuilder,
     /// By output column of the node; `None` where nobody asked for the column.
     pub(super) outputs: Vec<Option<Value>>,
 }
@@ -41,10 +41,10 @@ impl Flow {
 /// Column `index` of `outputs`; see [`Flow::output`].
 pub(super) fn output(outputs: &[Option<Value>], index: usize) -> Result<&Value> {
     let found = outputs.get(index).and_then(Option::as_ref);
-    found.ok_or_else(|| Error::unsupported(format!("column {index} is not at hand")))
+    found.ok_or_else(|| Error::unsupported(format!("column {index} is not computed by the pipeline")))
 }
 
-impl Stream {
+impl PipelineBuilder {
     /// Rows of `source` with these columns.
     pub(super) fn new(
         source: Source,
