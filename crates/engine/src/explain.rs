@@ -15,7 +15,7 @@ use pelton_error::Result;
 use pelton_limits::bytes_text;
 
 use crate::error::from_datafusion;
-use crate::gpu::{Devices, PeltonGpuExec, device_text, why_text};
+use crate::gpu::{DeviceHandle, PeltonGpuExec, device_text, why_text};
 use crate::scan::{PeltonScanExec, ScanReport};
 
 /// What running the query gave.
@@ -34,15 +34,15 @@ pub(crate) fn schema() -> SchemaRef {
 /// The explanation as rows.
 pub(crate) fn stream(
     plan: &Arc<dyn ExecutionPlan>,
-    devices: &Arc<Devices>,
+    device: &Arc<DeviceHandle>,
     ran: Option<Ran>,
 ) -> Result<SendableRecordBatchStream> {
     let tree = pelton_planner::annotate(plan, ran.is_some());
     let title = if ran.is_some() { "physical plan with metrics" } else { "physical plan" };
     let mut sections = vec![(title, tree)];
-    if devices.is_any() {
+    if device.is_any() {
         sections.extend(device_text(plan).map(|text| ("on the device", text)));
-        sections.extend(why_text(plan, devices).map(|text| ("on the CPU", text)));
+        sections.extend(why_text(plan, device).map(|text| ("on the CPU", text)));
     }
     sections.push(("skipping", skipping_text(&scan_reports(plan)?, ran.as_ref())));
     let (kinds, texts): (Vec<&str>, Vec<String>) = sections.into_iter().unzip();

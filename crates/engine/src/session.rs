@@ -35,7 +35,7 @@ use crate::expansion;
 use crate::explain;
 use crate::extension::with_pelton;
 use crate::files::{FileSettings, with_files};
-use crate::gpu::{DeviceChoice, Devices, GpuRule};
+use crate::gpu::{DeviceChoice, DeviceHandle, GpuRule};
 use crate::memory::{self, QueryMemory};
 use crate::metered::{self, metered};
 use crate::parse::parse;
@@ -107,7 +107,7 @@ pub struct PeltonSession {
     ctx: SessionContext,
     warehouse: Option<Arc<Warehouse>>,
     schema: Arc<WarehouseSchema>,
-    devices: Arc<Devices>,
+    device: Arc<DeviceHandle>,
     /// `None`: every query is planned.
     plans: Option<PlanCache>,
     reads_files: bool,
@@ -132,9 +132,9 @@ impl PeltonSession {
         ctx.register_udf(version());
         let plans = options.cache_plans.then(PlanCache::default);
         let ctx = if options.files_by_path { with_files(ctx) } else { ctx };
-        let (devices, reads_files) = (extension.devices, options.files_by_path);
+        let (device, reads_files) = (extension.device, options.files_by_path);
         let memory_limit_bytes = options.memory_limit_bytes;
-        let session = Self { ctx, warehouse, schema, devices, plans, reads_files, memory_limit_bytes };
+        let session = Self { ctx, warehouse, schema, device, plans, reads_files, memory_limit_bytes };
         options.pin.iter().try_for_each(|name| session.pin(name))?;
         Ok(session)
     }
@@ -148,7 +148,7 @@ impl PeltonSession {
         let Some(warehouse) = &self.warehouse else {
             return Err(Error::invalid_input(format!("no table '{name}' to pin: no warehouse is open")));
         };
-        self.devices.pin(&warehouse.table(name)?)
+        self.device.pin(&warehouse.table(name)?)
     }
 
     /// This session, with its tables, views and settings, on another device: all queries planned from now on, here too,
@@ -158,9 +158,9 @@ impl PeltonSession {
     ///
     /// What a device that was asked for by name lacks; the session then stays as it was.
     pub fn on_device(&self, choice: DeviceChoice) -> Result<Self> {
-        let devices = self.devices.with_choice(choice);
+        let device = self.device.with_choice(choice);
         if matches!(choice, DeviceChoice::Gpu(_) | DeviceChoice::Host) {
-            devices.runtime()?;
+            device.runtime()?;
         }
         let state = self.ctx.state();
         let id = state.session_id().to_owned();
@@ -169,14 +169,14 @@ impl PeltonSession {
         let builder = SessionStateBuilder::new_from_existing(state)
             .with_session_id(id)
             .with_physical_optimizer_rules(others);
-        let rule = Arc::new(GpuRule::new(Arc::clone(&devices)));
+        let rule = Arc::new(GpuRule::new(Arc::clone(&device)));
         *self.ctx.state_ref().write() = builder.with_physical_optimizer_rule(rule).build();
         self.plans.iter().for_each(PlanCache::clear);
         Ok(Self {
             ctx: self.ctx.clone(),
             warehouse: self.warehouse.clone(),
             schema: Arc::clone(&self.schema),
-            devices,
+            device,
             plans: self.plans.as_ref().map(|_| PlanCache::default()),
             reads_files: self.reads_files,
             memory_limit_bytes: self.memory_limit_bytes,
@@ -185,7 +185,7 @@ impl PeltonSession {
 
     /// What drives the device, once a query or pinned table has needed it.
     pub fn runtime(&self) -> Option<Arc<Runtime>> {
-        self.devices.opened().cloned()
+        self.device.opened().cloned()
     }
 
     /// The runtime of the session's device, opened now if no query has.
@@ -194,7 +194,7 @@ impl PeltonSession {
     ///
     /// What is missing: the driver, NVRTC, a C++ compiler.
     pub fn open_runtime(&self) -> Result<Arc<Runtime>> {
-        self.devices.runtime()
+        self.device.runtime()
     }
 
     /// DataFusion's context, for all that this type does not offer.
@@ -295,9 +295,9 @@ impl PeltonSession {
     }
 
     fn to_run(&self, plan: Arc<dyn ExecutionPlan>, mode: Mode, started: Instant) -> Query {
-        let (ctx, devices) = (self.ctx.clone(), Arc::clone(&self.devices));
+        let (ctx, device) = (self.ctx.clone(), Arc::clone(&self.device));
         let (planning, memory_limit_bytes) = (started.elapsed(), self.memory_limit_bytes);
-        Query { plan, mode, ctx, devices, planning, is_cached: false, recorder: None, memory_limit_bytes }
+        Query { plan, mode, ctx, device, planning, is_cached: false, recorder: None, memory_limit_bytes }
     }
 
     /// Plans the only statement of `sql`.
@@ -402,7 +402,7 @@ pub struct Query {
     plan: Arc<dyn ExecutionPlan>,
     mode: Mode,
     ctx: SessionContext,
-    devices: Arc<Devices>,
+    device: Arc<DeviceHandle>,
     planning: Duration,
     is_cached: bool,
     recorder: Option<Arc<Recorder>>,
@@ -456,7 +456,7 @@ impl Query {
         let threads = task.session_config().target_partitions();
         let pool = task.memory_pool();
         let recorder = self.recorder.as_deref();
-        let parts = Parts { plan: &self.plan, devices: &self.devices, pool, threads, recorder };
+        let parts = Parts { plan: &self.plan, device: &self.device, pool, threads, recorder };
         let mut profile = profile::assemble(&parts, context)?;
         if self.is_explanation() {
             profile.rows = profile.plan.actual_rows; // not those of the explanation
@@ -509,13 +509,13 @@ impl Query {
         };
         match self.mode {
             Mode::Rows => begin.await,
-            Mode::Explain => explain::stream(plan, &self.devices, None),
+            Mode::Explain => explain::stream(plan, &self.device, None),
             Mode::Analyze => {
                 let start = Instant::now();
                 let batches = drained(begin.await?).await.map_err(from_datafusion)?;
                 let rows = batches.iter().map(RecordBatch::num_rows).sum();
                 let ran = explain::Ran { rows, planning: self.planning, elapsed: start.elapsed() };
-                explain::stream(plan, &self.devices, Some(ran))
+                explain::stream(plan, &self.device, Some(ran))
             }
         }
     }

@@ -37,7 +37,7 @@ use pelton_pipeline::ir::{Plan, Source};
 use pelton_pipeline::{Rows, RunReport};
 
 use super::again::anew;
-use super::devices::Devices;
+use super::device::DeviceHandle;
 use super::lower::Lowered;
 use super::result;
 use super::upload::{Upload, describe_by_rows};
@@ -67,7 +67,7 @@ pub struct PeltonGpuExec {
     average_counts: Vec<usize>,
     /// The subtree as it was planned.
     cpu: Arc<dyn ExecutionPlan>,
-    devices: Arc<Devices>,
+    device: Arc<DeviceHandle>,
     /// Why this runs here, for EXPLAIN.
     reason: String,
     estimated_rows: Option<f64>,
@@ -84,7 +84,7 @@ impl PeltonGpuExec {
         lowered: Lowered,
         children: Vec<Arc<dyn ExecutionPlan>>,
         cpu: Arc<dyn ExecutionPlan>,
-        devices: Arc<Devices>,
+        device: Arc<DeviceHandle>,
         reason: String,
     ) -> Self {
         assert_eq!(lowered.uploads.len(), children.len());
@@ -103,7 +103,7 @@ impl PeltonGpuExec {
             average_counts: lowered.average_counts,
             estimated_rows: pelton_planner::estimated_rows(&cpu),
             cpu,
-            devices,
+            device,
             reason,
             cpu_has_run: Arc::default(),
             outcome: Arc::default(),
@@ -122,9 +122,9 @@ impl PeltonGpuExec {
         &self.reason
     }
 
-    /// The devices it runs on.
-    pub(crate) fn devices(&self) -> &Arc<Devices> {
-        &self.devices
+    /// The device that it runs on.
+    pub(crate) fn device(&self) -> &Arc<DeviceHandle> {
+        &self.device
     }
 
     /// Asks about the latest execution.
@@ -178,7 +178,7 @@ impl PeltonGpuExec {
             scans: self.scans.clone(),
             average_counts: self.average_counts.clone(),
             cpu: Arc::clone(&self.cpu),
-            devices: Arc::clone(&self.devices),
+            device: Arc::clone(&self.device),
             reason: self.reason.clone(),
             estimated_rows: self.estimated_rows,
             cpu_has_run: Arc::clone(&self.cpu_has_run),
@@ -207,7 +207,7 @@ impl PeltonGpuExec {
             average_counts: self.average_counts.clone(),
             cpu: Arc::clone(&self.cpu),
             cpu_has_run: Arc::clone(&self.cpu_has_run),
-            devices: Arc::clone(&self.devices),
+            device: Arc::clone(&self.device),
             outcome: Arc::clone(&self.outcome),
             metrics: self.metrics.clone(),
             owner: std::ptr::from_ref(self).addr(),
@@ -223,7 +223,7 @@ struct Run {
     average_counts: Vec<usize>,
     cpu: Arc<dyn ExecutionPlan>,
     cpu_has_run: Arc<AtomicBool>,
-    devices: Arc<Devices>,
+    device: Arc<DeviceHandle>,
     outcome: Arc<Mutex<Outcome>>,
     metrics: ExecutionPlanMetricsSet,
     /// Where the node is: whose spans a trace gets.
@@ -285,10 +285,10 @@ impl Run {
             }
         }
         let cancel = CancelOnDrop(CancelFlag::new());
-        let (devices, flag) = (Arc::clone(&self.devices), cancel.0.clone());
+        let (device, flag) = (Arc::clone(&self.device), cancel.0.clone());
         let tracer = tracer(context, self.owner);
         let run = tokio::task::spawn_blocking(move || {
-            devices.runtime()?.run_traced(&plan, uploads, &flag, tracer.as_ref())
+            device.runtime()?.run_traced(&plan, uploads, &flag, tracer.as_ref())
         });
         let (mut rows, report) = run.await.map_err(|error| {
             // A panic of the run is a bug, and stays one.
@@ -341,7 +341,7 @@ fn rows_bytes(rows: &Rows) -> usize {
 
 impl DisplayAs for PeltonGpuExec {
     fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        let device = match self.devices.opened() {
+        let device = match self.device.opened() {
             Some(runtime) => runtime.describe(),
             None => "not opened".to_owned(),
         };

@@ -32,7 +32,7 @@ use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{Op, Pipeline, Plan, ProbeKind, Sink};
 
 use super::builder::{Flow, PipelineBuilder};
-use super::devices::Devices;
+use super::device::DeviceHandle;
 use super::expr::Exprs;
 use super::top::FirstRows;
 use super::upload::Upload;
@@ -65,12 +65,12 @@ pub(super) struct Lowered {
 pub(super) fn lower(
     plan: &Arc<dyn ExecutionPlan>,
     first: Option<&FirstRows>,
-    devices: &Arc<Devices>,
+    device: &Arc<DeviceHandle>,
 ) -> Result<Lowered> {
     if plan.output_ordering_is_promised() {
         return Err(Error::unsupported("its order of rows is relied on"));
     }
-    let mut lowering = Lowering::new(devices);
+    let mut lowering = Lowering::new(device);
     match (plan.downcast_ref::<AggregateExec>(), first) {
         (Some(aggregate), None) => {
             let expected = pelton_planner::estimated_rows(plan).map(|groups| groups as u64);
@@ -105,7 +105,7 @@ impl PromisesOrder for Arc<dyn ExecutionPlan> {
 
 /// Pipelines as they come to be.
 pub(super) struct Lowering<'a> {
-    pub(super) devices: &'a Arc<Devices>,
+    pub(super) device: &'a Arc<DeviceHandle>,
     pipelines: Vec<Pipeline>,
     table_count: usize,
     uploads: Vec<Upload>,
@@ -123,9 +123,9 @@ struct Mark {
 }
 
 impl<'a> Lowering<'a> {
-    fn new(devices: &'a Arc<Devices>) -> Self {
+    fn new(device: &'a Arc<DeviceHandle>) -> Self {
         Self {
-            devices,
+            device,
             pipelines: Vec::new(),
             table_count: 0,
             uploads: Vec::new(),

@@ -8,7 +8,7 @@
 //!   exec.rs      the plan node: uploads (upload.rs), the run, its rows as batches (result.rs), the way back to the CPU
 //!                (again.rs)
 //!   describe.rs  EXPLAIN
-//!   devices.rs   what was chosen, and the runtime, opened when it is first needed
+//!   device.rs    what was chosen, and the runtime, opened when it is first needed
 //! ```
 //!
 //! Kernels are the business of `pelton-pipeline`; here a query becomes what that takes, and no answer depends on where
@@ -22,7 +22,7 @@ mod contract;
 mod cost;
 mod dates;
 mod describe;
-mod devices;
+mod device;
 mod exec;
 mod expr;
 mod join;
@@ -36,6 +36,6 @@ mod upload;
 mod value;
 
 pub(crate) use describe::{device_text, pipeline_texts, reason_on_cpu, why_text};
-pub use devices::{DeviceChoice, Devices};
+pub use device::{DeviceChoice, DeviceHandle};
 pub use exec::PeltonGpuExec;
 pub(crate) use rule::GpuRule;

@@ -11,7 +11,7 @@ use pelton_zone::Scalar;
 use pelton_zone::SkipKinds;
 
 use super::builder::{Flow, PipelineBuilder};
-use super::devices::{Devices, TableText};
+use super::device::{DeviceHandle, TableText};
 use super::lower::{Lowering, Needed};
 use super::value::{Value, kernel_type, type_bounds};
 use crate::error::from_datafusion;
@@ -38,7 +38,7 @@ impl Lowering<'_> {
             return Err(Error::unsupported(format!("no column of '{}' is read", table.name())));
         }
         let columns: Vec<usize> = read.into_iter().collect();
-        let sources = columns.iter().map(|&column| source_column(table, column, self.devices));
+        let sources = columns.iter().map(|&column| source_column(table, column, self.device));
         let sources = sources.collect::<Result<Vec<Column>>>()?;
         let values = values_by_table_column(table, &columns, &sources);
         let source = Source::Table(TableScan {
@@ -88,7 +88,7 @@ fn values_by_table_column(table: &Table, columns: &[usize], sources: &[Column]) 
 }
 
 /// What is known of column `column` of `table` before it is read.
-fn source_column(table: &Arc<Table>, column: usize, devices: &Arc<Devices>) -> Result<Column> {
+fn source_column(table: &Arc<Table>, column: usize, device: &Arc<DeviceHandle>) -> Result<Column> {
     let schema = table.arrow_schema();
     let field = schema.field(column);
     let named = |error: Error| error.context(format!("column '{}' of '{}'", field.name(), table.name()));
@@ -96,8 +96,8 @@ fn source_column(table: &Arc<Table>, column: usize, devices: &Arc<Devices>) -> R
     let summary = table.column_summary(column);
     let text: Option<Arc<dyn pelton_pipeline::TextSource>> = match ty {
         Type::Text => {
-            super::devices::text_supported(table, column).map_err(named)?;
-            Some(Arc::new(TableText::new(table, column, devices)))
+            super::device::text_supported(table, column).map_err(named)?;
+            Some(Arc::new(TableText::new(table, column, device)))
         }
         _ => None,
     };

@@ -18,7 +18,7 @@ use super::node::ProfileNode;
 use super::outcome::Recorder;
 use super::tree::{OperatorTimes, Tree};
 use super::{ProfileContext, QueryProfile, QueryState};
-use crate::gpu::Devices;
+use crate::gpu::DeviceHandle;
 
 /// What was done when.
 #[derive(Debug, Clone, Default)]
@@ -75,7 +75,7 @@ pub struct MemoryUse {
 /// What a profile is made of.
 pub(crate) struct Parts<'p> {
     pub(crate) plan: &'p Arc<dyn ExecutionPlan>,
-    pub(crate) devices: &'p Arc<Devices>,
+    pub(crate) device: &'p Arc<DeviceHandle>,
     pub(crate) pool: &'p Arc<dyn MemoryPool>,
     pub(crate) threads: usize,
     pub(crate) recorder: Option<&'p Recorder>,
@@ -83,8 +83,8 @@ pub(crate) struct Parts<'p> {
 
 /// The profile of a query as it is now.
 pub(crate) fn assemble(parts: &Parts<'_>, context: ProfileContext) -> Result<QueryProfile> {
-    let mut tree = Tree::of(parts.plan, parts.devices)?;
-    let runtime = parts.devices.opened();
+    let mut tree = Tree::of(parts.plan, parts.device)?;
+    let runtime = parts.device.opened();
     let spans = parts.recorder.map(|recorder| recorder.trace().spans());
     let (mut spans, spans_dropped) = spans.unwrap_or_default();
     let outcome = parts.recorder.map(Recorder::outcome);
@@ -245,7 +245,7 @@ fn memory(trace: &Trace, began: Duration, parts: &Parts<'_>) -> Vec<MemoryUse> {
             all.push(MemoryUse { tier: word, name, cap_bytes, peak_bytes, points });
         }
     };
-    if let Some(runtime) = parts.devices.opened() {
+    if let Some(runtime) = parts.device.opened() {
         let machine = runtime.machine();
         let device_cap = machine.device_budget(runtime.device()).ok().map(|budget| budget.cap_bytes());
         add(MemoryTier::Device, "device", format!("device memory, {}", runtime.describe()), device_cap);

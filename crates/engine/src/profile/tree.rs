@@ -22,7 +22,7 @@ use pelton_pipeline::ir::{Op, Pipeline, Sink, Source};
 
 use super::node::{Place, ProfileNode, Unit};
 use crate::error::from_datafusion;
-use crate::gpu::{Devices, PeltonGpuExec, pipeline_texts, reason_on_cpu};
+use crate::gpu::{DeviceHandle, PeltonGpuExec, pipeline_texts, reason_on_cpu};
 use crate::scan::{PeltonScanExec, ScanReport};
 
 /// A plan as nodes.
@@ -55,15 +55,15 @@ impl Tree {
     /// # Errors
     ///
     /// Of reading the chunk directory of a table that it scans.
-    pub(super) fn of(plan: &Arc<dyn ExecutionPlan>, devices: &Arc<Devices>) -> Result<Self> {
-        let mut builder = Builder { devices, next_id: 0, owners: HashMap::new(), operators: Vec::new() };
+    pub(super) fn of(plan: &Arc<dyn ExecutionPlan>, device: &Arc<DeviceHandle>) -> Result<Self> {
+        let mut builder = Builder { device, next_id: 0, owners: HashMap::new(), operators: Vec::new() };
         let root = builder.plan(plan)?;
         Ok(Self { root, owners: builder.owners, operators: builder.operators })
     }
 }
 
 struct Builder<'b> {
-    devices: &'b Arc<Devices>,
+    device: &'b Arc<DeviceHandle>,
     next_id: usize,
     owners: HashMap<(usize, Option<u32>), usize>,
     operators: Vec<OperatorTimes>,
@@ -99,7 +99,7 @@ impl Builder<'_> {
                 Some(reason) => (Place::Cpu, format!("ran on the CPU after all: {reason}")),
                 None => (Place::Device, node.reason().to_owned()),
             },
-            None => (Place::Cpu, reason_on_cpu(plan, self.devices)),
+            None => (Place::Cpu, reason_on_cpu(plan, self.device)),
         };
         let (name, detail) = titled(plan);
         let mut node = ProfileNode::new(id, name, detail, place, reason);

@@ -1,4 +1,4 @@
-//! Which device queries may use, and the runtime that drives it, opened when it is first needed.
+//! The device that queries may use, and the runtime that drives it, opened when it is first needed.
 //!
 //! ```text
 //!   auto   the first GPU, for subtrees that it is predicted to be faster at; without one, the CPU
@@ -50,8 +50,8 @@ impl FromStr for DeviceChoice {
     }
 }
 
-/// The device of a session. Shared by its rule, its plans and whoever asks what became of them.
-pub struct Devices {
+/// The device of a session, which may be none. Shared by its rule, its plans and whoever asks what became of them.
+pub struct DeviceHandle {
     choice: DeviceChoice,
     options: RuntimeOptions,
     io: Arc<IoEngine>,
@@ -62,7 +62,7 @@ pub struct Devices {
     runtime: OnceLock<std::result::Result<Arc<Runtime>, (ErrorKind, String)>>,
 }
 
-impl Devices {
+impl DeviceHandle {
     /// The device that `choice` names. `options` say how it is driven; their target follows from `choice`. `threads`
     /// is how many the CPU would use, for `Auto` to compare with. Nothing is opened yet.
     pub fn new(
@@ -147,7 +147,7 @@ impl Devices {
 }
 
 /// What planning and EXPLAIN ask; none of it opens anything.
-impl Devices {
+impl DeviceHandle {
     /// True where column `column` of `table` need not be read from disk.
     pub(super) fn is_at_hand(&self, table: &Table, column: usize) -> bool {
         self.home(table, column).is_some_and(|home| home != Home::Disk)
@@ -168,9 +168,9 @@ impl Devices {
     }
 }
 
-impl fmt::Debug for Devices {
+impl fmt::Debug for DeviceHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Devices").field("choice", &self.choice).finish_non_exhaustive()
+        f.debug_struct("DeviceHandle").field("choice", &self.choice).finish_non_exhaustive()
     }
 }
 
@@ -187,13 +187,13 @@ pub(super) fn text_supported(table: &Table, column: usize) -> Result<()> {
 pub(super) struct TableText {
     table: Arc<Table>,
     column: usize,
-    devices: Arc<Devices>,
+    device: Arc<DeviceHandle>,
 }
 
 impl TableText {
     /// Of column `column` of `table`.
-    pub(super) fn new(table: &Arc<Table>, column: usize, devices: &Arc<Devices>) -> Self {
-        Self { table: Arc::clone(table), column, devices: Arc::clone(devices) }
+    pub(super) fn new(table: &Arc<Table>, column: usize, device: &Arc<DeviceHandle>) -> Self {
+        Self { table: Arc::clone(table), column, device: Arc::clone(device) }
     }
 }
 
@@ -205,7 +205,7 @@ impl fmt::Debug for TableText {
 
 impl TextSource for TableText {
     fn dictionary(&self) -> Result<Arc<Dictionary>> {
-        self.devices.runtime()?.homes().text(&self.table, self.column).dictionary()
+        self.device.runtime()?.homes().text(&self.table, self.column).dictionary()
     }
 }
 
