@@ -341,9 +341,9 @@ pub(crate) struct LayerArgs {
     /// Counted repetitions; mean and standard error are shown.
     #[arg(long, default_value_t = 10)]
     pub(crate) repetitions: u32,
-    /// Cap on each device's memory [default: what is free less 1 GiB; 256MiB for logical devices].
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    pub(crate) device_memory: Option<u64>,
+    /// Limit on each device's memory [default: what is free less 1 GiB; 256MiB for logical devices].
+    #[arg(long, alias = "device-memory", value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) device_memory_limit: Option<u64>,
     /// Also write the report to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,

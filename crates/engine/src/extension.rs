@@ -75,7 +75,7 @@ impl fmt::Debug for Extension {
 /// Adds to a session of one's own all that a [`crate::PeltonSession`] has: the join order by cost, skipping through
 /// joins, subtrees on a device, `STORED AS PELTON`, and object stores that open themselves by URL.
 ///
-/// Of `options`, those about queries are looked at: `io`, `scan`, `reorder_joins`, `device`, `device_mem_cap_bytes`,
+/// Of `options`, those about queries are looked at: `io`, `scan`, `reorder_joins`, `device`, `device_memory_limit_bytes`,
 /// `runtime`, and `threads` to compare a device with. Partitions, batches and memory are the builder's.
 ///
 /// # Errors
@@ -131,8 +131,9 @@ fn with_rules(
 
 /// The device that `options` ask for; one that was asked for by name is opened at once.
 fn device_of(options: &SessionOptions, io: &Arc<IoEngine>) -> Result<Arc<DeviceHandle>> {
-    let cap = options.device_mem_cap_bytes.or(options.runtime.device_cap_bytes);
-    let runtime = RuntimeOptions { device_cap_bytes: cap, ..options.runtime.clone() };
+    let device_memory_limit_bytes =
+        options.device_memory_limit_bytes.or(options.runtime.device_memory_limit_bytes);
+    let runtime = RuntimeOptions { device_memory_limit_bytes, ..options.runtime.clone() };
     let threads = options.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into));
     let device = DeviceHandle::new(options.device, runtime, Arc::clone(io), threads.unwrap_or(1));
     if matches!(options.device, DeviceChoice::Gpu(_) | DeviceChoice::Host) {

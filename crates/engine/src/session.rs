@@ -67,7 +67,7 @@ pub struct SessionOptions {
     /// Where queries run.
     pub device: DeviceChoice,
     /// Device memory that queries and cached columns may take; `None`: what is free when the session opens.
-    pub device_mem_cap_bytes: Option<u64>,
+    pub device_memory_limit_bytes: Option<u64>,
     /// Tables to load into pinned memory when the session opens.
     pub pin: Vec<String>,
     /// Whether plans that run on a device are cached for the next query of the same text.
@@ -77,7 +77,7 @@ pub struct SessionOptions {
     pub files_by_path: bool,
     /// How text files that queries name are read, until SET says otherwise.
     pub files: FileSettings,
-    /// How the device is driven; its target and cap follow from the fields above.
+    /// How the device is driven; its target and memory limit follow from the fields above.
     pub runtime: RuntimeOptions,
 }
 
@@ -92,7 +92,7 @@ impl Default for SessionOptions {
             scan: ScanOptions::default(),
             reorder_joins: true,
             device: DeviceChoice::Auto,
-            device_mem_cap_bytes: None,
+            device_memory_limit_bytes: None,
             pin: Vec::new(),
             cache_plans: true,
             files_by_path: true,

@@ -157,7 +157,7 @@ async fn pipelines_are_nodes_with_copies_and_kernels_of_their_own() {
         profile.timeline.spans.iter().filter(|span| span.activity == "copy").map(|s| s.bytes).sum();
     assert_eq!(copied, moved(probes) + moved(builds), "every copy is a span");
     let device = profile.memory.iter().find(|tier| tier.tier == "device").unwrap();
-    assert!(device.peak_bytes > 0 && device.cap_bytes.unwrap() >= device.peak_bytes);
+    assert!(device.peak_bytes > 0 && device.limit_bytes.unwrap() >= device.peak_bytes);
     let aggregate = nodes.iter().find(|node| node.name == "PeltonGpuExec").unwrap();
     assert_eq!((aggregate.place, aggregate.reason.as_str()), (Place::Device, "chosen by --device"));
 }
@@ -200,7 +200,7 @@ async fn rows_that_the_cpu_brings_stand_below_their_pipeline_and_are_copied() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_a_device_refused_the_plan_of_the_cpu_stands_below() {
     let tables = tables();
-    let session = tables.session(&SessionOptions { device_mem_cap_bytes: Some(1 << 12), ..on_host() });
+    let session = tables.session(&SessionOptions { device_memory_limit_bytes: Some(1 << 12), ..on_host() });
     let profile = profiled(&session, GROUPS).await;
     let nodes = nodes(&profile);
     let refused = nodes.iter().find(|node| node.name == "PeltonGpuExec").unwrap();

@@ -28,8 +28,9 @@ struct Bed {
 fn beds() -> Vec<Bed> {
     let options = HostOptions { device_count: 3, ..HostOptions::default() };
     let mut beds = vec![Bed { machine: host::open(&options), library: None }];
-    let caps = CudaOptions { memory_cap_bytes: Some(1 << 30), pinned_cap_bytes: Some(1 << 30) };
-    match (cuda::open(&caps), Library::open()) {
+    let limits =
+        CudaOptions { device_memory_limit_bytes: Some(1 << 30), pinned_memory_limit_bytes: Some(1 << 30) };
+    match (cuda::open(&limits), Library::open()) {
         (Ok(machine), Ok(library)) => beds.push(Bed { machine, library: Some(library) }),
         (Err(error), _) | (_, Err(error)) => println!("SKIPPED on CUDA devices: {error}"),
     }

@@ -85,9 +85,9 @@ pub struct RuntimeOptions {
     /// The GPU or the host threads that run the kernels.
     pub target: TargetChoice,
     /// The most device memory that is taken, bytes; `None`: all that is free.
-    pub device_cap_bytes: Option<u64>,
+    pub device_memory_limit_bytes: Option<u64>,
     /// The most pinned memory that is taken, bytes; `None`: half of the machine's.
-    pub pinned_cap_bytes: Option<u64>,
+    pub pinned_memory_limit_bytes: Option<u64>,
     /// Folder of compiled programs; `None`: the user's cache.
     pub cache: Option<PathBuf>,
     /// Whether the next morsel is read and copied while one is worked on. Without it, `slots` morsels at most are under
@@ -123,8 +123,8 @@ impl Default for RuntimeOptions {
     fn default() -> Self {
         Self {
             target: TargetChoice::Cuda { device: 0 },
-            device_cap_bytes: None,
-            pinned_cap_bytes: None,
+            device_memory_limit_bytes: None,
+            pinned_memory_limit_bytes: None,
             cache: None,
             overlap: true,
             equal_hashes: false,
@@ -181,7 +181,7 @@ impl Runtime {
             DeviceKind::Simulated => return Err(Error::unsupported("pipelines on a simulated device")),
         };
         let device_cache_bytes = options.device_cache_bytes.unwrap_or(match target {
-            Target::Cuda { .. } => machine.device(device)?.memory_cap_bytes / 2,
+            Target::Cuda { .. } => machine.device(device)?.memory_limit_bytes / 2,
             Target::Host => 0,
         });
         let links = options.links.clone().unwrap_or_else(|| links_of(&machine, device, target));
@@ -352,14 +352,14 @@ fn waves(plan: &Plan) -> Vec<Vec<usize>> {
 fn open_machine(options: &RuntimeOptions) -> Result<Machine> {
     match options.target {
         TargetChoice::Cuda { .. } => cuda::open(&CudaOptions {
-            memory_cap_bytes: options.device_cap_bytes,
-            pinned_cap_bytes: options.pinned_cap_bytes,
+            device_memory_limit_bytes: options.device_memory_limit_bytes,
+            pinned_memory_limit_bytes: options.pinned_memory_limit_bytes,
         }),
         TargetChoice::Host => {
             let defaults = HostOptions::default();
             Ok(host::open(&HostOptions {
-                memory_cap_bytes: options.device_cap_bytes.unwrap_or(HOST_TARGET_BYTES),
-                pinned_cap_bytes: options.pinned_cap_bytes.unwrap_or(HOST_TARGET_BYTES),
+                device_memory_limit_bytes: options.device_memory_limit_bytes.unwrap_or(HOST_TARGET_BYTES),
+                pinned_memory_limit_bytes: options.pinned_memory_limit_bytes.unwrap_or(HOST_TARGET_BYTES),
                 ..defaults
             }))
         }

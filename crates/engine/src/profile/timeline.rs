@@ -65,7 +65,7 @@ pub struct MemoryUse {
     /// For people.
     pub name: String,
     /// The most that may be held, bytes; `None` without a limit.
-    pub cap_bytes: Option<u64>,
+    pub limit_bytes: Option<u64>,
     /// The most that was held, bytes.
     pub peak_bytes: u64,
     /// Moments since the start of the query, rising, with the bytes held from then on.
@@ -236,27 +236,27 @@ fn activate(node: &mut ProfileNode, timeline: &Timeline) {
 /// The tiers of which the trace has heard, since the query `began`.
 fn memory(trace: &Trace, began: Duration, parts: &Parts<'_>) -> Vec<MemoryUse> {
     let mut all = Vec::new();
-    let mut add = |tier, word, name: String, cap_bytes| {
+    let mut add = |tier, word, name: String, limit_bytes| {
         let curve = trace.curve(tier);
         if !curve.points.is_empty() {
             let since = |(at, bytes): (Duration, u64)| (at.saturating_sub(began), bytes);
             let points = curve.points.into_iter().map(since).collect();
             let peak_bytes = curve.peak_bytes;
-            all.push(MemoryUse { tier: word, name, cap_bytes, peak_bytes, points });
+            all.push(MemoryUse { tier: word, name, limit_bytes, peak_bytes, points });
         }
     };
     if let Some(runtime) = parts.device.opened() {
         let machine = runtime.machine();
-        let device_cap = machine.device_budget(runtime.device()).ok().map(|budget| budget.cap_bytes());
-        add(MemoryTier::Device, "device", format!("device memory, {}", runtime.describe()), device_cap);
-        let pinned_cap = Some(machine.pinned_budget().cap_bytes());
-        add(MemoryTier::Pinned, "pinned", "pinned host memory".to_owned(), pinned_cap);
+        let device_limit = machine.device_budget(runtime.device()).ok().map(|budget| budget.limit_bytes());
+        add(MemoryTier::Device, "device", format!("device memory, {}", runtime.describe()), device_limit);
+        let pinned_limit = Some(machine.pinned_budget().limit_bytes());
+        add(MemoryTier::Pinned, "pinned", "pinned host memory".to_owned(), pinned_limit);
     }
-    let pool_cap = match parts.pool.memory_limit() {
+    let pool_limit = match parts.pool.memory_limit() {
         MemoryLimit::Finite(bytes) => Some(bytes as u64),
         MemoryLimit::Infinite | MemoryLimit::Unknown => None,
     };
-    add(MemoryTier::Pool, "pool", "host memory of joins, sorts and aggregates".to_owned(), pool_cap);
+    add(MemoryTier::Pool, "pool", "host memory of joins, sorts and aggregates".to_owned(), pool_limit);
     add(MemoryTier::Process, "process", "host memory of the whole process".to_owned(), None);
     all
 }

@@ -70,7 +70,7 @@ async fn copies_of_a_cached_plan_run_at_once_and_fall_back_each_by_itself() {
     add(&tables, 2000);
     tables.add("d", integers(&[("id", (0..5).collect()), ("name", (10..15).collect())]), 500, vec![]);
     let text = "SELECT name, sum(value) AS total FROM t JOIN d ON key = id WHERE name > 10 GROUP BY name ORDER BY name";
-    let session = tables.session(&SessionOptions { device_mem_cap_bytes: Some(1 << 10), ..on_host() });
+    let session = tables.session(&SessionOptions { device_memory_limit_bytes: Some(1 << 10), ..on_host() });
     let (first, query) = run(&session, text).await;
     assert_eq!(fallbacks(&query).len(), device_nodes(&query).len());
     assert_same_rows(&first, &tables.expected(text).await, text);

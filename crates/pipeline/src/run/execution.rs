@@ -223,7 +223,7 @@ impl<'r> Execution<'r> {
         };
         // Two places a group: a key, a count of rows, and at most three words an aggregate.
         let group_bytes = 2 * 8 * (2 + 3 * aggregates.len() as u64);
-        let most = (self.memory_cap()? / 4 / group_bytes).max(FIRST_GROUPS);
+        let most = (self.device_memory_limit()? / 4 / group_bytes).max(FIRST_GROUPS);
         Ok(expected.saturating_add(expected / 4).clamp(FIRST_GROUPS, most))
     }
 
@@ -304,7 +304,7 @@ impl<'r> Execution<'r> {
         if !is_full || self.runtime.homes.evict(self.runtime.device, u64::MAX) == 0 {
             return outcome;
         }
-        report.notes.push("columns kept on the device made room; --device-mem-cap gives more".into());
+        report.notes.push("columns kept on the device made room; --device-memory-limit gives more".into());
         self.attempt(pipeline, prepared, attempt, report)
     }
 
@@ -323,8 +323,8 @@ impl<'r> Execution<'r> {
             dictionaries: prepared.dictionaries.clone(),
             row_count: prepared.row_count,
             is_hashed: attempt.is_hashed,
-            direct_codes_max: DIRECT_CODES_MAX.min(self.memory_cap()? / 256).max(1024),
-            table_codes_max: TABLE_CODES_MAX.min(self.memory_cap()? / 64),
+            direct_codes_max: DIRECT_CODES_MAX.min(self.device_memory_limit()? / 256).max(1024),
+            table_codes_max: TABLE_CODES_MAX.min(self.device_memory_limit()? / 64),
             has_equal_hashes: self.runtime.options.equal_hashes,
             is_predicated: self.runtime.options.filters == Filters::Predicated,
             checks_everywhere: self.runtime.options.overflow_checks == OverflowChecks::Everywhere,
@@ -364,8 +364,8 @@ impl<'r> Execution<'r> {
         self.plan.pipelines.iter().any(|pipeline| codegen::wants_keys(pipeline, *table))
     }
 
-    fn memory_cap(&self) -> Result<u64> {
-        Ok(self.runtime.machine.device_budget(self.runtime.device)?.cap_bytes())
+    fn device_memory_limit(&self) -> Result<u64> {
+        Ok(self.runtime.machine.device_budget(self.runtime.device)?.limit_bytes())
     }
 }
 

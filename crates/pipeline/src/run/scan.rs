@@ -169,8 +169,8 @@ impl Execution<'_> {
         }
         if feed.slot_count() < slots {
             report.notes.push(format!(
-                "{} buffers in flight in place of {slots}: device or pinned memory is short; --device-mem-cap gives \
-                 more of the first, fewer pinned tables of the second",
+                "{} buffers in flight in place of {slots}: device or pinned memory is short; raise \
+                 --device-memory-limit or pin fewer tables",
                 feed.slot_count()
             ));
         }

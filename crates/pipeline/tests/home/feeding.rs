@@ -376,7 +376,7 @@ fn feeding_from_memory_takes_no_memory_once_it_runs() {
     let device = homes.machine().device_budget(DEVICE).unwrap().clone();
     let pinned = homes.machine().pinned_budget().clone();
     let rest = |kind, budget: &pelton_device::Budget| {
-        let bytes = (budget.cap_bytes() - budget.used_bytes()) as usize;
+        let bytes = (budget.limit_bytes() - budget.used_bytes()) as usize;
         homes.machine().allocate(kind, bytes, OnFull::Refuse).unwrap()
     };
     let _taken = (rest(MemoryKind::Device(DEVICE), &device), rest(MemoryKind::PINNED, &pinned));

@@ -140,11 +140,11 @@ pub(crate) fn engine() -> Arc<IoEngine> {
     Arc::new(IoEngine::start(IoOptions::default()).unwrap())
 }
 
-/// One logical device with these caps.
+/// One logical device with these limits.
 pub(crate) fn machine(device_bytes: u64, pinned_bytes: u64) -> Machine {
     host::open(&host::HostOptions {
-        memory_cap_bytes: device_bytes,
-        pinned_cap_bytes: pinned_bytes,
+        device_memory_limit_bytes: device_bytes,
+        pinned_memory_limit_bytes: pinned_bytes,
         ..host::HostOptions::default()
     })
 }

@@ -110,7 +110,7 @@ fn groups_whose_keys_all_collide() {
 #[test]
 fn more_groups_than_expected_are_made_room_for() {
     const GROUPS: i64 = 2_500_000;
-    let roomy = RuntimeOptions { device_cap_bytes: Some(1 << 30), ..options() };
+    let roomy = RuntimeOptions { device_memory_limit_bytes: Some(1 << 30), ..options() };
     let keys: Vec<i64> = (0..GROUPS).map(|group| group * 1_000_003).collect();
     let rows = Rows {
         row_count: keys.len(),

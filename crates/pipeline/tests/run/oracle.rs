@@ -43,8 +43,8 @@ pub(crate) fn options() -> RuntimeOptions {
         target: target(),
         cache: Some(cache()),
         workers: 3,
-        device_cap_bytes: Some(256 << 20),
-        pinned_cap_bytes: Some(256 << 20),
+        device_memory_limit_bytes: Some(256 << 20),
+        pinned_memory_limit_bytes: Some(256 << 20),
         check_for: pelton_pipeline::nvrtc_status().is_ok().then_some((9, 0)),
         ..RuntimeOptions::default()
     }
