@@ -422,16 +422,16 @@ pub(crate) struct QueriesArgs {
     /// Skip the runs on Parquet.
     #[arg(long)]
     pub(crate) pelton_only: bool,
-    /// With --device gpu: where the columns of all tables are while queries run. One session then runs them all.
-    #[arg(long, value_enum)]
-    pub(crate) home: Option<HomeArg>,
+    /// With --device gpu: the memory tier of all tables' columns while queries run. One session then runs them all.
+    #[arg(long, alias = "home", value_enum)]
+    pub(crate) data_tier: Option<DataTierArg>,
     #[command(flatten)]
     pub(crate) session: SessionArgs,
 }
 
-/// Where columns are.
+/// A memory tier for columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum HomeArg {
+pub(crate) enum DataTierArg {
     /// In the tables' files.
     Disk,
     /// In pinned host memory.

@@ -118,7 +118,7 @@ fn describe(report: &ScanReport, ran: bool, text: &mut String) {
         line(format_args!(
             "  read: {}, {}; rows out {}, dropped by filters {}",
             counted(report.row_groups_read, "row group"),
-            homes_text(report),
+            tiers_text(report),
             report.output_rows,
             report.rows_filtered,
         ));
@@ -135,12 +135,12 @@ fn describe(report: &ScanReport, ran: bool, text: &mut String) {
     }
 }
 
-/// The bytes that were taken, by the home that they came from.
-fn homes_text(report: &ScanReport) -> String {
-    let homes = [(report.pinned_bytes, "pinned memory"), (report.device_bytes, "device memory")];
-    let homes = homes.iter().filter(|(bytes, _)| *bytes > 0);
+/// The bytes that were taken, by the tier that they came from.
+fn tiers_text(report: &ScanReport) -> String {
+    let tiers = [(report.pinned_bytes, "pinned memory"), (report.device_bytes, "device memory")];
+    let tiers = tiers.iter().filter(|(bytes, _)| *bytes > 0);
     let mut texts: Vec<_> =
-        homes.map(|(bytes, home)| format!("{} from {home}", bytes_text(*bytes))).collect();
+        tiers.map(|(bytes, tier)| format!("{} from {tier}", bytes_text(*bytes))).collect();
     if report.bytes_read > 0 || texts.is_empty() {
         texts.insert(0, bytes_text(report.bytes_read));
     }

@@ -163,19 +163,19 @@ async fn pipelines_are_nodes_with_copies_and_kernels_of_their_own() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_scan_tells_from_which_home_its_chunks_came() {
+async fn a_scan_tells_from_which_tier_its_chunks_came() {
     let tables = tables();
     let sql = "SELECT key, sum(value) AS total FROM f GROUP BY key";
     let pinned = SessionOptions { pin: vec!["f".into()], ..on_host() };
     let kept = RuntimeOptions { device_cache_bytes: Some(64 << 20), ..on_host().runtime };
     let kept = SessionOptions { runtime: kept, ..on_host() };
-    for (home, options) in [("files", on_host()), ("pinned memory", pinned), ("device memory", kept)] {
+    for (tier, options) in [("files", on_host()), ("pinned memory", pinned), ("device memory", kept)] {
         let profile = profiled(&tables.session(&options), sql).await;
         let scan = nodes(&profile).into_iter().find_map(|node| node.scan.as_ref()).unwrap();
         let taken = [scan.bytes_read, scan.pinned_bytes, scan.device_bytes];
-        let homes = ["files", "pinned memory", "device memory"];
-        for (bytes, name) in taken.iter().zip(homes) {
-            assert_eq!(*bytes > 0, home == name, "{home}: {taken:?}");
+        let tiers = ["files", "pinned memory", "device memory"];
+        for (bytes, name) in taken.iter().zip(tiers) {
+            assert_eq!(*bytes > 0, tier == name, "{tier}: {taken:?}");
         }
     }
 }

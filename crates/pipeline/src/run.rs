@@ -39,10 +39,10 @@ use pelton_store::{IoEngine, TableId};
 use self::execution::Execution;
 use self::memory::Lanes;
 pub use self::report::{PipelineReport, RunReport};
-use crate::home::{Decompress, Decompression, Home, HomeOptions, Homes, text_supported};
 use crate::ir::{Op, Plan, Sink, Source, TableScan, Type};
 use crate::program::{CompileReport, Compiler, Program, Target, check, nvrtc_status};
 use crate::rows::Rows;
+use crate::tier::{ColumnCache, ColumnCacheOptions, DataTier, Decompress, Decompression, text_supported};
 use crate::trace::Tracer;
 
 /// What pipelines run on.
@@ -149,7 +149,7 @@ pub struct Runtime {
     device: DeviceId,
     target: Target,
     compiler: Compiler,
-    homes: Arc<Homes>,
+    column_cache: Arc<ColumnCache>,
     lanes: Lanes,
     keeps_columns: bool,
     /// Columns that a scan has read.
@@ -186,18 +186,29 @@ impl Runtime {
         });
         let links = options.links.clone().unwrap_or_else(|| links_of(&machine, device, target));
         let decompression = Decompression::open(options.decompress, &machine, device, options.cache.clone())?;
-        let home_options = HomeOptions { device_cache_bytes, links, decompression, ..HomeOptions::default() };
-        let homes = Arc::new(Homes::new(machine.clone(), io, home_options));
+        let cache_options =
+            ColumnCacheOptions { device_cache_bytes, links, decompression, ..ColumnCacheOptions::default() };
+        let column_cache = Arc::new(ColumnCache::new(machine.clone(), io, cache_options));
         let compiler = Compiler::new(options.cache.clone());
         let used = Mutex::default();
         let keeps_columns = device_cache_bytes > 0;
         let lanes = Lanes::default();
-        Ok(Arc::new(Self { options, machine, device, target, compiler, homes, lanes, keeps_columns, used }))
+        Ok(Arc::new(Self {
+            options,
+            machine,
+            device,
+            target,
+            compiler,
+            column_cache,
+            lanes,
+            keeps_columns,
+            used,
+        }))
     }
 
     /// Where columns are.
-    pub fn homes(&self) -> &Arc<Homes> {
-        &self.homes
+    pub fn column_cache(&self) -> &Arc<ColumnCache> {
+        &self.column_cache
     }
 
     /// The machine.
@@ -243,11 +254,12 @@ impl Runtime {
         for &column in &scan.columns {
             let is_first =
                 self.used.lock().unwrap_or_else(PoisonError::into_inner).insert((scan.table.id(), column));
-            let is_there = matches!(self.homes.home(&scan.table, column, self.device), Home::Device(_));
+            let is_there =
+                matches!(self.column_cache.tier(&scan.table, column, self.device), DataTier::Device(_));
             if is_there || (is_first && !is_most) {
                 continue;
             }
-            match self.homes.keep_on_device(&scan.table, column, self.device, stream, cancel) {
+            match self.column_cache.keep_on_device(&scan.table, column, self.device, stream, cancel) {
                 Err(error) if !matches!(error.kind(), ErrorKind::OutOfMemory { .. }) => return Err(error),
                 _ => {}
             }

@@ -263,7 +263,7 @@ fn source_column(runtime: &Runtime, table: &Arc<Table>, column: usize) -> Result
         (Some(Scalar::Int(min)), Some(Scalar::Int(max))) => Some(Bounds { min: *min, max: *max }),
         _ => None,
     };
-    let text = (ty == Type::Text).then(|| runtime.homes().text(table, column) as Arc<dyn TextSource>);
+    let text = (ty == Type::Text).then(|| runtime.column_cache().text(table, column) as Arc<dyn TextSource>);
     Ok(Column { name: schema.name.clone(), ty, is_nullable: summary.null_count > 0, bounds, text })
 }
 

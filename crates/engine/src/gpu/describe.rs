@@ -175,8 +175,8 @@ fn describe_pipeline(pipeline: &Pipeline, device: &DeviceHandle, names: &mut Nam
 fn table_text(scan: &TableScan, device: &DeviceHandle) -> String {
     let schema = scan.table.schema();
     let columns = scan.columns.iter().map(|&column| {
-        let home = device.home_text(&scan.table, column);
-        format!("{}{home}", schema.columns[column].name)
+        let tier = device.tier_text(&scan.table, column);
+        format!("{}{tier}", schema.columns[column].name)
     });
     let columns = columns.collect::<Vec<_>>().join(", ");
     let (kept, total) = (scan.row_groups.len(), scan.table.row_group_count());

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 
 use pelton_device::cuda;
 use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt};
-use pelton_pipeline::{Dictionary, Home, Runtime, RuntimeOptions, TargetChoice, TextSource};
+use pelton_pipeline::{DataTier, Dictionary, Runtime, RuntimeOptions, TargetChoice, TextSource};
 use pelton_store::{IoEngine, Table};
 
 /// Where queries run.
@@ -141,7 +141,7 @@ impl DeviceHandle {
             return Err(error).context(doing);
         }
         let runtime = self.runtime().context(doing)?;
-        runtime.homes().pin(table, None, &CancelFlag::new())?;
+        runtime.column_cache().pin(table, None, &CancelFlag::new())?;
         Ok(())
     }
 }
@@ -150,21 +150,21 @@ impl DeviceHandle {
 impl DeviceHandle {
     /// True where column `column` of `table` need not be read from disk.
     pub(super) fn is_at_hand(&self, table: &Table, column: usize) -> bool {
-        self.home(table, column).is_some_and(|home| home != Home::Disk)
+        self.tier(table, column).is_some_and(|tier| tier != DataTier::Disk)
     }
 
     /// Where column `column` of `table` would be read from, in parentheses; nothing while that is not known.
-    pub(super) fn home_text(&self, table: &Table, column: usize) -> &'static str {
-        match self.home(table, column) {
-            Some(Home::Device(_)) => " (device)",
-            Some(Home::Pinned) => " (pinned)",
-            Some(Home::Disk) => " (disk)",
+    pub(super) fn tier_text(&self, table: &Table, column: usize) -> &'static str {
+        match self.tier(table, column) {
+            Some(DataTier::Device(_)) => " (device)",
+            Some(DataTier::Pinned) => " (pinned)",
+            Some(DataTier::Disk) => " (disk)",
             None => "",
         }
     }
 
-    fn home(&self, table: &Table, column: usize) -> Option<Home> {
-        self.opened().map(|runtime| runtime.homes().home(table, column, runtime.device()))
+    fn tier(&self, table: &Table, column: usize) -> Option<DataTier> {
+        self.opened().map(|runtime| runtime.column_cache().tier(table, column, runtime.device()))
     }
 }
 
@@ -205,7 +205,7 @@ impl fmt::Debug for TableText {
 
 impl TextSource for TableText {
     fn dictionary(&self) -> Result<Arc<Dictionary>> {
-        self.device.runtime()?.homes().text(&self.table, self.column).dictionary()
+        self.device.runtime()?.column_cache().text(&self.table, self.column).dictionary()
     }
 }
 

@@ -16,11 +16,11 @@ use super::trace::RunTrace;
 use super::upload::{Uploaded, upload_rows};
 use super::{Filters, OverflowChecks, Runtime};
 use crate::codegen::{self, BuiltTable, Generated, Request, SourceColumn, StoredAs};
-use crate::home::{ColumnText, formats};
 use crate::ir::{Pipeline, Plan, Sink, Source, TableScan, Type};
 use crate::program::Program;
 use crate::rows::{RowValues, Rows};
 use crate::text::{Dictionary, TextSource};
+use crate::tier::{ColumnText, formats};
 use crate::trace::{Activity, Tracer};
 
 /// Codes of groups by position, where memory allows: their state is cleared and scanned in every run.
@@ -252,7 +252,7 @@ impl<'r> Execution<'r> {
             let physical = scan.table.schema().columns[table_column].logical.physical_type();
             let stored = match pipeline.columns[k].ty {
                 Type::Text => {
-                    let text = self.runtime.homes.text(&scan.table, table_column);
+                    let text = self.runtime.column_cache.text(&scan.table, table_column);
                     prepared.dictionaries.insert(k, text.dictionary()?);
                     prepared.texts.push((k, text));
                     StoredAs::TextCodes
@@ -264,7 +264,7 @@ impl<'r> Execution<'r> {
                 formats: formats(&scan.table, table_column, &scan.row_groups)?
                     .into_iter()
                     .collect::<BTreeSet<_>>(),
-                widths: self.runtime.homes.widths(&scan.table, table_column),
+                widths: self.runtime.column_cache.widths(&scan.table, table_column),
             });
         }
         Ok(prepared)
@@ -301,7 +301,7 @@ impl<'r> Execution<'r> {
         let outcome = self.attempt(pipeline, prepared, attempt, report);
         let Err(error) = &outcome else { return outcome };
         let is_full = matches!(error.kind(), ErrorKind::OutOfMemory { tier: Tier::Device, .. });
-        if !is_full || self.runtime.homes.evict(self.runtime.device, u64::MAX) == 0 {
+        if !is_full || self.runtime.column_cache.evict(self.runtime.device, u64::MAX) == 0 {
             return outcome;
         }
         report.notes.push("columns kept on the device made room; --device-memory-limit gives more".into());

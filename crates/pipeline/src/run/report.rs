@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::home::FeedReport;
 use crate::program::{CompileReport, Origin};
+use crate::tier::FeedReport;
 
 /// One pipeline of a run.
 #[derive(Debug, Clone, Default)]

@@ -1,4 +1,4 @@
-//! Feeding a pipeline: morsel by morsel from a table's homes, or all at once from an upload.
+//! Feeding a pipeline: morsel by morsel from a table, or all at once from an upload.
 //!
 //! ```text
 //!   slot 0   chunks, descriptors ── kernel ── done
@@ -21,10 +21,10 @@ use super::results::append;
 use super::top::Top;
 use super::upload::Uploaded;
 use crate::codegen::{Arg, ENTRY, SinkLayout};
-use crate::home::{self, Feed, FeedOptions, Home, MorselMarks};
 use crate::ir::TableScan;
 use crate::program::Launch;
 use crate::rows::Rows;
+use crate::tier::{self, DataTier, Feed, FeedOptions, MorselMarks};
 use crate::trace::{Activity, SpanSize};
 
 /// Room for rows of a morsel of a top-k at first; where more come, the morsel is repeated with more room.
@@ -154,9 +154,9 @@ impl Execution<'_> {
             slots,
             reads_ahead: self.reads_ahead(slots, is_top),
         };
-        let (homes, cancel) = (&self.runtime.homes, self.cancel.clone());
+        let (column_cache, cancel) = (&self.runtime.column_cache, self.cancel.clone());
         let mut feed = Feed::new(
-            homes,
+            column_cache,
             self.runtime.device,
             &scan.table,
             &scan.columns,
@@ -211,7 +211,7 @@ impl Execution<'_> {
         descriptors: &Descriptors,
         scan: &TableScan,
         remaps: &[Remaps],
-        fed: home::Morsel,
+        fed: tier::Morsel,
         report: &mut PipelineReport,
     ) -> Result<Option<Rows>> {
         let row_count = |group: &u32| scan.table.row_group(*group as usize).row_count;
@@ -249,7 +249,10 @@ impl Execution<'_> {
         let options = &self.runtime.options;
         let mut bytes = 0;
         for &column in &scan.columns {
-            if matches!(self.runtime.homes.home(&scan.table, column, self.runtime.device), Home::Device(_)) {
+            if matches!(
+                self.runtime.column_cache.tier(&scan.table, column, self.runtime.device),
+                DataTier::Device(_)
+            ) {
                 continue;
             }
             for &group in &scan.row_groups {

@@ -87,7 +87,7 @@ pub(crate) fn source(runtime: &Runtime, table: &Arc<Table>) -> (Source, Vec<Colu
             .collect();
         let bounds = all.iter().min().zip(all.iter().max()).map(|(min, max)| Bounds { min: *min, max: *max });
         let text = (ty == Type::Text)
-            .then(|| runtime.homes().text(table, index) as Arc<dyn pelton_pipeline::TextSource>);
+            .then(|| runtime.column_cache().text(table, index) as Arc<dyn pelton_pipeline::TextSource>);
         Column { name: (*name).into(), ty, is_nullable: true, bounds, text }
     });
     let row_groups = (0..table.row_group_count() as u32).collect();

@@ -1,4 +1,4 @@
-//! Feeding scans from every home.
+//! Feeding scans from every tier.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use pelton_device::{DeviceId, host};
 use pelton_device::{MemoryKind, OnFull};
 use pelton_error::{CancelFlag, ErrorKind};
 use pelton_fabric::transfer::{Lender, Links};
-use pelton_pipeline::{Feed, FeedOptions, Home, HomeOptions, Homes};
+use pelton_pipeline::{ColumnCache, ColumnCacheOptions, DataTier, Feed, FeedOptions};
 use pelton_store::{ColumnSchema, LogicalType, Table, TableSchema};
 
 use crate::fixture::{
-    COMMENT, DEVICE, READABLE, Reader, all_row_groups, damage, homes, homes_of, machine, options, place,
+    COMMENT, DEVICE, READABLE, Reader, all_row_groups, cache, cache_of, damage, machine, options, place,
     run_all, run_and_check, stream, table,
 };
 
@@ -26,38 +26,38 @@ enum Mix {
     All,
 }
 
-fn settle(homes: &Arc<Homes>, table: &Arc<Table>, mix: Mix) {
+fn settle(cache: &Arc<ColumnCache>, table: &Arc<Table>, mix: Mix) {
     let cancel = CancelFlag::new();
     for column in READABLE {
-        let home = match mix {
+        let tier = match mix {
             Mix::All => [Mix::Disk, Mix::Pinned, Mix::Device][column % 3],
             mix => mix,
         };
-        match home {
-            Mix::Pinned => assert!(homes.pin(table, Some(&[column]), &cancel).unwrap().bytes > 0),
+        match tier {
+            Mix::Pinned => assert!(cache.pin(table, Some(&[column]), &cancel).unwrap().bytes > 0),
             Mix::Device => {
-                assert!(homes.keep_on_device(table, column, DEVICE, &stream(homes), &cancel).unwrap())
+                assert!(cache.keep_on_device(table, column, DEVICE, &stream(cache), &cancel).unwrap())
             }
             _ => {}
         }
-        let expected = match home {
-            Mix::Pinned => Home::Pinned,
-            Mix::Device => Home::Device(DEVICE),
-            _ => Home::Disk,
+        let expected = match tier {
+            Mix::Pinned => DataTier::Pinned,
+            Mix::Device => DataTier::Device(DEVICE),
+            _ => DataTier::Disk,
         };
-        assert_eq!(homes.home(table, column, DEVICE), expected);
+        assert_eq!(cache.tier(table, column, DEVICE), expected);
     }
 }
 
 #[test]
-fn every_home_and_every_mix_gives_the_values_of_the_table() {
+fn every_tier_and_every_mix_gives_the_values_of_the_table() {
     for codec in Codec::ALL {
         for (row_group_rows, rows) in [(7, 100), (3000, 10_000)] {
             let place = table(codec, row_group_rows, rows);
             for mix in [Mix::Disk, Mix::Pinned, Mix::Device, Mix::All] {
-                let homes = homes();
-                settle(&homes, &place.table, mix);
-                let report = run_all(&homes, &place.table, &READABLE);
+                let cache = cache();
+                settle(&cache, &place.table, mix);
+                let report = run_all(&cache, &place.table, &READABLE);
                 assert_eq!(report.disk_bytes > 0, matches!(mix, Mix::Disk | Mix::All), "{codec} {mix:?}");
                 assert_eq!(report.pinned_bytes > 0, matches!(mix, Mix::Pinned | Mix::All), "{codec} {mix:?}");
                 assert_eq!(report.device_bytes > 0, matches!(mix, Mix::Device | Mix::All), "{codec} {mix:?}");
@@ -75,31 +75,31 @@ fn a_gpu_gets_what_logical_devices_get() {
     };
     let place = table(Codec::Lz4, 3000, 100_000);
     for mix in [Mix::Disk, Mix::Pinned, Mix::Device, Mix::All] {
-        let homes = homes_of(machine.clone(), 1 << 30);
-        settle(&homes, &place.table, mix);
-        run_all(&homes, &place.table, &READABLE);
+        let cache = cache_of(machine.clone(), 1 << 30);
+        settle(&cache, &place.table, mix);
+        run_all(&cache, &place.table, &READABLE);
     }
 }
 
 #[test]
 fn what_was_pinned_is_kept_on_the_device_as_it_is() {
     let place = table(Codec::Zstd, 3000, 10_000);
-    let homes = homes();
+    let cache = cache();
     let cancel = CancelFlag::new();
-    homes.pin(&place.table, None, &cancel).unwrap();
+    cache.pin(&place.table, None, &cancel).unwrap();
     for column in READABLE {
-        assert!(homes.keep_on_device(&place.table, column, DEVICE, &stream(&homes), &cancel).unwrap());
+        assert!(cache.keep_on_device(&place.table, column, DEVICE, &stream(&cache), &cancel).unwrap());
     }
-    homes.unpin(place.table.id());
-    assert_eq!(homes.machine().pinned_budget().used_bytes(), 0);
-    assert_eq!(run_all(&homes, &place.table, &READABLE).moved_bytes, 0);
+    cache.unpin(place.table.id());
+    assert_eq!(cache.machine().pinned_budget().used_bytes(), 0);
+    assert_eq!(run_all(&cache, &place.table, &READABLE).moved_bytes, 0);
 }
 
 #[test]
 fn the_report_counts_what_was_moved_read_and_decompressed() {
     let place = table(Codec::Lz4, 3000, 9000);
     let stored: u64 = (0..6).map(|row_group| place.table.chunk(row_group, 5).unwrap().stored_bytes).sum();
-    let report = run_all(&homes(), &place.table, &[5]);
+    let report = run_all(&cache(), &place.table, &[5]);
     assert_eq!(report.disk_bytes, stored);
     assert_eq!(report.codec_bytes_before, stored);
     // Plain values of 2 bytes, a header and three page entries, all in whole cache lines.
@@ -117,10 +117,10 @@ fn row_groups_left_out_beforehand_do_not_come() {
     let row_groups: Vec<u32> =
         all_row_groups(&place.table).into_iter().filter(|row_group| row_group % 3 != 1).collect();
     for mix in [Mix::Disk, Mix::Pinned, Mix::Device, Mix::All] {
-        let homes = homes();
-        settle(&homes, &place.table, mix);
+        let cache = cache();
+        settle(&cache, &place.table, mix);
         let (came, _) =
-            run_and_check(&homes, &place.table, &READABLE, &row_groups, options(), |_| false).unwrap();
+            run_and_check(&cache, &place.table, &READABLE, &row_groups, options(), |_| false).unwrap();
         assert_eq!(came, row_groups);
     }
 }
@@ -128,14 +128,14 @@ fn row_groups_left_out_beforehand_do_not_come() {
 #[test]
 fn small_gaps_between_pinned_row_groups_are_copied_along() {
     let place = table(Codec::None, 100, 2000);
-    let homes = homes();
-    settle(&homes, &place.table, Mix::Pinned);
+    let cache = cache();
+    settle(&cache, &place.table, Mix::Pinned);
     let chunks = |row_groups: &[u32]| {
         let moved = |row_group: &u32| place.table.chunk(*row_group as usize, 5).unwrap().stored_bytes;
         row_groups.iter().map(|row_group| moved(row_group).next_multiple_of(128)).sum::<u64>()
     };
     let options = FeedOptions { morsel_bytes: 1 << 20, row_groups_max: 100, slots: 1, reads_ahead: 2 };
-    let (came, report) = run_and_check(&homes, &place.table, &[5], &[2, 4, 5], options, |_| false).unwrap();
+    let (came, report) = run_and_check(&cache, &place.table, &[5], &[2, 4, 5], options, |_| false).unwrap();
     assert_eq!(came, [2, 4, 5]);
     assert_eq!((report.morsels, report.moved_bytes), (1, chunks(&[2, 3, 4, 5])));
 }
@@ -145,10 +145,10 @@ fn a_row_group_ruled_out_late_is_neither_moved_nor_given() {
     let place = table(Codec::Snappy, 100, 2000);
     let all = all_row_groups(&place.table);
     for mix in [Mix::Disk, Mix::Pinned, Mix::Device, Mix::All] {
-        let homes = homes();
-        settle(&homes, &place.table, mix);
+        let cache = cache();
+        settle(&cache, &place.table, mix);
         let mut asked = 0;
-        let (came, report) = run_and_check(&homes, &place.table, &READABLE, &all, options(), |row_group| {
+        let (came, report) = run_and_check(&cache, &place.table, &READABLE, &all, options(), |row_group| {
             asked += 1;
             asked > 7 && row_group % 2 == 0
         })
@@ -163,12 +163,12 @@ fn a_row_group_ruled_out_late_is_neither_moved_nor_given() {
 #[test]
 fn row_groups_read_ahead_are_asked_about_again() {
     let place = table(Codec::None, 100, 2000);
-    let homes = homes();
+    let cache = cache();
     let row_groups = all_row_groups(&place.table);
     let options = FeedOptions { morsel_bytes: 64 << 10, row_groups_max: 1, slots: 2, reads_ahead: 3 };
     let first_ask = std::cell::Cell::new(true);
     let mut seen = vec![0; row_groups.len()];
-    let (came, report) = run_and_check(&homes, &place.table, &READABLE, &row_groups, options, |row_group| {
+    let (came, report) = run_and_check(&cache, &place.table, &READABLE, &row_groups, options, |row_group| {
         seen[row_group as usize] += 1;
         // Everything is wanted while the first morsel is put together, nothing after that.
         !(first_ask.get() && {
@@ -186,10 +186,10 @@ fn row_groups_read_ahead_are_asked_about_again() {
 #[test]
 fn nothing_to_feed_ends_at_once_and_no_columns_move_nothing() {
     let place = table(Codec::None, 100, 2000);
-    let homes = homes();
-    let (came, report) = run_and_check(&homes, &place.table, &READABLE, &[], options(), |_| false).unwrap();
+    let cache = cache();
+    let (came, report) = run_and_check(&cache, &place.table, &READABLE, &[], options(), |_| false).unwrap();
     assert_eq!((came.len(), report.morsels), (0, 0));
-    let report = run_all(&homes, &place.table, &[]);
+    let report = run_all(&cache, &place.table, &[]);
     assert_eq!((report.moved_bytes, report.row_groups), (0, 40));
     assert_eq!(report.morsels, 8, "five row groups each");
 }
@@ -197,7 +197,7 @@ fn nothing_to_feed_ends_at_once_and_no_columns_move_nothing() {
 #[test]
 fn text_without_dictionary_is_refused_by_name() {
     let place = table(Codec::None, 100, 200);
-    let error = run_and_check(&homes(), &place.table, &[0, COMMENT], &[0], options(), |_| false).unwrap_err();
+    let error = run_and_check(&cache(), &place.table, &[0, COMMENT], &[0], options(), |_| false).unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::Unsupported);
     assert!(error.to_string().contains("column 'comment' of table 't' is text with layout plain"), "{error}");
 }
@@ -218,10 +218,10 @@ fn under_tight_caps_slots_get_fewer_then_smaller_until_one_row_group_does_not_fi
         reads_ahead: 5,
     };
     let run = |device_bytes: u64, pinned_bytes: u64| {
-        let homes = homes_of(machine(device_bytes, pinned_bytes), 0);
-        run_and_check(&homes, &place.table, &[0, 1], &row_groups, options, |_| false).map(|(came, report)| {
+        let cache = cache_of(machine(device_bytes, pinned_bytes), 0);
+        run_and_check(&cache, &place.table, &[0, 1], &row_groups, options, |_| false).map(|(came, report)| {
             assert_eq!(came, row_groups);
-            assert!(homes.machine().device_budget(DEVICE).unwrap().peak_bytes() <= device_bytes);
+            assert!(cache.machine().device_budget(DEVICE).unwrap().peak_bytes() <= device_bytes);
             (report.slots, report.slot_device_bytes as u64 / row_group_bytes)
         })
     };
@@ -245,19 +245,19 @@ fn under_tight_caps_slots_get_fewer_then_smaller_until_one_row_group_does_not_fi
 #[test]
 fn slots_push_idle_columns_off_the_device() {
     let place = table(Codec::None, 1000, 20_000);
-    let homes = homes_of(machine(160 << 10, 64 << 20), 160 << 10);
+    let cache = cache_of(machine(160 << 10, 64 << 20), 160 << 10);
     let cancel = CancelFlag::new();
-    assert!(homes.keep_on_device(&place.table, 5, DEVICE, &stream(&homes), &cancel).unwrap());
-    let kept = homes.device_bytes_used(DEVICE);
+    assert!(cache.keep_on_device(&place.table, 5, DEVICE, &stream(&cache), &cancel).unwrap());
+    let kept = cache.device_bytes_used(DEVICE);
     assert!(kept > 80 << 10);
     // All columns but that one: together the slots need more than is left.
     let others: Vec<usize> = READABLE.into_iter().filter(|column| *column != 5).collect();
     let options = FeedOptions { morsel_bytes: 40 << 10, row_groups_max: 100, slots: 3, reads_ahead: 4 };
     let (_, report) =
-        run_and_check(&homes, &place.table, &others, &all_row_groups(&place.table), options, |_| false)
+        run_and_check(&cache, &place.table, &others, &all_row_groups(&place.table), options, |_| false)
             .unwrap();
     assert_eq!(report.slots, 3);
-    assert_eq!(homes.device_bytes_used(DEVICE), 0);
+    assert_eq!(cache.device_bytes_used(DEVICE), 0);
 }
 
 /// A column whose chunks are far larger without their codec than they were before encoding.
@@ -276,11 +276,11 @@ fn a_slot_grows_for_a_row_group_that_is_larger_than_estimated() {
     let options = FeedOptions { morsel_bytes: 1, row_groups_max: 100, slots: 2, reads_ahead: 3 };
     let row_groups = all_row_groups(&place.table);
     let (came, report) =
-        run_and_check(&homes(), &place.table, &[0], &row_groups, options, |_| false).unwrap();
+        run_and_check(&cache(), &place.table, &[0], &row_groups, options, |_| false).unwrap();
     assert_eq!(came, row_groups);
     assert!(report.codec_bytes_after > 6 * report.slot_device_bytes as u64, "{report:?}");
 
-    let tight = homes_of(machine(64 << 20, report.slot_pinned_bytes as u64), 0);
+    let tight = cache_of(machine(64 << 20, report.slot_pinned_bytes as u64), 0);
     let error = run_and_check(&tight, &place.table, &[0], &row_groups, options, |_| false).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::OutOfMemory { .. }), "{error}");
     assert!(error.to_string().contains("for its largest row group"), "{error}");
@@ -293,7 +293,7 @@ fn row_groups_that_do_not_fit_after_all_come_with_the_next_morsel() {
     // By estimate all six would fit.
     let options = FeedOptions { morsel_bytes: 6 * 36_000, row_groups_max: 100, slots: 2, reads_ahead: 3 };
     let (came, report) =
-        run_and_check(&homes(), &place.table, &[0], &row_groups, options, |_| false).unwrap();
+        run_and_check(&cache(), &place.table, &[0], &row_groups, options, |_| false).unwrap();
     assert_eq!(came, row_groups);
     assert!(report.codec_bytes_after > report.slot_device_bytes as u64, "{report:?}");
     assert!(report.morsels > 1, "{report:?}");
@@ -304,21 +304,21 @@ fn a_damaged_chunk_is_corrupt_and_named_and_gets_nowhere() {
     for codec in [Codec::None, Codec::Zstd] {
         let place = table(codec, 1000, 3000);
         damage(&place.table, 4, 0);
-        let homes = homes();
+        let cache = cache();
         let row_groups = all_row_groups(&place.table);
         let error =
-            run_and_check(&homes, &place.table, &[1, 0], &row_groups, options(), |_| false).unwrap_err();
+            run_and_check(&cache, &place.table, &[1, 0], &row_groups, options(), |_| false).unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::Corrupt);
         assert!(error.to_string().contains("table 't', row group 4, column 'id'"), "{error}");
-        run_and_check(&homes, &place.table, &[1, 0], &[0, 1, 2, 3, 5], options(), |_| false).unwrap();
+        run_and_check(&cache, &place.table, &[1, 0], &[0, 1, 2, 3, 5], options(), |_| false).unwrap();
 
-        let error = homes.pin(&place.table, None, &CancelFlag::new()).unwrap_err();
+        let error = cache.pin(&place.table, None, &CancelFlag::new()).unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::Corrupt);
-        assert_eq!(homes.machine().pinned_budget().used_bytes(), 0, "nothing stays pinned");
-        assert_eq!(homes.home(&place.table, 1, DEVICE), Home::Disk);
-        let kept = homes.keep_on_device(&place.table, 0, DEVICE, &stream(&homes), &CancelFlag::new());
+        assert_eq!(cache.machine().pinned_budget().used_bytes(), 0, "nothing stays pinned");
+        assert_eq!(cache.tier(&place.table, 1, DEVICE), DataTier::Disk);
+        let kept = cache.keep_on_device(&place.table, 0, DEVICE, &stream(&cache), &CancelFlag::new());
         assert_eq!(kept.unwrap_err().kind(), &ErrorKind::Corrupt);
-        assert_eq!(homes.device_bytes_used(DEVICE), 0);
+        assert_eq!(cache.device_bytes_used(DEVICE), 0);
     }
 }
 
@@ -328,7 +328,7 @@ fn a_truncated_file_is_corrupt() {
     let location = place.table.chunk(5, 5).unwrap().clone();
     let path = place.table.segment_file(location.segment).path();
     std::fs::File::options().write(true).open(path).unwrap().set_len(location.byte_offset).unwrap();
-    let error = run_and_check(&homes(), &place.table, &[5], &[5], options(), |_| false).unwrap_err();
+    let error = run_and_check(&cache(), &place.table, &[5], &[5], options(), |_| false).unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::Corrupt);
     assert!(error.to_string().contains("row group 5"), "{error}");
 }
@@ -336,12 +336,12 @@ fn a_truncated_file_is_corrupt() {
 #[test]
 fn a_cancelled_feed_says_so() {
     let place = table(Codec::Lz4, 100, 2000);
-    let homes = homes();
+    let cache = cache();
     let cancel = CancelFlag::new();
     let row_groups = all_row_groups(&place.table);
     let mut feed =
-        Feed::new(&homes, DEVICE, &place.table, &READABLE, &row_groups, options(), cancel.clone()).unwrap();
-    let mut reader = Reader::new(&homes);
+        Feed::new(&cache, DEVICE, &place.table, &READABLE, &row_groups, options(), cancel.clone()).unwrap();
+    let mut reader = Reader::new(&cache);
     let morsel = feed.next(0, &reader.copying, &mut |_| false).unwrap().unwrap();
     let done = reader.read(morsel);
     feed.release(0, done);
@@ -354,11 +354,11 @@ fn a_cancelled_feed_says_so() {
 #[should_panic(expected = "slot 0 is released before it is used again")]
 fn a_slot_is_not_given_out_twice() {
     let place = table(Codec::None, 100, 2000);
-    let homes = homes();
+    let cache = cache();
     let row_groups = all_row_groups(&place.table);
     let mut feed =
-        Feed::new(&homes, DEVICE, &place.table, &[0], &row_groups, options(), CancelFlag::new()).unwrap();
-    let stream = stream(&homes);
+        Feed::new(&cache, DEVICE, &place.table, &[0], &row_groups, options(), CancelFlag::new()).unwrap();
+    let stream = stream(&cache);
     feed.next(0, &stream, &mut |_| false).unwrap().unwrap();
     let _ = feed.next(0, &stream, &mut |_| false);
 }
@@ -366,21 +366,21 @@ fn a_slot_is_not_given_out_twice() {
 #[test]
 fn feeding_from_memory_takes_no_memory_once_it_runs() {
     let place = table(Codec::None, 100, 20_000);
-    let homes = homes();
-    settle(&homes, &place.table, Mix::Pinned);
+    let cache = cache();
+    settle(&cache, &place.table, Mix::Pinned);
     let row_groups = all_row_groups(&place.table);
     let mut feed =
-        Feed::new(&homes, DEVICE, &place.table, &READABLE, &row_groups, options(), CancelFlag::new())
+        Feed::new(&cache, DEVICE, &place.table, &READABLE, &row_groups, options(), CancelFlag::new())
             .unwrap();
     // What is left of both memories is taken away.
-    let device = homes.machine().device_budget(DEVICE).unwrap().clone();
-    let pinned = homes.machine().pinned_budget().clone();
+    let device = cache.machine().device_budget(DEVICE).unwrap().clone();
+    let pinned = cache.machine().pinned_budget().clone();
     let rest = |kind, budget: &pelton_device::Budget| {
         let bytes = (budget.limit_bytes() - budget.used_bytes()) as usize;
-        homes.machine().allocate(kind, bytes, OnFull::Refuse).unwrap()
+        cache.machine().allocate(kind, bytes, OnFull::Refuse).unwrap()
     };
     let _taken = (rest(MemoryKind::Device(DEVICE), &device), rest(MemoryKind::PINNED, &pinned));
-    let mut reader = Reader::new(&homes);
+    let mut reader = Reader::new(&cache);
     for turn in 0.. {
         let slot = turn % feed.slot_count();
         let Some(morsel) = feed.next(slot, &reader.copying, &mut |_| false).unwrap() else { break };
@@ -395,15 +395,19 @@ fn pinned_chunks_come_over_a_borrowed_link_too() {
     let place = table(Codec::None, 3000, 20_000);
     let two = host::open(&host::HostOptions { device_count: 2, ..host::HostOptions::default() });
     let links = Links { own_rate: 2.0, lenders: vec![Lender { device: DeviceId(1), rate: 1.0 }] };
-    let options =
-        HomeOptions { links, link_chunk_bytes: 4 << 10, extent_bytes: 40 << 10, ..HomeOptions::default() };
-    let homes = Arc::new(Homes::new(two, crate::fixture::engine(), options));
-    settle(&homes, &place.table, Mix::Pinned);
+    let options = ColumnCacheOptions {
+        links,
+        link_chunk_bytes: 4 << 10,
+        extent_bytes: 40 << 10,
+        ..ColumnCacheOptions::default()
+    };
+    let cache = Arc::new(ColumnCache::new(two, crate::fixture::engine(), options));
+    settle(&cache, &place.table, Mix::Pinned);
     for _ in 0..2 {
-        let report = run_all(&homes, &place.table, &READABLE);
+        let report = run_all(&cache, &place.table, &READABLE);
         let share = report.borrowed_bytes as f64 / report.moved_bytes as f64;
         assert!((0.2..0.45).contains(&share), "a third of the rate carries {share} of the bytes");
     }
-    let used = homes.machine().device_budget(DeviceId(1)).unwrap().used_bytes();
+    let used = cache.machine().device_budget(DeviceId(1)).unwrap().used_bytes();
     assert_eq!(used, 3 * (4 << 10), "slots at the lender are taken once");
 }

@@ -17,7 +17,7 @@ use pelton_chunk::ByteValues;
 use pelton_error::{CancelFlag, Error, Result, ResultExt};
 use pelton_store::{ChunkRead, IoEngine, Table, read_chunk};
 
-use super::Homes;
+use super::ColumnCache;
 use super::extent::StoredColumn;
 use super::formats::check_readable;
 use crate::text::{Dictionary, TextSource};
@@ -180,7 +180,7 @@ impl<'a> Union<'a> {
 
 /// The dictionary of a text column of a snapshot, read when it is first asked for.
 pub struct ColumnText {
-    homes: Arc<Homes>,
+    column_cache: Arc<ColumnCache>,
     table: Arc<Table>,
     column: usize,
     /// Shared by all who ask for this column.
@@ -189,8 +189,13 @@ pub struct ColumnText {
 }
 
 impl ColumnText {
-    pub(super) fn new(homes: Arc<Homes>, table: Arc<Table>, column: usize, cell: Arc<TextCell>) -> Self {
-        Self { homes, table, column, cell, text: OnceLock::new() }
+    pub(super) fn new(
+        column_cache: Arc<ColumnCache>,
+        table: Arc<Table>,
+        column: usize,
+        cell: Arc<TextCell>,
+    ) -> Self {
+        Self { column_cache, table, column, cell, text: OnceLock::new() }
     }
 
     /// By row group, for each code of its chunk the number of the dictionary's entry; see [`TableText::remaps`].
@@ -225,9 +230,9 @@ impl ColumnText {
     }
 
     fn read(&self, cancel: &CancelFlag) -> Result<TableText> {
-        match self.homes.pinned((self.table.id(), self.column)) {
+        match self.column_cache.pinned((self.table.id(), self.column)) {
             Some(pinned) => pinned_dictionary(&self.table, self.column, &pinned, cancel),
-            None => column_dictionary(&self.table, self.column, &self.homes.io, cancel),
+            None => column_dictionary(&self.table, self.column, &self.column_cache.io, cancel),
         }
     }
 }

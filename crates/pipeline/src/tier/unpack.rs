@@ -17,7 +17,7 @@ use pelton_device::{DeviceId, Event, Place, Stream};
 use pelton_error::{Error, Result};
 use pelton_store::Table;
 
-use super::Homes;
+use super::ColumnCache;
 use super::decompress::{Addresses, Batch, CodecBytes, Job, Part, Unpacker, Words, batches};
 use super::draft::Draft;
 use super::extent::CHUNK_ALIGN;
@@ -40,7 +40,12 @@ pub(super) struct UnpackPlan {
 
 impl UnpackPlan {
     /// Of these columns, which are read from disk.
-    pub(super) fn of(homes: &Homes, table: &Table, columns: &[usize], row_groups: &[u32]) -> Result<Self> {
+    pub(super) fn of(
+        column_cache: &ColumnCache,
+        table: &Table,
+        columns: &[usize],
+        row_groups: &[u32],
+    ) -> Result<Self> {
         let mut scanned: Vec<CodecBytes> = Vec::new();
         for_each_chunk(table, columns, row_groups, |codec, stored, stripped, _| {
             let at = scanned.iter().position(|seen| seen.codec == codec).unwrap_or_else(|| {
@@ -52,7 +57,7 @@ impl UnpackPlan {
         })?;
         let mut plan = Self::default();
         for bytes in &scanned {
-            match homes.options.decompression.choose(bytes, homes.options.threads) {
+            match column_cache.options.decompression.choose(bytes, column_cache.options.threads) {
                 Ok(unpacker) => {
                     plan.unpacker = Some(unpacker);
                     plan.codecs.push(bytes.codec);
@@ -84,9 +89,14 @@ impl UnpackPlan {
     }
 
     /// What carries it out over `slots`; `None` where the host decompresses everything.
-    pub(super) fn start(self, homes: &Homes, device: DeviceId, slots: usize) -> Result<Option<Unpacking>> {
+    pub(super) fn start(
+        self,
+        column_cache: &ColumnCache,
+        device: DeviceId,
+        slots: usize,
+    ) -> Result<Option<Unpacking>> {
         let Some(unpacker) = self.unpacker else { return Ok(None) };
-        let streams = (0..slots).map(|_| homes.machine.stream(Place::Device(device)));
+        let streams = (0..slots).map(|_| column_cache.machine.stream(Place::Device(device)));
         let streams = streams.collect::<Result<Vec<Stream>>>()?;
         Ok(Some(Unpacking { unpacker, streams, ahead: VecDeque::new(), time: Duration::ZERO }))
     }

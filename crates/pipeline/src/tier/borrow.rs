@@ -9,7 +9,7 @@ use pelton_device::{DeviceId, NodeId, OnFull, Place};
 use pelton_error::{ErrorKind, Result};
 use pelton_fabric::transfer::{Borrower, TransferOptions};
 
-use super::Homes;
+use super::ColumnCache;
 
 /// Chunks in flight at a neighbour: one comes in, one goes out, one waits.
 const DEPTH: usize = 3;
@@ -20,7 +20,7 @@ const WORTH_CHUNKS: usize = 4;
 #[derive(Default)]
 pub(super) struct Borrowers(Mutex<Vec<(DeviceId, Borrower)>>);
 
-impl Homes {
+impl ColumnCache {
     /// A borrower for a feed that moves about `bytes` from pinned memory to `device`, where that is worth it and
     /// neighbours have memory to spare.
     pub(super) fn take_borrower(&self, device: DeviceId, bytes: usize) -> Result<Option<Borrower>> {

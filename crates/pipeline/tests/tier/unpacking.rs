@@ -7,7 +7,9 @@ use pelton_chunk::Codec;
 use pelton_device::cuda::{self, CudaOptions};
 use pelton_device::{DeviceKind, Machine};
 use pelton_error::{CancelFlag, ErrorKind};
-use pelton_pipeline::{Decompress, Decompression, Feed, FeedOptions, Home, HomeOptions, Homes};
+use pelton_pipeline::{
+    ColumnCache, ColumnCacheOptions, DataTier, Decompress, Decompression, Feed, FeedOptions,
+};
 
 use crate::fixture::{
     DEVICE, READABLE, Reader, all_row_groups, damage, engine, machine, options, run_all, run_and_check,
@@ -29,17 +31,17 @@ fn decompression(machine: &Machine, choice: Decompress) -> Decompression {
     Decompression::open(choice, machine, DEVICE, Some(cache)).unwrap()
 }
 
-/// Homes of a machine whose device decompresses codecs.
-fn homes_of(machine: Machine) -> Arc<Homes> {
+/// The column cache of a machine whose device decompresses codecs.
+fn cache_of(machine: Machine) -> Arc<ColumnCache> {
     let decompression = decompression(&machine, Decompress::Device);
-    let options = HomeOptions {
+    let options = ColumnCacheOptions {
         device_cache_bytes: 32 << 20,
         threads: 3,
         extent_bytes: 40 << 10,
         decompression,
-        ..HomeOptions::default()
+        ..ColumnCacheOptions::default()
     };
-    Arc::new(Homes::new(machine, engine(), options))
+    Arc::new(ColumnCache::new(machine, engine(), options))
 }
 
 #[test]
@@ -47,8 +49,8 @@ fn chunks_unpacked_on_the_device_are_those_that_the_host_strips() {
     for codec in Codec::ALL {
         for (row_group_rows, rows) in [(7, 100), (3000, 10_000), (20_000, 50_000)] {
             let place = table(codec, row_group_rows, rows);
-            let homes = homes_of(any_machine());
-            let report = run_all(&homes, &place.table, &READABLE);
+            let cache = cache_of(any_machine());
+            let report = run_all(&cache, &place.table, &READABLE);
             assert_eq!(report.device_codec_name.is_some(), codec != Codec::None, "{report:?}");
             assert_eq!(report.codec_bytes_before, 0, "{codec}: the host decompressed nothing");
             assert_eq!(report.device_codec_bytes_after > 0, codec != Codec::None, "{codec}");
@@ -57,17 +59,17 @@ fn chunks_unpacked_on_the_device_are_those_that_the_host_strips() {
 }
 
 #[test]
-fn other_homes_of_columns_go_along() {
+fn other_tiers_of_columns_go_along() {
     let place = table(Codec::Zstd, 3000, 10_000);
-    let homes = homes_of(any_machine());
+    let cache = cache_of(any_machine());
     let cancel = CancelFlag::new();
-    homes.pin(&place.table, Some(&[1, 4, 7]), &cancel).unwrap();
+    cache.pin(&place.table, Some(&[1, 4, 7]), &cancel).unwrap();
     for column in [2, 5, 8] {
-        assert!(homes.keep_on_device(&place.table, column, DEVICE, &stream(&homes), &cancel).unwrap());
+        assert!(cache.keep_on_device(&place.table, column, DEVICE, &stream(&cache), &cancel).unwrap());
     }
-    assert!(homes.keep_on_device(&place.table, 6, DEVICE, &stream(&homes), &cancel).unwrap());
-    assert_eq!(homes.widths(&place.table, 6).unwrap(), [3].into(), "five texts take 3 bits");
-    let report = run_all(&homes, &place.table, &READABLE);
+    assert!(cache.keep_on_device(&place.table, 6, DEVICE, &stream(&cache), &cancel).unwrap());
+    assert_eq!(cache.widths(&place.table, 6).unwrap(), [3].into(), "five texts take 3 bits");
+    let report = run_all(&cache, &place.table, &READABLE);
     assert!(report.device_codec_bytes_after > 0 && report.device_bytes > 0, "{report:?}");
 }
 
@@ -76,7 +78,7 @@ fn compressed_bytes_cross_the_link_and_both_sizes_are_counted() {
     for codec in CODECS {
         let place = table(codec, 3000, 9000);
         let stored: u64 = (0..6).map(|row_group| place.table.chunk(row_group, 5).unwrap().stored_bytes).sum();
-        let report = run_all(&homes_of(any_machine()), &place.table, &[5]);
+        let report = run_all(&cache_of(any_machine()), &place.table, &[5]);
         assert_eq!((report.disk_bytes, report.device_codec_bytes_before), (stored, stored));
         let chunk = (64 + 3 * 48_usize).next_multiple_of(128) + 2048 * 2 + (3000 - 2048) * 2;
         assert_eq!(report.device_codec_bytes_after, 6 * chunk as u64);
@@ -91,9 +93,9 @@ fn one_slot_is_enough_and_row_groups_may_be_ruled_out_late() {
     let all = all_row_groups(&place.table);
     for slots in [1, 2, 4] {
         let options = FeedOptions { slots, reads_ahead: slots + 1, ..options() };
-        let homes = homes_of(any_machine());
+        let cache = cache_of(any_machine());
         let mut asked = 0;
-        let (came, report) = run_and_check(&homes, &place.table, &READABLE, &all, options, |row_group| {
+        let (came, report) = run_and_check(&cache, &place.table, &READABLE, &all, options, |row_group| {
             asked += 1;
             asked > 7 && row_group % 2 == 0
         })
@@ -110,25 +112,25 @@ fn a_damaged_chunk_never_comes_to_a_decoder() {
     for codec in CODECS {
         let place = table(codec, 1000, 3000);
         damage(&place.table, 4, 0);
-        let homes = homes_of(any_machine());
+        let cache = cache_of(any_machine());
         let row_groups = all_row_groups(&place.table);
         let error =
-            run_and_check(&homes, &place.table, &[1, 0], &row_groups, options(), |_| false).unwrap_err();
+            run_and_check(&cache, &place.table, &[1, 0], &row_groups, options(), |_| false).unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::Corrupt);
         assert!(error.to_string().contains("table 't', row group 4, column 'id'"), "{error}");
-        run_and_check(&homes, &place.table, &[1, 0], &[0, 1, 2, 3, 5], options(), |_| false).unwrap();
+        run_and_check(&cache, &place.table, &[1, 0], &[0, 1, 2, 3, 5], options(), |_| false).unwrap();
     }
 }
 
 #[test]
 fn a_feed_that_is_given_up_leaves_nothing_behind() {
     let place = table(Codec::Lz4, 100, 2000);
-    let homes = homes_of(machine(64 << 20, 64 << 20));
+    let cache = cache_of(machine(64 << 20, 64 << 20));
     let cancel = CancelFlag::new();
     let row_groups = all_row_groups(&place.table);
     let mut feed =
-        Feed::new(&homes, DEVICE, &place.table, &READABLE, &row_groups, options(), cancel.clone()).unwrap();
-    let mut reader = Reader::new(&homes);
+        Feed::new(&cache, DEVICE, &place.table, &READABLE, &row_groups, options(), cancel.clone()).unwrap();
+    let mut reader = Reader::new(&cache);
     let morsel = feed.next(0, &reader.copying, &mut |_| false).unwrap().unwrap();
     let done = reader.read(morsel);
     feed.release(0, done);
@@ -145,8 +147,8 @@ fn a_feed_that_is_given_up_leaves_nothing_behind() {
     assert_eq!(ended.unwrap().kind(), &ErrorKind::Cancelled);
     drop(feed);
     drop(reader);
-    assert_eq!(homes.machine().device_budget(DEVICE).unwrap().used_bytes(), 0);
-    assert_eq!(homes.machine().pinned_budget().used_bytes(), 0);
+    assert_eq!(cache.machine().device_budget(DEVICE).unwrap().used_bytes(), 0);
+    assert_eq!(cache.machine().pinned_budget().used_bytes(), 0);
 }
 
 #[test]
@@ -154,9 +156,9 @@ fn without_memory_for_both_forms_the_host_decompresses_and_says_why() {
     let place = table(Codec::Lz4, 3000, 9000);
     let row_groups = all_row_groups(&place.table);
     let run = |device_bytes: u64| {
-        let homes = homes_of(machine(device_bytes, 64 << 20));
+        let cache = cache_of(machine(device_bytes, 64 << 20));
         let options = FeedOptions { morsel_bytes: 1, row_groups_max: 1, slots: 1, reads_ahead: 2 };
-        run_and_check(&homes, &place.table, &[5], &row_groups, options, |_| false).map(|(_, report)| report)
+        run_and_check(&cache, &place.table, &[5], &row_groups, options, |_| false).map(|(_, report)| report)
     };
     let report = run(64 << 20).unwrap();
     let needed = report.slot_device_bytes as u64;
@@ -176,9 +178,9 @@ fn the_host_is_left_to_itself_unless_the_device_is_asked_for() {
         [(Decompress::Auto, "the device is the host"), (Decompress::Host, "as was asked for")]
     {
         let decompression = decompression(&logical, choice);
-        let options = HomeOptions { decompression, ..HomeOptions::default() };
-        let homes = Arc::new(Homes::new(logical.clone(), engine(), options));
-        let report = run_all(&homes, &place.table, &READABLE);
+        let options = ColumnCacheOptions { decompression, ..ColumnCacheOptions::default() };
+        let cache = Arc::new(ColumnCache::new(logical.clone(), engine(), options));
+        let report = run_all(&cache, &place.table, &READABLE);
         assert_eq!(report.device_codec_name, None);
         assert_eq!(report.codec_reason.as_deref(), Some(expected));
     }
@@ -192,11 +194,13 @@ fn on_a_gpu_little_is_left_to_the_host_and_what_is_missing_is_named() {
     };
     assert!(matches!(gpu.device(DEVICE).unwrap().kind, DeviceKind::Cuda { .. }));
     let place = table(Codec::Zstd, 3000, 9000);
-    let options =
-        HomeOptions { decompression: decompression(&gpu, Decompress::Auto), ..HomeOptions::default() };
-    let homes = Arc::new(Homes::new(gpu.clone(), engine(), options));
-    assert_eq!(homes.home(&place.table, 5, DEVICE), Home::Disk);
-    let reason = run_all(&homes, &place.table, &READABLE).codec_reason.unwrap();
+    let options = ColumnCacheOptions {
+        decompression: decompression(&gpu, Decompress::Auto),
+        ..ColumnCacheOptions::default()
+    };
+    let cache = Arc::new(ColumnCache::new(gpu.clone(), engine(), options));
+    assert_eq!(cache.tier(&place.table, 5, DEVICE), DataTier::Disk);
+    let reason = run_all(&cache, &place.table, &READABLE).codec_reason.unwrap();
     match cuda::nvcomp() {
         Ok(_) => assert!(reason.contains("predicted"), "{reason}"),
         Err(_) => {

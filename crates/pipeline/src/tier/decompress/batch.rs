@@ -13,7 +13,7 @@ const TEMP_BYTES_MAX: usize = 128 << 20;
 impl Unpacker {
     /// What a slot needs so that up to `count` sections of up to `section_bytes_max` bytes of each codec are one batch,
     /// within [`TEMP_BYTES_MAX`], and any section fits.
-    pub(in crate::home) fn slot_temp_bytes(
+    pub(in crate::tier) fn slot_temp_bytes(
         &self,
         codecs: &[Codec],
         count: usize,
@@ -35,7 +35,7 @@ impl Unpacker {
 /// # Errors
 ///
 /// Of `temp_bytes`.
-pub(in crate::home) fn batches(
+pub(in crate::tier) fn batches(
     parts: &mut [Part],
     room: usize,
     temp_bytes: impl Fn(Codec, usize, usize) -> Result<usize>,

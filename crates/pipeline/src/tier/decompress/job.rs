@@ -16,11 +16,11 @@ use pelton_chunk::{ChunkView, Codec, Section, directory_bytes, sections, strip_d
 use pelton_device::Span;
 use pelton_error::Result;
 
-use crate::home::extent::CHUNK_ALIGN;
+use crate::tier::extent::CHUNK_ALIGN;
 
 /// Larger sections are the host's: a device goes through one section at some 30 MB/s (an H200 through 1000 at once at
 /// 33 GB/s, nvCOMP 6.0, Zstd), a core at 1 GB/s, so one of this size keeps a morsel waiting for 8 ms.
-pub(in crate::home) const SECTION_BYTES_MAX: usize = 256 << 10;
+pub(in crate::tier) const SECTION_BYTES_MAX: usize = 256 << 10;
 /// A warp moves so much at most, so that large parts are shared among many. A guess.
 const MOVE_BYTES_MAX: usize = 32 << 10;
 const MOVE_WORDS: usize = 4;
@@ -31,16 +31,16 @@ const SECTION_WORDS_BYTES: usize = 6 * WORD_BYTES;
 
 /// What a chunk takes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(in crate::home) struct Packing {
+pub(in crate::tier) struct Packing {
     /// Of packed bytes: its body.
-    pub(in crate::home) body: usize,
+    pub(in crate::tier) body: usize,
     /// Of packed bytes: its share of the words, at most.
     words: usize,
 }
 
 impl Packing {
     /// Of a chunk that is here.
-    pub(in crate::home) fn of(view: &ChunkView<'_>) -> Self {
+    pub(in crate::tier) fn of(view: &ChunkView<'_>) -> Self {
         let directory = directory_bytes(view);
         let mut packing = Self { body: directory, words: moves_of(directory) * MOVE_BYTES };
         for section in sections(view) {
@@ -55,7 +55,7 @@ impl Packing {
     }
 
     /// Of a chunk of which the directory of chunks is all that is known.
-    pub(in crate::home) fn estimated(
+    pub(in crate::tier) fn estimated(
         stored_bytes: usize,
         stripped_bytes: usize,
         section_count: usize,
@@ -68,7 +68,7 @@ impl Packing {
     }
 
     /// Both.
-    pub(in crate::home) fn bytes(&self) -> usize {
+    pub(in crate::tier) fn bytes(&self) -> usize {
         self.body + self.words.next_multiple_of(CHUNK_ALIGN)
     }
 }
@@ -87,25 +87,25 @@ fn packed_section_bytes(section: &Section) -> usize {
 
 /// A chunk of a morsel and where it goes.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::home) struct Body {
-    pub(in crate::home) row_group: usize,
-    pub(in crate::home) column: usize,
+pub(in crate::tier) struct Body {
+    pub(in crate::tier) row_group: usize,
+    pub(in crate::tier) column: usize,
     /// Its first byte in the packed bytes.
-    pub(in crate::home) packed: usize,
+    pub(in crate::tier) packed: usize,
     /// Its first byte among the decompressed ones.
-    pub(in crate::home) target: usize,
+    pub(in crate::tier) target: usize,
 }
 
 /// A part of a body.
 #[derive(Debug, Clone)]
-pub(in crate::home) struct Part {
-    pub(in crate::home) body: Body,
+pub(in crate::tier) struct Part {
+    pub(in crate::tier) body: Body,
     /// What the device decompresses; `None` where it is copied.
-    pub(in crate::home) section: Option<(Codec, Section)>,
+    pub(in crate::tier) section: Option<(Codec, Section)>,
     /// Of the packed bytes.
-    pub(in crate::home) packed: Range<usize>,
+    pub(in crate::tier) packed: Range<usize>,
     /// Of the decompressed bytes.
-    pub(in crate::home) target: Range<usize>,
+    pub(in crate::tier) target: Range<usize>,
     /// Zeros behind it.
     zeros: usize,
 }
@@ -115,7 +115,7 @@ pub(in crate::home) struct Part {
 /// # Errors
 ///
 /// `Corrupt` where a section that is the host's does not decompress.
-pub(in crate::home) fn write_body(
+pub(in crate::tier) fn write_body(
     view: &ChunkView<'_>,
     chunk: &[u8],
     body: Body,
@@ -161,26 +161,26 @@ fn fill_gaps(parts: &mut [Part], room: usize) {
 
 /// The unpacking of a morsel.
 #[derive(Debug)]
-pub(in crate::home) struct Job {
+pub(in crate::tier) struct Job {
     /// On the device, words included.
-    pub(in crate::home) packed: Span,
+    pub(in crate::tier) packed: Span,
     /// The chunks without codec.
-    pub(in crate::home) target: Span,
+    pub(in crate::tier) target: Span,
     /// What decoders work in.
-    pub(in crate::home) temp: Span,
-    pub(in crate::home) words: Words,
+    pub(in crate::tier) temp: Span,
+    pub(in crate::tier) words: Words,
     /// Sections from the first on, as many as each says.
-    pub(in crate::home) batches: Vec<Batch>,
+    pub(in crate::tier) batches: Vec<Batch>,
 }
 
 /// Sections that are decompressed at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::home) struct Batch {
-    pub(in crate::home) codec: Codec,
-    pub(in crate::home) first: usize,
-    pub(in crate::home) count: usize,
+pub(in crate::tier) struct Batch {
+    pub(in crate::tier) codec: Codec,
+    pub(in crate::tier) first: usize,
+    pub(in crate::tier) count: usize,
     /// Decompressed, of the largest.
-    pub(in crate::home) section_bytes_max: usize,
+    pub(in crate::tier) section_bytes_max: usize,
 }
 
 impl Job {
@@ -192,24 +192,24 @@ impl Job {
 
 /// Where the words are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::home) struct Words {
+pub(in crate::tier) struct Words {
     /// Of the packed bytes, a multiple of 8.
     start: usize,
     moves: usize,
     /// Sections that the device decompresses.
-    pub(in crate::home) sections: usize,
+    pub(in crate::tier) sections: usize,
 }
 
 /// Addresses of what a job is about.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::home) struct Addresses {
-    pub(in crate::home) packed: u64,
-    pub(in crate::home) target: u64,
+pub(in crate::tier) struct Addresses {
+    pub(in crate::tier) packed: u64,
+    pub(in crate::tier) target: u64,
 }
 
 impl Words {
     /// Writes the words of `parts` to `packed` from byte `start` on. Sections are numbered in the order of their parts.
-    pub(in crate::home) fn write(packed: &mut [u8], start: usize, parts: &[Part], at: Addresses) -> Self {
+    pub(in crate::tier) fn write(packed: &mut [u8], start: usize, parts: &[Part], at: Addresses) -> Self {
         let mut end = start;
         let mut put = |word: u64| {
             packed[end..end + WORD_BYTES].copy_from_slice(&word.to_le_bytes());
@@ -257,12 +257,12 @@ impl Words {
     }
 
     /// What the device writes: written bytes and statuses.
-    pub(in crate::home) fn outcome(&self) -> Range<usize> {
+    pub(in crate::tier) fn outcome(&self) -> Range<usize> {
         self.written_bytes()..self.statuses() + self.sections * size_of::<i32>()
     }
 
     /// Written bytes and status of section `index`, from packed bytes that hold its outcome.
-    pub(in crate::home) fn outcome_of(&self, packed: &[u8], index: usize) -> (u64, i32) {
+    pub(in crate::tier) fn outcome_of(&self, packed: &[u8], index: usize) -> (u64, i32) {
         let written = &packed[self.written_bytes() + index * WORD_BYTES..][..WORD_BYTES];
         let status = &packed[self.statuses() + index * size_of::<i32>()..][..size_of::<i32>()];
         (

@@ -20,7 +20,7 @@ pub(super) fn map<J: Send, T: Send>(
     };
     std::thread::scope(|scope| {
         for _ in 1..threads.min(count) {
-            let helper = std::thread::Builder::new().name("pelton-home".into());
+            let helper = std::thread::Builder::new().name("pelton-columns".into());
             // Without a helper the caller's thread does more.
             let _ = helper.spawn_scoped(scope, || round.work_off(cancel, &work));
         }

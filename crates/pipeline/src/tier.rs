@@ -6,12 +6,12 @@
 //!   disk     chunks in files ─► checksum ─► codec off ─► pinned slot ─► one copy
 //! ```
 //!
-//! [`Homes`] knows which columns of which snapshots are in memory; a [`Feed`] deals the row groups of a scan into
+//! [`ColumnCache`] knows which columns of which snapshots are in memory; a [`Feed`] deals the row groups of a scan into
 //! morsels and brings their chunks to where kernels read them. In memory chunks have no heavy codec: pages are
 //! decompressed once, by host threads. Every chunk has passed its checksum before it gets anywhere.
 //!
 //! Bounds: what is pinned and kept is counted by the machine's budgets, what is kept on a device also by
-//! [`HomeOptions::device_cache_bytes`]; loading holds one extent a thread beside them.
+//! [`ColumnCacheOptions::device_cache_bytes`]; loading holds one extent a thread beside them.
 
 mod borrow;
 mod cache;
@@ -53,7 +53,7 @@ type Key = (TableId, usize);
 
 /// How columns are kept in memory.
 #[derive(Debug, Clone)]
-pub struct HomeOptions {
+pub struct ColumnCacheOptions {
     /// The most bytes of columns kept in the memory of each device.
     pub device_cache_bytes: u64,
     /// Threads that read, check and decompress; 0: as many as the machine has cores.
@@ -69,7 +69,7 @@ pub struct HomeOptions {
     pub decompression: Decompression,
 }
 
-impl Default for HomeOptions {
+impl Default for ColumnCacheOptions {
     fn default() -> Self {
         // The extent is a guess: a copy of it takes a millisecond, far more than it takes to start one.
         // On PCIe 5 copies of 8 MiB reach 0.98 of what large ones do (docs/perf/transfer.md), and a morsel still is some
@@ -87,7 +87,7 @@ impl Default for HomeOptions {
 
 /// Where a column's chunks are read from, fastest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Home {
+pub enum DataTier {
     /// Memory of this device.
     Device(DeviceId),
     /// Pinned host memory.
@@ -96,7 +96,7 @@ pub enum Home {
     Disk,
 }
 
-/// What [`Homes::pin`] did.
+/// What [`ColumnCache::pin`] did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PinReport {
     /// Bytes of pinned memory taken by this call.
@@ -108,10 +108,10 @@ pub struct PinReport {
 }
 
 /// The columns that are in the memory of one machine. `Send` and `Sync`; share it in an [`Arc`].
-pub struct Homes {
+pub struct ColumnCache {
     machine: Machine,
     io: Arc<IoEngine>,
-    options: HomeOptions,
+    options: ColumnCacheOptions,
     state: Mutex<State>,
     /// Held while a column is brought to a device, so that two who want room do not evict each other's.
     keeping: Mutex<()>,
@@ -128,9 +128,9 @@ struct State {
     texts: HashMap<Key, Arc<TextCell>>,
 }
 
-impl Homes {
-    /// The homes of `machine`, all columns on disk as yet.
-    pub fn new(machine: Machine, io: Arc<IoEngine>, mut options: HomeOptions) -> Self {
+impl ColumnCache {
+    /// An empty cache for `machine`: all columns are on disk.
+    pub fn new(machine: Machine, io: Arc<IoEngine>, mut options: ColumnCacheOptions) -> Self {
         if options.threads == 0 {
             options.threads = std::thread::available_parallelism().map_or(1, |count| count.get());
         }
@@ -234,14 +234,14 @@ impl Homes {
     }
 
     /// Where a column is read from by a feed for `device`.
-    pub fn home(&self, table: &Table, column: usize, device: DeviceId) -> Home {
+    pub fn tier(&self, table: &Table, column: usize, device: DeviceId) -> DataTier {
         let key = (table.id(), column);
         let state = self.state();
         let is_kept = state.devices.get(device.0 as usize).is_some_and(|cache| cache.peek(key).is_some());
         match state.pinned.contains_key(&key) {
-            _ if is_kept => Home::Device(device),
-            true => Home::Pinned,
-            false => Home::Disk,
+            _ if is_kept => DataTier::Device(device),
+            true => DataTier::Pinned,
+            false => DataTier::Disk,
         }
     }
 
@@ -274,9 +274,9 @@ impl Homes {
     }
 }
 
-impl std::fmt::Debug for Homes {
+impl std::fmt::Debug for ColumnCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let state = self.state();
-        write!(f, "homes of {:?}, {} columns pinned", self.machine, state.pinned.len())
+        write!(f, "column cache of {:?}, {} columns pinned", self.machine, state.pinned.len())
     }
 }

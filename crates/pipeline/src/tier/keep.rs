@@ -15,7 +15,7 @@ use pelton_device::{Buffer, DeviceId, MemoryKind, OnFull, Span, Stream};
 use pelton_error::{CancelFlag, ErrorKind, Result, ResultExt};
 use pelton_store::Table;
 
-use super::Homes;
+use super::ColumnCache;
 use super::cache::DeviceCache;
 use super::extent::{ChunkPlace, StoredColumn, plan_extents};
 use super::feed::{Feed, FeedOptions, Morsel};
@@ -28,7 +28,7 @@ const EXTENTS_AT_ONCE: usize = 4;
 /// Morsels on their way to be decompressed, each of the bytes of an extent.
 const MORSELS_AT_ONCE: usize = 3;
 
-impl Homes {
+impl ColumnCache {
     /// Copies a column to the device, from where it is, and waits until it is there. Columns that were not used for
     /// longer make room, none in use; false where there is not enough.
     ///
@@ -75,7 +75,7 @@ impl Homes {
         stream: &Stream,
         cancel: &CancelFlag,
     ) -> Result<Option<StoredColumn>> {
-        let mut arriving = Arriving { homes: self, device, stream, extents: Vec::new(), bytes: 0 };
+        let mut arriving = Arriving { column_cache: self, device, stream, extents: Vec::new(), bytes: 0 };
         if !arriving.may_fit(pinned.bytes()) {
             return Ok(None);
         }
@@ -99,7 +99,7 @@ impl Homes {
         stream: &Stream,
         cancel: &CancelFlag,
     ) -> Result<Option<StoredColumn>> {
-        let mut arriving = Arriving { homes: self, device, stream, extents: Vec::new(), bytes: 0 };
+        let mut arriving = Arriving { column_cache: self, device, stream, extents: Vec::new(), bytes: 0 };
         if !arriving.may_fit(table.column_summary(column).stored_bytes) {
             return Ok(None);
         }
@@ -144,7 +144,7 @@ impl Homes {
         stream: &Stream,
         cancel: &CancelFlag,
     ) -> Result<Option<StoredColumn>> {
-        let mut arriving = Arriving { homes: self, device, stream, extents: Vec::new(), bytes: 0 };
+        let mut arriving = Arriving { column_cache: self, device, stream, extents: Vec::new(), bytes: 0 };
         if !arriving.may_fit(table.column_summary(column).stored_bytes) {
             return Ok(None);
         }
@@ -203,7 +203,7 @@ fn places_of(morsel: &Morsel, read: &Span, extent: usize) -> Vec<ChunkPlace> {
 
 /// A column on its way to a device's memory.
 struct Arriving<'a> {
-    homes: &'a Homes,
+    column_cache: &'a ColumnCache,
     device: DeviceId,
     stream: &'a Stream,
     extents: Vec<Buffer>,
@@ -213,24 +213,28 @@ struct Arriving<'a> {
 impl Arriving<'_> {
     /// False where evicting everything that may be evicted would not be enough.
     fn may_fit(&self, bytes: u64) -> bool {
-        let state = self.homes.state();
+        let state = self.column_cache.state();
         let cache = &state.devices[self.device.0 as usize];
-        cache.bytes() - cache.idle_bytes() + bytes <= self.homes.options.device_cache_bytes
+        cache.bytes() - cache.idle_bytes() + bytes <= self.column_cache.options.device_cache_bytes
     }
 
     /// Enqueues the copy of a pinned extent; false where there is no room for it.
     fn copy(&mut self, extent: &Span) -> Result<bool> {
         let bytes = extent.len() as u64;
-        while self.homes.device_bytes_used(self.device) + self.bytes + bytes
-            > self.homes.options.device_cache_bytes
+        while self.column_cache.device_bytes_used(self.device) + self.bytes + bytes
+            > self.column_cache.options.device_cache_bytes
         {
-            if self.homes.evict(self.device, 1) == 0 {
+            if self.column_cache.evict(self.device, 1) == 0 {
                 return Ok(false);
             }
         }
         let target = loop {
-            match self.homes.machine.allocate(MemoryKind::Device(self.device), extent.len(), OnFull::Refuse) {
-                Err(error) if is_device_full(&error) && self.homes.evict(self.device, 1) > 0 => {}
+            match self.column_cache.machine.allocate(
+                MemoryKind::Device(self.device),
+                extent.len(),
+                OnFull::Refuse,
+            ) {
+                Err(error) if is_device_full(&error) && self.column_cache.evict(self.device, 1) > 0 => {}
                 Err(error) if is_device_full(&error) => return Ok(false),
                 target => break target?,
             }

@@ -3,13 +3,13 @@
 use pelton_device::{Buffer, DeviceId, Event, MemoryKind, NodeId, OnFull};
 use pelton_error::{Error, ErrorKind, Result, ResultExt, Tier};
 
-use super::Homes;
+use super::ColumnCache;
 use super::draft::SlotBytes;
 
 /// Where a feed's slots are taken from.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SlotSource<'a> {
-    pub(super) homes: &'a Homes,
+    pub(super) column_cache: &'a ColumnCache,
     pub(super) device: DeviceId,
     /// What decoders work in, of each slot.
     pub(super) temp_bytes: usize,
@@ -90,20 +90,20 @@ impl SlotSource<'_> {
     /// A slot; columns that a device keeps and nobody uses make room.
     fn take(&self, bytes: SlotBytes) -> Result<Slot> {
         let device = self.allocate(MemoryKind::Device(self.device), bytes.device)?;
-        let node = self.homes.machine().device(self.device)?.node;
+        let node = self.column_cache.machine().device(self.device)?.node;
         let staging = self.allocate(MemoryKind::Pinned(self.near(node)), bytes.pinned)?;
         let temp = self.allocate(MemoryKind::Device(self.device), self.temp_bytes)?;
         Ok(Slot { device, staging, temp, done: None, is_out: false })
     }
 
     fn near(&self, node: NodeId) -> NodeId {
-        if node.0 < self.homes.machine().info().node_count { node } else { NodeId(0) }
+        if node.0 < self.column_cache.machine().info().node_count { node } else { NodeId(0) }
     }
 
     fn allocate(&self, kind: MemoryKind, bytes: usize) -> Result<Buffer> {
         loop {
-            match self.homes.machine().allocate(kind.clone(), bytes, OnFull::Refuse) {
-                Err(error) if is_device_full(&error) && self.homes.evict(self.device, 1) > 0 => {}
+            match self.column_cache.machine().allocate(kind.clone(), bytes, OnFull::Refuse) {
+                Err(error) if is_device_full(&error) && self.column_cache.evict(self.device, 1) > 0 => {}
                 allocated => return allocated,
             }
         }

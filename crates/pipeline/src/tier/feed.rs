@@ -27,7 +27,7 @@ use pelton_error::{CancelFlag, ErrorKind, Result, ResultExt};
 use pelton_fabric::transfer::Borrower;
 use pelton_store::Table;
 
-use super::Homes;
+use super::ColumnCache;
 use super::draft::{Draft, Piece, SlotBytes};
 use super::extent::StoredColumn;
 use super::formats::{check_readable, estimated_chunk_bytes};
@@ -52,7 +52,7 @@ pub struct FeedOptions {
 
 /// Feeds one scan on one device.
 pub struct Feed {
-    homes: Arc<Homes>,
+    column_cache: Arc<ColumnCache>,
     device: DeviceId,
     /// By column of the scan.
     sources: Vec<Source>,
@@ -73,7 +73,7 @@ pub struct Feed {
 impl Drop for Feed {
     fn drop(&mut self) {
         if let Some(borrower) = self.borrower.take() {
-            self.homes.give_back_borrower(self.device, borrower);
+            self.column_cache.give_back_borrower(self.device, borrower);
         }
     }
 }
@@ -153,7 +153,7 @@ impl Feed {
     /// `OutOfMemory` where even one slot for the largest row group is refused, `Unsupported` for text without
     /// dictionary, `InvalidInput` for a device that the machine lacks, errors of reading the chunk directory.
     pub fn new(
-        homes: &Arc<Homes>,
+        column_cache: &Arc<ColumnCache>,
         device: DeviceId,
         table: &Arc<Table>,
         columns: &[usize],
@@ -164,19 +164,20 @@ impl Feed {
         assert!(options.slots > 0, "a feed has a slot");
         assert!(options.row_groups_max > 0, "a morsel has a row group");
         assert!(options.reads_ahead > 0, "the next morsel is read");
-        homes.machine().device(device)?;
+        column_cache.machine().device(device)?;
         columns.iter().try_for_each(|column| check_readable(table, *column))?;
         let sources: Vec<Source> =
-            columns.iter().map(|column| source(homes, table, *column, device)).collect();
+            columns.iter().map(|column| source(column_cache, table, *column, device)).collect();
         let on_disk = columns.iter().zip(&sources).filter(|(_, source)| matches!(source, Source::Disk));
         let on_disk: Vec<usize> = on_disk.map(|(column, _)| *column).collect();
         let scan = Scan { table, columns, row_groups, sources: &sources };
-        let plan = UnpackPlan::of(homes, table, &on_disk, row_groups)?;
-        let taken = scan.take_slots(homes, device, plan, options)?;
+        let plan = UnpackPlan::of(column_cache, table, &on_disk, row_groups)?;
+        let taken = scan.take_slots(column_cache, device, plan, options)?;
         let Taken { slots, plan, temp_bytes, pinned_bytes } = taken;
-        let borrower = homes.take_borrower(device, pinned_bytes)?;
-        let (threads, codecs) = (homes.options.threads, plan.codecs.clone());
-        let mut intake = Intake::new(table, &homes.io, on_disk, codecs, row_groups.to_vec(), threads, cancel);
+        let borrower = column_cache.take_borrower(device, pinned_bytes)?;
+        let (threads, codecs) = (column_cache.options.threads, plan.codecs.clone());
+        let mut intake =
+            Intake::new(table, &column_cache.io, on_disk, codecs, row_groups.to_vec(), threads, cancel);
         let room = slots[0].room();
         let row_groups_ahead = options.reads_ahead.saturating_mul(options.row_groups_max);
         intake.set_ahead_max(options.reads_ahead * room.pinned.max(1), row_groups_ahead);
@@ -187,9 +188,9 @@ impl Feed {
             codec_reason: plan.host_reason.clone(),
             ..FeedReport::default()
         };
-        let unpacking = plan.start(homes, device, slots.len())?;
+        let unpacking = plan.start(column_cache, device, slots.len())?;
         Ok(Self {
-            homes: Arc::clone(homes),
+            column_cache: Arc::clone(column_cache),
             device,
             sources,
             slots,
@@ -402,8 +403,11 @@ impl Feed {
                     break;
                 }
                 self.intake.verify(next)?;
-                let source =
-                    SlotSource { homes: &self.homes, device: self.device, temp_bytes: self.temp_bytes };
+                let source = SlotSource {
+                    column_cache: &self.column_cache,
+                    device: self.device,
+                    temp_bytes: self.temp_bytes,
+                };
                 self.slots[slot].grow(source, bytes)?;
             }
             draft.push(next.row_group, &pieces);
@@ -505,12 +509,12 @@ impl Feed {
     }
 }
 
-/// The fastest home of a column.
-fn source(homes: &Homes, table: &Table, column: usize, device: DeviceId) -> Source {
+/// The fastest tier of a column.
+fn source(column_cache: &ColumnCache, table: &Table, column: usize, device: DeviceId) -> Source {
     let key = (table.id(), column);
-    match homes.kept(key, device) {
+    match column_cache.kept(key, device) {
         Some(kept) => Source::Device(kept),
-        None => homes.pinned(key).map_or(Source::Disk, Source::Pinned),
+        None => column_cache.pinned(key).map_or(Source::Disk, Source::Pinned),
     }
 }
 
@@ -553,19 +557,19 @@ impl Scan<'_> {
     /// decompresses.
     fn take_slots(
         &self,
-        homes: &Homes,
+        column_cache: &ColumnCache,
         device: DeviceId,
         plan: UnpackPlan,
         options: FeedOptions,
     ) -> Result<Taken> {
         let need = self.need(&plan.codecs)?;
         let temp_bytes = plan.temp_bytes(need.slot(options.morsel_bytes).device)?;
-        let source = SlotSource { homes, device, temp_bytes };
+        let source = SlotSource { column_cache, device, temp_bytes };
         match take_slots(source, need, options.slots, options.morsel_bytes) {
             Err(error)
                 if matches!(error.kind(), ErrorKind::OutOfMemory { .. }) && !plan.codecs.is_empty() =>
             {
-                self.take_slots(homes, device, UnpackPlan::refused(&error), options)
+                self.take_slots(column_cache, device, UnpackPlan::refused(&error), options)
             }
             slots => {
                 let slots = slots.context(|| format!("feeding table '{}' to {device}", self.table.name()))?;

@@ -9,7 +9,7 @@ use pelton_pipeline::TextSource;
 use pelton_pipeline::{TableText, column_dictionary, text_supported};
 use pelton_store::Table;
 
-use crate::fixture::{COMMENT, MODE, NULL, damage, engine, expected, homes, table};
+use crate::fixture::{COMMENT, MODE, NULL, cache, damage, engine, expected, table};
 
 /// Every row, through code, remap and dictionary, is the text that the table has.
 fn check(table: &Arc<Table>, column: usize, text: &TableText) {
@@ -64,21 +64,21 @@ fn chunks_of_one_value_have_one_code_and_chunks_without_values_none() {
 #[test]
 fn a_dictionary_is_read_once_and_from_pinned_memory_where_it_is() {
     let place = table(Codec::Snappy, 130, 1000);
-    let homes = homes();
-    let read = || homes.io().counters().read_count;
-    let from_disk = homes.text(&place.table, MODE);
+    let cache = cache();
+    let read = || cache.io().counters().read_count;
+    let from_disk = cache.text(&place.table, MODE);
     assert_eq!(read(), 0, "it is lazy");
     let dictionary = from_disk.dictionary().unwrap();
     let reads = read();
     assert_eq!(reads, 16);
-    assert!(Arc::ptr_eq(&dictionary, &homes.text(&place.table, MODE).dictionary().unwrap()));
+    assert!(Arc::ptr_eq(&dictionary, &cache.text(&place.table, MODE).dictionary().unwrap()));
     assert_eq!(from_disk.remaps().unwrap().len(), 16);
     assert_eq!(read(), reads, "it is kept");
 
-    homes.forget(place.table.id());
-    homes.pin(&place.table, Some(&[MODE]), &CancelFlag::new()).unwrap();
+    cache.forget(place.table.id());
+    cache.pin(&place.table, Some(&[MODE]), &CancelFlag::new()).unwrap();
     let reads = read();
-    let from_memory = homes.text(&place.table, MODE);
+    let from_memory = cache.text(&place.table, MODE);
     assert_eq!(from_memory.dictionary().unwrap(), dictionary);
     assert_eq!(from_memory.remaps().unwrap(), from_disk.remaps().unwrap());
     assert_eq!(read(), reads, "nothing is read from disk");
@@ -93,10 +93,10 @@ fn a_column_without_dictionary_is_refused_from_the_directory_alone() {
     for column in [0, MODE, NULL] {
         text_supported(&place.table, column).unwrap();
     }
-    let homes = homes();
-    let error = homes.text(&place.table, COMMENT).dictionary().unwrap_err();
+    let cache = cache();
+    let error = cache.text(&place.table, COMMENT).dictionary().unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::Unsupported);
-    assert_eq!(homes.io().counters().read_count, 0);
+    assert_eq!(cache.io().counters().read_count, 0);
 }
 
 #[test]
@@ -110,8 +110,8 @@ fn numbers_have_no_dictionary() {
 #[test]
 fn a_damaged_chunk_has_no_dictionary_and_is_tried_again() {
     let place = table(Codec::None, 130, 1000);
-    let homes = homes();
-    let text = homes.text(&place.table, MODE);
+    let cache = cache();
+    let text = cache.text(&place.table, MODE);
     damage(&place.table, 9, MODE);
     let error = text.dictionary().unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::Corrupt);
@@ -125,6 +125,6 @@ fn reading_a_dictionary_can_be_cancelled() {
     let place = table(Codec::None, 130, 1000);
     let cancel = CancelFlag::new();
     cancel.cancel();
-    let error = homes().text(&place.table, MODE).load(&cancel).unwrap_err();
+    let error = cache().text(&place.table, MODE).load(&cancel).unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::Cancelled);
 }

@@ -12,7 +12,7 @@ use pelton_device::{
     host,
 };
 use pelton_error::{CancelFlag, Result};
-use pelton_pipeline::{Feed, FeedOptions, FeedReport, HomeOptions, Homes, Morsel};
+use pelton_pipeline::{ColumnCache, ColumnCacheOptions, Feed, FeedOptions, FeedReport, Morsel};
 use pelton_store::{
     ColumnChoice, ColumnSchema, IoEngine, IoOptions, LogicalType, Table, TablePlan, TableSchema, TableWriter,
     Warehouse, WriteMode, WriteOptions, encode_row_group, read_chunk,
@@ -149,19 +149,23 @@ pub(crate) fn machine(device_bytes: u64, pinned_bytes: u64) -> Machine {
     })
 }
 
-/// Homes of a device with plenty of memory; extents are small, so that there are several.
-pub(crate) fn homes() -> Arc<Homes> {
-    homes_of(machine(64 << 20, 64 << 20), 32 << 20)
+/// The column cache of a device with plenty of memory; extents are small, so that there are several.
+pub(crate) fn cache() -> Arc<ColumnCache> {
+    cache_of(machine(64 << 20, 64 << 20), 32 << 20)
 }
 
-pub(crate) fn homes_of(machine: Machine, device_cache_bytes: u64) -> Arc<Homes> {
-    let options =
-        HomeOptions { device_cache_bytes, threads: 3, extent_bytes: 40 << 10, ..HomeOptions::default() };
-    Arc::new(Homes::new(machine, engine(), options))
+pub(crate) fn cache_of(machine: Machine, device_cache_bytes: u64) -> Arc<ColumnCache> {
+    let options = ColumnCacheOptions {
+        device_cache_bytes,
+        threads: 3,
+        extent_bytes: 40 << 10,
+        ..ColumnCacheOptions::default()
+    };
+    Arc::new(ColumnCache::new(machine, engine(), options))
 }
 
-pub(crate) fn stream(homes: &Homes) -> Stream {
-    homes.machine().stream(DevicePlace::Device(DEVICE)).unwrap()
+pub(crate) fn stream(cache: &ColumnCache) -> Stream {
+    cache.machine().stream(DevicePlace::Device(DEVICE)).unwrap()
 }
 
 pub(crate) fn options() -> FeedOptions {
@@ -202,15 +206,15 @@ struct Seen {
 
 /// A device that reads morsels on a stream of its own, slowly: a feed that does not wait for it would overwrite them.
 pub(crate) struct Reader {
-    homes: Arc<Homes>,
+    cache: Arc<ColumnCache>,
     pub(crate) copying: Stream,
     reading: Stream,
     seen: Vec<Seen>,
 }
 
 impl Reader {
-    pub(crate) fn new(homes: &Arc<Homes>) -> Self {
-        Self { homes: Arc::clone(homes), copying: stream(homes), reading: stream(homes), seen: Vec::new() }
+    pub(crate) fn new(cache: &Arc<ColumnCache>) -> Self {
+        Self { cache: Arc::clone(cache), copying: stream(cache), reading: stream(cache), seen: Vec::new() }
     }
 
     /// Enqueues the reading of a morsel; answers when it will be over.
@@ -219,7 +223,7 @@ impl Reader {
         self.pause();
         let copies = morsel.reads.iter().map(|span| {
             let bytes = span.len();
-            let copy = self.homes.machine().allocate(MemoryKind::PAGEABLE, bytes, OnFull::Refuse).unwrap();
+            let copy = self.cache.machine().allocate(MemoryKind::PAGEABLE, bytes, OnFull::Refuse).unwrap();
             self.reading.copy(span, &copy.span()).unwrap();
             copy
         });
@@ -230,7 +234,7 @@ impl Reader {
 
     /// Makes logical devices slow; real ones have no form of it.
     fn pause(&self) {
-        if self.homes.machine().device(DEVICE).unwrap().kind != DeviceKind::Logical {
+        if self.cache.machine().device(DEVICE).unwrap().kind != DeviceKind::Logical {
             return;
         }
         let pause = Work::new("pause", vec![], vec![]).with_host(|| {
@@ -283,15 +287,15 @@ fn check_chunk(table: &Arc<Table>, row_group: u32, column: usize, address: u64, 
 
 /// Feeds, reads and checks these columns of these row groups; answers the row groups that came, and the report.
 pub(crate) fn run_and_check(
-    homes: &Arc<Homes>,
+    cache: &Arc<ColumnCache>,
     table: &Arc<Table>,
     columns: &[usize],
     row_groups: &[u32],
     options: FeedOptions,
     mut drop_row_group: impl FnMut(u32) -> bool,
 ) -> Result<(Vec<u32>, FeedReport)> {
-    let mut feed = Feed::new(homes, DEVICE, table, columns, row_groups, options, CancelFlag::new())?;
-    let mut reader = Reader::new(homes);
+    let mut feed = Feed::new(cache, DEVICE, table, columns, row_groups, options, CancelFlag::new())?;
+    let mut reader = Reader::new(cache);
     for turn in 0.. {
         let slot = turn % feed.slot_count();
         let Some(morsel) = feed.next(slot, &reader.copying, &mut drop_row_group)? else { break };
@@ -305,9 +309,9 @@ pub(crate) fn run_and_check(
 }
 
 /// As [`run_and_check`], all of it, which must come in order.
-pub(crate) fn run_all(homes: &Arc<Homes>, table: &Arc<Table>, columns: &[usize]) -> FeedReport {
+pub(crate) fn run_all(cache: &Arc<ColumnCache>, table: &Arc<Table>, columns: &[usize]) -> FeedReport {
     let row_groups = all_row_groups(table);
-    let (came, report) = run_and_check(homes, table, columns, &row_groups, options(), |_| false).unwrap();
+    let (came, report) = run_and_check(cache, table, columns, &row_groups, options(), |_| false).unwrap();
     assert_eq!(came, row_groups);
     assert_eq!(report.row_groups, row_groups.len() as u64);
     report
