@@ -188,7 +188,7 @@ async fn rows_that_the_cpu_brings_stand_below_their_pipeline_and_are_copied() {
                ON f.key = few.key GROUP BY f.key";
     let profile = profiled(&session, sql).await;
     let nodes = nodes(&profile);
-    let brought = nodes.iter().find(|node| node.detail.contains("upload 0") && !node.children.is_empty());
+    let brought = nodes.iter().find(|node| node.detail.contains("host input 0") && !node.children.is_empty());
     let brought =
         brought.unwrap_or_else(|| panic!("{:?}", nodes.iter().map(|node| &node.detail).collect::<Vec<_>>()));
     assert_eq!((brought.place, brought.children[0].place), (Place::Device, Place::Cpu));

@@ -122,7 +122,7 @@ fn plan(table: &Arc<Table>) -> Plan {
     };
     let dates = Pipeline {
         name: "date".into(),
-        source: Source::Upload(0),
+        source: Source::HostInput(0),
         columns: vec![column("d_datekey", date(0), date(DAYS - 1))],
         ops: vec![Op::Filter(Expr::And(vec![
             compare(CompareOp::Ge, 0, 19_930_101),
@@ -163,7 +163,7 @@ fn plan(table: &Arc<Table>) -> Plan {
             expected: None,
         },
     };
-    Plan { pipelines: vec![dates, scan], table_count: 1, upload_count: 1 }
+    Plan { pipelines: vec![dates, scan], table_count: 1, host_input_count: 1 }
 }
 
 fn main() -> Outcome<()> {

@@ -13,6 +13,7 @@
 mod allocate;
 mod execution;
 mod finish;
+mod host_input;
 mod late;
 mod memory;
 mod report;
@@ -20,7 +21,6 @@ mod results;
 mod scan;
 mod top;
 mod trace;
-mod upload;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -284,14 +284,14 @@ impl Runtime {
         Ok(())
     }
 
-    /// Runs `plan` over tables and these uploads and waits for its rows.
+    /// Runs `plan` over tables and these host inputs and waits for its rows.
     ///
     /// # Errors
     ///
     /// `Unsupported` and `OutOfMemory` where another path should be taken, `Corrupt` for damaged files, `Cancelled`,
     /// `DeviceLost`.
-    pub fn run(&self, plan: &Plan, uploads: Vec<Rows>, cancel: &CancelFlag) -> Result<(Rows, RunReport)> {
-        self.run_traced(plan, uploads, cancel, None)
+    pub fn run(&self, plan: &Plan, host_inputs: Vec<Rows>, cancel: &CancelFlag) -> Result<(Rows, RunReport)> {
+        self.run_traced(plan, host_inputs, cancel, None)
     }
 
     /// As [`run`](Self::run); leaves spans with `tracer`.
@@ -302,12 +302,12 @@ impl Runtime {
     pub fn run_traced(
         &self,
         plan: &Plan,
-        uploads: Vec<Rows>,
+        host_inputs: Vec<Rows>,
         cancel: &CancelFlag,
         tracer: Option<&Tracer>,
     ) -> Result<(Rows, RunReport)> {
         let started = Instant::now();
-        let mut execution = Execution::new(self, plan, uploads, cancel, tracer)?;
+        let mut execution = Execution::new(self, plan, host_inputs, cancel, tracer)?;
         let mut result = Rows::default();
         for wave in waves(plan) {
             cancel.check()?;

@@ -22,7 +22,7 @@ const CURVE_STEP: Duration = Duration::from_micros(20);
 /// What somebody was busy with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Activity {
-    /// Looking up how columns are stored, reading dictionaries, bringing an upload over.
+    /// Looking up how columns are stored, reading dictionaries, copying a host input.
     Prepare,
     /// Generating the source of a kernel.
     Generate,

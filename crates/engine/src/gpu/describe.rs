@@ -145,7 +145,7 @@ fn describe_pipeline(pipeline: &Pipeline, device: &DeviceHandle, names: &mut Nam
     names.columns = pipeline.columns.iter().map(|column| column.name.clone()).collect();
     let source = match &pipeline.source {
         Source::Table(scan) => table_text(scan, device),
-        Source::Upload(number) => format!("upload {number}: {}", names.columns.join(", ")),
+        Source::HostInput(number) => format!("host input {number}: {}", names.columns.join(", ")),
     };
     line(text, format_args!("  reads {source}"));
     for op in &pipeline.ops {

@@ -35,10 +35,10 @@ use super::lower::{Lowering, Needed, columns_of};
 use super::value::{Value, kernel_type};
 use crate::scan::PeltonScanExec;
 
-/// The most rows of a build side that the CPU makes and brings over. A guess.
-const BUILD_UPLOAD_ROWS_MAX: f64 = 8e6;
-/// The most probing rows that the CPU brings over. A guess.
-const PROBE_UPLOAD_ROWS_MAX: f64 = 1e6;
+/// The most rows of a build side that the CPU computes as a host input. A guess.
+const BUILD_HOST_INPUT_ROWS_MAX: f64 = 8e6;
+/// The most probing rows that the CPU computes as a host input. A guess.
+const PROBE_HOST_INPUT_ROWS_MAX: f64 = 1e6;
 
 /// The most rows that the right side of an inner join builds a table of in order to let the larger scan probe: 16 bytes
 /// each, it then fits the second-level cache of a data-centre GPU (50 MB). A guess.
@@ -105,8 +105,8 @@ impl Lowering<'_> {
         };
         let build_needed = of_side(true, &roles.build_keys);
         let probe_needed = of_side(false, &roles.probe_keys);
-        let build = self.flow_or_upload(roles.build, &build_needed, BUILD_UPLOAD_ROWS_MAX)?;
-        let probe = self.flow_or_upload(roles.probe, &probe_needed, PROBE_UPLOAD_ROWS_MAX)?;
+        let build = self.flow_or_host_input(roles.build, &build_needed, BUILD_HOST_INPUT_ROWS_MAX)?;
+        let probe = self.flow_or_host_input(roles.probe, &probe_needed, PROBE_HOST_INPUT_ROWS_MAX)?;
         Ok((build, probe))
     }
 }

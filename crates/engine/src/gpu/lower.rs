@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The rows of a subtree are one pipeline from its probing leaf up; every build side is a pipeline of its own, finished
-//! before the one that probes it. A build side that kernels cannot make stays a plan of the CPU whose rows are brought
-//! over: an *upload*. Columns are asked for from the top, so that nothing is read that nobody uses.
+//! before the one that probes it. A build side that kernels cannot make stays a plan of the CPU whose rows are copied
+//! to the device: a *host input*. Columns are asked for from the top, so that nothing is read that nobody uses.
 //!
 //! What cannot be lowered is an error of kind `Unsupported` that says why.
 
@@ -34,8 +34,8 @@ use pelton_pipeline::ir::{Op, Pipeline, Plan, ProbeKind, Sink};
 use super::builder::{Flow, PipelineBuilder};
 use super::device::DeviceHandle;
 use super::expr::Exprs;
+use super::host_input::HostInput;
 use super::top::FirstRows;
-use super::upload::Upload;
 use super::value::Value;
 use crate::scan::PeltonScanExec;
 
@@ -47,8 +47,8 @@ pub(super) type Needed = BTreeSet<usize>;
 pub(super) struct Lowered {
     /// What runs.
     pub(super) plan: Plan,
-    /// What the CPU brings, by number of the upload.
-    pub(super) uploads: Vec<Upload>,
+    /// What the CPU computes, by number of the host input.
+    pub(super) host_inputs: Vec<HostInput>,
     /// The scans, each with the number of its pipeline.
     pub(super) scans: Vec<(usize, PeltonScanExec)>,
     /// The columns of the result.
@@ -81,11 +81,11 @@ pub(super) fn lower(
     if lowering.scans.is_empty() {
         return Err(Error::unsupported("it reads no Pelton table"));
     }
-    let upload_count = lowering.uploads.len();
-    let plan_of = Plan { pipelines: lowering.pipelines, table_count: lowering.table_count, upload_count };
+    let host_input_count = lowering.host_inputs.len();
+    let plan_of = Plan { pipelines: lowering.pipelines, table_count: lowering.table_count, host_input_count };
     Ok(Lowered {
         plan: plan_of,
-        uploads: lowering.uploads,
+        host_inputs: lowering.host_inputs,
         scans: lowering.scans,
         schema: plan.schema(),
         average_counts: lowering.average_counts,
@@ -108,7 +108,7 @@ pub(super) struct Lowering<'a> {
     pub(super) device: &'a Arc<DeviceHandle>,
     pipelines: Vec<Pipeline>,
     table_count: usize,
-    uploads: Vec<Upload>,
+    host_inputs: Vec<HostInput>,
     scans: Vec<(usize, PeltonScanExec)>,
     /// See [`Lowered`].
     pub(super) average_counts: Vec<usize>,
@@ -118,7 +118,7 @@ pub(super) struct Lowering<'a> {
 struct Mark {
     pipelines: usize,
     table_count: usize,
-    uploads: usize,
+    host_inputs: usize,
     scans: usize,
 }
 
@@ -128,7 +128,7 @@ impl<'a> Lowering<'a> {
             device,
             pipelines: Vec::new(),
             table_count: 0,
-            uploads: Vec::new(),
+            host_inputs: Vec::new(),
             scans: Vec::new(),
             average_counts: Vec::new(),
         }
@@ -179,12 +179,12 @@ impl<'a> Lowering<'a> {
         Err(Error::unsupported(format!("kernels have no {}", plan.name())))
     }
 
-    /// As [`flow`](Self::flow); what cannot be lowered is brought over, if it is at most `rows_max` rows.
+    /// As [`flow`](Self::flow); what cannot be lowered becomes a host input, if it is at most `rows_max` rows.
     ///
     /// # Errors
     ///
     /// `Unsupported` where it is larger, with the reason why it was not lowered.
-    pub(super) fn flow_or_upload(
+    pub(super) fn flow_or_host_input(
         &mut self,
         plan: &Arc<dyn ExecutionPlan>,
         needed: &Needed,
@@ -199,12 +199,15 @@ impl<'a> Lowering<'a> {
         let plan = without_exchanges(plan);
         match pelton_planner::estimated_rows(plan) {
             Some(rows) if rows <= rows_max => {}
-            Some(rows) => return Err(error.context(format!("{rows:.0} rows are too many to bring over"))),
-            None => return Err(error.context("rows of an unknown number are not brought over")),
+            Some(rows) => {
+                return Err(error.context(format!("{rows:.0} rows are too many to copy to the device")));
+            }
+            None => return Err(error.context("rows of an unknown number are not copied to the device")),
         }
-        let upload = Upload::try_new(plan, needed).map_err(|other| error.context(other.to_string()))?;
-        let flow = upload.flow(self.uploads.len());
-        self.uploads.push(upload);
+        let host_input =
+            HostInput::try_new(plan, needed).map_err(|other| error.context(other.to_string()))?;
+        let flow = host_input.flow(self.host_inputs.len());
+        self.host_inputs.push(host_input);
         Ok(flow)
     }
 
@@ -264,7 +267,7 @@ impl<'a> Lowering<'a> {
         Mark {
             pipelines: self.pipelines.len(),
             table_count: self.table_count,
-            uploads: self.uploads.len(),
+            host_inputs: self.host_inputs.len(),
             scans: self.scans.len(),
         }
     }
@@ -272,7 +275,7 @@ impl<'a> Lowering<'a> {
     fn back_to(&mut self, mark: &Mark) {
         self.pipelines.truncate(mark.pipelines);
         self.table_count = mark.table_count;
-        self.uploads.truncate(mark.uploads);
+        self.host_inputs.truncate(mark.host_inputs);
         self.scans.truncate(mark.scans);
     }
 }

@@ -5,8 +5,8 @@
 //!     lower.rs   a subtree as pipelines: scan.rs, join.rs, aggregate.rs, top.rs; expr.rs, arithmetic.rs,
 //!                dates.rs, text.rs
 //!     cost.rs    whether that is worth it
-//!   exec.rs      the plan node: uploads (upload.rs), the run, its rows as batches (result.rs), the way back to the CPU
-//!                (again.rs)
+//!   exec.rs      the plan node: host inputs (host_input.rs), the run, its rows as batches (result.rs), the way back to
+//!                the CPU (again.rs)
 //!   describe.rs  EXPLAIN
 //!   device.rs    what was chosen, and the runtime, opened when it is first needed
 //! ```
@@ -25,6 +25,7 @@ mod describe;
 mod device;
 mod exec;
 mod expr;
+mod host_input;
 mod join;
 mod lower;
 mod result;
@@ -32,7 +33,6 @@ mod rule;
 mod scan;
 mod text;
 mod top;
-mod upload;
 mod value;
 
 pub(crate) use describe::{device_text, pipeline_texts, reason_on_cpu, why_text};

@@ -118,17 +118,17 @@ fn rewrite(
     }
 }
 
-/// The node that runs `plan` on the device, where it should run there; `first`: these rows of it. Its uploads may hold
-/// further ones.
+/// The node that runs `plan` on the device, where it should run there; `first`: these rows of it. Its host inputs may
+/// hold further ones.
 fn on_device(
     plan: &Arc<dyn ExecutionPlan>,
     first: Option<&FirstRows>,
     device: &Arc<DeviceHandle>,
 ) -> DataFusionResult<Option<Arc<dyn ExecutionPlan>>> {
     let Ok((lowered, reason)) = attempt(plan, first, device) else { return Ok(None) };
-    let uploads = lowered.uploads.iter().map(|upload| rewrite(&upload.plan, device, false));
-    let uploads = uploads.collect::<DataFusionResult<Vec<_>>>()?;
-    let node = PeltonGpuExec::new(lowered, uploads, Arc::clone(plan), Arc::clone(device), reason);
+    let host_inputs = lowered.host_inputs.iter().map(|host_input| rewrite(&host_input.plan, device, false));
+    let host_inputs = host_inputs.collect::<DataFusionResult<Vec<_>>>()?;
+    let node = PeltonGpuExec::new(lowered, host_inputs, Arc::clone(plan), Arc::clone(device), reason);
     Ok(Some(Arc::new(node)))
 }
 

@@ -144,7 +144,7 @@ impl Builder<'_> {
         let mut pipelines = Pipelines {
             address: address(plan),
             reason: node.reason.clone(),
-            uploads: children.collect::<Result<_>>()?,
+            host_inputs: children.collect::<Result<_>>()?,
             texts: pipeline_texts(device),
             reports: run.map(|run| run.pipelines).unwrap_or_default(),
             scans: device.scan_pipelines().zip(scans).collect(),
@@ -155,7 +155,7 @@ impl Builder<'_> {
         for index in (0..pipelines.pipelines.len()).rev() {
             nodes.extend(self.pipeline(index, &mut pipelines));
         }
-        nodes.extend(pipelines.uploads.into_iter().flatten());
+        nodes.extend(pipelines.host_inputs.into_iter().flatten());
         Ok(nodes)
     }
 
@@ -181,8 +181,8 @@ impl Builder<'_> {
                 node.children.extend(self.pipeline(builder, all));
             }
         }
-        if let Source::Upload(number) = pipeline.source {
-            node.children.extend(all.uploads.get_mut(number).and_then(Option::take));
+        if let Source::HostInput(number) = pipeline.source {
+            node.children.extend(all.host_inputs.get_mut(number).and_then(Option::take));
         }
         Some(node)
     }
@@ -221,7 +221,7 @@ struct Pipelines<'p> {
     /// Why it is on the device.
     reason: String,
     /// The plans that bring rows, until they have a place.
-    uploads: Vec<Option<ProfileNode>>,
+    host_inputs: Vec<Option<ProfileNode>>,
     texts: Vec<String>,
     /// Of those that were run.
     reports: Vec<PipelineReport>,

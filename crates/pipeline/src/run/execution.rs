@@ -10,10 +10,10 @@ use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt, Tier};
 use pelton_store::Table;
 
 use super::finish::{Outcome, finish};
+use super::host_input::{CopiedInput, copy_rows};
 use super::memory::{HeldLanes, State};
 use super::report::PipelineReport;
 use super::trace::RunTrace;
-use super::upload::{Uploaded, upload_rows};
 use super::{Filters, OverflowChecks, Runtime};
 use crate::codegen::{self, BuiltTable, Generated, Request, SourceColumn, StoredAs};
 use crate::ir::{Pipeline, Plan, Sink, Source, TableScan, Type};
@@ -45,7 +45,7 @@ pub(crate) struct Execution<'r> {
     pub(crate) runtime: &'r Runtime,
     plan: &'r Plan,
     pub(super) cancel: &'r CancelFlag,
-    uploads: Vec<Arc<Rows>>,
+    host_inputs: Vec<Arc<Rows>>,
     built: Vec<Option<BuiltTable>>,
     /// Arrays of the tables built so far.
     tables: State,
@@ -60,7 +60,7 @@ pub(super) struct Prepared {
     pub(super) columns: Vec<SourceColumn>,
     dictionaries: HashMap<usize, Arc<Dictionary>>,
     pub(super) texts: Vec<(usize, Arc<ColumnText>)>,
-    uploaded: Option<Uploaded>,
+    host_input: Option<CopiedInput>,
     pub(super) row_count: u64,
 }
 
@@ -77,12 +77,13 @@ impl<'r> Execution<'r> {
     pub(crate) fn new(
         runtime: &'r Runtime,
         plan: &'r Plan,
-        uploads: Vec<Rows>,
+        host_inputs: Vec<Rows>,
         cancel: &'r CancelFlag,
         tracer: Option<&'r Tracer>,
     ) -> Result<Self> {
-        if uploads.len() != plan.upload_count {
-            return Err(Error::invalid_input(format!("{} uploads for {}", uploads.len(), plan.upload_count)));
+        if host_inputs.len() != plan.host_input_count {
+            let (given, expected) = (host_inputs.len(), plan.host_input_count);
+            return Err(Error::invalid_input(format!("{given} host inputs in place of {expected}")));
         }
         let lane = runtime.lanes.hold(&runtime.machine, runtime.device, 1, 0)?;
         let trace = tracer.map(|tracer| RunTrace::new(tracer, &lane.list()[0].stream)).transpose()?;
@@ -90,7 +91,7 @@ impl<'r> Execution<'r> {
             runtime,
             plan,
             cancel,
-            uploads: uploads.into_iter().map(Arc::new).collect(),
+            host_inputs: host_inputs.into_iter().map(Arc::new).collect(),
             built: vec![None; plan.table_count],
             tables: State::default(),
             lane,
@@ -144,7 +145,7 @@ impl<'r> Execution<'r> {
             runtime: self.runtime,
             plan: self.plan,
             cancel: self.cancel,
-            uploads: self.uploads.clone(),
+            host_inputs: self.host_inputs.clone(),
             built: self.built.clone(),
             tables: self.tables.clone(),
             lane: self.runtime.lanes.hold(&self.runtime.machine, self.runtime.device, 1, 0)?,
@@ -236,7 +237,7 @@ impl<'r> Execution<'r> {
     fn prepare(&self, pipeline: &Pipeline) -> Result<Prepared> {
         match &pipeline.source {
             Source::Table(scan) => self.prepare_table(pipeline, scan),
-            Source::Upload(upload) => self.prepare_upload(pipeline, *upload),
+            Source::HostInput(host_input) => self.prepare_host_input(pipeline, *host_input),
         }
     }
 
@@ -245,7 +246,7 @@ impl<'r> Execution<'r> {
             columns: Vec::with_capacity(scan.columns.len()),
             dictionaries: HashMap::new(),
             texts: Vec::new(),
-            uploaded: None,
+            host_input: None,
             row_count: scan.row_groups.iter().map(|group| row_count(&scan.table, *group)).sum(),
         };
         for (k, &table_column) in scan.columns.iter().enumerate() {
@@ -270,11 +271,14 @@ impl<'r> Execution<'r> {
         Ok(prepared)
     }
 
-    fn prepare_upload(&self, pipeline: &Pipeline, upload: usize) -> Result<Prepared> {
-        let rows = self.uploads.get(upload).cloned().ok_or_else(|| {
-            Error::invalid_input(format!("upload {upload} of pipeline '{}' is not there", pipeline.name))
+    fn prepare_host_input(&self, pipeline: &Pipeline, host_input: usize) -> Result<Prepared> {
+        let rows = self.host_inputs.get(host_input).cloned().ok_or_else(|| {
+            Error::invalid_input(format!(
+                "host input {host_input} of pipeline '{}' is not there",
+                pipeline.name
+            ))
         })?;
-        let uploaded = upload_rows(&rows, self.runtime.device, self.stream(), self.trace.is_some())?;
+        let copied = copy_rows(&rows, self.runtime.device, self.stream(), self.trace.is_some())?;
         let mut dictionaries = HashMap::new();
         for (k, column) in rows.columns.iter().enumerate() {
             if let RowValues::Text { dictionary, .. } = &column.values {
@@ -282,11 +286,11 @@ impl<'r> Execution<'r> {
             }
         }
         Ok(Prepared {
-            columns: uploaded.columns.clone(),
+            columns: copied.columns.clone(),
             dictionaries,
             texts: Vec::new(),
             row_count: rows.row_count as u64,
-            uploaded: Some(uploaded),
+            host_input: Some(copied),
         })
     }
 
@@ -345,10 +349,10 @@ impl<'r> Execution<'r> {
         self.traced(Activity::Allocate, started);
         report.state_bytes = kernel.state.bytes();
         let started = Instant::now();
-        let rows = match (&pipeline.source, &prepared.uploaded) {
+        let rows = match (&pipeline.source, &prepared.host_input) {
             (Source::Table(scan), _) => self.run_scan(&mut kernel, scan, prepared, report)?,
-            (Source::Upload(_), Some(uploaded)) => self.run_upload(&mut kernel, uploaded, report)?,
-            (Source::Upload(_), None) => unreachable!("uploads are prepared"),
+            (Source::HostInput(_), Some(copied)) => self.run_host_input(&mut kernel, copied, report)?,
+            (Source::HostInput(_), None) => unreachable!("host inputs are prepared"),
         };
         report.run += started.elapsed();
         let started = Instant::now();

@@ -1,4 +1,4 @@
-//! Feeding a pipeline: morsel by morsel from a table, or all at once from an upload.
+//! Feeding a pipeline: morsel by morsel from a table, or all at once from a host input.
 //!
 //! ```text
 //!   slot 0   chunks, descriptors ── kernel ── done
@@ -14,12 +14,12 @@ use pelton_error::{Error, Result};
 use super::allocate::THREADS_PER_MULTIPROCESSOR;
 use super::execution::{Execution, Kernel, Prepared};
 use super::finish::Output;
+use super::host_input::CopiedInput;
 use super::late::LateFilter;
 use super::memory::{Descriptors, HeldLanes, Lane, State, upload};
 use super::report::PipelineReport;
 use super::results::append;
 use super::top::Top;
-use super::upload::Uploaded;
 use crate::codegen::{Arg, ENTRY, SinkLayout};
 use crate::ir::TableScan;
 use crate::program::Launch;
@@ -33,23 +33,23 @@ const TOP_ROWS_ROOM: u64 = 1 << 16;
 const BLOCKS_MAX: u64 = 1 << 20;
 
 impl Execution<'_> {
-    pub(super) fn run_upload(
+    pub(super) fn run_host_input(
         &mut self,
         kernel: &mut Kernel,
-        uploaded: &Uploaded,
+        copied: &CopiedInput,
         report: &mut PipelineReport,
     ) -> Result<Option<Rows>> {
         let descriptors = Descriptors::new(
             &self.runtime.machine,
             self.runtime.device,
-            uploaded.addresses.len() + uploaded.row_counts.len().div_ceil(2),
+            copied.addresses.len() + copied.row_counts.len().div_ceil(2),
         )?;
-        report.rows_in += uploaded.row_counts.iter().map(|count| u64::from(*count)).sum::<u64>();
-        report.link_bytes += uploaded.bytes;
+        report.rows_in += copied.row_counts.iter().map(|count| u64::from(*count)).sum::<u64>();
+        report.link_bytes += copied.bytes;
         let morsel = Morsel {
-            addresses: &uploaded.addresses,
-            row_counts: &uploaded.row_counts,
-            reads: vec![uploaded.span.clone()],
+            addresses: &copied.addresses,
+            row_counts: &copied.row_counts,
+            reads: vec![copied.span.clone()],
         };
         let mut top = Top::of(kernel, None)?;
         top.iter().for_each(|top| top.set_threshold(kernel));
@@ -57,11 +57,11 @@ impl Execution<'_> {
         let done = self.stream().record()?;
         done.wait_blocking()?;
         if let (Some(trace), Some(started)) = (&self.trace, kernel.started.take()) {
-            let rows = uploaded.row_counts.iter().map(|count| u64::from(*count)).sum();
-            let size = SpanSize { bytes: uploaded.bytes, rows };
+            let rows = copied.row_counts.iter().map(|count| u64::from(*count)).sum();
+            let size = SpanSize { bytes: copied.bytes, rows };
             trace.device(0, Activity::Kernel, (&started, &done), size)?;
             // It was copied once, however often kernels go through it.
-            if let (Some((before, after)), 0) = (&uploaded.copy, report.repeats) {
+            if let (Some((before, after)), 0) = (&copied.copy, report.repeats) {
                 trace.device(0, Activity::Copy, (before, after), size)?;
             }
         }

@@ -126,8 +126,8 @@ fn more_groups_than_expected_are_made_room_for() {
     for (expected, repeats) in [(None, 1), (Some(GROUPS as u64), 0)] {
         let count = Aggregate { function: AggregateFunction::Count, input: None };
         let sink = Sink::Aggregate { keys: vec![column(0)], aggregates: vec![count], expected };
-        let mut plan = single(Source::Upload(0), columns.clone(), Vec::new(), sink);
-        plan.upload_count = 1;
+        let mut plan = single(Source::HostInput(0), columns.clone(), Vec::new(), sink);
+        plan.host_input_count = 1;
         let (found, report) =
             runtime(roomy.clone()).run(&plan, vec![rows.clone()], &CancelFlag::new()).unwrap();
         assert_eq!(report.pipelines[0].repeats, repeats);

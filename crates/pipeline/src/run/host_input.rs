@@ -1,4 +1,4 @@
-//! Rows that a caller brings, as chunks on the device.
+//! Rows that a caller gives, as chunks on the device.
 
 use std::collections::BTreeSet;
 
@@ -9,15 +9,15 @@ use pelton_error::{Error, Result};
 use crate::codegen::{SourceColumn, StoredAs};
 use crate::rows::{RowColumn, RowValues, Rows};
 
-/// Rows of a row group of an upload.
+/// Rows of a row group of a host input.
 const ROW_GROUP_ROWS: usize = 1 << 20;
 /// Rows of its pages.
 const PAGE_ROWS: u32 = 16 * 1024;
 /// Chunks start at multiples of this.
 const CHUNK_ALIGN: usize = 128;
 
-/// An upload that is on the device once its stream gets there.
-pub(crate) struct Uploaded {
+/// A host input that is on the device once its stream gets there.
+pub(crate) struct CopiedInput {
     /// Of all chunks.
     pub(crate) span: Span,
     /// Row group major.
@@ -33,12 +33,12 @@ pub(crate) struct Uploaded {
 }
 
 /// Encodes `rows` plainly and sends them to `device`; where that `is_traced`, between two events.
-pub(crate) fn upload_rows(
+pub(crate) fn copy_rows(
     rows: &Rows,
     device: DeviceId,
     stream: &Stream,
     is_traced: bool,
-) -> Result<Uploaded> {
+) -> Result<CopiedInput> {
     let mut chunks: Vec<Vec<u8>> = Vec::new();
     let mut row_counts = Vec::new();
     for first in (0..rows.row_count).step_by(ROW_GROUP_ROWS) {
@@ -66,7 +66,7 @@ pub(crate) fn upload_rows(
     let before = is_traced.then(|| stream.record()).transpose()?;
     stream.copy(&staged.span(), &span)?;
     let copy = before.map(|before| Ok::<_, Error>((before, stream.record()?))).transpose()?;
-    Ok(Uploaded { span, addresses, row_counts, columns, bytes: bytes as u64, copy, _staged: staged })
+    Ok(CopiedInput { span, addresses, row_counts, columns, bytes: bytes as u64, copy, _staged: staged })
 }
 
 fn source_columns(rows: &Rows, chunks: &[Vec<u8>]) -> Result<Vec<SourceColumn>> {

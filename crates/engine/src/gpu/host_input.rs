@@ -1,4 +1,4 @@
-//! Uploads: rows that the CPU makes and brings over, column by column as kernels hold them.
+//! Host inputs: rows that the CPU computes and that are copied to the device, column by column as kernels hold them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,26 +16,26 @@ use super::lower::Needed;
 use super::text::texts;
 use super::value::{Value, kernel_type, type_bounds};
 
-/// A plan of the CPU whose rows are brought over.
+/// A plan of the CPU whose rows are copied to the device.
 #[derive(Debug, Clone)]
-pub(super) struct Upload {
+pub(super) struct HostInput {
     /// What makes them.
     pub(super) plan: Arc<dyn ExecutionPlan>,
-    /// The columns of the plan that are brought.
+    /// The columns of the plan that are copied.
     columns: Vec<usize>,
     /// What kernels hold each as.
     types: Vec<Type>,
 }
 
-impl Upload {
-    /// Brings columns `needed` of `plan`.
+impl HostInput {
+    /// Columns `needed` of `plan`.
     ///
     /// # Errors
     ///
     /// `Unsupported` for columns of types that kernels do not hold.
     pub(super) fn try_new(plan: &Arc<dyn ExecutionPlan>, needed: &Needed) -> Result<Self> {
         if needed.is_empty() {
-            return Err(Error::unsupported("rows without columns are not brought over"));
+            return Err(Error::unsupported("rows without columns are not copied to the device"));
         }
         let schema = plan.schema();
         let types = needed.iter().map(|&column| kernel_type(schema.field(column).data_type()));
@@ -43,7 +43,7 @@ impl Upload {
         Ok(Self { plan: Arc::clone(plan), columns: needed.iter().copied().collect(), types })
     }
 
-    /// The rows as a source, upload `number`.
+    /// The rows as a source, host input `number`.
     pub(super) fn flow(&self, number: usize) -> Flow {
         let schema = self.plan.schema();
         let mut outputs = vec![None; schema.fields().len()];
@@ -59,8 +59,8 @@ impl Upload {
             });
             outputs[column] = Some(Value::column(index, field.data_type().clone(), field.is_nullable()));
         }
-        let name = format!("upload {number}");
-        Flow { builder: PipelineBuilder::new(Source::Upload(number), sources, name, None), outputs }
+        let name = format!("host input {number}");
+        Flow { builder: PipelineBuilder::new(Source::HostInput(number), sources, name, None), outputs }
     }
 
     /// `batches` of the plan as kernels take them.
@@ -178,7 +178,7 @@ struct TextToCome;
 
 impl TextSource for TextToCome {
     fn dictionary(&self) -> Result<Arc<Dictionary>> {
-        Err(Error::unsupported("the texts of an upload are known only once its rows are made"))
+        Err(Error::unsupported("the texts of a host input are known only once its rows are made"))
     }
 }
 
