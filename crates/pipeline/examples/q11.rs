@@ -141,7 +141,7 @@ fn plan(table: &Arc<Table>) -> Plan {
             table: Arc::clone(table),
             columns: vec![0, 1, 2, 3],
             row_groups: (0..table.row_group_count() as u32).collect(),
-            skips_late: true,
+            uses_runtime_filters: true,
         }),
         columns: vec![
             column("lo_orderdate", date(0), date(DAYS - 1)),

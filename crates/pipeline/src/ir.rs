@@ -413,8 +413,8 @@ pub struct TableScan {
     pub columns: Vec<usize>,
     /// The row groups that planning left, ascending.
     pub row_groups: Vec<u32>,
-    /// Whether finished hash tables may rule out further ones.
-    pub skips_late: bool,
+    /// Whether finished hash tables may rule out further ones at run time.
+    pub uses_runtime_filters: bool,
 }
 
 /// Where the rows of a pipeline come from.

@@ -14,10 +14,10 @@ mod allocate;
 mod execution;
 mod finish;
 mod host_input;
-mod late;
 mod memory;
 mod report;
 mod results;
+mod runtime_filter;
 mod scan;
 mod top;
 mod trace;
@@ -309,9 +309,9 @@ impl Runtime {
         let started = Instant::now();
         let mut execution = Execution::new(self, plan, host_inputs, cancel, tracer)?;
         let mut result = Rows::default();
-        for wave in waves(plan) {
+        for stage in stages(plan) {
             cancel.check()?;
-            if let Some(rows) = execution.wave(&wave)? {
+            if let Some(rows) = execution.stage(&stage)? {
                 result = rows;
             }
         }
@@ -340,25 +340,25 @@ fn links_of(machine: &Machine, device: DeviceId, target: Target) -> Links {
     links_to_borrow(&topology, node, device).unwrap_or_default()
 }
 
-/// The pipelines of `plan` in groups that may run at once: none probes a table that another of its group builds.
-fn waves(plan: &Plan) -> Vec<Vec<usize>> {
-    let mut wave_of_table = vec![0; plan.table_count];
-    let mut waves: Vec<Vec<usize>> = Vec::new();
+/// The pipelines of `plan` by stage. Those of a stage may run at once: none probes a table that another one builds.
+fn stages(plan: &Plan) -> Vec<Vec<usize>> {
+    let mut stage_of_table = vec![0; plan.table_count];
+    let mut stages: Vec<Vec<usize>> = Vec::new();
     for (index, pipeline) in plan.pipelines.iter().enumerate() {
         let probed = pipeline.ops.iter().filter_map(|op| match op {
-            Op::Probe { table, .. } => Some(wave_of_table[*table]),
+            Op::Probe { table, .. } => Some(stage_of_table[*table]),
             _ => None,
         });
-        let wave = probed.max().unwrap_or(0);
+        let stage = probed.max().unwrap_or(0);
         if let Sink::Build { table, .. } = &pipeline.sink {
-            wave_of_table[*table] = wave + 1;
+            stage_of_table[*table] = stage + 1;
         }
-        if waves.len() <= wave {
-            waves.resize_with(wave + 1, Vec::new);
+        if stages.len() <= stage {
+            stages.resize_with(stage + 1, Vec::new);
         }
-        waves[wave].push(index);
+        stages[stage].push(index);
     }
-    waves
+    stages
 }
 
 fn open_machine(options: &RuntimeOptions) -> Result<Machine> {

@@ -234,7 +234,8 @@ fn plan(runtime: &Runtime, table: &Arc<Table>, column: usize, target: Target) ->
         },
     };
     let row_groups = (0..table.row_group_count() as u32).collect();
-    let scan = TableScan { table: Arc::clone(table), columns: vec![column], row_groups, skips_late: true };
+    let scan =
+        TableScan { table: Arc::clone(table), columns: vec![column], row_groups, uses_runtime_filters: true };
     let pipeline = Pipeline {
         name: format!("scan of {}", table.schema().columns[column].name),
         source: Source::Table(scan),

@@ -45,7 +45,7 @@ impl Lowering<'_> {
             table: Arc::clone(table),
             columns,
             row_groups: scan.row_groups().to_vec(),
-            skips_late: scan.options().dynamic && scan.options().skip != SkipKinds::NONE,
+            uses_runtime_filters: scan.options().dynamic && scan.options().skip != SkipKinds::NONE,
         });
         let builder = PipelineBuilder::new(source, sources, table.name().to_owned(), Some(scan.clone()));
         filtered(builder, scan, needed, &conjuncts, &values)

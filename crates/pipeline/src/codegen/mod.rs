@@ -25,10 +25,10 @@ mod dates;
 mod expr;
 mod filter;
 mod groups;
-mod late;
 mod layout;
 mod probe;
 mod rows;
+mod runtime_filter;
 mod scope;
 mod sink;
 mod source;
@@ -42,11 +42,11 @@ use pelton_error::{Result, ResultExt};
 pub(crate) use args::Arg;
 pub(crate) use build::KEYS_NOTED_MAX;
 pub(crate) use filter::Range;
-pub(crate) use late::{KeyList, wants_keys};
 pub(crate) use layout::{
     AggregateOutput, BuiltTable, GroupKind, GroupLayout, KeyDomain, PayloadColumn, RowsLayout, SinkLayout,
     TableKind, TableLayout, TopLayout, WordKind,
 };
+pub(crate) use runtime_filter::{KeyList, wants_keys};
 pub(crate) use source::{SourceColumn, StoredAs};
 pub(crate) use value::Form;
 

@@ -106,15 +106,15 @@ impl<'r> Execution<'r> {
         self.reports.into_iter().map(|(_, report)| report).collect()
     }
 
-    /// Runs pipelines that do not need each other, at once; gives the rows of the one that ends in any. Most of the
-    /// time of a small pipeline is spent waiting for the device, in which the others go on.
-    pub(crate) fn wave(&mut self, indexes: &[usize]) -> Result<Option<Rows>> {
+    /// Runs the pipelines of a stage at once; gives the rows of the one that ends in any. Most of the time of a small
+    /// pipeline is spent waiting for the device, in which the others go on.
+    pub(crate) fn stage(&mut self, indexes: &[usize]) -> Result<Option<Rows>> {
         if let [index] = indexes {
             return self.pipeline(*index);
         }
         let apart = indexes.iter().map(|index| Ok((*index, self.apart()?)));
         let mut apart = apart.collect::<Result<Vec<_>>>()?;
-        let (first, others) = apart.split_first_mut().expect("a wave has a pipeline");
+        let (first, others) = apart.split_first_mut().expect("a stage has a pipeline");
         let outcomes: Vec<Result<Option<Rows>>> = std::thread::scope(|threads| {
             let run = |(index, execution): &mut (usize, Self)| execution.pipeline(*index);
             let others: Vec<_> = others.iter_mut().map(|other| threads.spawn(move || run(other))).collect();

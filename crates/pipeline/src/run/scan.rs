@@ -15,10 +15,10 @@ use super::allocate::THREADS_PER_MULTIPROCESSOR;
 use super::execution::{Execution, Kernel, Prepared};
 use super::finish::Output;
 use super::host_input::CopiedInput;
-use super::late::LateFilter;
 use super::memory::{Descriptors, HeldLanes, Lane, State, upload};
 use super::report::PipelineReport;
 use super::results::append;
+use super::runtime_filter::RuntimeFilter;
 use super::top::Top;
 use crate::codegen::{Arg, ENTRY, SinkLayout};
 use crate::ir::TableScan;
@@ -93,7 +93,7 @@ impl Execution<'_> {
         let is_output = matches!(kernel.generated.sink, SinkLayout::Rows(_));
         let mut feed = self.feed(scan, &row_groups, is_output, top.is_some(), report)?;
         let lanes = self.lanes(&feed, scan.columns.len() + remaps.len() + 1, scan, &ready)?;
-        let late = LateFilter::new(scan, kernel, prepared)?;
+        let runtime_filter = RuntimeFilter::new(scan, kernel, prepared)?;
         self.traced(Activity::Allocate, started);
         let mut rows = is_output.then(Rows::default);
         let mut kernels = Vec::new();
@@ -106,7 +106,7 @@ impl Execution<'_> {
                 top.set_threshold(kernel);
             }
             let is_beyond = |group| top.as_ref().is_some_and(|top| top.rules_out(group));
-            let mut is_unwanted = |group| late.rules_out(group) || is_beyond(group);
+            let mut is_unwanted = |group| runtime_filter.rules_out(group) || is_beyond(group);
             let Some(morsel) = feed.next(slot, stream, &mut is_unwanted)? else { break };
             let rows_before = report.rows_in;
             let more = self.run_row_groups(kernel, stream, descriptors, scan, &remaps, morsel, report)?;
@@ -131,7 +131,7 @@ impl Execution<'_> {
         }
         self.trace_morsels(&feed.take_marks(), &kernels)?;
         report.add_feed(&feed.report());
-        late.add_to(report);
+        runtime_filter.add_to(report);
         top.iter().for_each(|top| top.add_to(report));
         Ok(rows)
     }

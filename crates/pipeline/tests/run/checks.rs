@@ -78,7 +78,7 @@ fn source(table: &Arc<Table>) -> (Source, Vec<Column>) {
         table: Arc::clone(table),
         columns: (0..columns.len()).collect(),
         row_groups,
-        skips_late: true,
+        uses_runtime_filters: true,
     };
     (Source::Table(scan), columns)
 }

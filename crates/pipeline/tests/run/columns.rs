@@ -103,7 +103,12 @@ fn check_sorted(runtime: &Runtime, table: &Arc<Table>) {
         },
     ];
     let row_groups = (0..table.row_group_count() as u32).collect();
-    let scan = TableScan { table: Arc::clone(table), columns: vec![0, 1, 2], row_groups, skips_late: true };
+    let scan = TableScan {
+        table: Arc::clone(table),
+        columns: vec![0, 1, 2],
+        row_groups,
+        uses_runtime_filters: true,
+    };
     let between = |low: i32, high: i32| {
         let dates = [compare(CompareOp::Ge, 0, low), compare(CompareOp::Le, 0, high)];
         Expr::And(

@@ -91,8 +91,12 @@ pub(crate) fn source(runtime: &Runtime, table: &Arc<Table>) -> (Source, Vec<Colu
         Column { name: (*name).into(), ty, is_nullable: true, bounds, text }
     });
     let row_groups = (0..table.row_group_count() as u32).collect();
-    let scan =
-        TableScan { table: Arc::clone(table), columns: READABLE.to_vec(), row_groups, skips_late: true };
+    let scan = TableScan {
+        table: Arc::clone(table),
+        columns: READABLE.to_vec(),
+        row_groups,
+        uses_runtime_filters: true,
+    };
     (Source::Table(scan), columns.to_vec())
 }
 

@@ -36,7 +36,7 @@ fn key_column() -> Column {
 }
 
 /// Counts the facts whose key is among those that are brought.
-fn plan(table: &Arc<Table>, kind: ProbeKind, skips_late: bool) -> Plan {
+fn plan(table: &Arc<Table>, kind: ProbeKind, uses_runtime_filters: bool) -> Plan {
     let build = Pipeline {
         name: "build".into(),
         source: Source::HostInput(0),
@@ -45,7 +45,7 @@ fn plan(table: &Arc<Table>, kind: ProbeKind, skips_late: bool) -> Plan {
         sink: Sink::Build { table: 0, keys: vec![column(0)], payload: Vec::new() },
     };
     let row_groups = (0..table.row_group_count() as u32).collect();
-    let scan = TableScan { table: Arc::clone(table), columns: vec![0], row_groups, skips_late };
+    let scan = TableScan { table: Arc::clone(table), columns: vec![0], row_groups, uses_runtime_filters };
     let count = Aggregate { function: AggregateFunction::Count, input: None::<Expr> };
     let facts = Pipeline {
         name: "facts".into(),
@@ -58,10 +58,10 @@ fn plan(table: &Arc<Table>, kind: ProbeKind, skips_late: bool) -> Plan {
 }
 
 /// Runs it; the count is that of a look at every key.
-fn check(place: &Place, keys: &[i64], kind: ProbeKind, skips_late: bool) -> RunReport {
+fn check(place: &Place, keys: &[i64], kind: ProbeKind, uses_runtime_filters: bool) -> RunReport {
     let values = RowValues::I64(keys.to_vec());
     let host_input = Rows { row_count: keys.len(), columns: vec![RowColumn { values, valid: None }] };
-    let plan = plan(&place.table, kind, skips_late);
+    let plan = plan(&place.table, kind, uses_runtime_filters);
     let (rows, report) = runtime(options()).run(&plan, vec![host_input], &CancelFlag::new()).unwrap();
     let facts = 0..2 * GROUPS * ROWS;
     let matches = facts.map(|row| {

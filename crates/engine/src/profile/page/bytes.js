@@ -5,7 +5,7 @@ const SKIPS = {
   histogram: ["skipped: empty histogram bin", "var(--skip2)"],
   bloom: ["skipped: not in Bloom filter", "var(--skip6)"],
   sideways: ["skipped: by a dimension's metadata", "var(--skip5)"],
-  dynamic: ["skipped: by a filter found while running", "var(--skip1)"],
+  dynamic: ["skipped: by a runtime filter", "var(--skip1)"],
 };
 
 const SCANS_DRAWN = 8;

@@ -1,4 +1,5 @@
-//! What finished tables tell of the columns that are looked up in them: a range of keys, and where they are few, each.
+//! Runtime filters: a finished hash table gives the columns that probe it a range of keys, and where its keys are few,
+//! a list of them.
 //!
 //! Rows of other keys find nothing, so row groups without any of the keys need not be read. Planning could not know.
 
@@ -35,7 +36,7 @@ pub(super) fn key_range(
     let share = (occurring.max - occurring.min) as f64 / ((possible.max - possible.min) as f64).max(1.0);
     (share < WORTHWHILE_SHARE).then_some(())?;
     let (low, high) = (i64::try_from(occurring.min).ok()?, i64::try_from(occurring.max).ok()?);
-    Some(Range { column, low, high, is_late: true })
+    Some(Range { column, low, high, is_runtime_filter: true })
 }
 
 /// A range of keys that leaves out less than the rest of this is not looked at.
@@ -76,5 +77,5 @@ pub(crate) fn wants_keys(pipeline: &Pipeline, number: usize) -> bool {
         }
         _ => false,
     };
-    scan.skips_late && pipeline.ops.iter().any(probes)
+    scan.uses_runtime_filters && pipeline.ops.iter().any(probes)
 }

@@ -1,4 +1,4 @@
-//! Row groups that finished hash tables rule out although planning left them: by the range of a table's keys and, where
+//! The runtime filter of a scan: finished hash tables rule out row groups that planning left, by the range of a table's keys and, where
 //! they are few, by each key, which histograms and Bloom filters know of.
 
 use std::cell::Cell;
@@ -26,32 +26,32 @@ impl Test {
 }
 
 /// The tests of one scan. Nothing is tested before the feed asks, and then no row group twice once it is ruled out.
-pub(super) struct LateFilter {
+pub(super) struct RuntimeFilter {
     ranges: Vec<Test>,
     keys: Vec<Test>,
     /// Row groups that keys ruled out and ranges did not.
     by_keys: Cell<u64>,
 }
 
-impl LateFilter {
+impl RuntimeFilter {
     pub(super) fn new(scan: &TableScan, kernel: &Kernel, prepared: &Prepared) -> Result<Self> {
-        let mut late = Self { ranges: Vec::new(), keys: Vec::new(), by_keys: Cell::new(0) };
-        if !scan.skips_late {
-            return Ok(late);
+        let mut runtime_filter = Self { ranges: Vec::new(), keys: Vec::new(), by_keys: Cell::new(0) };
+        if !scan.uses_runtime_filters {
+            return Ok(runtime_filter);
         }
         let zone_maps = |column: usize| scan.table.zone_maps(scan.columns[column]);
         let int = |value: i128| Scalar::Int(value);
-        for range in kernel.generated.ranges.iter().filter(|range| range.is_late) {
+        for range in kernel.generated.ranges.iter().filter(|range| range.is_runtime_filter) {
             debug_assert!(prepared.columns[range.column].has_ranges());
             let (lower, upper) = (int(range.low.into()), int(range.high.into()));
             let test = ColumnTest::Range { lower: Bound::Included(lower), upper: Bound::Included(upper) };
-            late.ranges.push(Test { zone_maps: zone_maps(range.column)?, test });
+            runtime_filter.ranges.push(Test { zone_maps: zone_maps(range.column)?, test });
         }
         for list in &kernel.generated.key_lists {
             let test = ColumnTest::In(list.values.iter().copied().map(int).collect());
-            late.keys.push(Test { zone_maps: zone_maps(list.column)?, test });
+            runtime_filter.keys.push(Test { zone_maps: zone_maps(list.column)?, test });
         }
-        Ok(late)
+        Ok(runtime_filter)
     }
 
     /// Whether nothing in a row group finds anything.
