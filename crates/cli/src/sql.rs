@@ -205,7 +205,7 @@ pub(crate) fn session_options(args: &SessionArgs) -> Result<SessionOptions> {
             decompress: args.decompress,
             device_cache_bytes: args.device_cache,
             pinned_memory_limit_bytes: args.pinned_memory_limit,
-            links: args.no_borrowed_links.then(Links::default),
+            links: args.no_multi_link.then(Links::default),
             filters,
             overflow_checks,
             ..RuntimeOptions::default()

@@ -32,7 +32,7 @@ use pelton_device::host::{self, HostOptions};
 use pelton_device::{DeviceId, DeviceKind, Machine, Stream};
 use pelton_error::{CancelFlag, Error, ErrorKind, Result};
 use pelton_fabric::measure::Profile;
-use pelton_fabric::transfer::{Links, links_to_borrow};
+use pelton_fabric::transfer::{Links, links_for};
 use pelton_fabric::{self as fabric, Sources};
 use pelton_store::{IoEngine, TableId};
 
@@ -320,8 +320,8 @@ impl Runtime {
     }
 }
 
-/// The links that pay for `device`, by what was measured on this machine or else by what its links promise. What
-/// cannot be found out is not borrowed.
+/// The links that pay for `device`, by what was measured on this machine or else by what its links promise. Links of
+/// which neither is known are not used.
 fn links_of(machine: &Machine, device: DeviceId, target: Target) -> Links {
     let devices = &machine.info().devices;
     if target == Target::Host || devices.len() < 2 {
@@ -337,7 +337,7 @@ fn links_of(machine: &Machine, device: DeviceId, target: Target) -> Links {
         None => survey.topology,
     };
     let node = devices[device.0 as usize].node.0;
-    links_to_borrow(&topology, node, device).unwrap_or_default()
+    links_for(&topology, node, device).unwrap_or_default()
 }
 
 /// The pipelines of `plan` by stage. Those of a stage may run at once: none probes a table that another one builds.

@@ -13,7 +13,6 @@
 //! Bounds: what is pinned and kept is counted by the machine's budgets, what is kept on a device also by
 //! [`ColumnCacheOptions::device_cache_bytes`]; loading holds one extent a thread beside them.
 
-mod borrow;
 mod cache;
 mod decompress;
 mod draft;
@@ -23,6 +22,7 @@ mod formats;
 mod intake;
 mod keep;
 mod marks;
+mod multi_link;
 mod parallel;
 mod slots;
 mod text;
@@ -38,13 +38,13 @@ use pelton_error::{CancelFlag, Result, ResultExt};
 use pelton_fabric::transfer::Links;
 use pelton_store::{IoEngine, Table, TableId};
 
-use self::borrow::Borrowers;
 use self::cache::DeviceCache;
 pub use self::decompress::{Decompress, Decompression};
 use self::extent::{LoadedExtent, StoredColumn, load_extent, plan_extents};
 pub use self::feed::{Feed, FeedOptions, FeedReport, Morsel};
 pub use self::formats::{formats, text_supported};
 pub(crate) use self::marks::MorselMarks;
+use self::multi_link::Copiers;
 use self::text::TextCell;
 pub use self::text::{ColumnText, TableText, column_dictionary};
 
@@ -61,9 +61,9 @@ pub struct ColumnCacheOptions {
     /// About as many bytes of a column are loaded by one thread in one go, to one buffer.
     pub extent_bytes: usize,
     /// Neighbours' host links over which a device takes pinned chunks beside its own; none where they share what
-    /// limits it (`pelton_fabric::transfer::links_to_borrow` says which pay).
+    /// limits it (`pelton_fabric::transfer::links_for` says which pay).
     pub links: Links,
-    /// Bytes of one copy over a borrowed link; a feed that moves less than four of them borrows nothing.
+    /// Bytes of one copy over a helper link; a feed that moves less than four of them uses its own link alone.
     pub link_chunk_bytes: usize,
     /// Where the heavy codecs of what feeds read from disk are decompressed.
     pub decompression: Decompression,
@@ -115,7 +115,7 @@ pub struct ColumnCache {
     state: Mutex<State>,
     /// Held while a column is brought to a device, so that two who want room do not evict each other's.
     keeping: Mutex<()>,
-    borrowers: Borrowers,
+    copiers: Copiers,
 }
 
 #[derive(Default)]
@@ -136,7 +136,7 @@ impl ColumnCache {
         }
         let devices = machine.info().devices.iter().map(|_| DeviceCache::default()).collect();
         let state = Mutex::new(State { devices, ..State::default() });
-        Self { machine, io, options, state, keeping: Mutex::new(()), borrowers: Borrowers::default() }
+        Self { machine, io, options, state, keeping: Mutex::new(()), copiers: Copiers::default() }
     }
 
     /// The machine.

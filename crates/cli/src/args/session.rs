@@ -55,9 +55,9 @@ pub(crate) struct SessionArgs {
     /// Plan every query anew: no plan comes from the plan cache.
     #[arg(long, alias = "no-kept-plans", hide_short_help = true)]
     pub(crate) no_plan_cache: bool,
-    /// Take pinned data over a GPU's own host link alone, not over those of idle neighbours too.
-    #[arg(long, hide_short_help = true)]
-    pub(crate) no_borrowed_links: bool,
+    /// Transfer pinned data over a GPU's own host link alone, not over those of idle neighbours too.
+    #[arg(long, alias = "no-borrowed-links", hide_short_help = true)]
+    pub(crate) no_multi_link: bool,
     /// How kernels drop rows that conditions are not true for: condition by condition, or all at once without
     /// branches. For measurements.
     #[arg(long, value_enum, default_value_t = FiltersArg::Branching, hide = true)]

@@ -27,7 +27,7 @@ pub struct PipelineReport {
     /// Bytes of chunks moved over the link.
     pub link_bytes: u64,
     /// Of them, over the links of other devices.
-    pub borrowed_bytes: u64,
+    pub helper_link_bytes: u64,
     /// Bytes of chunks that were on the device.
     pub device_bytes: u64,
     /// Bytes of the columns before encoding, of the row groups that were scanned.
@@ -85,7 +85,7 @@ impl PipelineReport {
         self.disk_bytes += feed.disk_bytes;
         self.pinned_bytes += feed.pinned_bytes;
         self.link_bytes += feed.moved_bytes;
-        self.borrowed_bytes += feed.borrowed_bytes;
+        self.helper_link_bytes += feed.helper_link_bytes;
         self.device_bytes += feed.device_bytes;
         self.codec_bytes += feed.codec_bytes_before;
         self.codec_time += feed.codec_time;
@@ -142,10 +142,10 @@ impl PipelineReport {
             self.slot_bytes as f64 / 1e6 / self.slots.max(1) as f64,
             self.state_bytes as f64 / 1e6
         ));
-        if self.borrowed_bytes > 0 {
+        if self.helper_link_bytes > 0 {
             lines.push(format!(
-                "  borrowed: {:.2} MB over links of other devices",
-                self.borrowed_bytes as f64 / 1e6
+                "  multi-link: {:.2} MB over links of other devices",
+                self.helper_link_bytes as f64 / 1e6
             ));
         }
         let by_tables = self.row_groups_skipped.saturating_sub(self.row_groups_beyond_top);

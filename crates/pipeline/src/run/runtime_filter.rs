@@ -1,5 +1,5 @@
-//! The runtime filter of a scan: finished hash tables rule out row groups that planning left, by the range of a table's keys and, where
-//! they are few, by each key, which histograms and Bloom filters know of.
+//! The runtime filter of a scan: finished hash tables rule out row groups that planning left, by the range of a table's
+//! keys and, where they are few, by each key, which histograms and Bloom filters know of.
 
 use std::cell::Cell;
 use std::ops::Bound;

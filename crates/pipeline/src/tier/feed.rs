@@ -24,7 +24,7 @@ use std::time::Duration;
 use pelton_chunk::Codec;
 use pelton_device::{DeviceId, Event, Span, Stream};
 use pelton_error::{CancelFlag, ErrorKind, Result, ResultExt};
-use pelton_fabric::transfer::Borrower;
+use pelton_fabric::transfer::MultiLinkCopier;
 use pelton_store::Table;
 
 use super::ColumnCache;
@@ -63,8 +63,8 @@ pub struct Feed {
     /// Where the device decompresses codecs.
     unpacking: Option<Unpacking>,
     row_groups_max: usize,
-    /// Of neighbours' links, where there are any to borrow.
-    borrower: Option<Borrower>,
+    /// Copies over neighbours' links too, where there are any that pay.
+    copier: Option<MultiLinkCopier>,
     report: FeedReport,
     /// Of the morsels given out, where somebody asked for them.
     marks: Option<Vec<MorselMarks>>,
@@ -72,8 +72,8 @@ pub struct Feed {
 
 impl Drop for Feed {
     fn drop(&mut self) {
-        if let Some(borrower) = self.borrower.take() {
-            self.column_cache.give_back_borrower(self.device, borrower);
+        if let Some(copier) = self.copier.take() {
+            self.column_cache.return_copier(self.device, copier);
         }
     }
 }
@@ -119,7 +119,7 @@ pub struct FeedReport {
     /// Bytes copied to the device.
     pub moved_bytes: u64,
     /// Of them, over links of neighbours.
-    pub borrowed_bytes: u64,
+    pub helper_link_bytes: u64,
     /// Bytes of chunks taken from pinned memory.
     pub pinned_bytes: u64,
     /// Bytes of chunks found on the device.
@@ -174,7 +174,7 @@ impl Feed {
         let plan = UnpackPlan::of(column_cache, table, &on_disk, row_groups)?;
         let taken = scan.take_slots(column_cache, device, plan, options)?;
         let Taken { slots, plan, temp_bytes, pinned_bytes } = taken;
-        let borrower = column_cache.take_borrower(device, pinned_bytes)?;
+        let copier = column_cache.take_copier(device, pinned_bytes)?;
         let (threads, codecs) = (column_cache.options.threads, plan.codecs.clone());
         let mut intake =
             Intake::new(table, &column_cache.io, on_disk, codecs, row_groups.to_vec(), threads, cancel);
@@ -198,7 +198,7 @@ impl Feed {
             intake,
             unpacking,
             row_groups_max: options.row_groups_max,
-            borrower,
+            copier,
             report,
             marks: None,
         })
@@ -439,19 +439,19 @@ impl Feed {
         let Slot { device, staging, .. } = &self.slots[slot];
         let staged = draft.staged_bytes();
         stream.copy(&staging.slice(0..staged), &device.slice(0..staged))?;
-        let borrowed_before = self.borrower.as_ref().map_or(0, Borrower::borrowed_bytes);
+        let helper_bytes_before = self.copier.as_ref().map_or(0, MultiLinkCopier::helper_link_bytes);
         for (at, run) in draft.copies() {
             let Source::Pinned(column) = &self.sources[run.column] else { continue };
             let source = column.extents[run.extent].slice(run.start..run.end);
             let target = device.slice(at..at + source.len());
-            match &mut self.borrower {
-                Some(borrower) => borrower.copy(stream, &source, &target)?,
+            match &mut self.copier {
+                Some(copier) => copier.copy(stream, &source, &target)?,
                 None => stream.copy(&source, &target)?,
             }
         }
-        if let Some(borrower) = &mut self.borrower {
-            borrower.join(stream)?;
-            self.report.borrowed_bytes += borrower.borrowed_bytes() - borrowed_before;
+        if let Some(copier) = &mut self.copier {
+            copier.join(stream)?;
+            self.report.helper_link_bytes += copier.helper_link_bytes() - helper_bytes_before;
         }
         self.report.moved_bytes += (draft.bytes().device - draft.unpacked().len()) as u64;
         Ok(())

@@ -7,7 +7,7 @@ use pelton_device::cuda::{self, CudaOptions};
 use pelton_device::{DeviceId, host};
 use pelton_device::{MemoryKind, OnFull};
 use pelton_error::{CancelFlag, ErrorKind};
-use pelton_fabric::transfer::{Lender, Links};
+use pelton_fabric::transfer::{HelperLink, Links};
 use pelton_pipeline::{ColumnCache, ColumnCacheOptions, DataTier, Feed, FeedOptions};
 use pelton_store::{ColumnSchema, LogicalType, Table, TableSchema};
 
@@ -391,10 +391,10 @@ fn feeding_from_memory_takes_no_memory_once_it_runs() {
 }
 
 #[test]
-fn pinned_chunks_come_over_a_borrowed_link_too() {
+fn pinned_chunks_come_over_a_helper_link_too() {
     let place = table(Codec::None, 3000, 20_000);
     let two = host::open(&host::HostOptions { device_count: 2, ..host::HostOptions::default() });
-    let links = Links { own_rate: 2.0, lenders: vec![Lender { device: DeviceId(1), rate: 1.0 }] };
+    let links = Links { own_rate: 2.0, helpers: vec![HelperLink { device: DeviceId(1), rate: 1.0 }] };
     let options = ColumnCacheOptions {
         links,
         link_chunk_bytes: 4 << 10,
@@ -405,9 +405,9 @@ fn pinned_chunks_come_over_a_borrowed_link_too() {
     settle(&cache, &place.table, Mix::Pinned);
     for _ in 0..2 {
         let report = run_all(&cache, &place.table, &READABLE);
-        let share = report.borrowed_bytes as f64 / report.moved_bytes as f64;
+        let share = report.helper_link_bytes as f64 / report.moved_bytes as f64;
         assert!((0.2..0.45).contains(&share), "a third of the rate carries {share} of the bytes");
     }
     let used = cache.machine().device_budget(DeviceId(1)).unwrap().used_bytes();
-    assert_eq!(used, 3 * (4 << 10), "slots at the lender are taken once");
+    assert_eq!(used, 3 * (4 << 10), "buffers at the helper are taken once");
 }

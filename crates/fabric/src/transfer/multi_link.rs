@@ -1,12 +1,12 @@
-//! Borrowed links: a device takes bytes over its own host link and, at the same time, over those of idle neighbours.
+//! Multi-link transfers: host memory to a device over its own host link and, at the same time, those of idle neighbours.
 //!
 //! ```text
 //!   host ──────────────────────► device 0        own link
 //!     └──────► device 1 ────────────┘            the neighbour's link, then the peer link
 //! ```
 //!
-//! Chunks are dealt so that all lanes end together, by the rates that they are given ("Vortex: Overcoming Memory
-//! Capacity Limitations in GPU-Accelerated Large-Scale Data Analytics", 2025, borrows links so). Whether a neighbour's
+//! Chunks are dealt so that all lanes end together, by the rates that they are given, as in "Vortex: Overcoming Memory
+//! Capacity Limitations in GPU-Accelerated Large-Scale Data Analytics", 2025. Whether a neighbour's
 //! lane pays follows from the topology: it does where it shares no link with those in use already.
 
 use pelton_device::{DeviceId, Event, Machine, Place, Span, Stream};
@@ -22,10 +22,10 @@ const WORTH_SHARE: f64 = 0.1;
 /// Rates are compared for transfers of this size, bytes: bandwidth decides.
 const TYPICAL_BYTES: u64 = 64 << 20;
 
-/// A neighbour whose host link is borrowed.
+/// The host link of a neighbour that carries part of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Lender {
-    /// Which device.
+pub struct HelperLink {
+    /// The neighbour.
     pub device: DeviceId,
     /// What its lane carries, relative to the other lanes: bytes per second of the slower of its host link and the
     /// peer link.
@@ -38,18 +38,18 @@ pub struct Links {
     /// Its own, bytes per second.
     pub own_rate: f64,
     /// Neighbours whose lanes add to it, fastest first.
-    pub lenders: Vec<Lender>,
+    pub helpers: Vec<HelperLink>,
 }
 
 /// Which neighbours' links are predicted to pay for `device`: each reaches it as a peer, over links that neither the
-/// device's own way to the host nor the lanes of lenders before it cross.
+/// device's own route to the host nor the lanes of helpers before it cross.
 ///
 /// `None` where the topology has no way from `node` to `device`.
-pub fn links_to_borrow(topology: &Topology, node: u32, device: DeviceId) -> Option<Links> {
+pub fn links_for(topology: &Topology, node: u32, device: DeviceId) -> Option<Links> {
     let (from, to) = (Vertex::Node(node), Vertex::Device(device.0));
     let own = direct_route(topology, from, to)?;
     let own_rate = own.bytes_per_s(topology, TYPICAL_BYTES);
-    let mut lanes: Vec<(Lender, Vec<Route>)> = Vec::new();
+    let mut lanes: Vec<(HelperLink, Vec<Route>)> = Vec::new();
     for neighbour in (0..topology.devices.len() as u32).filter(|other| *other != device.0) {
         let (Some(first), Some(second)) = (
             direct_route(topology, from, Vertex::Device(neighbour)),
@@ -60,43 +60,43 @@ pub fn links_to_borrow(topology: &Topology, node: u32, device: DeviceId) -> Opti
         let rate =
             first.bytes_per_s(topology, TYPICAL_BYTES).min(second.bytes_per_s(topology, TYPICAL_BYTES));
         if rate >= own_rate * WORTH_SHARE {
-            lanes.push((Lender { device: DeviceId(neighbour), rate }, vec![first, second]));
+            lanes.push((HelperLink { device: DeviceId(neighbour), rate }, vec![first, second]));
         }
     }
     lanes.sort_by(|(one, _), (other, _)| other.rate.total_cmp(&one.rate));
     let mut in_use = vec![own];
-    let mut lenders = Vec::new();
-    for (lender, routes) in lanes {
+    let mut helpers = Vec::new();
+    for (helper, routes) in lanes {
         let is_apart = |route: &Route| in_use.iter().all(|used| used.shared_links(route).is_empty());
         if routes.iter().all(is_apart) {
             in_use.extend(routes);
-            lenders.push(lender);
+            helpers.push(helper);
         }
     }
-    Some(Links { own_rate, lenders })
+    Some(Links { own_rate, helpers })
 }
 
 /// Copies `source` in host memory to `target` on a device, over the device's own link at `own_rate` and at the same
-/// time over the links of `lenders`.
+/// time over the links of `helpers`.
 ///
 /// # Errors
 ///
 /// As [`relay`](super::relay), for every lane; `InvalidInput` for rates that are not positive.
-pub fn borrow(
+pub fn copy_multi_link(
     machine: &Machine,
     source: &Span,
     target: &Span,
     own_rate: f64,
-    lenders: &[Lender],
+    helpers: &[HelperLink],
     options: &TransferOptions,
 ) -> Result<Transfer> {
     options.check()?;
     check_lengths(source, target)?;
     let (from, to) = (home(source)?, home(target)?);
     let mut routes = vec![(vec![from, to], own_rate)];
-    for lender in lenders {
-        check_is_other(lender, to)?;
-        routes.push((vec![from, Place::Device(lender.device), to], lender.rate));
+    for helper in helpers {
+        check_is_other(helper, to)?;
+        routes.push((vec![from, Place::Device(helper.device), to], helper.rate));
     }
     let mut lanes = Vec::with_capacity(routes.len());
     for (route, rate) in &routes {
@@ -116,26 +116,26 @@ pub fn borrow(
     Ok(Transfer { _streams: streams, ends: ends.into_iter().flatten().collect() })
 }
 
-/// Copies from one host node to one device, one after another, over the device's own link and those of lenders. Slots
-/// at the lenders are taken once.
-pub struct Borrower {
-    /// Of lenders.
+/// Copies from one host node to one device, one after another, over the device's own link and those of helpers.
+/// Staging buffers at the helpers are taken once.
+pub struct MultiLinkCopier {
+    /// Of helpers.
     lanes: Vec<Lane>,
     /// The own link's first.
     rates: Vec<f64>,
     /// When each lane would have carried what it was dealt, seconds; the own one first.
     busy_until: Vec<f64>,
     chunk_bytes: usize,
-    /// Bytes that came over lenders' links.
-    borrowed_bytes: u64,
+    /// Bytes that came over helpers' links.
+    helper_link_bytes: u64,
 }
 
-impl Borrower {
-    /// Takes the lenders' slots: `options.depth` of `options.chunk_bytes` each.
+impl MultiLinkCopier {
+    /// Takes the helpers' staging buffers: `options.depth` of `options.chunk_bytes` each.
     ///
     /// # Errors
     ///
-    /// `Unsupported` for a lender that is no peer, `OutOfMemory` if its slots do not fit, `InvalidInput` for rates
+    /// `Unsupported` for a helper that is no peer, `OutOfMemory` if its buffers do not fit, `InvalidInput` for rates
     /// that are not positive.
     pub fn open(
         machine: &Machine,
@@ -146,18 +146,18 @@ impl Borrower {
     ) -> Result<Self> {
         options.check()?;
         check_rate(links.own_rate)?;
-        let mut lanes = Vec::with_capacity(links.lenders.len());
-        for lender in &links.lenders {
-            check_rate(lender.rate)?;
-            check_is_other(lender, Place::Device(device))?;
-            let route = [from, Place::Device(lender.device), Place::Device(device)];
+        let mut lanes = Vec::with_capacity(links.helpers.len());
+        for helper in &links.helpers {
+            check_rate(helper.rate)?;
+            check_is_other(helper, Place::Device(device))?;
+            let route = [from, Place::Device(helper.device), Place::Device(device)];
             check_peers(machine, &route)?;
             lanes.push(Lane::new(machine, &route, options.chunk_bytes, options)?);
         }
         let rates: Vec<f64> =
-            [links.own_rate].into_iter().chain(links.lenders.iter().map(|lender| lender.rate)).collect();
+            [links.own_rate].into_iter().chain(links.helpers.iter().map(|helper| helper.rate)).collect();
         let busy_until = vec![0.0; rates.len()];
-        Ok(Self { lanes, rates, busy_until, chunk_bytes: options.chunk_bytes, borrowed_bytes: 0 })
+        Ok(Self { lanes, rates, busy_until, chunk_bytes: options.chunk_bytes, helper_link_bytes: 0 })
     }
 
     /// Enqueues the copy of `source`, in memory of the host node, to `target` on the device: the own link's share on
@@ -173,14 +173,14 @@ impl Borrower {
                 0 => own.copy(&source, &target)?,
                 lane => {
                     self.lanes[lane - 1].enqueue(&source, &target)?;
-                    self.borrowed_bytes += source.len() as u64;
+                    self.helper_link_bytes += source.len() as u64;
                 }
             }
         }
         Ok(())
     }
 
-    /// Lets `own` wait for what was enqueued on lenders' lanes so far.
+    /// Lets `own` wait for what was enqueued on helpers' lanes so far.
     ///
     /// # Errors
     ///
@@ -195,9 +195,9 @@ impl Borrower {
         Ok(())
     }
 
-    /// Bytes that came over lenders' links.
-    pub fn borrowed_bytes(&self) -> u64 {
-        self.borrowed_bytes
+    /// Bytes that came over helpers' links.
+    pub fn helper_link_bytes(&self) -> u64 {
+        self.helper_link_bytes
     }
 }
 
@@ -208,9 +208,9 @@ fn check_rate(rate: f64) -> Result<()> {
     }
 }
 
-fn check_is_other(lender: &Lender, borrower: Place) -> Result<()> {
-    match Place::Device(lender.device) == borrower {
-        true => Err(Error::invalid_input(format!("{} borrowing its own link", lender.device))),
+fn check_is_other(helper: &HelperLink, target: Place) -> Result<()> {
+    match Place::Device(helper.device) == target {
+        true => Err(Error::invalid_input(format!("{} as its own helper link", helper.device))),
         false => Ok(()),
     }
 }
@@ -238,23 +238,23 @@ mod tests {
         assert_eq!(lanes.iter().filter(|lane| **lane == 1).count(), 3);
     }
 
-    fn lenders_of(name: &str, device: u32) -> Vec<u32> {
+    fn helpers_of(name: &str, device: u32) -> Vec<u32> {
         let topology = preset(name).unwrap();
-        let links = links_to_borrow(&topology, 0, DeviceId(device)).unwrap();
-        links.lenders.iter().map(|lender| lender.device.0).collect()
+        let links = links_for(&topology, 0, DeviceId(device)).unwrap();
+        links.helpers.iter().map(|helper| helper.device.0).collect()
     }
 
     #[test]
-    fn a_neighbour_lends_where_it_shares_no_link() {
-        assert_eq!(lenders_of("h200-x2", 0), [1]);
-        assert_eq!(lenders_of("ac922", 0), [1], "the other two are no peers");
-        let of_dgx = lenders_of("dgx-a100", 0);
+    fn a_neighbour_helps_where_it_shares_no_link() {
+        assert_eq!(helpers_of("h200-x2", 0), [1]);
+        assert_eq!(helpers_of("ac922", 0), [1], "the other two are no peers");
+        let of_dgx = helpers_of("dgx-a100", 0);
         assert!(!of_dgx.contains(&1), "GPUs 0 and 1 share a switch's uplink: {of_dgx:?}");
         assert!(of_dgx.contains(&2), "{of_dgx:?}");
     }
 
     #[test]
-    fn there_is_nothing_to_borrow_for_a_device_that_the_machine_lacks() {
-        assert_eq!(links_to_borrow(&preset("h200-x2").unwrap(), 0, DeviceId(2)), None);
+    fn there_are_no_links_for_a_device_that_the_machine_lacks() {
+        assert_eq!(links_for(&preset("h200-x2").unwrap(), 0, DeviceId(2)), None);
     }
 }
