@@ -174,9 +174,7 @@ fn at_tier(
             let left_out = |column: &str| pinned.columns_left_out.iter().any(|(name, _)| name == column);
             let stream = runtime.machine().stream(Place::Device(device))?;
             for (index, column) in table.schema().columns.iter().enumerate() {
-                if !left_out(&column.name)
-                    && !column_cache.keep_on_device(&table, index, device, &stream, cancel)?
-                {
+                if !left_out(&column.name) && !column_cache.admit(&table, index, device, &stream, cancel)? {
                     return Err(Error::invalid_input(format!(
                         "no room for {name}.{} on the device",
                         column.name

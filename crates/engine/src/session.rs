@@ -245,7 +245,7 @@ impl PeltonSession {
         metered::within(account.as_ref(), bounded::folding(planned)).await?
     }
 
-    /// As [`plan_logical`](Self::plan_logical), of the statement `text`, if its plan may be kept.
+    /// As [`plan_logical`](Self::plan_logical), of the statement `text`, if its plan may be cached.
     async fn plan_from(&self, plan: LogicalPlan, text: Option<String>, started: Instant) -> Result<Query> {
         match &plan {
             LogicalPlan::Analyze(analyze) => {

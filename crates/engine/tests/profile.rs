@@ -167,9 +167,9 @@ async fn a_scan_tells_from_which_tier_its_chunks_came() {
     let tables = tables();
     let sql = "SELECT key, sum(value) AS total FROM f GROUP BY key";
     let pinned = SessionOptions { pin: vec!["f".into()], ..on_host() };
-    let kept = RuntimeOptions { device_cache_bytes: Some(64 << 20), ..on_host().runtime };
-    let kept = SessionOptions { runtime: kept, ..on_host() };
-    for (tier, options) in [("files", on_host()), ("pinned memory", pinned), ("device memory", kept)] {
+    let cached = RuntimeOptions { device_cache_bytes: Some(64 << 20), ..on_host().runtime };
+    let cached = SessionOptions { runtime: cached, ..on_host() };
+    for (tier, options) in [("files", on_host()), ("pinned memory", pinned), ("device memory", cached)] {
         let profile = profiled(&tables.session(&options), sql).await;
         let scan = nodes(&profile).into_iter().find_map(|node| node.scan.as_ref()).unwrap();
         let taken = [scan.bytes_read, scan.pinned_bytes, scan.device_bytes];

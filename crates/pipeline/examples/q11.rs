@@ -194,13 +194,7 @@ fn main() -> Outcome<()> {
         if tier == "device" {
             let stream = runtime.machine().stream(Place::Device(runtime.device()))?;
             for column in 0..4 {
-                assert!(runtime.column_cache().keep_on_device(
-                    &table,
-                    column,
-                    runtime.device(),
-                    &stream,
-                    &cancel
-                )?);
+                assert!(runtime.column_cache().admit(&table, column, runtime.device(), &stream, &cancel)?);
             }
         }
         time(tier, &runtime, &plan, raw, wanted)?;

@@ -105,8 +105,7 @@ pub struct RuntimeOptions {
     pub row_groups_max: usize,
     /// Morsels in flight.
     pub slots: usize,
-    /// Bytes of columns that are kept on the device between queries; `None`: half of its memory on a GPU, nothing on
-    /// the host target.
+    /// Bytes of device memory for the column cache; `None`: half of its memory on a GPU, nothing on the host target.
     pub device_cache_bytes: Option<u64>,
     /// Links of other devices that pinned chunks may come over; `None`: on GPUs those that are predicted to pay.
     pub links: Option<Links>,
@@ -151,7 +150,7 @@ pub struct Runtime {
     compiler: Compiler,
     column_cache: Arc<ColumnCache>,
     lanes: Lanes,
-    keeps_columns: bool,
+    has_column_cache: bool,
     /// Columns that a scan has read.
     used: Mutex<HashSet<(TableId, usize)>>,
 }
@@ -191,7 +190,7 @@ impl Runtime {
         let column_cache = Arc::new(ColumnCache::new(machine.clone(), io, cache_options));
         let compiler = Compiler::new(options.cache.clone());
         let used = Mutex::default();
-        let keeps_columns = device_cache_bytes > 0;
+        let has_column_cache = device_cache_bytes > 0;
         let lanes = Lanes::default();
         Ok(Arc::new(Self {
             options,
@@ -201,7 +200,7 @@ impl Runtime {
             compiler,
             column_cache,
             lanes,
-            keeps_columns,
+            has_column_cache,
             used,
         }))
     }
@@ -245,9 +244,9 @@ impl Runtime {
         self.compiler.compile(source, self.target)
     }
 
-    /// Keeps columns on the device that are read for the second time, or of which most is read now.
-    fn keep_hot(&self, scan: &TableScan, stream: &Stream, cancel: &CancelFlag) -> Result<()> {
-        if !self.keeps_columns {
+    /// Admits columns to the column cache that are read for the second time, or of which most is read now.
+    fn admit_hot(&self, scan: &TableScan, stream: &Stream, cancel: &CancelFlag) -> Result<()> {
+        if !self.has_column_cache {
             return Ok(());
         }
         let is_most = scan.row_groups.len() * 2 > scan.table.row_group_count();
@@ -259,7 +258,7 @@ impl Runtime {
             if is_there || (is_first && !is_most) {
                 continue;
             }
-            match self.column_cache.keep_on_device(&scan.table, column, self.device, stream, cancel) {
+            match self.column_cache.admit(&scan.table, column, self.device, stream, cancel) {
                 Err(error) if !matches!(error.kind(), ErrorKind::OutOfMemory { .. }) => return Err(error),
                 _ => {}
             }

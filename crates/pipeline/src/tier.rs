@@ -1,8 +1,8 @@
-//! Where the chunks of stored columns live, and how they come to a device.
+//! The tiers of memory that chunks of stored columns are in, and how they are copied to a device.
 //!
 //! ```text
-//!   device   chunks in the device's memory             read in place            keep_on_device, under a budget
-//!   pinned   chunks in pinned host memory              one copy a run of them   pin, unpin
+//!   device   chunks in the device's memory             read in place            admit, evict; under a budget
+//!   pinned   chunks in pinned host memory              one copy per run of them pin, unpin
 //!   disk     chunks in files ─► checksum ─► codec off ─► pinned slot ─► one copy
 //! ```
 //!
@@ -10,9 +10,10 @@
 //! morsels and brings their chunks to where kernels read them. In memory chunks have no heavy codec: pages are
 //! decompressed once, by host threads. Every chunk has passed its checksum before it gets anywhere.
 //!
-//! Bounds: what is pinned and kept is counted by the machine's budgets, what is kept on a device also by
-//! [`ColumnCacheOptions::device_cache_bytes`]; loading holds one extent a thread beside them.
+//! Bounds: pinned and cached columns are counted by the machine's budgets, those cached on a device also by
+//! [`ColumnCacheOptions::device_cache_bytes`]; loading holds one extent per thread beside them.
 
+mod admit;
 mod cache;
 mod decompress;
 mod draft;
@@ -20,7 +21,6 @@ mod extent;
 mod feed;
 mod formats;
 mod intake;
-mod keep;
 mod marks;
 mod multi_link;
 mod parallel;
@@ -51,10 +51,10 @@ pub use self::text::{ColumnText, TableText, column_dictionary};
 /// A column of a snapshot.
 type Key = (TableId, usize);
 
-/// How columns are kept in memory.
+/// How columns are cached.
 #[derive(Debug, Clone)]
 pub struct ColumnCacheOptions {
-    /// The most bytes of columns kept in the memory of each device.
+    /// The most bytes of columns cached in the memory of each device.
     pub device_cache_bytes: u64,
     /// Threads that read, check and decompress; 0: as many as the machine has cores.
     pub threads: usize,
@@ -107,14 +107,14 @@ pub struct PinReport {
     pub columns_left_out: Vec<(String, String)>,
 }
 
-/// The columns that are in the memory of one machine. `Send` and `Sync`; share it in an [`Arc`].
+/// The column cache: the columns that are in pinned and device memory of one machine. `Send` and `Sync`; share it in an [`Arc`].
 pub struct ColumnCache {
     machine: Machine,
     io: Arc<IoEngine>,
     options: ColumnCacheOptions,
     state: Mutex<State>,
-    /// Held while a column is brought to a device, so that two who want room do not evict each other's.
-    keeping: Mutex<()>,
+    /// Held while a column is admitted, so that two admissions do not evict each other's columns.
+    admission: Mutex<()>,
     copiers: Copiers,
 }
 
@@ -136,7 +136,7 @@ impl ColumnCache {
         }
         let devices = machine.info().devices.iter().map(|_| DeviceCache::default()).collect();
         let state = Mutex::new(State { devices, ..State::default() });
-        Self { machine, io, options, state, keeping: Mutex::new(()), copiers: Copiers::default() }
+        Self { machine, io, options, state, admission: Mutex::new(()), copiers: Copiers::default() }
     }
 
     /// The machine.
@@ -237,25 +237,25 @@ impl ColumnCache {
     pub fn tier(&self, table: &Table, column: usize, device: DeviceId) -> DataTier {
         let key = (table.id(), column);
         let state = self.state();
-        let is_kept = state.devices.get(device.0 as usize).is_some_and(|cache| cache.peek(key).is_some());
+        let is_cached = state.devices.get(device.0 as usize).is_some_and(|cache| cache.peek(key).is_some());
         match state.pinned.contains_key(&key) {
-            _ if is_kept => DataTier::Device(device),
+            _ if is_cached => DataTier::Device(device),
             true => DataTier::Pinned,
             false => DataTier::Disk,
         }
     }
 
-    /// Bytes of the columns kept in the memory of `device`; 0 for a device that the machine lacks.
+    /// Bytes of the columns cached in the memory of `device`; 0 for a device that the machine lacks.
     pub fn device_bytes_used(&self, device: DeviceId) -> u64 {
         self.state().devices.get(device.0 as usize).map_or(0, DeviceCache::bytes)
     }
 
-    /// The widths in bits of a column's bit-packed pages; known once the column was pinned or kept on a device.
+    /// The widths in bits of a column's bit-packed pages; known once the column was pinned or admitted.
     pub fn widths(&self, table: &Table, column: usize) -> Option<BTreeSet<u8>> {
         self.state().widths.get(&(table.id(), column)).cloned()
     }
 
-    /// The dictionary of a text column, read when first asked for and then kept.
+    /// The dictionary of a text column, read when first asked for and then cached.
     pub fn text(self: &Arc<Self>, table: &Arc<Table>, column: usize) -> Arc<ColumnText> {
         let cell = Arc::clone(self.state().texts.entry((table.id(), column)).or_default());
         Arc::new(ColumnText::new(Arc::clone(self), Arc::clone(table), column, cell))
@@ -265,7 +265,7 @@ impl ColumnCache {
         self.state().pinned.get(&key).cloned()
     }
 
-    fn kept(&self, key: Key, device: DeviceId) -> Option<Arc<StoredColumn>> {
+    fn cached(&self, key: Key, device: DeviceId) -> Option<Arc<StoredColumn>> {
         self.state().devices[device.0 as usize].take(key)
     }
 

@@ -30,8 +30,8 @@ pub enum Activity {
     Compile,
     /// Taking and clearing device memory.
     Allocate,
-    /// Bringing columns to device memory that stay there for later queries.
-    Keep,
+    /// Copying columns to the column cache in device memory.
+    Admit,
     /// Asking files for chunks; what lies in the page cache is copied meanwhile.
     Read,
     /// Waiting for chunks that files were asked for.
@@ -60,7 +60,7 @@ impl Activity {
             Self::Generate => "generate",
             Self::Compile => "compile",
             Self::Allocate => "allocate",
-            Self::Keep => "keep",
+            Self::Admit => "admit",
             Self::Read => "read",
             Self::ReadWait => "read_wait",
             Self::SlotWait => "slot_wait",

@@ -153,7 +153,7 @@ impl LaneKind {
             | Activity::Generate
             | Activity::Compile
             | Activity::Allocate
-            | Activity::Keep
+            | Activity::Admit
             | Activity::Result => Self::Phases,
         }
     }

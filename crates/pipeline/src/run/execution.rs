@@ -294,7 +294,7 @@ impl<'r> Execution<'r> {
         })
     }
 
-    /// As `attempt`; columns that are only kept for later make room for what is needed now.
+    /// As `attempt`; where device memory is short, evicts cached columns and tries again.
     fn attempt_evicting(
         &mut self,
         pipeline: &Pipeline,
@@ -308,7 +308,9 @@ impl<'r> Execution<'r> {
         if !is_full || self.runtime.column_cache.evict(self.runtime.device, u64::MAX) == 0 {
             return outcome;
         }
-        report.notes.push("columns kept on the device made room; --device-memory-limit gives more".into());
+        report
+            .notes
+            .push("cached columns were evicted to make room; --device-memory-limit gives more".into());
         self.attempt(pipeline, prepared, attempt, report)
     }
 

@@ -85,9 +85,9 @@ impl Execution<'_> {
         self.traced(Activity::Prepare, started);
         let ready = self.stream().record()?;
         let started = Instant::now();
-        self.runtime.keep_hot(scan, self.stream(), self.cancel)?;
-        if self.runtime.keeps_columns {
-            self.traced(Activity::Keep, started);
+        self.runtime.admit_hot(scan, self.stream(), self.cancel)?;
+        if self.runtime.has_column_cache {
+            self.traced(Activity::Admit, started);
         }
         let started = Instant::now();
         let is_output = matches!(kernel.generated.sink, SinkLayout::Rows(_));

@@ -32,7 +32,7 @@ pub(super) enum Piece {
     /// In pinned memory.
     Pinned(ChunkPlace),
     /// In the device's memory, at this address.
-    Kept(u64),
+    Cached(u64),
 }
 
 /// Neighbouring bytes of an extent, one copy.
@@ -102,7 +102,7 @@ enum Spot {
         run: usize,
         at: usize,
     },
-    Kept(u64),
+    Cached(u64),
 }
 
 impl Draft {
@@ -155,7 +155,7 @@ impl Draft {
                     growth.device +=
                         self.extendable(column, place).map_or(place.room(), |run| place.end() - run.end);
                 }
-                Piece::Kept(_) => {}
+                Piece::Cached(_) => {}
             }
         }
         growth
@@ -178,7 +178,7 @@ impl Draft {
                     Spot::Unpacked(at)
                 }
                 Piece::Pinned(place) => Spot::Run { run: self.run_of(column, place), at: place.start },
-                Piece::Kept(address) => Spot::Kept(*address),
+                Piece::Cached(address) => Spot::Cached(*address),
             };
             self.spots.push(spot);
         }
@@ -229,7 +229,7 @@ impl Draft {
                 let (target, run) = targets[*run];
                 base + (target + at - run.start) as u64
             }
-            Spot::Kept(address) => *address,
+            Spot::Cached(address) => *address,
         };
         self.spots.iter().map(address).collect()
     }
@@ -286,8 +286,8 @@ mod tests {
     #[test]
     fn staged_chunks_come_first_and_kept_ones_take_nothing() {
         let (draft, _) = check(&[
-            &[pinned(0, 0, 200), Piece::Staged(130), Piece::Kept(77)],
-            &[pinned(0, 256, 200), Piece::Staged(1), Piece::Kept(99)],
+            &[pinned(0, 0, 200), Piece::Staged(130), Piece::Cached(77)],
+            &[pinned(0, 256, 200), Piece::Staged(1), Piece::Cached(99)],
         ]);
         assert_eq!(draft.addresses(10_000), [10_384, 10_000, 77, 10_640, 10_256, 99]);
         assert_eq!(draft.bytes(), SlotBytes { device: 384 + 512, pinned: 384 });

@@ -12,10 +12,10 @@
 //!   release(k)     says when kernels are done with it
 //! ```
 //!
-//! A morsel is a number of row groups whose chunks take a slot's memory at most; of columns that the device keeps it
+//! A morsel is a number of row groups whose chunks take a slot's memory at most; of columns cached on the device it
 //! takes nothing. Bounds: slots as they were taken at the start; reads of `reads_ahead` morsels.
 //!
-//! Traffic: the bytes of chunks without codec, once over the host link, unless the device keeps them.
+//! Traffic: the bytes of chunks without codec, once over the host link, unless they are cached on the device.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -512,8 +512,8 @@ impl Feed {
 /// The fastest tier of a column.
 fn source(column_cache: &ColumnCache, table: &Table, column: usize, device: DeviceId) -> Source {
     let key = (table.id(), column);
-    match column_cache.kept(key, device) {
-        Some(kept) => Source::Device(kept),
+    match column_cache.cached(key, device) {
+        Some(cached) => Source::Device(cached),
         None => column_cache.pinned(key).map_or(Source::Disk, Source::Pinned),
     }
 }
@@ -523,7 +523,7 @@ fn pieces_of(sources: &[Source], incoming: &Incoming, pieces: &mut Vec<Piece>) {
     let row_group = incoming.row_group as usize;
     let mut staged = incoming.chunks.iter();
     let piece = |source: &Source| match source {
-        Source::Device(column) => Piece::Kept(column.address(row_group)),
+        Source::Device(column) => Piece::Cached(column.address(row_group)),
         Source::Pinned(column) => Piece::Pinned(column.places[row_group]),
         Source::Disk => staged.next().map_or(Piece::Staged(0), |chunk| match chunk.packing {
             Some(packing) => Piece::Packed { stripped: chunk.stripped, packed: packing.bytes() },
@@ -604,7 +604,7 @@ impl Scan<'_> {
         device_codecs: &[Codec],
     ) -> Result<Piece> {
         Ok(match source {
-            Source::Device(_) => Piece::Kept(0),
+            Source::Device(_) => Piece::Cached(0),
             Source::Pinned(stored) => Piece::Pinned(stored.places[row_group]),
             Source::Disk => {
                 let stripped = estimated_chunk_bytes(self.table, row_group, column)?;

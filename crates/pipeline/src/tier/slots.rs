@@ -87,7 +87,7 @@ fn refused(bytes: SlotBytes) -> String {
 }
 
 impl SlotSource<'_> {
-    /// A slot; columns that a device keeps and nobody uses make room.
+    /// A slot; cached columns that are not in use are evicted to make room.
     fn take(&self, bytes: SlotBytes) -> Result<Slot> {
         let device = self.allocate(MemoryKind::Device(self.device), bytes.device)?;
         let node = self.column_cache.machine().device(self.device)?.node;

@@ -36,7 +36,7 @@ fn settle(cache: &Arc<ColumnCache>, table: &Arc<Table>, mix: Mix) {
         match tier {
             Mix::Pinned => assert!(cache.pin(table, Some(&[column]), &cancel).unwrap().bytes > 0),
             Mix::Device => {
-                assert!(cache.keep_on_device(table, column, DEVICE, &stream(cache), &cancel).unwrap())
+                assert!(cache.admit(table, column, DEVICE, &stream(cache), &cancel).unwrap())
             }
             _ => {}
         }
@@ -82,13 +82,13 @@ fn a_gpu_gets_what_logical_devices_get() {
 }
 
 #[test]
-fn what_was_pinned_is_kept_on_the_device_as_it_is() {
+fn what_was_pinned_is_admitted_as_it_is() {
     let place = table(Codec::Zstd, 3000, 10_000);
     let cache = cache();
     let cancel = CancelFlag::new();
     cache.pin(&place.table, None, &cancel).unwrap();
     for column in READABLE {
-        assert!(cache.keep_on_device(&place.table, column, DEVICE, &stream(&cache), &cancel).unwrap());
+        assert!(cache.admit(&place.table, column, DEVICE, &stream(&cache), &cancel).unwrap());
     }
     cache.unpin(place.table.id());
     assert_eq!(cache.machine().pinned_budget().used_bytes(), 0);
@@ -247,9 +247,9 @@ fn slots_push_idle_columns_off_the_device() {
     let place = table(Codec::None, 1000, 20_000);
     let cache = cache_of(machine(160 << 10, 64 << 20), 160 << 10);
     let cancel = CancelFlag::new();
-    assert!(cache.keep_on_device(&place.table, 5, DEVICE, &stream(&cache), &cancel).unwrap());
-    let kept = cache.device_bytes_used(DEVICE);
-    assert!(kept > 80 << 10);
+    assert!(cache.admit(&place.table, 5, DEVICE, &stream(&cache), &cancel).unwrap());
+    let cached = cache.device_bytes_used(DEVICE);
+    assert!(cached > 80 << 10);
     // All columns but that one: together the slots need more than is left.
     let others: Vec<usize> = READABLE.into_iter().filter(|column| *column != 5).collect();
     let options = FeedOptions { morsel_bytes: 40 << 10, row_groups_max: 100, slots: 3, reads_ahead: 4 };
@@ -316,8 +316,8 @@ fn a_damaged_chunk_is_corrupt_and_named_and_gets_nowhere() {
         assert_eq!(error.kind(), &ErrorKind::Corrupt);
         assert_eq!(cache.machine().pinned_budget().used_bytes(), 0, "nothing stays pinned");
         assert_eq!(cache.tier(&place.table, 1, DEVICE), DataTier::Disk);
-        let kept = cache.keep_on_device(&place.table, 0, DEVICE, &stream(&cache), &CancelFlag::new());
-        assert_eq!(kept.unwrap_err().kind(), &ErrorKind::Corrupt);
+        let admitted = cache.admit(&place.table, 0, DEVICE, &stream(&cache), &CancelFlag::new());
+        assert_eq!(admitted.unwrap_err().kind(), &ErrorKind::Corrupt);
         assert_eq!(cache.device_bytes_used(DEVICE), 0);
     }
 }

@@ -65,9 +65,9 @@ fn other_tiers_of_columns_go_along() {
     let cancel = CancelFlag::new();
     cache.pin(&place.table, Some(&[1, 4, 7]), &cancel).unwrap();
     for column in [2, 5, 8] {
-        assert!(cache.keep_on_device(&place.table, column, DEVICE, &stream(&cache), &cancel).unwrap());
+        assert!(cache.admit(&place.table, column, DEVICE, &stream(&cache), &cancel).unwrap());
     }
-    assert!(cache.keep_on_device(&place.table, 6, DEVICE, &stream(&cache), &cancel).unwrap());
+    assert!(cache.admit(&place.table, 6, DEVICE, &stream(&cache), &cancel).unwrap());
     assert_eq!(cache.widths(&place.table, 6).unwrap(), [3].into(), "five texts take 3 bits");
     let report = run_all(&cache, &place.table, &READABLE);
     assert!(report.device_codec_bytes_after > 0 && report.device_bytes > 0, "{report:?}");

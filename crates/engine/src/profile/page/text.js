@@ -90,7 +90,7 @@ const ACTIVITIES = {
   generate: ["writing kernels", "--write"],
   compile: ["compiling kernels", "--compile"],
   allocate: ["taking memory", "--take"],
-  keep: ["keeping columns on the device", "--result"],
+  admit: ["caching columns on the device", "--result"],
   slot_wait: ["waiting for a buffer", "--slot"],
   stage: ["checksums, codecs off", "--stage"],
   copy: ["copying to the device", "--copy"],

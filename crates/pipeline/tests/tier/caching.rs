@@ -1,4 +1,4 @@
-//! Pinning, keeping on devices, evicting.
+//! Pinning columns, admitting them to devices, evicting them.
 
 use pelton_chunk::{Codec, Layout, Transform};
 use pelton_error::{CancelFlag, ErrorKind, Tier};
@@ -41,8 +41,8 @@ fn a_cancelled_pin_pins_nothing() {
     let cancel = CancelFlag::new();
     cancel.cancel();
     assert_eq!(cache.pin(&place.table, None, &cancel).unwrap_err().kind(), &ErrorKind::Cancelled);
-    let kept = cache.keep_on_device(&place.table, 0, DEVICE, &stream(&cache), &cancel);
-    assert_eq!(kept.unwrap_err().kind(), &ErrorKind::Cancelled);
+    let admitted = cache.admit(&place.table, 0, DEVICE, &stream(&cache), &cancel);
+    assert_eq!(admitted.unwrap_err().kind(), &ErrorKind::Cancelled);
     assert_eq!(cache.machine().pinned_budget().used_bytes(), 0);
     assert_eq!(cache.device_bytes_used(DEVICE), 0);
 }
@@ -66,7 +66,7 @@ fn the_column_not_used_for_longest_makes_room_and_none_in_use_does() {
     let place = table(Codec::None, 1000, 20_000);
     let size = |column| {
         let cache = cache();
-        cache.keep_on_device(&place.table, column, DEVICE, &stream(&cache), &CancelFlag::new()).unwrap();
+        cache.admit(&place.table, column, DEVICE, &stream(&cache), &CancelFlag::new()).unwrap();
         cache.device_bytes_used(DEVICE)
     };
     let (plain, quantity, wide) = (size(5), size(1), size(3));
@@ -77,28 +77,27 @@ fn the_column_not_used_for_longest_makes_room_and_none_in_use_does() {
             cache.pin(&place.table, None, &CancelFlag::new()).unwrap();
         }
         let stream = stream(&cache);
-        let keep = |column| {
-            let kept =
-                cache.keep_on_device(&place.table, column, DEVICE, &stream, &CancelFlag::new()).unwrap();
+        let admit = |column| {
+            let admitted = cache.admit(&place.table, column, DEVICE, &stream, &CancelFlag::new()).unwrap();
             assert!(cache.device_bytes_used(DEVICE) <= budget);
             assert!(cache.machine().device_budget(DEVICE).unwrap().used_bytes() <= budget);
-            kept
+            admitted
         };
-        let is_kept = |column| cache.tier(&place.table, column, DEVICE) == DataTier::Device(DEVICE);
-        assert!(keep(5));
-        assert!(keep(1));
+        let is_cached = |column| cache.tier(&place.table, column, DEVICE) == DataTier::Device(DEVICE);
+        assert!(admit(5));
+        assert!(admit(1));
         run_all(&cache, &place.table, &[5]);
-        assert!(keep(3), "the second is not used for longest");
-        assert_eq!([5, 1, 3].map(is_kept), [true, false, true]);
+        assert!(admit(3), "the second is not used for longest");
+        assert_eq!([5, 1, 3].map(is_cached), [true, false, true]);
 
         let all = all_row_groups(&place.table);
         let in_use =
             Feed::new(&cache, DEVICE, &place.table, &[5, 3], &all, options(), CancelFlag::new()).unwrap();
-        assert!(!keep(1), "what is in use stays");
-        assert_eq!([5, 1, 3].map(is_kept), [true, false, true]);
+        assert!(!admit(1), "what is in use stays");
+        assert_eq!([5, 1, 3].map(is_cached), [true, false, true]);
         drop(in_use);
-        assert!(keep(1));
-        assert_eq!([5, 1, 3].map(is_kept), [false, true, true]);
+        assert!(admit(1));
+        assert_eq!([5, 1, 3].map(is_cached), [false, true, true]);
     }
 }
 
@@ -106,31 +105,29 @@ fn the_column_not_used_for_longest_makes_room_and_none_in_use_does() {
 fn a_column_larger_than_the_budget_evicts_nobody() {
     let place = table(Codec::None, 1000, 20_000);
     let cache = cache_of(machine(64 << 20, 64 << 20), 60 << 10);
-    let keep =
-        |column| cache.keep_on_device(&place.table, column, DEVICE, &stream(&cache), &CancelFlag::new());
-    assert!(keep(1).unwrap());
+    let admit = |column| cache.admit(&place.table, column, DEVICE, &stream(&cache), &CancelFlag::new());
+    assert!(admit(1).unwrap());
     let used = cache.device_bytes_used(DEVICE);
-    assert!(!keep(5).unwrap());
+    assert!(!admit(5).unwrap());
     assert_eq!(cache.device_bytes_used(DEVICE), used);
-    assert!(keep(1).unwrap(), "it is there");
+    assert!(admit(1).unwrap(), "it is there");
 }
 
 #[test]
 fn a_device_that_is_full_of_other_things_has_no_room() {
     let place = table(Codec::None, 1000, 20_000);
     let cache = cache_of(machine(50 << 10, 64 << 20), 64 << 20);
-    let keep =
-        |column| cache.keep_on_device(&place.table, column, DEVICE, &stream(&cache), &CancelFlag::new());
-    assert!(!keep(5).unwrap());
+    let admit = |column| cache.admit(&place.table, column, DEVICE, &stream(&cache), &CancelFlag::new());
+    assert!(!admit(5).unwrap());
     assert_eq!(cache.machine().device_budget(DEVICE).unwrap().used_bytes(), 0);
 }
 
 #[test]
-fn keeping_needs_little_pinned_memory() {
+fn admitting_needs_little_pinned_memory() {
     let place = table(Codec::None, 1000, 40_000);
     // Room for one extent, not for three.
     let cache = cache_of(machine(64 << 20, 50 << 10), 64 << 20);
-    assert!(cache.keep_on_device(&place.table, 5, DEVICE, &stream(&cache), &CancelFlag::new()).unwrap());
+    assert!(cache.admit(&place.table, 5, DEVICE, &stream(&cache), &CancelFlag::new()).unwrap());
     assert!(cache.device_bytes_used(DEVICE) > 160 << 10);
     assert_eq!(cache.machine().pinned_budget().used_bytes(), 0);
     run_all(&cache, &place.table, &[5]);
@@ -140,9 +137,8 @@ fn keeping_needs_little_pinned_memory() {
 fn columns_can_be_evicted_by_hand_and_forgotten() {
     let place = table(Codec::None, 1000, 3000);
     let cache = cache();
-    let keep =
-        |column| cache.keep_on_device(&place.table, column, DEVICE, &stream(&cache), &CancelFlag::new());
-    assert!(keep(0).unwrap() && keep(1).unwrap());
+    let admit = |column| cache.admit(&place.table, column, DEVICE, &stream(&cache), &CancelFlag::new());
+    assert!(admit(0).unwrap() && admit(1).unwrap());
     let used = cache.device_bytes_used(DEVICE);
     let freed = cache.evict(DEVICE, 1);
     assert!(freed > 0 && cache.device_bytes_used(DEVICE) == used - freed);
@@ -176,7 +172,7 @@ fn widths_are_known_once_a_column_was_loaded() {
     assert_eq!(cache.widths(&place.table, 1), None);
     cache.pin(&place.table, Some(&[1]), &CancelFlag::new()).unwrap();
     assert_eq!(cache.widths(&place.table, 1).unwrap(), [6].into(), "49 differences take 6 bits");
-    cache.keep_on_device(&place.table, 6, DEVICE, &stream(&cache), &CancelFlag::new()).unwrap();
+    cache.admit(&place.table, 6, DEVICE, &stream(&cache), &CancelFlag::new()).unwrap();
     assert_eq!(cache.widths(&place.table, 6).unwrap(), [3].into(), "five texts take 3 bits");
     cache.pin(&place.table, Some(&[5]), &CancelFlag::new()).unwrap();
     assert_eq!(cache.widths(&place.table, 5).unwrap(), [].into(), "plain values are not packed");

@@ -1,12 +1,13 @@
-//! Columns brought to a device to stay, and made to leave again.
+//! Admitting columns to the memory of a device, and evicting them.
 //!
 //! ```text
 //!   pinned   extent ─copy─► extent of the device
 //!   disk     extent ─load─► pinned memory ─copy─► extent of the device, a few at a time
-//!   disk     a feed that unpacks on the device ─ morsel ─copy─► extent of the device, where that is faster
+//!   disk     a feed that decompresses on the device ─ morsel ─copy─► extent of the device, where that is faster
 //! ```
 //!
-//! Room is made extent by extent: by the budget first, and where the device's memory is taken by others, also below it.
+//! Columns are evicted extent by extent: by the budget first, and where the device's memory is taken by others, also
+//! below it.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
@@ -29,14 +30,14 @@ const EXTENTS_AT_ONCE: usize = 4;
 const MORSELS_AT_ONCE: usize = 3;
 
 impl ColumnCache {
-    /// Copies a column to the device, from where it is, and waits until it is there. Columns that were not used for
-    /// longer make room, none in use; false where there is not enough.
+    /// Admits a column: copies it to the device from the tier that it is in, and waits until it is there. The least
+    /// recently used columns are evicted to make room, none in use; false where there is not enough.
     ///
     /// # Errors
     ///
     /// `Unsupported` for text without dictionary, `OutOfMemory` of pinned memory to read through, `Corrupt`,
     /// `Cancelled`, `InvalidInput` for a device that the machine lacks, errors of reading and copying.
-    pub fn keep_on_device(
+    pub fn admit(
         self: &Arc<Self>,
         table: &Arc<Table>,
         column: usize,
@@ -46,7 +47,7 @@ impl ColumnCache {
     ) -> Result<bool> {
         self.machine.device(device)?;
         check_readable(table, column)?;
-        let _turn = self.keeping.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.admission.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (table.id(), column);
         let pinned = {
             let mut state = self.state();
@@ -55,20 +56,22 @@ impl ColumnCache {
             }
             state.pinned.get(&key).cloned()
         };
-        let kept = match pinned {
-            Some(pinned) => self.keep_pinned(&pinned, device, stream, cancel),
-            None if self.unpacks(table, column)? => self.keep_unpacked(table, column, device, stream, cancel),
-            None => self.keep_stored(table, column, device, stream, cancel),
+        let admitted = match pinned {
+            Some(pinned) => self.admit_pinned(&pinned, device, stream, cancel),
+            None if self.unpacks(table, column)? => {
+                self.admit_unpacked(table, column, device, stream, cancel)
+            }
+            None => self.admit_stored(table, column, device, stream, cancel),
         };
-        let name = || format!("keeping column '{}' on {device}", table.schema().columns[column].name);
-        let Some(kept) = kept.context(name)? else { return Ok(false) };
+        let name = || format!("caching column '{}' on {device}", table.schema().columns[column].name);
+        let Some(admitted) = admitted.context(name)? else { return Ok(false) };
         let mut state = self.state();
-        state.widths.insert(key, kept.widths.clone());
-        state.devices[device.0 as usize].insert(key, Arc::new(kept));
+        state.widths.insert(key, admitted.widths.clone());
+        state.devices[device.0 as usize].insert(key, Arc::new(admitted));
         Ok(true)
     }
 
-    fn keep_pinned(
+    fn admit_pinned(
         &self,
         pinned: &StoredColumn,
         device: DeviceId,
@@ -91,7 +94,7 @@ impl ColumnCache {
     }
 
     /// Through pinned memory, a few extents at a time.
-    fn keep_stored(
+    fn admit_stored(
         &self,
         table: &Arc<Table>,
         column: usize,
@@ -136,7 +139,7 @@ impl ColumnCache {
     }
 
     /// Decompressed on the device, morsel by morsel.
-    fn keep_unpacked(
+    fn admit_unpacked(
         self: &Arc<Self>,
         table: &Arc<Table>,
         column: usize,
@@ -172,8 +175,8 @@ impl ColumnCache {
         Ok(Some(StoredColumn { extents: arriving.extents, places, widths }))
     }
 
-    /// Frees at least `bytes` of columns kept on `device`, as long as there are some that are not in use; answers how
-    /// many were freed.
+    /// Evicts at least `bytes` of the columns cached on `device`, as long as there are some that are not in use; answers
+    /// how many were freed.
     pub fn evict(&self, device: DeviceId, bytes: u64) -> u64 {
         let mut freed = 0;
         while freed < bytes {
