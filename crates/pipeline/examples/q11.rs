@@ -1,4 +1,4 @@
-//! SSB Q1.1 as a plan by hand, from each tier, timed: what the generated kernel and the feed reach without SQL.
+//! SSB Q1.1 as a plan by hand, from each tier, timed: what the generated kernel and the prefetcher reach without SQL.
 //!
 //! ```text
 //! cargo run --release -p pelton-pipeline --example q11 -- [million rows, default 16] [cuda|host] [folder]

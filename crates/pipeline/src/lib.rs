@@ -4,7 +4,7 @@
 //!   Plan ──► Runtime ──► Rows
 //!              ├ codegen    a kernel for each pipeline, as source
 //!              ├ program    compiled for a GPU by NVRTC, for the host by the system's compiler; cached
-//!              ├ tier       where columns are: disk, pinned memory, device memory; feeding them to the device
+//!              ├ tier       where columns are: disk, pinned memory, device memory; prefetching them to the device
 //!              └ run        morsels in flight, tables and groups on the device, what to do when they are too small
 //! ```
 //!
@@ -36,8 +36,8 @@ pub use rows::{RowColumn, RowValues, Rows};
 pub use run::{Filters, OverflowChecks, PipelineReport, RunReport, Runtime, RuntimeOptions, TargetChoice};
 pub use text::{Dictionary, TextSource};
 pub use tier::{
-    ColumnCache, ColumnCacheOptions, ColumnText, DataTier, Decompress, Decompression, Feed, FeedOptions,
-    FeedReport, Morsel, PinReport, TableText, column_dictionary, formats, text_supported,
+    ColumnCache, ColumnCacheOptions, ColumnText, DataTier, Decompress, Decompression, Morsel, PinReport,
+    PrefetchOptions, PrefetchReport, Prefetcher, TableText, column_dictionary, formats, text_supported,
 };
 pub use trace::{
     Activity, CURVE_POINTS_MAX, MemoryCurve, MemoryTier, SPANS_MAX, SpanPlace, SpanSize, Trace, TraceSpan,

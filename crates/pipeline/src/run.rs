@@ -1,11 +1,11 @@
-//! Running plans: pipelines after those whose tables they probe, each fed in morsels, several in flight.
+//! Running plans: pipelines after those whose tables they probe, each over morsels, several in flight.
 //!
 //! ```text
 //!   Plan ──► for each pipeline
 //!              what is stored how ──► source ──► program          (from memory, disk, or compiled)
 //!              tables, groups, rows: memory on the device
-//!              Feed ──► slot 0: copy ── kernel ── done            up to `slots` morsels at once
-//!                       slot 1:    copy ── kernel ── done
+//!              Prefetcher ──► buffer 0: copy ── kernel ── done     up to `staging_buffers` morsels at once
+//!                             buffer 1:    copy ── kernel ── done
 //!              flags ──► repeat with another table, or go on
 //!            ──► Rows, RunReport
 //! ```
@@ -90,8 +90,8 @@ pub struct RuntimeOptions {
     pub pinned_memory_limit_bytes: Option<u64>,
     /// Folder of compiled programs; `None`: the user's cache.
     pub cache: Option<PathBuf>,
-    /// Whether the next morsel is read and copied while one is worked on. Without it, `slots` morsels at most are under
-    /// way from their read to their result.
+    /// Whether the next morsel is read and copied while one is worked on. Without it, `staging_buffers` morsels at most
+    /// are under way from their read to their result.
     pub overlap: bool,
     /// All keys hash alike: a test of collisions.
     pub equal_hashes: bool,
@@ -104,7 +104,7 @@ pub struct RuntimeOptions {
     /// Row groups of a morsel at most.
     pub row_groups_max: usize,
     /// Morsels in flight.
-    pub slots: usize,
+    pub staging_buffers: usize,
     /// Bytes of device memory for the column cache; `None`: half of its memory on a GPU, nothing on the host target.
     pub device_cache_bytes: Option<u64>,
     /// Links of other devices that pinned chunks may come over; `None`: on GPUs those that are predicted to pay.
@@ -131,7 +131,7 @@ impl Default for RuntimeOptions {
             overflow_checks: OverflowChecks::WhereNeeded,
             morsel_bytes: 32 << 20,
             row_groups_max: 4096,
-            slots: 4,
+            staging_buffers: 4,
             device_cache_bytes: None,
             links: None,
             decompress: Decompress::Auto,

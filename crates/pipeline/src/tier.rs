@@ -3,11 +3,11 @@
 //! ```text
 //!   device   chunks in the device's memory             read in place            admit, evict; under a budget
 //!   pinned   chunks in pinned host memory              one copy per run of them pin, unpin
-//!   disk     chunks in files ─► checksum ─► codec off ─► pinned slot ─► one copy
+//!   disk     chunks in files ─► checksum ─► codec off ─► staging buffer ─► one copy
 //! ```
 //!
-//! [`ColumnCache`] knows which columns of which snapshots are in memory; a [`Feed`] deals the row groups of a scan into
-//! morsels and brings their chunks to where kernels read them. In memory chunks have no heavy codec: pages are
+//! [`ColumnCache`] knows which columns of which snapshots are in memory; a [`Prefetcher`] forms morsels of the row groups
+//! of a scan and copies their chunks to where kernels read them. In memory chunks have no heavy codec: pages are
 //! decompressed once, by host threads. Every chunk has passed its checksum before it gets anywhere.
 //!
 //! Bounds: pinned and cached columns are counted by the machine's budgets, those cached on a device also by
@@ -16,16 +16,16 @@
 mod admit;
 mod cache;
 mod decompress;
-mod draft;
 mod extent;
-mod feed;
 mod formats;
-mod intake;
-mod marks;
+mod morsel_layout;
 mod multi_link;
 mod parallel;
-mod slots;
+mod prefetcher;
+mod read_ahead;
+mod staging;
 mod text;
+mod timings;
 mod unpack;
 
 use std::collections::{BTreeSet, HashMap};
@@ -41,12 +41,12 @@ use pelton_store::{IoEngine, Table, TableId};
 use self::cache::DeviceCache;
 pub use self::decompress::{Decompress, Decompression};
 use self::extent::{LoadedExtent, StoredColumn, load_extent, plan_extents};
-pub use self::feed::{Feed, FeedOptions, FeedReport, Morsel};
 pub use self::formats::{formats, text_supported};
-pub(crate) use self::marks::MorselMarks;
 use self::multi_link::Copiers;
+pub use self::prefetcher::{Morsel, PrefetchOptions, PrefetchReport, Prefetcher};
 use self::text::TextCell;
 pub use self::text::{ColumnText, TableText, column_dictionary};
+pub(crate) use self::timings::MorselTimings;
 
 /// A column of a snapshot.
 type Key = (TableId, usize);
@@ -63,9 +63,9 @@ pub struct ColumnCacheOptions {
     /// Neighbours' host links over which a device takes pinned chunks beside its own; none where they share what
     /// limits it (`pelton_fabric::transfer::links_for` says which pay).
     pub links: Links,
-    /// Bytes of one copy over a helper link; a feed that moves less than four of them uses its own link alone.
+    /// Bytes of one copy over a helper link; a prefetcher that moves less than four of them uses its own link alone.
     pub link_chunk_bytes: usize,
-    /// Where the heavy codecs of what feeds read from disk are decompressed.
+    /// Where the heavy codecs of what prefetchers read from disk are decompressed.
     pub decompression: Decompression,
 }
 
@@ -233,7 +233,7 @@ impl ColumnCache {
         drop(gone);
     }
 
-    /// Where a column is read from by a feed for `device`.
+    /// The tier from which a prefetcher for `device` reads a column.
     pub fn tier(&self, table: &Table, column: usize, device: DeviceId) -> DataTier {
         let key = (table.id(), column);
         let state = self.state();

@@ -37,7 +37,7 @@ pub enum Activity {
     /// Waiting for chunks that files were asked for.
     ReadWait,
     /// Waiting for a buffer whose kernel is still at work.
-    SlotWait,
+    BufferWait,
     /// Checksums, codecs off, into pinned memory.
     Stage,
     /// A copy over the link to the device, by the device's clock.
@@ -63,7 +63,7 @@ impl Activity {
             Self::Admit => "admit",
             Self::Read => "read",
             Self::ReadWait => "read_wait",
-            Self::SlotWait => "slot_wait",
+            Self::BufferWait => "buffer_wait",
             Self::Stage => "stage",
             Self::Copy => "copy",
             Self::Kernel => "kernel",
@@ -81,7 +81,7 @@ pub struct TraceSpan {
     pub owner: usize,
     /// Which pipeline of its owner; of a scan on the CPU, 0.
     pub pipeline: u32,
-    /// Which of several that go on at once: a slot of morsels, a partition of a scan.
+    /// Which of several that go on at once: a staging buffer, a partition of a scan.
     pub lane: u32,
     /// What was done.
     pub activity: Activity,

@@ -97,7 +97,7 @@ impl Scanner {
         let options = RuntimeOptions {
             target,
             overlap: pace.has_overlap,
-            slots: pace.slots.unwrap_or(defaults.slots),
+            staging_buffers: pace.slots.unwrap_or(defaults.staging_buffers),
             // One row group each, as a pipeline of the paper holds one chunk a column.
             row_groups_max: if pace.slots.is_some() { 1 } else { defaults.row_groups_max },
             device_cache_bytes: Some(0),

@@ -36,7 +36,7 @@ pub struct Timeline {
 pub struct Lane {
     /// The node that it is of; `None` for nodes that DataFusion made while the query ran.
     pub node: Option<usize>,
-    /// Such as `partition 1`, or `copies, slot 0`.
+    /// Such as `partition 1`, or `copies, buffer 0`.
     pub name: String,
 }
 
@@ -148,7 +148,7 @@ impl LaneKind {
             Activity::Stage => Self::Staging,
             Activity::Decode | Activity::Filter => Self::Partition,
             Activity::Read | Activity::ReadWait if !is_pipeline => Self::Partition,
-            Activity::Read | Activity::ReadWait | Activity::SlotWait => Self::Files,
+            Activity::Read | Activity::ReadWait | Activity::BufferWait => Self::Files,
             Activity::Prepare
             | Activity::Generate
             | Activity::Compile
@@ -165,12 +165,12 @@ impl LaneKind {
             Self::Phases => "phases".to_owned(),
             Self::Files => "files".to_owned(),
             Self::Staging => "staging".to_owned(),
-            Self::Copies => format!("copies, slot {number}"),
-            Self::Kernels => format!("kernels, slot {number}"),
+            Self::Copies => format!("copies, buffer {number}"),
+            Self::Kernels => format!("kernels, buffer {number}"),
         }
     }
 
-    /// True where all slots share a lane: the host does one after the other.
+    /// True where all buffers share a lane: the host does one after the other.
     fn is_shared(self) -> bool {
         matches!(self, Self::Phases | Self::Files | Self::Staging)
     }

@@ -292,7 +292,7 @@ fn fill_pipeline(node: &mut ProfileNode, report: &PipelineReport) {
         ("link_bytes", report.link_bytes),
         ("device_bytes", report.device_bytes),
         ("raw_bytes", report.raw_bytes),
-        ("slot_bytes", report.slot_bytes),
+        ("staging_bytes", report.staging_bytes),
         ("state_bytes", report.state_bytes),
     ] {
         node.count(name, Unit::Bytes, bytes);
@@ -311,7 +311,7 @@ fn fill_pipeline(node: &mut ProfileNode, report: &PipelineReport) {
         node.count(name, Unit::Nanoseconds, ns(time));
     }
     for (name, count) in [
-        ("slots", report.slots as u64),
+        ("staging_buffers", report.staging_buffers as u64),
         ("programs_compiled", report.compiled as u64),
         ("repeats", report.repeats as u64),
         ("row_groups_skipped", report.row_groups_skipped),

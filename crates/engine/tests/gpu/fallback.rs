@@ -65,8 +65,13 @@ async fn a_damaged_table_is_an_error_and_not_a_reason_to_try_the_cpu() {
 async fn one_morsel_at_a_time_and_equal_hashes_change_nothing() {
     let tables = tables();
     let expected = tables.expected(GROUPS).await;
-    let small =
-        RuntimeOptions { overlap: false, morsel_bytes: 1, slots: 1, equal_hashes: true, ..on_host().runtime };
+    let small = RuntimeOptions {
+        overlap: false,
+        morsel_bytes: 1,
+        staging_buffers: 1,
+        equal_hashes: true,
+        ..on_host().runtime
+    };
     let session = tables.session(&SessionOptions { runtime: small, batch_rows: 100, ..on_host() });
     let (actual, query) = run(&session, GROUPS).await;
     assert_same_rows(&actual, &expected, GROUPS);

@@ -25,7 +25,8 @@ impl Test {
     }
 }
 
-/// The tests of one scan. Nothing is tested before the feed asks, and then no row group twice once it is ruled out.
+/// The tests of one scan. Nothing is tested before the prefetcher asks, and then no row group twice once it is ruled
+/// out.
 pub(super) struct RuntimeFilter {
     ranges: Vec<Test>,
     keys: Vec<Test>,

@@ -1,8 +1,8 @@
-//! Feeding a pipeline: morsel by morsel from a table, or all at once from a host input.
+//! Running a pipeline over its source: morsel by morsel from a table, or all at once from a host input.
 //!
 //! ```text
-//!   slot 0   chunks, descriptors ── kernel ── done
-//!   slot 1      chunks, descriptors ── kernel ── done        a slot is used again when its kernel is done
+//!   buffer 0   chunks, descriptors ── kernel ── done
+//!   buffer 1      chunks, descriptors ── kernel ── done        a buffer is used again when its kernel is done
 //! ```
 
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ use crate::codegen::{Arg, ENTRY, SinkLayout};
 use crate::ir::TableScan;
 use crate::program::Launch;
 use crate::rows::Rows;
-use crate::tier::{self, DataTier, Feed, FeedOptions, MorselMarks};
+use crate::tier::{self, DataTier, MorselTimings, PrefetchOptions, Prefetcher};
 use crate::trace::{Activity, SpanSize};
 
 /// Room for rows of a morsel of a top-k at first; where more come, the morsel is repeated with more room.
@@ -91,23 +91,23 @@ impl Execution<'_> {
         }
         let started = Instant::now();
         let is_output = matches!(kernel.generated.sink, SinkLayout::Rows(_));
-        let mut feed = self.feed(scan, &row_groups, is_output, top.is_some(), report)?;
-        let lanes = self.lanes(&feed, scan.columns.len() + remaps.len() + 1, scan, &ready)?;
+        let mut prefetcher = self.prefetcher(scan, &row_groups, is_output, top.is_some(), report)?;
+        let lanes = self.lanes(&prefetcher, scan.columns.len() + remaps.len() + 1, scan, &ready)?;
         let runtime_filter = RuntimeFilter::new(scan, kernel, prepared)?;
         self.traced(Activity::Allocate, started);
         let mut rows = is_output.then(Rows::default);
         let mut kernels = Vec::new();
         for turn in 0.. {
             self.cancel.check()?;
-            let slot = turn % lanes.list().len();
-            let Lane { stream, descriptors } = &lanes.list()[slot];
+            let buffer = turn % lanes.list().len();
+            let Lane { stream, descriptors } = &lanes.list()[buffer];
             if let Some(top) = &mut top {
-                feed.limit_row_groups(top.row_groups_max(self.runtime.options.row_groups_max));
+                prefetcher.limit_row_groups(top.row_groups_max(self.runtime.options.row_groups_max));
                 top.set_threshold(kernel);
             }
             let is_beyond = |group| top.as_ref().is_some_and(|top| top.rules_out(group));
             let mut is_unwanted = |group| runtime_filter.rules_out(group) || is_beyond(group);
-            let Some(morsel) = feed.next(slot, stream, &mut is_unwanted)? else { break };
+            let Some(morsel) = prefetcher.next(buffer, stream, &mut is_unwanted)? else { break };
             let rows_before = report.rows_in;
             let more = self.run_row_groups(kernel, stream, descriptors, scan, &remaps, morsel, report)?;
             if let (Some(rows), Some(more)) = (&mut rows, more) {
@@ -115,9 +115,9 @@ impl Execution<'_> {
                 top.iter_mut().for_each(|top| top.keep_best(rows));
             }
             let done = stream.record()?;
-            feed.release(slot, done.clone());
+            prefetcher.release(buffer, done.clone());
             let (launched, row_count) = (kernel.started.take(), report.rows_in - rows_before);
-            kernels.extend(launched.map(|started| Launched { slot, rows: row_count, started, done }));
+            kernels.extend(launched.map(|started| Launched { buffer, rows: row_count, started, done }));
             if let Some(trace) = &self.trace {
                 trace.memory(&self.runtime.machine, self.runtime.device);
             }
@@ -129,80 +129,81 @@ impl Execution<'_> {
         for launched in &kernels {
             report.kernels += launched.done.elapsed_since(&launched.started)?;
         }
-        self.trace_morsels(&feed.take_marks(), &kernels)?;
-        report.add_feed(&feed.report());
+        self.trace_morsels(&prefetcher.take_timings(), &kernels)?;
+        report.add_prefetch(&prefetcher.report());
         runtime_filter.add_to(report);
         top.iter().for_each(|top| top.add_to(report));
         Ok(rows)
     }
 
-    /// What brings `row_groups` of `scan`. Rows that come out are waited for morsel by morsel, so one slot does.
-    fn feed(
+    /// The prefetcher for `row_groups` of `scan`. Rows that come out are waited for morsel by morsel, so one buffer does.
+    fn prefetcher(
         &self,
         scan: &TableScan,
         row_groups: &[u32],
         is_output: bool,
         is_top: bool,
         report: &mut PipelineReport,
-    ) -> Result<Feed> {
+    ) -> Result<Prefetcher> {
         let options = &self.runtime.options;
-        let wanted = if options.overlap && !is_output { options.slots } else { 1 };
-        let slots = wanted.min(self.morsels_expected(scan)?);
-        let feed_options = FeedOptions {
+        let wanted = if options.overlap && !is_output { options.staging_buffers } else { 1 };
+        let buffers = wanted.min(self.morsels_expected(scan)?);
+        let prefetch_options = PrefetchOptions {
             morsel_bytes: options.morsel_bytes,
             row_groups_max: options.row_groups_max,
-            slots,
-            reads_ahead: self.reads_ahead(slots, is_top),
+            staging_buffers: buffers,
+            reads_ahead: self.reads_ahead(buffers, is_top),
         };
         let (column_cache, cancel) = (&self.runtime.column_cache, self.cancel.clone());
-        let mut feed = Feed::new(
+        let mut prefetcher = Prefetcher::new(
             column_cache,
             self.runtime.device,
             &scan.table,
             &scan.columns,
             row_groups,
-            feed_options,
+            prefetch_options,
             cancel,
         )?;
         if self.trace.is_some() {
-            feed.keep_marks();
+            prefetcher.record_timings();
         }
-        if feed.slot_count() < slots {
+        if prefetcher.buffer_count() < buffers {
             report.notes.push(format!(
-                "{} buffers in flight in place of {slots}: device or pinned memory is short; raise \
+                "{} buffers in flight in place of {buffers}: device or pinned memory is short; raise \
                  --device-memory-limit or pin fewer tables",
-                feed.slot_count()
+                prefetcher.buffer_count()
             ));
         }
-        Ok(feed)
+        Ok(prefetcher)
     }
 
     /// Morsels whose reads are under way at once: those of all pipelines and, with overlap, the one after them. Rows
-    /// that come out share one slot; their reads run as far ahead all the same. A top-k may find that it needs few.
-    fn reads_ahead(&self, slots: usize, is_top: bool) -> usize {
+    /// that come out share one buffer; their reads run as far ahead all the same. A top-k may find that it needs few.
+    fn reads_ahead(&self, buffers: usize, is_top: bool) -> usize {
         let options = &self.runtime.options;
-        let pipelines = if is_top { slots } else { options.slots.max(slots) };
+        let pipelines = if is_top { buffers } else { options.staging_buffers.max(buffers) };
         pipelines + usize::from(options.overlap)
     }
 
-    /// A lane for each slot of `feed`, with room for `words_per_group` words per row group; what they do comes after `ready`.
+    /// A lane for each buffer of `prefetcher`, with room for `words_per_group` words per row group; what they do comes
+    /// after `ready`.
     fn lanes(
         &self,
-        feed: &Feed,
+        prefetcher: &Prefetcher,
         words_per_group: usize,
         scan: &TableScan,
         ready: &Event,
     ) -> Result<HeldLanes<'_>> {
         let groups = self.runtime.options.row_groups_max.min(scan.row_groups.len());
         let (runtime, words) = (self.runtime, words_per_group * groups);
-        let lanes = runtime.lanes.hold(&runtime.machine, runtime.device, feed.slot_count(), words)?;
+        let lanes = runtime.lanes.hold(&runtime.machine, runtime.device, prefetcher.buffer_count(), words)?;
         for lane in lanes.list() {
             lane.stream.wait_for(ready)?;
         }
         Ok(lanes)
     }
 
-    /// Enqueues the kernel over the row groups that the feed brought; gives rows, where it ends in any.
+    /// Enqueues the kernel over the row groups of a morsel; gives rows, where it ends in any.
     #[allow(clippy::too_many_arguments)] // what a morsel is of, where it runs, what it adds to
     fn run_row_groups(
         &self,
@@ -211,35 +212,36 @@ impl Execution<'_> {
         descriptors: &Descriptors,
         scan: &TableScan,
         remaps: &[Remaps],
-        fed: tier::Morsel,
+        prefetched: tier::Morsel,
         report: &mut PipelineReport,
     ) -> Result<Option<Rows>> {
         let row_count = |group: &u32| scan.table.row_group(*group as usize).row_count;
-        let row_counts: Vec<u32> = fed.row_groups.iter().map(row_count).collect();
+        let row_counts: Vec<u32> = prefetched.row_groups.iter().map(row_count).collect();
         report.rows_in += row_counts.iter().map(|count| u64::from(*count)).sum::<u64>();
-        report.raw_bytes += raw_bytes(scan, &fed.row_groups)?;
-        let addresses = with_remaps(&fed.addresses, &fed.row_groups, scan.columns.len(), remaps);
-        let mut reads = fed.reads;
+        report.raw_bytes += raw_bytes(scan, &prefetched.row_groups)?;
+        let addresses =
+            with_remaps(&prefetched.addresses, &prefetched.row_groups, scan.columns.len(), remaps);
+        let mut reads = prefetched.reads;
         reads.extend(remaps.iter().map(|remap| remap.span.clone()));
         let morsel = Morsel { addresses: &addresses, row_counts: &row_counts, reads };
         self.run_morsel(kernel, stream, descriptors, &morsel)
     }
 
     /// Leaves spans of what was done for morsels; their streams have been waited for.
-    fn trace_morsels(&self, marks: &[MorselMarks], kernels: &[Launched]) -> Result<()> {
+    fn trace_morsels(&self, timings: &[MorselTimings], kernels: &[Launched]) -> Result<()> {
         let Some(trace) = &self.trace else { return Ok(()) };
-        for marks in marks {
-            for lap in &marks.laps {
-                trace.host(marks.slot, lap.activity, lap.start, lap.end, lap.bytes);
+        for timings in timings {
+            for lap in &timings.laps {
+                trace.host(timings.buffer, lap.activity, lap.start, lap.end, lap.bytes);
             }
-            if let Some((before, after)) = &marks.copy {
-                let size = SpanSize { bytes: marks.copied_bytes, rows: 0 };
-                trace.device(marks.slot, Activity::Copy, (before, after), size)?;
+            if let Some((before, after)) = &timings.copy {
+                let size = SpanSize { bytes: timings.copied_bytes, rows: 0 };
+                trace.device(timings.buffer, Activity::Copy, (before, after), size)?;
             }
         }
-        for Launched { slot, rows, started, done } in kernels {
+        for Launched { buffer, rows, started, done } in kernels {
             let size = SpanSize { bytes: 0, rows: *rows };
-            trace.device(*slot, Activity::Kernel, (started, done), size)?;
+            trace.device(*buffer, Activity::Kernel, (started, done), size)?;
         }
         Ok(())
     }
@@ -364,7 +366,7 @@ impl Execution<'_> {
 
 /// A kernel under way.
 struct Launched {
-    slot: usize,
+    buffer: usize,
     rows: u64,
     started: Event,
     done: Event,

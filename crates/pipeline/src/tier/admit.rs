@@ -3,7 +3,7 @@
 //! ```text
 //!   pinned   extent ─copy─► extent of the device
 //!   disk     extent ─load─► pinned memory ─copy─► extent of the device, a few at a time
-//!   disk     a feed that decompresses on the device ─ morsel ─copy─► extent of the device, where that is faster
+//!   disk     prefetcher, decompression on the device ─copy─► extent of the device, where that is faster
 //! ```
 //!
 //! Columns are evicted extent by extent: by the budget first, and where the device's memory is taken by others, also
@@ -19,9 +19,9 @@ use pelton_store::Table;
 use super::ColumnCache;
 use super::cache::DeviceCache;
 use super::extent::{ChunkPlace, StoredColumn, plan_extents};
-use super::feed::{Feed, FeedOptions, Morsel};
 use super::formats::check_readable;
-use super::slots::is_device_full;
+use super::prefetcher::{Morsel, PrefetchOptions, Prefetcher};
+use super::staging::is_device_full;
 use super::unpack::UnpackPlan;
 
 /// Extents in pinned memory at once on their way from disk to a device.
@@ -152,26 +152,27 @@ impl ColumnCache {
             return Ok(None);
         }
         let row_groups = all_row_groups(table);
-        let options = FeedOptions {
+        let options = PrefetchOptions {
             morsel_bytes: self.options.extent_bytes,
             row_groups_max: row_groups.len().max(1),
-            slots: MORSELS_AT_ONCE,
+            staging_buffers: MORSELS_AT_ONCE,
             reads_ahead: MORSELS_AT_ONCE + 1,
         };
-        let mut feed = Feed::new(self, device, table, &[column], &row_groups, options, cancel.clone())?;
+        let mut prefetcher =
+            Prefetcher::new(self, device, table, &[column], &row_groups, options, cancel.clone())?;
         let mut places = Vec::with_capacity(row_groups.len());
         for turn in 0.. {
-            let slot = turn % feed.slot_count();
-            let Some(morsel) = feed.next(slot, stream, &mut |_| false)? else { break };
+            let buffer = turn % prefetcher.buffer_count();
+            let Some(morsel) = prefetcher.next(buffer, stream, &mut |_| false)? else { break };
             let Some(read) = morsel.reads.first() else { continue };
             if !arriving.copy(read)? {
                 return Ok(None);
             }
             places.extend(places_of(&morsel, read, arriving.extents.len() - 1));
-            feed.release(slot, stream.record()?);
+            prefetcher.release(buffer, stream.record()?);
         }
         stream.wait_blocking()?;
-        let widths: BTreeSet<u8> = feed.widths(0);
+        let widths: BTreeSet<u8> = prefetcher.widths(0);
         Ok(Some(StoredColumn { extents: arriving.extents, places, widths }))
     }
 

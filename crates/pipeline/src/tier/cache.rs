@@ -1,7 +1,7 @@
 //! The columns cached on one device, under a budget.
 //!
-//! The least recently used column is evicted first. A column that a feed holds stays: its handles are counted, and are
-//! given out only under the lock of the cache.
+//! The least recently used column is evicted first. A column that a prefetcher holds stays: its handles are
+//! counted, and are given out only under the lock of the cache.
 
 use std::collections::HashMap;
 use std::sync::Arc;

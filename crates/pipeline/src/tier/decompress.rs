@@ -1,18 +1,18 @@
 //! Heavy codecs decompressed where kernels read: pages go over the link compressed and are decompressed on the device.
 //!
 //! ```text
-//!   file ─► checksum ─► packed, in pinned memory ──one copy──► packed, on the device ─┬ k_place ──────┬─► slot
+//!   file ─► checksum ─► packed, in pinned memory ──one copy──► packed, on the device ─┬ k_place ──────┬─► buffer
 //!                         directory without codec                                    └ Decompressor ─┘    as if
 //!                         sections as stored                                           statuses ─► host   stripped
 //!                         words: what lies where                                                          by the host
 //! ```
 //!
-//! What a slot holds in the end is, byte for byte, what the host's path writes. [`Decompressor`] is what differs
+//! What a buffer holds in the end is, byte for byte, what the host's path writes. [`Decompressor`] is what differs
 //! between devices: nvCOMP on a GPU, this crate's own codecs on a logical device, so that everything else is the same
 //! on both. A section larger than [`SECTION_BYTES_MAX`](job::SECTION_BYTES_MAX) is decompressed by the host all the
 //! same, and is moved so.
 //!
-//! Bounds: packed bytes, decompressed bytes and what decoders work in are part of a feed's slots.
+//! Bounds: packed bytes, decompressed bytes and what decoders work in are part of the staging buffers.
 
 mod batch;
 mod choose;
@@ -84,7 +84,7 @@ trait Decompressor: Send + Sync + fmt::Debug {
     fn meaning(&self, status: i32) -> String;
 }
 
-/// Who decompresses what feeds of one device read from disk.
+/// Who decompresses what a device's prefetchers read from disk.
 #[derive(Debug, Clone)]
 pub struct Decompression {
     choice: Decompress,

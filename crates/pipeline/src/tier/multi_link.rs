@@ -1,7 +1,7 @@
-//! Multi-link transfers of feeds: pinned chunks that come over neighbours' host links too.
+//! Multi-link transfers of prefetchers: pinned chunks that come over neighbours' host links too.
 //!
-//! A [`MultiLinkCopier`] holds staging buffers at the neighbours. Feeds take one at their start and return it at their
-//! end, so the buffers are taken once per session.
+//! A [`MultiLinkCopier`] holds staging buffers at the neighbours. Prefetchers take one at their start and
+//! return it at their end, so the buffers are taken once per session.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -13,15 +13,15 @@ use super::ColumnCache;
 
 /// Chunks in flight at a neighbour: one comes in, one goes out, one waits.
 const DEPTH: usize = 3;
-/// A feed that moves fewer chunks is over before a second lane has paid for its start. A guess.
+/// A prefetcher that moves fewer chunks is over before a second lane has paid for its start. A guess.
 const WORTH_CHUNKS: usize = 4;
 
-/// Copiers that no feed uses at the moment, with their devices.
+/// Copiers that no prefetcher uses at the moment, with their devices.
 #[derive(Default)]
 pub(super) struct Copiers(Mutex<Vec<(DeviceId, MultiLinkCopier)>>);
 
 impl ColumnCache {
-    /// A copier for a feed that moves about `bytes` from pinned memory to `device`, where that is worth it and
+    /// A copier for a prefetcher that moves about `bytes` from pinned memory to `device`, where that is worth it and
     /// neighbours have memory to spare.
     pub(super) fn take_copier(&self, device: DeviceId, bytes: usize) -> Result<Option<MultiLinkCopier>> {
         let (links, chunk_bytes) = (&self.options.links, self.options.link_chunk_bytes);
@@ -49,7 +49,7 @@ impl ColumnCache {
         }
     }
 
-    /// Takes back the copier of a feed that is over.
+    /// Takes back the copier of a prefetcher that is over.
     pub(super) fn return_copier(&self, device: DeviceId, copier: MultiLinkCopier) {
         self.copiers.0.lock().unwrap_or_else(PoisonError::into_inner).push((device, copier));
     }

@@ -1,13 +1,13 @@
 //! Which codecs of a scan the device decompresses, and morsels in decompression.
 //!
 //! ```text
-//!   slot k     copy ── k_place ── decompress ── statuses ─► held against what was to come of each section
-//!   slot k+1      copy ── k_place ── decompress …               before any kernel reads the morsel
+//!   buffer k     copy ── k_place ── decompress ── statuses ─► held against what was to come of each section
+//!   buffer k+1      copy ── k_place ── decompress …               before any kernel reads the morsel
 //! ```
 //!
 //! A morsel is given out once every section is known to be whole: what a decoder failed at would make kernels read
-//! out of bounds. So that this wait costs nothing, the morsels of all free slots are brought ahead, each on a stream of
-//! its slot.
+//! out of bounds. So that this wait costs nothing, the morsels of all free buffers are brought ahead, each on a stream of
+//! its buffer.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -19,10 +19,10 @@ use pelton_store::Table;
 
 use super::ColumnCache;
 use super::decompress::{Addresses, Batch, CodecBytes, Job, Part, Unpacker, Words, batches};
-use super::draft::Draft;
 use super::extent::CHUNK_ALIGN;
 use super::formats::{estimated_chunk_bytes, section_count};
-use super::slots::Slot;
+use super::morsel_layout::MorselLayout;
+use super::staging::StagingBuffer;
 
 /// What the device decompresses of a scan.
 #[derive(Debug, Default)]
@@ -81,22 +81,22 @@ impl UnpackPlan {
         Self { host_reason: Some(format!("compressed chunks want more memory: {error}")), ..Self::default() }
     }
 
-    /// Memory of each slot of `slot_bytes` that decoders work in.
-    pub(super) fn temp_bytes(&self, slot_bytes: usize) -> Result<usize> {
+    /// Memory of each buffer of `staging_bytes` that decoders work in.
+    pub(super) fn temp_bytes(&self, staging_bytes: usize) -> Result<usize> {
         let Some(unpacker) = &self.unpacker else { return Ok(0) };
-        let count = self.sections.min(self.sections * slot_bytes / self.bytes.max(1) + 1);
-        unpacker.slot_temp_bytes(&self.codecs, count, self.section_bytes_max)
+        let count = self.sections.min(self.sections * staging_bytes / self.bytes.max(1) + 1);
+        unpacker.buffer_temp_bytes(&self.codecs, count, self.section_bytes_max)
     }
 
-    /// What carries it out over `slots`; `None` where the host decompresses everything.
+    /// What carries it out over `buffers`; `None` where the host decompresses everything.
     pub(super) fn start(
         self,
         column_cache: &ColumnCache,
         device: DeviceId,
-        slots: usize,
+        buffers: usize,
     ) -> Result<Option<Unpacking>> {
         let Some(unpacker) = self.unpacker else { return Ok(None) };
-        let streams = (0..slots).map(|_| column_cache.machine.stream(Place::Device(device)));
+        let streams = (0..buffers).map(|_| column_cache.machine.stream(Place::Device(device)));
         let streams = streams.collect::<Result<Vec<Stream>>>()?;
         Ok(Some(Unpacking { unpacker, streams, ahead: VecDeque::new(), time: Duration::ZERO }))
     }
@@ -133,8 +133,8 @@ pub(super) struct Packed {
 
 /// A morsel that is brought ahead.
 pub(super) struct Brought {
-    slot: usize,
-    pub(super) draft: Draft,
+    buffer: usize,
+    pub(super) layout: MorselLayout,
     packed: Option<Packed>,
     started: Event,
     done: Event,
@@ -142,10 +142,10 @@ pub(super) struct Brought {
     pub(super) arrived: Event,
 }
 
-/// Unpacks the morsels of a feed.
+/// Unpacks the morsels of a prefetcher.
 pub(super) struct Unpacking {
     unpacker: Unpacker,
-    /// By slot.
+    /// By buffer.
     streams: Vec<Stream>,
     ahead: VecDeque<Brought>,
     /// Time of the device; that of several morsels may be the same.
@@ -158,15 +158,15 @@ impl Unpacking {
         self.unpacker.name()
     }
 
-    /// Where what is brought to `slot` is enqueued.
-    pub(super) fn stream(&self, slot: usize) -> &Stream {
-        &self.streams[slot]
+    /// Where what is brought to `buffer` is enqueued.
+    pub(super) fn stream(&self, buffer: usize) -> &Stream {
+        &self.streams[buffer]
     }
 
-    /// The slots from `slot` on, in turn, that nothing is brought to.
-    pub(super) fn slots_from(&self, slot: usize) -> impl Iterator<Item = usize> + use<> {
+    /// The buffers from `buffer` on, in turn, that nothing is brought to.
+    pub(super) fn buffers_from(&self, buffer: usize) -> impl Iterator<Item = usize> + use<> {
         let (count, taken) = (self.streams.len(), self.ahead.len());
-        (taken..count).map(move |turn| (slot + turn) % count)
+        (taken..count).map(move |turn| (buffer + turn) % count)
     }
 
     pub(super) fn push(&mut self, brought: Brought) {
@@ -178,21 +178,21 @@ impl Unpacking {
         self.ahead.pop_front()
     }
 
-    /// Writes the words of `parts`, whose bodies lie in `packed`, of a morsel of `slot`.
+    /// Writes the words of `parts`, whose bodies lie in `packed`, of a morsel of `buffer`.
     pub(super) fn pack(
         &self,
-        slot: &Slot,
-        draft: &Draft,
+        buffer: &StagingBuffer,
+        layout: &MorselLayout,
         mut parts: Vec<Part>,
         packed: &mut [u8],
     ) -> Result<Packed> {
-        let batches = batches(&mut parts, slot.temp.len(), |codec, count, section_bytes_max| {
+        let batches = batches(&mut parts, buffer.temp.len(), |codec, count, section_bytes_max| {
             self.unpacker.temp_bytes(codec, count, section_bytes_max)
         })?;
-        let base = slot.device.address();
+        let base = buffer.device.address();
         let at = Addresses {
-            packed: base + draft.packed().start as u64,
-            target: base + draft.unpacked().start as u64,
+            packed: base + layout.packed().start as u64,
+            target: base + layout.unpacked().start as u64,
         };
         let start = parts.iter().map(|part| part.packed.end).max().unwrap_or(0).next_multiple_of(CHUNK_ALIGN);
         let words = Words::write(packed, start, &parts, at);
@@ -200,24 +200,24 @@ impl Unpacking {
         Ok(Packed { parts, words, batches })
     }
 
-    /// Enqueues the copy of what is packed in `slot`, and its unpacking.
+    /// Enqueues the copy of what is packed in `buffer`, and its unpacking.
     pub(super) fn enqueue(
         &self,
         number: usize,
-        slot: &Slot,
-        draft: Draft,
+        buffer: &StagingBuffer,
+        layout: MorselLayout,
         packed: Option<Packed>,
     ) -> Result<Brought> {
         let stream = &self.streams[number];
-        let pinned = slot.staging.slice(draft.staged_bytes()..draft.bytes().pinned);
-        let on_device = slot.device.slice(draft.packed());
+        let pinned = buffer.pinned.slice(layout.staged_bytes()..layout.bytes().pinned);
+        let on_device = buffer.device.slice(layout.packed());
         stream.copy(&pinned, &on_device)?;
         let started = stream.record()?;
         if let Some(Packed { words, batches, .. }) = &packed {
             let job = Job {
                 packed: on_device.clone(),
-                target: slot.device.slice(draft.unpacked()),
-                temp: slot.temp.span(),
+                target: buffer.device.slice(layout.unpacked()),
+                temp: buffer.temp.span(),
                 words: *words,
                 batches: batches.clone(),
             };
@@ -228,7 +228,7 @@ impl Unpacking {
             stream.copy(&on_device.slice(words.outcome()), &pinned.slice(words.outcome()))?;
         }
         let arrived = stream.record()?;
-        Ok(Brought { slot: number, draft, packed, started, done, arrived })
+        Ok(Brought { buffer: number, layout, packed, started, done, arrived })
     }
 
     /// Waits until a morsel is there and holds what came of its sections against what was to come.
@@ -237,12 +237,17 @@ impl Unpacking {
     ///
     /// `Corrupt` for a section that does not decompress, `Unsupported` for one of which only the device says so; both
     /// name it. Errors of what was enqueued.
-    pub(super) fn arrive(&mut self, slots: &[Slot], table: &Table, brought: &Brought) -> Result<()> {
+    pub(super) fn arrive(
+        &mut self,
+        buffers: &[StagingBuffer],
+        table: &Table,
+        brought: &Brought,
+    ) -> Result<()> {
         brought.arrived.wait_blocking()?;
         self.time += brought.done.elapsed_since(&brought.started)?;
         let Some(Packed { parts, words, .. }) = &brought.packed else { return Ok(()) };
-        slots[brought.slot].staging.with_bytes(|bytes| {
-            let packed = &bytes[brought.draft.staged_bytes()..];
+        buffers[brought.buffer].pinned.with_bytes(|bytes| {
+            let packed = &bytes[brought.layout.staged_bytes()..];
             for (index, part) in parts.iter().enumerate() {
                 let (written, status) = words.outcome_of(packed, index);
                 if status != 0 || written != part.target.len() as u64 {

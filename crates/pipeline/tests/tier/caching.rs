@@ -2,7 +2,7 @@
 
 use pelton_chunk::{Codec, Layout, Transform};
 use pelton_error::{CancelFlag, ErrorKind, Tier};
-use pelton_pipeline::{DataTier, Feed, formats};
+use pelton_pipeline::{DataTier, Prefetcher, formats};
 
 use crate::fixture::{
     COMMENT, DEVICE, READABLE, all_row_groups, cache, cache_of, machine, options, run_all, stream, table,
@@ -53,11 +53,12 @@ fn pinned_memory_comes_back_when_the_last_feed_is_done() {
     let cache = cache();
     cache.pin(&place.table, Some(&[0]), &CancelFlag::new()).unwrap();
     let used = cache.machine().pinned_budget().used_bytes();
-    let feed = Feed::new(&cache, DEVICE, &place.table, &[0], &[0, 1], options(), CancelFlag::new()).unwrap();
+    let prefetcher =
+        Prefetcher::new(&cache, DEVICE, &place.table, &[0], &[0, 1], options(), CancelFlag::new()).unwrap();
     cache.unpin(place.table.id());
     assert_eq!(cache.tier(&place.table, 0, DEVICE), DataTier::Disk);
-    assert_eq!(cache.machine().pinned_budget().used_bytes(), used, "the feed has it still");
-    drop(feed);
+    assert_eq!(cache.machine().pinned_budget().used_bytes(), used, "the prefetcher has it still");
+    drop(prefetcher);
     assert_eq!(cache.machine().pinned_budget().used_bytes(), 0);
 }
 
@@ -92,7 +93,8 @@ fn the_column_not_used_for_longest_makes_room_and_none_in_use_does() {
 
         let all = all_row_groups(&place.table);
         let in_use =
-            Feed::new(&cache, DEVICE, &place.table, &[5, 3], &all, options(), CancelFlag::new()).unwrap();
+            Prefetcher::new(&cache, DEVICE, &place.table, &[5, 3], &all, options(), CancelFlag::new())
+                .unwrap();
         assert!(!admit(1), "what is in use stays");
         assert_eq!([5, 1, 3].map(is_cached), [true, false, true]);
         drop(in_use);

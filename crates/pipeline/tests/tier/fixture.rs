@@ -1,4 +1,4 @@
-//! Tables of all kinds of columns, and a device that reads what a feed brings.
+//! Tables of all kinds of columns, and a device that reads what a prefetcher copies to it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use pelton_device::{
     host,
 };
 use pelton_error::{CancelFlag, Result};
-use pelton_pipeline::{ColumnCache, ColumnCacheOptions, Feed, FeedOptions, FeedReport, Morsel};
+use pelton_pipeline::{ColumnCache, ColumnCacheOptions, Morsel, PrefetchOptions, PrefetchReport, Prefetcher};
 use pelton_store::{
     ColumnChoice, ColumnSchema, IoEngine, IoOptions, LogicalType, Table, TablePlan, TableSchema, TableWriter,
     Warehouse, WriteMode, WriteOptions, encode_row_group, read_chunk,
@@ -168,8 +168,8 @@ pub(crate) fn stream(cache: &ColumnCache) -> Stream {
     cache.machine().stream(DevicePlace::Device(DEVICE)).unwrap()
 }
 
-pub(crate) fn options() -> FeedOptions {
-    FeedOptions { morsel_bytes: 48 << 10, row_groups_max: 5, slots: 3, reads_ahead: 4 }
+pub(crate) fn options() -> PrefetchOptions {
+    PrefetchOptions { morsel_bytes: 48 << 10, row_groups_max: 5, staging_buffers: 3, reads_ahead: 4 }
 }
 
 pub(crate) fn all_row_groups(table: &Table) -> Vec<u32> {
@@ -204,7 +204,8 @@ struct Seen {
     copies: Vec<Buffer>,
 }
 
-/// A device that reads morsels on a stream of its own, slowly: a feed that does not wait for it would overwrite them.
+/// A device that reads morsels on a stream of its own, slowly: a prefetcher that does not wait for it would overwrite
+/// them.
 pub(crate) struct Reader {
     cache: Arc<ColumnCache>,
     pub(crate) copying: Stream,
@@ -285,31 +286,32 @@ fn check_chunk(table: &Arc<Table>, row_group: u32, column: usize, address: u64, 
     .unwrap();
 }
 
-/// Feeds, reads and checks these columns of these row groups; answers the row groups that came, and the report.
+/// Prefetches, reads and checks these columns of these row groups; answers the row groups that came, and the report.
 pub(crate) fn run_and_check(
     cache: &Arc<ColumnCache>,
     table: &Arc<Table>,
     columns: &[usize],
     row_groups: &[u32],
-    options: FeedOptions,
+    options: PrefetchOptions,
     mut drop_row_group: impl FnMut(u32) -> bool,
-) -> Result<(Vec<u32>, FeedReport)> {
-    let mut feed = Feed::new(cache, DEVICE, table, columns, row_groups, options, CancelFlag::new())?;
+) -> Result<(Vec<u32>, PrefetchReport)> {
+    let mut prefetcher =
+        Prefetcher::new(cache, DEVICE, table, columns, row_groups, options, CancelFlag::new())?;
     let mut reader = Reader::new(cache);
     for turn in 0.. {
-        let slot = turn % feed.slot_count();
-        let Some(morsel) = feed.next(slot, &reader.copying, &mut drop_row_group)? else { break };
+        let buffer = turn % prefetcher.buffer_count();
+        let Some(morsel) = prefetcher.next(buffer, &reader.copying, &mut drop_row_group)? else { break };
         assert!(morsel.row_groups.len() <= options.row_groups_max);
         assert!(!morsel.row_groups.is_empty());
         let done = reader.read(morsel);
-        feed.release(slot, done);
+        prefetcher.release(buffer, done);
     }
-    let report = feed.report();
+    let report = prefetcher.report();
     Ok((reader.check(table, columns), report))
 }
 
 /// As [`run_and_check`], all of it, which must come in order.
-pub(crate) fn run_all(cache: &Arc<ColumnCache>, table: &Arc<Table>, columns: &[usize]) -> FeedReport {
+pub(crate) fn run_all(cache: &Arc<ColumnCache>, table: &Arc<Table>, columns: &[usize]) -> PrefetchReport {
     let row_groups = all_row_groups(table);
     let (came, report) = run_and_check(cache, table, columns, &row_groups, options(), |_| false).unwrap();
     assert_eq!(came, row_groups);

@@ -8,7 +8,7 @@ use pelton_device::cuda::{self, CudaOptions};
 use pelton_device::{DeviceKind, Machine};
 use pelton_error::{CancelFlag, ErrorKind};
 use pelton_pipeline::{
-    ColumnCache, ColumnCacheOptions, DataTier, Decompress, Decompression, Feed, FeedOptions,
+    ColumnCache, ColumnCacheOptions, DataTier, Decompress, Decompression, PrefetchOptions, Prefetcher,
 };
 
 use crate::fixture::{
@@ -88,11 +88,11 @@ fn compressed_bytes_cross_the_link_and_both_sizes_are_counted() {
 }
 
 #[test]
-fn one_slot_is_enough_and_row_groups_may_be_ruled_out_late() {
+fn one_buffer_is_enough_and_row_groups_may_be_ruled_out_late() {
     let place = table(Codec::Snappy, 100, 2000);
     let all = all_row_groups(&place.table);
-    for slots in [1, 2, 4] {
-        let options = FeedOptions { slots, reads_ahead: slots + 1, ..options() };
+    for buffers in [1, 2, 4] {
+        let options = PrefetchOptions { staging_buffers: buffers, reads_ahead: buffers + 1, ..options() };
         let cache = cache_of(any_machine());
         let mut asked = 0;
         let (came, report) = run_and_check(&cache, &place.table, &READABLE, &all, options, |row_group| {
@@ -100,7 +100,7 @@ fn one_slot_is_enough_and_row_groups_may_be_ruled_out_late() {
             asked > 7 && row_group % 2 == 0
         })
         .unwrap();
-        assert_eq!(report.slots, slots);
+        assert_eq!(report.staging_buffers, buffers);
         assert!(came.is_sorted());
         assert_eq!(came.len() + report.row_groups_dropped as usize, all.len());
         assert!(report.row_groups_dropped as usize >= all.len() / 2 - 8, "{report:?}");
@@ -128,24 +128,25 @@ fn a_feed_that_is_given_up_leaves_nothing_behind() {
     let cache = cache_of(machine(64 << 20, 64 << 20));
     let cancel = CancelFlag::new();
     let row_groups = all_row_groups(&place.table);
-    let mut feed =
-        Feed::new(&cache, DEVICE, &place.table, &READABLE, &row_groups, options(), cancel.clone()).unwrap();
+    let mut prefetcher =
+        Prefetcher::new(&cache, DEVICE, &place.table, &READABLE, &row_groups, options(), cancel.clone())
+            .unwrap();
     let mut reader = Reader::new(&cache);
-    let morsel = feed.next(0, &reader.copying, &mut |_| false).unwrap().unwrap();
+    let morsel = prefetcher.next(0, &reader.copying, &mut |_| false).unwrap().unwrap();
     let done = reader.read(morsel);
-    feed.release(0, done);
+    prefetcher.release(0, done);
     cancel.cancel();
     // What was brought ahead may still be given out.
-    let ended = (1..10).find_map(|turn| match feed.next(turn % 3, &reader.copying, &mut |_| false) {
+    let ended = (1..10).find_map(|turn| match prefetcher.next(turn % 3, &reader.copying, &mut |_| false) {
         Err(error) => Some(error),
         Ok(morsel) => {
-            let done = reader.read(morsel.expect("there are more row groups than slots"));
-            feed.release(turn % 3, done);
+            let done = reader.read(morsel.expect("there are more row groups than buffers"));
+            prefetcher.release(turn % 3, done);
             None
         }
     });
     assert_eq!(ended.unwrap().kind(), &ErrorKind::Cancelled);
-    drop(feed);
+    drop(prefetcher);
     drop(reader);
     assert_eq!(cache.machine().device_budget(DEVICE).unwrap().used_bytes(), 0);
     assert_eq!(cache.machine().pinned_budget().used_bytes(), 0);
@@ -157,11 +158,12 @@ fn without_memory_for_both_forms_the_host_decompresses_and_says_why() {
     let row_groups = all_row_groups(&place.table);
     let run = |device_bytes: u64| {
         let cache = cache_of(machine(device_bytes, 64 << 20));
-        let options = FeedOptions { morsel_bytes: 1, row_groups_max: 1, slots: 1, reads_ahead: 2 };
+        let options =
+            PrefetchOptions { morsel_bytes: 1, row_groups_max: 1, staging_buffers: 1, reads_ahead: 2 };
         run_and_check(&cache, &place.table, &[5], &row_groups, options, |_| false).map(|(_, report)| report)
     };
     let report = run(64 << 20).unwrap();
-    let needed = report.slot_device_bytes as u64;
+    let needed = report.buffer_device_bytes as u64;
     assert_eq!((report.codec_bytes_before, report.codec_reason), (0, None));
     let report = run(needed - 128).unwrap();
     assert_eq!(report.device_codec_bytes_before, 0);

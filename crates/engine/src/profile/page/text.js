@@ -91,7 +91,7 @@ const ACTIVITIES = {
   compile: ["compiling kernels", "--compile"],
   allocate: ["taking memory", "--take"],
   admit: ["caching columns on the device", "--result"],
-  slot_wait: ["waiting for a buffer", "--slot"],
+  buffer_wait: ["waiting for a buffer", "--buffer"],
   stage: ["checksums, codecs off", "--stage"],
   copy: ["copying to the device", "--copy"],
   kernel: ["kernel", "--kernel"],

@@ -6,14 +6,14 @@ use pelton_error::Result;
 use super::Unpacker;
 use super::job::{Batch, Part, SECTION_BYTES_MAX};
 
-/// Memory of a slot at most that decoders work in. A guess: Zstd works in three times what it gives, so this is a
+/// Memory of a buffer at most that decoders work in. A guess: Zstd works in three times what it gives, so this is a
 /// morsel of 32 MiB in one go.
 const TEMP_BYTES_MAX: usize = 128 << 20;
 
 impl Unpacker {
-    /// What a slot needs so that up to `count` sections of up to `section_bytes_max` bytes of each codec are one batch,
+    /// What a buffer needs so that up to `count` sections of up to `section_bytes_max` bytes of each codec are one batch,
     /// within [`TEMP_BYTES_MAX`], and any section fits.
-    pub(in crate::tier) fn slot_temp_bytes(
+    pub(in crate::tier) fn buffer_temp_bytes(
         &self,
         codecs: &[Codec],
         count: usize,

@@ -31,8 +31,8 @@ impl Decompressor for Logical {
         let writes = vec![packed.clone(), target.clone()];
         Work::new("decompress", vec![packed.clone()], writes).with_host(move || {
             // SAFETY: logical devices' memory is the host's, both spans are in bounds, and their buffers live while the
-            // stream holds leases on them. They do not overlap: they are different parts of a slot. Only this stream
-            // is given the slot until it has come so far.
+            // stream holds leases on them. They do not overlap: they are different parts of a buffer. Only this stream
+            // is given the buffer until it has come so far.
             let (packed_bytes, target_bytes) = unsafe { (bytes_of(&packed), bytes_of(&target)) };
             let mut memory = Memory {
                 packed: packed_bytes,

@@ -1,4 +1,4 @@
-//! When a feed did what for a morsel, for whoever traces it.
+//! Timings of a prefetcher, for traces.
 
 use std::time::Instant;
 
@@ -6,11 +6,11 @@ use pelton_device::Event;
 
 use crate::trace::Activity;
 
-/// One morsel.
+/// What was done for one morsel, and when.
 #[derive(Debug)]
-pub(crate) struct MorselMarks {
-    /// Its slot.
-    pub(crate) slot: usize,
+pub(crate) struct MorselTimings {
+    /// Its buffer.
+    pub(crate) buffer: usize,
     /// What the host did, in order.
     pub(crate) laps: Vec<Lap>,
     /// Before and after its copies; none where nothing was copied.
@@ -30,10 +30,10 @@ pub(crate) struct Lap {
     pub(crate) bytes: u64,
 }
 
-impl MorselMarks {
+impl MorselTimings {
     /// Of a morsel that is begun now.
-    pub(crate) fn begin(slot: usize) -> Self {
-        Self { slot, laps: Vec::with_capacity(4), copy: None, copied_bytes: 0, at: Instant::now() }
+    pub(crate) fn begin(buffer: usize) -> Self {
+        Self { buffer, laps: Vec::with_capacity(4), copy: None, copied_bytes: 0, at: Instant::now() }
     }
 
     /// Since the last lap the host did this.

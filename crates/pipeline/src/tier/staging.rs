@@ -1,25 +1,25 @@
-//! The slots of a feed: memory that morsels take in turn.
+//! The staging buffers of a prefetcher, which morsels use in turn.
 
 use pelton_device::{Buffer, DeviceId, Event, MemoryKind, NodeId, OnFull};
 use pelton_error::{Error, ErrorKind, Result, ResultExt, Tier};
 
 use super::ColumnCache;
-use super::draft::SlotBytes;
+use super::morsel_layout::StagingBytes;
 
-/// Where a feed's slots are taken from.
+/// Where a prefetcher's buffers are taken from.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct SlotSource<'a> {
+pub(super) struct StagingSource<'a> {
     pub(super) column_cache: &'a ColumnCache,
     pub(super) device: DeviceId,
-    /// What decoders work in, of each slot.
+    /// What decoders work in, of each buffer.
     pub(super) temp_bytes: usize,
 }
 
 /// Memory for one morsel.
-pub(super) struct Slot {
+pub(super) struct StagingBuffer {
     pub(super) device: Buffer,
     /// Chunks from disk, on their way.
-    pub(super) staging: Buffer,
+    pub(super) pinned: Buffer,
     /// What decoders on the device work in.
     pub(super) temp: Buffer,
     /// When its morsel has been read.
@@ -32,44 +32,44 @@ pub(super) struct Slot {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Need {
     /// The largest of them.
-    pub(super) largest: SlotBytes,
+    pub(super) largest: StagingBytes,
     /// All together.
-    pub(super) all: SlotBytes,
+    pub(super) all: StagingBytes,
     /// Of all: runs of pinned columns.
     pub(super) runs: usize,
 }
 
 impl Need {
-    /// Of a slot for morsels of `morsel_bytes`.
-    pub(super) fn slot(&self, morsel_bytes: usize) -> SlotBytes {
+    /// What a buffer takes for morsels of `morsel_bytes`.
+    pub(super) fn buffer(&self, morsel_bytes: usize) -> StagingBytes {
         self.all.at_most(morsel_bytes).max(self.largest)
     }
 }
 
-/// Takes up to `count` slots for morsels of up to `morsel_bytes`: on refusal fewer, two at the least; then of smaller
+/// Takes up to `count` buffers for morsels of up to `morsel_bytes`: on refusal fewer, two at the least; then of smaller
 /// morsels; at last one for the largest row group.
-pub(super) fn take_slots(
-    source: SlotSource<'_>,
+pub(super) fn take_buffers(
+    source: StagingSource<'_>,
     need: Need,
     count: usize,
     mut morsel_bytes: usize,
-) -> Result<Vec<Slot>> {
+) -> Result<Vec<StagingBuffer>> {
     loop {
-        let bytes = need.slot(morsel_bytes);
+        let bytes = need.buffer(morsel_bytes);
         let is_smallest = bytes == need.largest;
-        let mut slots = Vec::new();
+        let mut buffers = Vec::new();
         let refusal = loop {
-            if slots.len() == count {
-                return Ok(slots);
+            if buffers.len() == count {
+                return Ok(buffers);
             }
             match source.take(bytes) {
-                Ok(slot) => slots.push(slot),
+                Ok(buffer) => buffers.push(buffer),
                 Err(error) if matches!(error.kind(), ErrorKind::OutOfMemory { .. }) => break error,
                 Err(error) => return Err(error),
             }
         };
-        if slots.len() >= 2 || (is_smallest && !slots.is_empty()) {
-            return Ok(slots);
+        if buffers.len() >= 2 || (is_smallest && !buffers.is_empty()) {
+            return Ok(buffers);
         }
         if is_smallest {
             return Err(refusal.context(refused(bytes)));
@@ -78,22 +78,22 @@ pub(super) fn take_slots(
     }
 }
 
-fn refused(bytes: SlotBytes) -> String {
+fn refused(bytes: StagingBytes) -> String {
     format!(
-        "the smallest slot of a scan, for its largest row group, takes {} bytes of device memory and {} of pinned \
+        "the smallest buffer of a scan, for its largest row group, takes {} bytes of device memory and {} of pinned \
          memory",
         bytes.device, bytes.pinned
     )
 }
 
-impl SlotSource<'_> {
-    /// A slot; cached columns that are not in use are evicted to make room.
-    fn take(&self, bytes: SlotBytes) -> Result<Slot> {
+impl StagingSource<'_> {
+    /// A buffer; cached columns that are not in use are evicted to make room.
+    fn take(&self, bytes: StagingBytes) -> Result<StagingBuffer> {
         let device = self.allocate(MemoryKind::Device(self.device), bytes.device)?;
         let node = self.column_cache.machine().device(self.device)?.node;
-        let staging = self.allocate(MemoryKind::Pinned(self.near(node)), bytes.pinned)?;
+        let pinned = self.allocate(MemoryKind::Pinned(self.near(node)), bytes.pinned)?;
         let temp = self.allocate(MemoryKind::Device(self.device), self.temp_bytes)?;
-        Ok(Slot { device, staging, temp, done: None, is_out: false })
+        Ok(StagingBuffer { device, pinned, temp, done: None, is_out: false })
     }
 
     fn near(&self, node: NodeId) -> NodeId {
@@ -115,10 +115,10 @@ pub(super) fn is_device_full(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::OutOfMemory { tier: Tier::Device, .. })
 }
 
-impl Slot {
+impl StagingBuffer {
     /// What it has room for.
-    pub(super) fn room(&self) -> SlotBytes {
-        SlotBytes { device: self.device.len(), pinned: self.staging.len() }
+    pub(super) fn room(&self) -> StagingBytes {
+        StagingBytes { device: self.device.len(), pinned: self.pinned.len() }
     }
 
     /// Waits until its last morsel has been read.
@@ -134,17 +134,17 @@ impl Slot {
 
     /// Its morsel will have been read at `done`.
     pub(super) fn release(&mut self, done: Event) {
-        assert!(self.is_out, "a slot is released once for each morsel");
+        assert!(self.is_out, "a buffer is released once for each morsel");
         self.is_out = false;
         self.done = Some(done);
     }
 
     /// Makes it large enough for a row group that is larger than was to be expected.
-    pub(super) fn grow(&mut self, source: SlotSource<'_>, bytes: SlotBytes) -> Result<()> {
+    pub(super) fn grow(&mut self, source: StagingSource<'_>, bytes: StagingBytes) -> Result<()> {
         let bytes = bytes.max(self.room());
         // What it has is given back first.
-        let nothing = SlotBytes::default();
-        *self = SlotSource { temp_bytes: 0, ..source }.take(nothing)?;
+        let nothing = StagingBytes::default();
+        *self = StagingSource { temp_bytes: 0, ..source }.take(nothing)?;
         *self = source.take(bytes).context(|| refused(bytes))?;
         Ok(())
     }

@@ -1,19 +1,19 @@
-//! Feeds a scan: deals row groups into morsels and brings their chunks to the device.
+//! The prefetcher of a scan: forms morsels of row groups and copies their chunks to the device, some morsels ahead.
 //!
 //! ```text
-//!   next(slot k)   1. begins reads of chunks on disk, some morsels ahead
-//!                  2. waits until slot k is free           (back-pressure)
+//!   next(buffer k) 1. begins reads of chunks on disk, some morsels ahead
+//!                  2. waits until buffer k is free         (back-pressure)
 //!                  3. takes row groups while they fit      (asks whether each is wanted still)
-//!                  4. waits for their chunks on disk; checksums, codecs off, into the slot's pinned memory
-//!                  5. enqueues the copies: one of the pinned memory, one a run of each pinned column; runs may come
+//!                  4. waits for their chunks on disk; checksums, codecs off, into the buffer's pinned memory
+//!                  5. enqueues the copies: one of the pinned memory, one per run of each pinned column; runs may come
 //!                     in part over the host links of idle neighbours
-//!                  Where the device decompresses codecs, 4 leaves them on, 1 to 5 are done for every free slot at once, and
-//!                  a slot's morsel is given out when it is decompressed
+//!                  Where the device decompresses codecs, 4 leaves them on, 1 to 5 are done for every free buffer
+//!                  at once, and a buffer's morsel is given out when it is decompressed
 //!   release(k)     says when kernels are done with it
 //! ```
 //!
-//! A morsel is a number of row groups whose chunks take a slot's memory at most; of columns cached on the device it
-//! takes nothing. Bounds: slots as they were taken at the start; reads of `reads_ahead` morsels.
+//! A morsel is a number of row groups whose chunks take a buffer's memory at most; of columns cached on the device it
+//! takes nothing. Bounds: the buffers taken at the start; reads of `reads_ahead` morsels.
 //!
 //! Traffic: the bytes of chunks without codec, once over the host link, unless they are cached on the device.
 
@@ -28,49 +28,49 @@ use pelton_fabric::transfer::MultiLinkCopier;
 use pelton_store::Table;
 
 use super::ColumnCache;
-use super::draft::{Draft, Piece, SlotBytes};
 use super::extent::StoredColumn;
 use super::formats::{check_readable, estimated_chunk_bytes};
-use super::intake::{DropRowGroup, Incoming, Intake, estimated_packing};
-use super::marks::MorselMarks;
-use super::slots::{Need, Slot, SlotSource, take_slots};
+use super::morsel_layout::{MorselLayout, Piece, StagingBytes};
+use super::read_ahead::{DropRowGroup, Incoming, ReadAhead, estimated_packing};
+use super::staging::{Need, StagingBuffer, StagingSource, take_buffers};
+use super::timings::MorselTimings;
 use super::unpack::{Packed, UnpackPlan, Unpacking};
 use crate::trace::Activity;
 
-/// How a feed deals.
+/// How a prefetcher forms morsels.
 #[derive(Debug, Clone, Copy)]
-pub struct FeedOptions {
+pub struct PrefetchOptions {
     /// Bytes of chunks that a morsel moves at most, if one row group is not more.
     pub morsel_bytes: usize,
     /// Row groups of a morsel at most; at least 1.
     pub row_groups_max: usize,
     /// Morsels in flight at most; at least 1, and 3 to keep the link busy.
-    pub slots: usize,
+    pub staging_buffers: usize,
     /// Morsels whose reads may be under way at once, that of the next call included; at least 1.
     pub reads_ahead: usize,
 }
 
-/// Feeds one scan on one device.
-pub struct Feed {
+/// The prefetcher of one scan on one device.
+pub struct Prefetcher {
     column_cache: Arc<ColumnCache>,
     device: DeviceId,
     /// By column of the scan.
     sources: Vec<Source>,
-    slots: Vec<Slot>,
-    /// What a slot that grows takes.
+    buffers: Vec<StagingBuffer>,
+    /// What a buffer that grows takes.
     temp_bytes: usize,
-    intake: Intake,
+    read_ahead: ReadAhead,
     /// Where the device decompresses codecs.
     unpacking: Option<Unpacking>,
     row_groups_max: usize,
     /// Copies over neighbours' links too, where there are any that pay.
     copier: Option<MultiLinkCopier>,
-    report: FeedReport,
-    /// Of the morsels given out, where somebody asked for them.
-    marks: Option<Vec<MorselMarks>>,
+    report: PrefetchReport,
+    /// Of the morsels given out, where they are recorded.
+    timings: Option<Vec<MorselTimings>>,
 }
 
-impl Drop for Feed {
+impl Drop for Prefetcher {
     fn drop(&mut self) {
         if let Some(copier) = self.copier.take() {
             self.column_cache.return_copier(self.device, copier);
@@ -97,15 +97,15 @@ pub struct Morsel {
     pub reads: Vec<Span>,
 }
 
-/// What a feed did so far.
+/// What a prefetcher did so far.
 #[derive(Debug, Clone, Default)]
-pub struct FeedReport {
+pub struct PrefetchReport {
     /// Staging buffers, each for one morsel in flight.
-    pub slots: usize,
-    /// Device memory of each slot, bytes.
-    pub slot_device_bytes: usize,
-    /// Pinned memory of each slot, bytes.
-    pub slot_pinned_bytes: usize,
+    pub staging_buffers: usize,
+    /// Device memory of each buffer, bytes.
+    pub buffer_device_bytes: usize,
+    /// Pinned memory of each buffer, bytes.
+    pub buffer_pinned_bytes: usize,
     /// Morsels given out.
     pub morsels: u64,
     /// Their row groups.
@@ -144,13 +144,13 @@ pub struct FeedReport {
     pub disk_wait: Duration,
 }
 
-impl Feed {
-    /// A feed of these columns of these row groups, in this order; takes the slots. Where columns are now is where
-    /// they are read from to the end.
+impl Prefetcher {
+    /// A prefetcher of these columns of these row groups, in this order; takes the buffers. Each column is read to the
+    /// end from the tier that it is in now.
     ///
     /// # Errors
     ///
-    /// `OutOfMemory` where even one slot for the largest row group is refused, `Unsupported` for text without
+    /// `OutOfMemory` where even one buffer for the largest row group is refused, `Unsupported` for text without
     /// dictionary, `InvalidInput` for a device that the machine lacks, errors of reading the chunk directory.
     pub fn new(
         column_cache: &Arc<ColumnCache>,
@@ -158,10 +158,10 @@ impl Feed {
         table: &Arc<Table>,
         columns: &[usize],
         row_groups: &[u32],
-        options: FeedOptions,
+        options: PrefetchOptions,
         cancel: CancelFlag,
     ) -> Result<Self> {
-        assert!(options.slots > 0, "a feed has a slot");
+        assert!(options.staging_buffers > 0, "a prefetcher has a buffer");
         assert!(options.row_groups_max > 0, "a morsel has a row group");
         assert!(options.reads_ahead > 0, "the next morsel is read");
         column_cache.machine().device(device)?;
@@ -172,51 +172,51 @@ impl Feed {
         let on_disk: Vec<usize> = on_disk.map(|(column, _)| *column).collect();
         let scan = Scan { table, columns, row_groups, sources: &sources };
         let plan = UnpackPlan::of(column_cache, table, &on_disk, row_groups)?;
-        let taken = scan.take_slots(column_cache, device, plan, options)?;
-        let Taken { slots, plan, temp_bytes, pinned_bytes } = taken;
+        let taken = scan.take_buffers(column_cache, device, plan, options)?;
+        let Taken { buffers, plan, temp_bytes, pinned_bytes } = taken;
         let copier = column_cache.take_copier(device, pinned_bytes)?;
         let (threads, codecs) = (column_cache.options.threads, plan.codecs.clone());
-        let mut intake =
-            Intake::new(table, &column_cache.io, on_disk, codecs, row_groups.to_vec(), threads, cancel);
-        let room = slots[0].room();
+        let mut read_ahead =
+            ReadAhead::new(table, &column_cache.io, on_disk, codecs, row_groups.to_vec(), threads, cancel);
+        let room = buffers[0].room();
         let row_groups_ahead = options.reads_ahead.saturating_mul(options.row_groups_max);
-        intake.set_ahead_max(options.reads_ahead * room.pinned.max(1), row_groups_ahead);
-        let report = FeedReport {
-            slots: slots.len(),
-            slot_device_bytes: room.device,
-            slot_pinned_bytes: room.pinned,
+        read_ahead.set_ahead_max(options.reads_ahead * room.pinned.max(1), row_groups_ahead);
+        let report = PrefetchReport {
+            staging_buffers: buffers.len(),
+            buffer_device_bytes: room.device,
+            buffer_pinned_bytes: room.pinned,
             codec_reason: plan.host_reason.clone(),
-            ..FeedReport::default()
+            ..PrefetchReport::default()
         };
-        let unpacking = plan.start(column_cache, device, slots.len())?;
+        let unpacking = plan.start(column_cache, device, buffers.len())?;
         Ok(Self {
             column_cache: Arc::clone(column_cache),
             device,
             sources,
-            slots,
+            buffers,
             temp_bytes,
-            intake,
+            read_ahead,
             unpacking,
             row_groups_max: options.row_groups_max,
             copier,
             report,
-            marks: None,
+            timings: None,
         })
     }
 
-    /// From here on, keeps when what was done.
-    pub(crate) fn keep_marks(&mut self) {
-        self.marks = Some(Vec::new());
+    /// Records timings from now on.
+    pub(crate) fn record_timings(&mut self) {
+        self.timings = Some(Vec::new());
     }
 
-    /// When what was done, if that was kept.
-    pub(crate) fn take_marks(&mut self) -> Vec<MorselMarks> {
-        self.marks.take().unwrap_or_default()
+    /// The timings so far, if they were recorded.
+    pub(crate) fn take_timings(&mut self) -> Vec<MorselTimings> {
+        self.timings.take().unwrap_or_default()
     }
 
     /// Morsels that can be in flight.
-    pub fn slot_count(&self) -> usize {
-        self.slots.len()
+    pub fn buffer_count(&self) -> usize {
+        self.buffers.len()
     }
 
     /// From now on a morsel has at most this many row groups, at least 1.
@@ -225,8 +225,8 @@ impl Feed {
         self.row_groups_max = most;
     }
 
-    /// The next morsel, in slot `slot`, which are taken in turn; `None` at the end. Waits until the slot is free and
-    /// for reads; the copies are enqueued on `stream`, and the chunks are there when it has come so far.
+    /// The next morsel, in staging buffer `buffer`; buffers are used in turn. `None` at the end. Waits until the buffer
+    /// is free and for reads; the copies are enqueued on `stream`, and the chunks are there when it has come so far.
     ///
     /// `drop_row_group` says whether a row group is not wanted any more. It is asked before anything of the row group
     /// is read, and, where reads ran ahead, again before it is moved.
@@ -234,130 +234,130 @@ impl Feed {
     /// # Errors
     ///
     /// `Corrupt` for damaged chunks, `Cancelled`, `OutOfMemory` for a row group that is larger without its codec than
-    /// was to be expected; errors of reading, of copying, and of what ran in the slot before. After an error the
-    /// feed is over.
+    /// was to be expected; errors of reading, of copying, and of what ran in the buffer before. After an error the
+    /// prefetcher is over.
     ///
     /// # Panics
     ///
-    /// If the slot's morsel was not released.
+    /// If the buffer's morsel was not released.
     pub fn next(
         &mut self,
-        slot: usize,
+        buffer: usize,
         stream: &Stream,
         drop_row_group: &mut dyn FnMut(u32) -> bool,
     ) -> Result<Option<Morsel>> {
-        assert!(!self.slots[slot].is_out, "slot {slot} is released before it is used again");
+        assert!(!self.buffers[buffer].is_out, "buffer {buffer} is released before it is used again");
         let Some(mut unpacking) = self.unpacking.take() else {
-            let mut marks = self.begin_marks(slot);
-            let prepared = self.prepare(slot, None, drop_row_group, &mut marks)?;
-            let Some((draft, _)) = prepared else { return Ok(None) };
-            self.enqueue_for(slot, &draft, stream, marks)?;
-            return Ok(Some(self.morsel(slot, draft)));
+            let mut timings = self.begin_timings(buffer);
+            let prepared = self.prepare(buffer, None, drop_row_group, &mut timings)?;
+            let Some((layout, _)) = prepared else { return Ok(None) };
+            self.enqueue_for(buffer, &layout, stream, timings)?;
+            return Ok(Some(self.morsel(buffer, layout)));
         };
-        let brought = self.bring_ahead(slot, &mut unpacking, drop_row_group).map(|()| unpacking.pop());
+        let brought = self.bring_ahead(buffer, &mut unpacking, drop_row_group).map(|()| unpacking.pop());
         let arrived = brought.and_then(|brought| {
             let Some(brought) = brought else { return Ok(None) };
-            unpacking.arrive(&self.slots, &self.intake.table, &brought)?;
+            unpacking.arrive(&self.buffers, &self.read_ahead.table, &brought)?;
             stream.wait_for(&brought.arrived)?;
-            Ok(Some(brought.draft))
+            Ok(Some(brought.layout))
         });
         self.unpacking = Some(unpacking);
-        Ok(arrived?.map(|draft| self.morsel(slot, draft)))
+        Ok(arrived?.map(|layout| self.morsel(buffer, layout)))
     }
 
-    /// Steps 1 to 4 for slot `slot`; `None` at the end.
+    /// Steps 1 to 4 for buffer `buffer`; `None` at the end.
     fn prepare(
         &mut self,
-        slot: usize,
+        buffer: usize,
         unpacking: Option<&Unpacking>,
         drop_row_group: DropRowGroup<'_>,
-        marks: &mut Option<MorselMarks>,
-    ) -> Result<Option<(Draft, Option<Packed>)>> {
+        timings: &mut Option<MorselTimings>,
+    ) -> Result<Option<(MorselLayout, Option<Packed>)>> {
         let mut lap = |activity, bytes| {
-            if let Some(marks) = marks {
-                marks.lap(activity, bytes);
+            if let Some(timings) = timings {
+                timings.lap(activity, bytes);
             }
         };
-        let asked_before = self.intake.counts.disk_bytes;
-        self.intake.begin_round(drop_row_group)?;
-        lap(Activity::Read, self.intake.counts.disk_bytes - asked_before);
-        self.slots[slot].wait_free()?;
-        lap(Activity::SlotWait, 0);
-        let (mut incoming, draft) = self.take(slot, drop_row_group)?;
+        let asked_before = self.read_ahead.counts.disk_bytes;
+        self.read_ahead.begin_round(drop_row_group)?;
+        lap(Activity::Read, self.read_ahead.counts.disk_bytes - asked_before);
+        self.buffers[buffer].wait_free()?;
+        lap(Activity::BufferWait, 0);
+        let (mut incoming, layout) = self.take(buffer, drop_row_group)?;
         if incoming.is_empty() {
             return Ok(None);
         }
         // What is in memory is as long as it was taken to be.
-        let draft = match self.sources.iter().any(|source| matches!(source, Source::Disk)) {
+        let layout = match self.sources.iter().any(|source| matches!(source, Source::Disk)) {
             true => {
-                self.intake.arrive(&mut incoming)?;
+                self.read_ahead.arrive(&mut incoming)?;
                 lap(Activity::ReadWait, 0);
-                self.lay_out(slot, &incoming)?
+                self.lay_out(buffer, &incoming)?
             }
-            false => draft,
+            false => layout,
         };
-        self.intake.give_back(incoming.split_off(draft.row_groups.len()));
-        let packed = self.stage(slot, &draft, &incoming, unpacking)?;
-        lap(Activity::Stage, draft.bytes().pinned as u64);
-        Ok(Some((draft, packed)))
+        self.read_ahead.give_back(incoming.split_off(layout.row_groups.len()));
+        let packed = self.stage(buffer, &layout, &incoming, unpacking)?;
+        lap(Activity::Stage, layout.bytes().pinned as u64);
+        Ok(Some((layout, packed)))
     }
 
-    fn begin_marks(&self, slot: usize) -> Option<MorselMarks> {
-        self.marks.is_some().then(|| MorselMarks::begin(slot))
+    fn begin_timings(&self, buffer: usize) -> Option<MorselTimings> {
+        self.timings.is_some().then(|| MorselTimings::begin(buffer))
     }
 
     fn enqueue_for(
         &mut self,
-        slot: usize,
-        draft: &Draft,
+        buffer: usize,
+        layout: &MorselLayout,
         stream: &Stream,
-        marks: Option<MorselMarks>,
+        timings: Option<MorselTimings>,
     ) -> Result<()> {
-        match marks {
-            Some(marks) => self.enqueue_marked(slot, draft, stream, marks),
-            None => self.enqueue(slot, draft, stream),
+        match timings {
+            Some(timings) => self.enqueue_timed(buffer, layout, stream, timings),
+            None => self.enqueue(buffer, layout, stream),
         }
     }
 
-    /// Brings a morsel to `slot`, and to those after it that are free.
+    /// Brings a morsel to `buffer`, and to those after it that are free.
     fn bring_ahead(
         &mut self,
-        slot: usize,
+        buffer: usize,
         unpacking: &mut Unpacking,
         drop_row_group: DropRowGroup<'_>,
     ) -> Result<()> {
-        for next in unpacking.slots_from(slot) {
-            if next != slot && !self.slots[next].is_free()? {
+        for next in unpacking.buffers_from(buffer) {
+            if next != buffer && !self.buffers[next].is_free()? {
                 return Ok(());
             }
-            let mut marks = self.begin_marks(next);
-            let prepared = self.prepare(next, Some(unpacking), drop_row_group, &mut marks)?;
-            let Some((draft, packed)) = prepared else { return Ok(()) };
-            self.enqueue_for(next, &draft, unpacking.stream(next), marks)?;
-            let brought = unpacking.enqueue(next, &self.slots[next], draft, packed)?;
+            let mut timings = self.begin_timings(next);
+            let prepared = self.prepare(next, Some(unpacking), drop_row_group, &mut timings)?;
+            let Some((layout, packed)) = prepared else { return Ok(()) };
+            self.enqueue_for(next, &layout, unpacking.stream(next), timings)?;
+            let brought = unpacking.enqueue(next, &self.buffers[next], layout, packed)?;
             unpacking.push(brought);
         }
         Ok(())
     }
 
-    /// Tells that everything that reads the slot's morsel is complete when `done` is.
+    /// Tells that everything that reads the buffer's morsel is complete when `done` is.
     ///
     /// # Panics
     ///
-    /// If the slot holds no morsel.
-    pub fn release(&mut self, slot: usize, done: Event) {
-        self.slots[slot].release(done);
+    /// If the buffer holds no morsel.
+    pub fn release(&mut self, buffer: usize, done: Event) {
+        self.buffers[buffer].release(done);
     }
 
     /// Widths of the bit-packed pages that came from disk so far, of the column `index` of those that do.
     pub(super) fn widths(&self, index: usize) -> BTreeSet<u8> {
-        self.intake.widths[index].clone()
+        self.read_ahead.widths[index].clone()
     }
 
     /// What it did so far.
-    pub fn report(&self) -> FeedReport {
-        let counts = self.intake.counts.clone();
-        FeedReport {
+    pub fn report(&self) -> PrefetchReport {
+        let counts = self.read_ahead.counts.clone();
+        PrefetchReport {
             row_groups_dropped: counts.row_groups_dropped,
             row_groups_ahead_max: counts.row_groups_ahead_max,
             disk_bytes: counts.disk_bytes,
@@ -375,72 +375,76 @@ impl Feed {
     }
 
     /// Row groups for a morsel, by estimate where they are on disk.
-    fn take(&mut self, slot: usize, drop_row_group: DropRowGroup<'_>) -> Result<(Vec<Incoming>, Draft)> {
-        let room = self.slots[slot].room();
-        let mut draft = Draft::default();
+    fn take(
+        &mut self,
+        buffer: usize,
+        drop_row_group: DropRowGroup<'_>,
+    ) -> Result<(Vec<Incoming>, MorselLayout)> {
+        let room = self.buffers[buffer].room();
+        let mut layout = MorselLayout::default();
         let (mut taken, mut pieces) = (Vec::new(), Vec::with_capacity(self.sources.len()));
         while taken.len() < self.row_groups_max {
-            let Some(next) = self.intake.peek(drop_row_group)? else { break };
+            let Some(next) = self.read_ahead.peek(drop_row_group)? else { break };
             pieces_of(&self.sources, next, &mut pieces);
-            if !taken.is_empty() && !(draft.bytes() + draft.growth(&pieces)).fits(room) {
+            if !taken.is_empty() && !(layout.bytes() + layout.growth(&pieces)).fits(room) {
                 break;
             }
-            draft.push(next.row_group, &pieces);
-            taken.extend(self.intake.take());
+            layout.push(next.row_group, &pieces);
+            taken.extend(self.read_ahead.take());
         }
-        Ok((taken, draft))
+        Ok((taken, layout))
     }
 
     /// The morsel of the first of these row groups, as many as fit now that their lengths are known.
-    fn lay_out(&mut self, slot: usize, incoming: &[Incoming]) -> Result<Draft> {
-        let mut draft = Draft::default();
+    fn lay_out(&mut self, buffer: usize, incoming: &[Incoming]) -> Result<MorselLayout> {
+        let mut layout = MorselLayout::default();
         let mut pieces = Vec::with_capacity(self.sources.len());
         for next in incoming {
             pieces_of(&self.sources, next, &mut pieces);
-            let bytes = draft.bytes() + draft.growth(&pieces);
-            if !bytes.fits(self.slots[slot].room()) {
-                if !draft.row_groups.is_empty() {
+            let bytes = layout.bytes() + layout.growth(&pieces);
+            if !bytes.fits(self.buffers[buffer].room()) {
+                if !layout.row_groups.is_empty() {
                     break;
                 }
-                self.intake.verify(next)?;
-                let source = SlotSource {
+                self.read_ahead.verify(next)?;
+                let source = StagingSource {
                     column_cache: &self.column_cache,
                     device: self.device,
                     temp_bytes: self.temp_bytes,
                 };
-                self.slots[slot].grow(source, bytes)?;
+                self.buffers[buffer].grow(source, bytes)?;
             }
-            draft.push(next.row_group, &pieces);
+            layout.push(next.row_group, &pieces);
         }
-        Ok(draft)
+        Ok(layout)
     }
 
     fn stage(
         &mut self,
-        slot: usize,
-        draft: &Draft,
+        buffer: usize,
+        layout: &MorselLayout,
         incoming: &[Incoming],
         unpacking: Option<&Unpacking>,
     ) -> Result<Option<Packed>> {
-        let bytes = draft.bytes().pinned;
+        let bytes = layout.bytes().pinned;
         if bytes == 0 {
             return Ok(None);
         }
-        let slot = &self.slots[slot];
-        slot.staging.with_bytes_mut(|target| {
-            let (staged, packed) = target[..bytes].split_at_mut(draft.staged_bytes());
-            let parts = self.intake.stage(incoming, staged, packed)?;
+        let buffer = &self.buffers[buffer];
+        buffer.pinned.with_bytes_mut(|target| {
+            let (staged, packed) = target[..bytes].split_at_mut(layout.staged_bytes());
+            let parts = self.read_ahead.stage(incoming, staged, packed)?;
             let unpacking = unpacking.filter(|_| !parts.is_empty());
-            unpacking.map(|unpacking| unpacking.pack(slot, draft, parts, packed)).transpose()
+            unpacking.map(|unpacking| unpacking.pack(buffer, layout, parts, packed)).transpose()
         })?
     }
 
-    fn enqueue(&mut self, slot: usize, draft: &Draft, stream: &Stream) -> Result<()> {
-        let Slot { device, staging, .. } = &self.slots[slot];
-        let staged = draft.staged_bytes();
-        stream.copy(&staging.slice(0..staged), &device.slice(0..staged))?;
+    fn enqueue(&mut self, buffer: usize, layout: &MorselLayout, stream: &Stream) -> Result<()> {
+        let StagingBuffer { device, pinned, .. } = &self.buffers[buffer];
+        let staged = layout.staged_bytes();
+        stream.copy(&pinned.slice(0..staged), &device.slice(0..staged))?;
         let helper_bytes_before = self.copier.as_ref().map_or(0, MultiLinkCopier::helper_link_bytes);
-        for (at, run) in draft.copies() {
+        for (at, run) in layout.copies() {
             let Source::Pinned(column) = &self.sources[run.column] else { continue };
             let source = column.extents[run.extent].slice(run.start..run.end);
             let target = device.slice(at..at + source.len());
@@ -453,33 +457,33 @@ impl Feed {
             copier.join(stream)?;
             self.report.helper_link_bytes += copier.helper_link_bytes() - helper_bytes_before;
         }
-        self.report.moved_bytes += (draft.bytes().device - draft.unpacked().len()) as u64;
+        self.report.moved_bytes += (layout.bytes().device - layout.unpacked().len()) as u64;
         Ok(())
     }
 
     /// As [`enqueue`](Self::enqueue), between two events.
-    fn enqueue_marked(
+    fn enqueue_timed(
         &mut self,
-        slot: usize,
-        draft: &Draft,
+        buffer: usize,
+        layout: &MorselLayout,
         stream: &Stream,
-        mut marks: MorselMarks,
+        mut timings: MorselTimings,
     ) -> Result<()> {
         let before = stream.record()?;
-        self.enqueue(slot, draft, stream)?;
-        marks.copied_bytes = draft.bytes().device as u64;
-        if marks.copied_bytes > 0 {
-            marks.copy = Some((before, stream.record()?));
+        self.enqueue(buffer, layout, stream)?;
+        timings.copied_bytes = layout.bytes().device as u64;
+        if timings.copied_bytes > 0 {
+            timings.copy = Some((before, stream.record()?));
         }
-        self.marks.get_or_insert_default().push(marks);
+        self.timings.get_or_insert_default().push(timings);
         Ok(())
     }
 
-    fn morsel(&mut self, slot: usize, draft: Draft) -> Morsel {
-        let Slot { device, is_out, .. } = &mut self.slots[slot];
+    fn morsel(&mut self, buffer: usize, layout: MorselLayout) -> Morsel {
+        let StagingBuffer { device, is_out, .. } = &mut self.buffers[buffer];
         *is_out = true;
-        let bytes = draft.packed().start;
-        let addresses = draft.addresses(device.address());
+        let bytes = layout.packed().start;
+        let addresses = layout.addresses(device.address());
         let mut reads = Vec::new();
         if bytes > 0 {
             reads.push(device.slice(0..bytes));
@@ -489,13 +493,13 @@ impl Feed {
                 Source::Device(column) => column,
                 Source::Pinned(column) => {
                     let bytes = |row_group: &u32| column.places[*row_group as usize].bytes as u64;
-                    self.report.pinned_bytes += draft.row_groups.iter().map(bytes).sum::<u64>();
+                    self.report.pinned_bytes += layout.row_groups.iter().map(bytes).sum::<u64>();
                     continue;
                 }
                 Source::Disk => continue,
             };
             let mut last_extent = None;
-            for row_group in &draft.row_groups {
+            for row_group in &layout.row_groups {
                 let place = column.places[*row_group as usize];
                 self.report.device_bytes += place.bytes as u64;
                 if last_extent.replace(place.extent) != Some(place.extent) {
@@ -504,8 +508,8 @@ impl Feed {
             }
         }
         self.report.morsels += 1;
-        self.report.row_groups += draft.row_groups.len() as u64;
-        Morsel { row_groups: draft.row_groups, addresses, reads }
+        self.report.row_groups += layout.row_groups.len() as u64;
+        Morsel { row_groups: layout.row_groups, addresses, reads }
     }
 }
 
@@ -534,7 +538,7 @@ fn pieces_of(sources: &[Source], incoming: &Incoming, pieces: &mut Vec<Piece>) {
     pieces.extend(sources.iter().map(piece));
 }
 
-/// What a feed is to bring.
+/// What a prefetcher is to copy to the device.
 struct Scan<'a> {
     table: &'a Table,
     columns: &'a [usize],
@@ -545,7 +549,7 @@ struct Scan<'a> {
 
 /// Slots, and what is done with codecs in them.
 struct Taken {
-    slots: Vec<Slot>,
+    buffers: Vec<StagingBuffer>,
     plan: UnpackPlan,
     temp_bytes: usize,
     /// Bytes of chunks that come from pinned memory.
@@ -553,34 +557,36 @@ struct Taken {
 }
 
 impl Scan<'_> {
-    /// Takes slots for what the device decompresses by `plan`; where there is not enough memory for that, the host
+    /// Takes buffers for what the device decompresses by `plan`; where there is not enough memory for that, the host
     /// decompresses.
-    fn take_slots(
+    fn take_buffers(
         &self,
         column_cache: &ColumnCache,
         device: DeviceId,
         plan: UnpackPlan,
-        options: FeedOptions,
+        options: PrefetchOptions,
     ) -> Result<Taken> {
         let need = self.need(&plan.codecs)?;
-        let temp_bytes = plan.temp_bytes(need.slot(options.morsel_bytes).device)?;
-        let source = SlotSource { column_cache, device, temp_bytes };
-        match take_slots(source, need, options.slots, options.morsel_bytes) {
+        let temp_bytes = plan.temp_bytes(need.buffer(options.morsel_bytes).device)?;
+        let source = StagingSource { column_cache, device, temp_bytes };
+        match take_buffers(source, need, options.staging_buffers, options.morsel_bytes) {
             Err(error)
                 if matches!(error.kind(), ErrorKind::OutOfMemory { .. }) && !plan.codecs.is_empty() =>
             {
-                self.take_slots(column_cache, device, UnpackPlan::refused(&error), options)
+                self.take_buffers(column_cache, device, UnpackPlan::refused(&error), options)
             }
-            slots => {
-                let slots = slots.context(|| format!("feeding table '{}' to {device}", self.table.name()))?;
-                Ok(Taken { slots, plan, temp_bytes, pinned_bytes: need.runs })
+            buffers => {
+                let buffers =
+                    buffers.context(|| format!("prefetching table '{}' to {device}", self.table.name()))?;
+                Ok(Taken { buffers, plan, temp_bytes, pinned_bytes: need.runs })
             }
         }
     }
 
-    /// What its row groups take in slots, by estimate where they are on disk under a codec; the device decompresses these.
+    /// What its row groups take in buffers, by estimate where they are on disk under a codec that the device
+    /// decompresses.
     fn need(&self, device_codecs: &[Codec]) -> Result<Need> {
-        let (mut all, mut largest) = (Draft::default(), SlotBytes::default());
+        let (mut all, mut largest) = (MorselLayout::default(), StagingBytes::default());
         if self.sources.iter().all(|source| matches!(source, Source::Device(_))) {
             return Ok(Need { largest, all: all.bytes(), runs: 0 });
         }
@@ -590,7 +596,7 @@ impl Scan<'_> {
             for (column, source) in self.columns.iter().zip(self.sources) {
                 pieces.push(self.piece(*column, source, *row_group as usize, device_codecs)?);
             }
-            largest = largest.max(Draft::default().growth(&pieces));
+            largest = largest.max(MorselLayout::default().growth(&pieces));
             all.push(*row_group, &pieces);
         }
         Ok(Need { largest, all: all.bytes(), runs: all.run_bytes() })

@@ -1,4 +1,4 @@
-//! Feeding scans from every tier.
+//! Prefetching scans from every tier.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use pelton_device::{DeviceId, host};
 use pelton_device::{MemoryKind, OnFull};
 use pelton_error::{CancelFlag, ErrorKind};
 use pelton_fabric::transfer::{HelperLink, Links};
-use pelton_pipeline::{ColumnCache, ColumnCacheOptions, DataTier, Feed, FeedOptions};
+use pelton_pipeline::{ColumnCache, ColumnCacheOptions, DataTier, PrefetchOptions, Prefetcher};
 use pelton_store::{ColumnSchema, LogicalType, Table, TableSchema};
 
 use crate::fixture::{
@@ -107,7 +107,7 @@ fn the_report_counts_what_was_moved_read_and_decompressed() {
     assert_eq!(report.codec_bytes_after, 6 * chunk as u64);
     assert_eq!(report.moved_bytes, 6 * chunk.next_multiple_of(128) as u64);
     assert!(report.codec_time.as_nanos() > 0);
-    assert_eq!((report.slots, report.row_groups), (3, 6));
+    assert_eq!((report.staging_buffers, report.row_groups), (3, 6));
     assert!(report.morsels >= 2, "{report:?}");
 }
 
@@ -134,7 +134,8 @@ fn small_gaps_between_pinned_row_groups_are_copied_along() {
         let moved = |row_group: &u32| place.table.chunk(*row_group as usize, 5).unwrap().stored_bytes;
         row_groups.iter().map(|row_group| moved(row_group).next_multiple_of(128)).sum::<u64>()
     };
-    let options = FeedOptions { morsel_bytes: 1 << 20, row_groups_max: 100, slots: 1, reads_ahead: 2 };
+    let options =
+        PrefetchOptions { morsel_bytes: 1 << 20, row_groups_max: 100, staging_buffers: 1, reads_ahead: 2 };
     let (came, report) = run_and_check(&cache, &place.table, &[5], &[2, 4, 5], options, |_| false).unwrap();
     assert_eq!(came, [2, 4, 5]);
     assert_eq!((report.morsels, report.moved_bytes), (1, chunks(&[2, 3, 4, 5])));
@@ -165,7 +166,8 @@ fn row_groups_read_ahead_are_asked_about_again() {
     let place = table(Codec::None, 100, 2000);
     let cache = cache();
     let row_groups = all_row_groups(&place.table);
-    let options = FeedOptions { morsel_bytes: 64 << 10, row_groups_max: 1, slots: 2, reads_ahead: 3 };
+    let options =
+        PrefetchOptions { morsel_bytes: 64 << 10, row_groups_max: 1, staging_buffers: 2, reads_ahead: 3 };
     let first_ask = std::cell::Cell::new(true);
     let mut seen = vec![0; row_groups.len()];
     let (came, report) = run_and_check(&cache, &place.table, &READABLE, &row_groups, options, |row_group| {
@@ -203,7 +205,7 @@ fn text_without_dictionary_is_refused_by_name() {
 }
 
 #[test]
-fn under_tight_caps_slots_get_fewer_then_smaller_until_one_row_group_does_not_fit() {
+fn under_tight_limits_buffers_get_fewer_then_smaller_until_one_row_group_does_not_fit() {
     let place = table(Codec::None, 1000, 20_000);
     let row_groups = all_row_groups(&place.table);
     let largest = |row_group: u32| {
@@ -211,10 +213,10 @@ fn under_tight_caps_slots_get_fewer_then_smaller_until_one_row_group_does_not_fi
         [0, 1].map(bytes).iter().map(|bytes| bytes.next_multiple_of(128)).sum::<u64>()
     };
     let row_group_bytes = row_groups.iter().map(|row_group| largest(*row_group)).max().unwrap();
-    let options = FeedOptions {
+    let options = PrefetchOptions {
         morsel_bytes: 8 * row_group_bytes as usize,
         row_groups_max: 100,
-        slots: 4,
+        staging_buffers: 4,
         reads_ahead: 5,
     };
     let run = |device_bytes: u64, pinned_bytes: u64| {
@@ -222,7 +224,7 @@ fn under_tight_caps_slots_get_fewer_then_smaller_until_one_row_group_does_not_fi
         run_and_check(&cache, &place.table, &[0, 1], &row_groups, options, |_| false).map(|(came, report)| {
             assert_eq!(came, row_groups);
             assert!(cache.machine().device_budget(DEVICE).unwrap().peak_bytes() <= device_bytes);
-            (report.slots, report.slot_device_bytes as u64 / row_group_bytes)
+            (report.staging_buffers, report.buffer_device_bytes as u64 / row_group_bytes)
         })
     };
     let plenty = 64 << 20;
@@ -238,25 +240,26 @@ fn under_tight_caps_slots_get_fewer_then_smaller_until_one_row_group_does_not_fi
         assert_eq!(*requested_bytes, row_group_bytes);
         let text = error.to_string();
         assert!(text.contains(&format!("takes {row_group_bytes} bytes of device memory")), "{text}");
-        assert!(text.starts_with("feeding table 't' to device 0"), "{text}");
+        assert!(text.starts_with("prefetching table 't' to device 0"), "{text}");
     }
 }
 
 #[test]
-fn slots_push_idle_columns_off_the_device() {
+fn staging_buffers_evict_idle_columns() {
     let place = table(Codec::None, 1000, 20_000);
     let cache = cache_of(machine(160 << 10, 64 << 20), 160 << 10);
     let cancel = CancelFlag::new();
     assert!(cache.admit(&place.table, 5, DEVICE, &stream(&cache), &cancel).unwrap());
     let cached = cache.device_bytes_used(DEVICE);
     assert!(cached > 80 << 10);
-    // All columns but that one: together the slots need more than is left.
+    // All columns but that one: together the buffers need more than is left.
     let others: Vec<usize> = READABLE.into_iter().filter(|column| *column != 5).collect();
-    let options = FeedOptions { morsel_bytes: 40 << 10, row_groups_max: 100, slots: 3, reads_ahead: 4 };
+    let options =
+        PrefetchOptions { morsel_bytes: 40 << 10, row_groups_max: 100, staging_buffers: 3, reads_ahead: 4 };
     let (_, report) =
         run_and_check(&cache, &place.table, &others, &all_row_groups(&place.table), options, |_| false)
             .unwrap();
-    assert_eq!(report.slots, 3);
+    assert_eq!(report.staging_buffers, 3);
     assert_eq!(cache.device_bytes_used(DEVICE), 0);
 }
 
@@ -271,16 +274,17 @@ fn inflating() -> crate::fixture::Place {
 }
 
 #[test]
-fn a_slot_grows_for_a_row_group_that_is_larger_than_estimated() {
+fn a_buffer_grows_for_a_row_group_that_is_larger_than_estimated() {
     let place = inflating();
-    let options = FeedOptions { morsel_bytes: 1, row_groups_max: 100, slots: 2, reads_ahead: 3 };
+    let options =
+        PrefetchOptions { morsel_bytes: 1, row_groups_max: 100, staging_buffers: 2, reads_ahead: 3 };
     let row_groups = all_row_groups(&place.table);
     let (came, report) =
         run_and_check(&cache(), &place.table, &[0], &row_groups, options, |_| false).unwrap();
     assert_eq!(came, row_groups);
-    assert!(report.codec_bytes_after > 6 * report.slot_device_bytes as u64, "{report:?}");
+    assert!(report.codec_bytes_after > 6 * report.buffer_device_bytes as u64, "{report:?}");
 
-    let tight = cache_of(machine(64 << 20, report.slot_pinned_bytes as u64), 0);
+    let tight = cache_of(machine(64 << 20, report.buffer_pinned_bytes as u64), 0);
     let error = run_and_check(&tight, &place.table, &[0], &row_groups, options, |_| false).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::OutOfMemory { .. }), "{error}");
     assert!(error.to_string().contains("for its largest row group"), "{error}");
@@ -291,11 +295,12 @@ fn row_groups_that_do_not_fit_after_all_come_with_the_next_morsel() {
     let place = inflating();
     let row_groups = all_row_groups(&place.table);
     // By estimate all six would fit.
-    let options = FeedOptions { morsel_bytes: 6 * 36_000, row_groups_max: 100, slots: 2, reads_ahead: 3 };
+    let options =
+        PrefetchOptions { morsel_bytes: 6 * 36_000, row_groups_max: 100, staging_buffers: 2, reads_ahead: 3 };
     let (came, report) =
         run_and_check(&cache(), &place.table, &[0], &row_groups, options, |_| false).unwrap();
     assert_eq!(came, row_groups);
-    assert!(report.codec_bytes_after > report.slot_device_bytes as u64, "{report:?}");
+    assert!(report.codec_bytes_after > report.buffer_device_bytes as u64, "{report:?}");
     assert!(report.morsels > 1, "{report:?}");
 }
 
@@ -339,28 +344,30 @@ fn a_cancelled_feed_says_so() {
     let cache = cache();
     let cancel = CancelFlag::new();
     let row_groups = all_row_groups(&place.table);
-    let mut feed =
-        Feed::new(&cache, DEVICE, &place.table, &READABLE, &row_groups, options(), cancel.clone()).unwrap();
+    let mut prefetcher =
+        Prefetcher::new(&cache, DEVICE, &place.table, &READABLE, &row_groups, options(), cancel.clone())
+            .unwrap();
     let mut reader = Reader::new(&cache);
-    let morsel = feed.next(0, &reader.copying, &mut |_| false).unwrap().unwrap();
+    let morsel = prefetcher.next(0, &reader.copying, &mut |_| false).unwrap().unwrap();
     let done = reader.read(morsel);
-    feed.release(0, done);
+    prefetcher.release(0, done);
     cancel.cancel();
-    let error = feed.next(1, &reader.copying, &mut |_| false).unwrap_err();
+    let error = prefetcher.next(1, &reader.copying, &mut |_| false).unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::Cancelled);
 }
 
 #[test]
-#[should_panic(expected = "slot 0 is released before it is used again")]
-fn a_slot_is_not_given_out_twice() {
+#[should_panic(expected = "buffer 0 is released before it is used again")]
+fn a_buffer_is_not_given_out_twice() {
     let place = table(Codec::None, 100, 2000);
     let cache = cache();
     let row_groups = all_row_groups(&place.table);
-    let mut feed =
-        Feed::new(&cache, DEVICE, &place.table, &[0], &row_groups, options(), CancelFlag::new()).unwrap();
+    let mut prefetcher =
+        Prefetcher::new(&cache, DEVICE, &place.table, &[0], &row_groups, options(), CancelFlag::new())
+            .unwrap();
     let stream = stream(&cache);
-    feed.next(0, &stream, &mut |_| false).unwrap().unwrap();
-    let _ = feed.next(0, &stream, &mut |_| false);
+    prefetcher.next(0, &stream, &mut |_| false).unwrap().unwrap();
+    let _ = prefetcher.next(0, &stream, &mut |_| false);
 }
 
 #[test]
@@ -369,8 +376,8 @@ fn feeding_from_memory_takes_no_memory_once_it_runs() {
     let cache = cache();
     settle(&cache, &place.table, Mix::Pinned);
     let row_groups = all_row_groups(&place.table);
-    let mut feed =
-        Feed::new(&cache, DEVICE, &place.table, &READABLE, &row_groups, options(), CancelFlag::new())
+    let mut prefetcher =
+        Prefetcher::new(&cache, DEVICE, &place.table, &READABLE, &row_groups, options(), CancelFlag::new())
             .unwrap();
     // What is left of both memories is taken away.
     let device = cache.machine().device_budget(DEVICE).unwrap().clone();
@@ -382,10 +389,10 @@ fn feeding_from_memory_takes_no_memory_once_it_runs() {
     let _taken = (rest(MemoryKind::Device(DEVICE), &device), rest(MemoryKind::PINNED, &pinned));
     let mut reader = Reader::new(&cache);
     for turn in 0.. {
-        let slot = turn % feed.slot_count();
-        let Some(morsel) = feed.next(slot, &reader.copying, &mut |_| false).unwrap() else { break };
+        let buffer = turn % prefetcher.buffer_count();
+        let Some(morsel) = prefetcher.next(buffer, &reader.copying, &mut |_| false).unwrap() else { break };
         let done = reader.read(morsel);
-        feed.release(slot, done);
+        prefetcher.release(buffer, done);
     }
     assert_eq!(reader.check(&place.table, &READABLE), row_groups);
 }

@@ -1,12 +1,12 @@
-//! Where the chunks of a morsel come to lie in a slot: arithmetic alone.
+//! The layout of a morsel: where its chunks lie in a staging buffer. Arithmetic alone.
 //!
 //! ```text
-//!   slot   │ staged: chunks read from disk │ unpacked │ run of a pinned column │ run of another │ … │ packed
+//!   buffer   │ staged: chunks read from disk │ unpacked │ run of a pinned column │ run of another │ … │ packed
 //!
 //!   pinned │ chunk 3 │ chunk 4 │░ 5 ░│ chunk 6 │ chunk 7      one run, one copy: 5 is not wanted but small
 //! ```
 //!
-//! Packed chunks are decompressed on the device, from the end of the slot to the unpacked part. A run is copied as it
+//! Packed chunks are decompressed on the device, from the end of the buffer to the unpacked part. A run is copied as it
 //! lies, so chunks keep their distances and their alignment in it.
 
 use std::ops::Range;
@@ -17,7 +17,7 @@ use super::extent::{CHUNK_ALIGN, ChunkPlace};
 /// longer than its bytes do, in which the link moves 170 KB (measured on an H200, 2026-11-22).
 const GAP_BYTES_MAX: usize = 128 << 10;
 
-/// A chunk of a row group that may come into a morsel.
+/// A chunk of a row group that may be added to a morsel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Piece {
     /// From disk, of this length.
@@ -45,21 +45,21 @@ pub(super) struct Run {
     pub(super) end: usize,
 }
 
-/// Bytes that something takes in a slot.
+/// Bytes that something takes in a staging buffer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct SlotBytes {
+pub(super) struct StagingBytes {
     /// On the device: all.
     pub(super) device: usize,
     /// In pinned memory: what comes from disk, packed where it is.
     pub(super) pinned: usize,
 }
 
-impl SlotBytes {
-    pub(super) fn fits(self, room: SlotBytes) -> bool {
+impl StagingBytes {
+    pub(super) fn fits(self, room: StagingBytes) -> bool {
         self.device <= room.device && self.pinned <= room.pinned
     }
 
-    pub(super) fn max(self, other: SlotBytes) -> Self {
+    pub(super) fn max(self, other: StagingBytes) -> Self {
         Self { device: self.device.max(other.device), pinned: self.pinned.max(other.pinned) }
     }
 
@@ -69,7 +69,7 @@ impl SlotBytes {
     }
 }
 
-impl std::ops::Add for SlotBytes {
+impl std::ops::Add for StagingBytes {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
@@ -77,9 +77,9 @@ impl std::ops::Add for SlotBytes {
     }
 }
 
-/// A morsel in the making.
+/// The layout of a morsel, as row groups are added to it.
 #[derive(Debug, Default)]
-pub(super) struct Draft {
+pub(super) struct MorselLayout {
     pub(super) row_groups: Vec<u32>,
     /// Row group major.
     spots: Vec<Spot>,
@@ -105,10 +105,10 @@ enum Spot {
     Cached(u64),
 }
 
-impl Draft {
+impl MorselLayout {
     /// What it takes.
-    pub(super) fn bytes(&self) -> SlotBytes {
-        SlotBytes {
+    pub(super) fn bytes(&self) -> StagingBytes {
+        StagingBytes {
             device: self.packed_start() + self.packed_bytes,
             pinned: self.staged_bytes + self.packed_bytes,
         }
@@ -119,12 +119,12 @@ impl Draft {
         self.staged_bytes
     }
 
-    /// The part of the slot that packed chunks are decompressed to.
+    /// The part of the buffer that packed chunks are decompressed to.
     pub(super) fn unpacked(&self) -> Range<usize> {
         self.staged_bytes..self.staged_bytes + self.unpacked_bytes
     }
 
-    /// The part of the slot that packed chunks come to.
+    /// The part of the buffer that packed chunks come to.
     pub(super) fn packed(&self) -> Range<usize> {
         self.packed_start()..self.packed_start() + self.packed_bytes
     }
@@ -139,17 +139,17 @@ impl Draft {
     }
 
     /// What a further row group with these chunks, one a column, would take.
-    pub(super) fn growth(&self, pieces: &[Piece]) -> SlotBytes {
-        let mut growth = SlotBytes::default();
+    pub(super) fn growth(&self, pieces: &[Piece]) -> StagingBytes {
+        let mut growth = StagingBytes::default();
         for (column, piece) in pieces.iter().enumerate() {
             match piece {
                 Piece::Staged(bytes) => {
                     let room = bytes.next_multiple_of(CHUNK_ALIGN);
-                    growth = growth + SlotBytes { device: room, pinned: room };
+                    growth = growth + StagingBytes { device: room, pinned: room };
                 }
                 Piece::Packed { stripped, packed } => {
                     let room = stripped.next_multiple_of(CHUNK_ALIGN);
-                    growth = growth + SlotBytes { device: room + packed, pinned: *packed };
+                    growth = growth + StagingBytes { device: room + packed, pinned: *packed };
                 }
                 Piece::Pinned(place) => {
                     growth.device +=
@@ -209,7 +209,7 @@ impl Draft {
         self.runs.iter().rposition(|run| run.column == column)
     }
 
-    /// The copies of pinned runs, with the byte of the slot at which each is put.
+    /// The copies of pinned runs, with the byte of the buffer at which each is put.
     pub(super) fn copies(&self) -> impl Iterator<Item = (usize, &Run)> {
         let mut target = self.unpacked().end;
         self.runs.iter().map(move |run| {
@@ -219,7 +219,7 @@ impl Draft {
         })
     }
 
-    /// The addresses of all chunks, row group major, in a slot that starts at `base`.
+    /// The addresses of all chunks, row group major, in a buffer that starts at `base`.
     pub(super) fn addresses(&self, base: u64) -> Vec<u64> {
         let targets: Vec<(usize, &Run)> = self.copies().collect();
         let address = |spot: &Spot| match spot {
@@ -244,27 +244,27 @@ mod tests {
     }
 
     /// Adds row groups, holding growth against what is added; answers the runs as (column, start, end).
-    fn check(row_groups: &[&[Piece]]) -> (Draft, Vec<(usize, usize, usize)>) {
-        let mut draft = Draft::default();
+    fn check(row_groups: &[&[Piece]]) -> (MorselLayout, Vec<(usize, usize, usize)>) {
+        let mut layout = MorselLayout::default();
         for (row_group, pieces) in row_groups.iter().enumerate() {
-            let expected = draft.bytes() + draft.growth(pieces);
-            draft.push(row_group as u32, pieces);
-            assert_eq!(draft.bytes(), expected);
+            let expected = layout.bytes() + layout.growth(pieces);
+            layout.push(row_group as u32, pieces);
+            assert_eq!(layout.bytes(), expected);
         }
-        let runs = draft.runs.iter().map(|run| (run.column, run.start, run.end)).collect();
-        (draft, runs)
+        let runs = layout.runs.iter().map(|run| (run.column, run.start, run.end)).collect();
+        (layout, runs)
     }
 
     #[test]
     fn neighbours_are_one_run() {
-        let (draft, runs) = check(&[
+        let (layout, runs) = check(&[
             &[pinned(0, 0, 100), pinned(0, 0, 128)],
             &[pinned(0, 128, 120), pinned(0, 128, 129)],
             &[pinned(0, 256, 128), pinned(0, 384, 8)],
         ]);
         assert_eq!(runs, [(0, 0, 384), (1, 0, 512)]);
-        assert_eq!(draft.addresses(1000), [1000, 1384, 1128, 1512, 1256, 1768]);
-        assert_eq!(draft.bytes(), SlotBytes { device: 896, pinned: 0 });
+        assert_eq!(layout.addresses(1000), [1000, 1384, 1128, 1512, 1256, 1768]);
+        assert_eq!(layout.bytes(), StagingBytes { device: 896, pinned: 0 });
     }
 
     #[test]
@@ -272,37 +272,37 @@ mod tests {
         let after = |gap| check(&[&[pinned(0, 0, 128)], &[pinned(0, 128 + gap, 128)]]);
         assert_eq!(after(GAP_BYTES_MAX).1, [(0, 0, GAP_BYTES_MAX + 256)]);
         assert_eq!(after(GAP_BYTES_MAX + 128).1.len(), 2);
-        let (draft, _) = after(GAP_BYTES_MAX + 128);
-        assert_eq!(draft.addresses(0), [0, 128]);
+        let (layout, _) = after(GAP_BYTES_MAX + 128);
+        assert_eq!(layout.addresses(0), [0, 128]);
     }
 
     #[test]
     fn a_run_ends_with_its_extent() {
-        let (draft, runs) = check(&[&[pinned(0, 1024, 128)], &[pinned(1, 1152, 128)], &[pinned(2, 0, 128)]]);
+        let (layout, runs) = check(&[&[pinned(0, 1024, 128)], &[pinned(1, 1152, 128)], &[pinned(2, 0, 128)]]);
         assert_eq!(runs.len(), 3);
-        assert_eq!(draft.addresses(0), [0, 128, 256]);
+        assert_eq!(layout.addresses(0), [0, 128, 256]);
     }
 
     #[test]
     fn staged_chunks_come_first_and_kept_ones_take_nothing() {
-        let (draft, _) = check(&[
+        let (layout, _) = check(&[
             &[pinned(0, 0, 200), Piece::Staged(130), Piece::Cached(77)],
             &[pinned(0, 256, 200), Piece::Staged(1), Piece::Cached(99)],
         ]);
-        assert_eq!(draft.addresses(10_000), [10_384, 10_000, 77, 10_640, 10_256, 99]);
-        assert_eq!(draft.bytes(), SlotBytes { device: 384 + 512, pinned: 384 });
-        assert_eq!(draft.copies().map(|(target, _)| target).collect::<Vec<_>>(), [384]);
+        assert_eq!(layout.addresses(10_000), [10_384, 10_000, 77, 10_640, 10_256, 99]);
+        assert_eq!(layout.bytes(), StagingBytes { device: 384 + 512, pinned: 384 });
+        assert_eq!(layout.copies().map(|(target, _)| target).collect::<Vec<_>>(), [384]);
     }
 
     #[test]
     fn packed_chunks_are_unpacked_behind_staged_ones_and_come_at_the_end() {
         let packed = |stripped, packed| Piece::Packed { stripped, packed };
-        let (draft, _) = check(&[
+        let (layout, _) = check(&[
             &[packed(1000, 256), Piece::Staged(130), pinned(0, 0, 200)],
             &[packed(100, 128), Piece::Staged(1), pinned(0, 256, 200)],
         ]);
-        assert_eq!(draft.addresses(10_000), [10_384, 10_000, 11_536, 11_408, 10_256, 11_792]);
-        assert_eq!((draft.unpacked(), draft.packed()), (384..1536, 2048..2432));
-        assert_eq!(draft.bytes(), SlotBytes { device: 2432, pinned: 384 + 384 });
+        assert_eq!(layout.addresses(10_000), [10_384, 10_000, 11_536, 11_408, 10_256, 11_792]);
+        assert_eq!((layout.unpacked(), layout.packed()), (384..1536, 2048..2432));
+        assert_eq!(layout.bytes(), StagingBytes { device: 2432, pinned: 384 + 384 });
     }
 }

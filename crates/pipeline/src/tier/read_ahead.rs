@@ -1,13 +1,13 @@
-//! The row groups of a scan on their way in: reads of chunks on disk run ahead, and are taken in order.
+//! Read-ahead of a scan: reads of chunks on disk are begun some row groups ahead, and row groups are taken in order.
 //!
 //! ```text
 //!   row groups ─ wanted? ─► reads under way, a bounded number of bytes ─ still wanted? ─► waited for, in order
 //!                                                                        ─► measured: length without codec
-//!                                                                        ─► checksum, stripped to a slot, or packed
+//!                                                                        ─► checksum, stripped to a buffer, or packed
 //! ```
 //!
-//! What is done to bytes is done on several threads where there are enough of them. Row groups whose columns are all
-//! in memory go through as well, with nothing to read.
+//! Checksums, codecs and copies run on several threads where there are enough bytes. Row groups whose columns are all in
+//! memory are taken in the same order, with nothing to read.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ const CODEC_COST: usize = 8;
 pub(super) type DropRowGroup<'a> = &'a mut dyn FnMut(u32) -> bool;
 
 /// Row groups in order, with the reads of their chunks on disk.
-pub(super) struct Intake {
+pub(super) struct ReadAhead {
     pub(super) table: Arc<Table>,
     io: Arc<IoEngine>,
     /// Table columns that are read from disk.
@@ -55,12 +55,12 @@ pub(super) struct Intake {
     cancel: CancelFlag,
     /// Counts the morsels, so that nobody is asked twice about a row group in one go.
     round: u64,
-    pub(super) counts: IntakeCounts,
+    pub(super) counts: ReadAheadCounts,
 }
 
-/// What came in.
+/// What was read so far.
 #[derive(Debug, Clone, Default)]
-pub(super) struct IntakeCounts {
+pub(super) struct ReadAheadCounts {
     /// The most row groups lined up at once.
     pub(super) row_groups_ahead_max: usize,
     pub(super) disk_bytes: u64,
@@ -97,7 +97,7 @@ pub(super) struct Chunk {
     pub(super) packing: Option<Packing>,
 }
 
-impl Intake {
+impl ReadAhead {
     pub(super) fn new(
         table: &Arc<Table>,
         io: &Arc<IoEngine>,
@@ -122,7 +122,7 @@ impl Intake {
             threads,
             cancel,
             round: 0,
-            counts: IntakeCounts::default(),
+            counts: ReadAheadCounts::default(),
         }
     }
 
@@ -312,7 +312,7 @@ impl Intake {
                 packed = rest;
             }
         }
-        assert!(staged.is_empty(), "the slot was laid out for these chunks");
+        assert!(staged.is_empty(), "the buffer was laid out for these chunks");
         let counts = StageCounts::default();
         let table = &self.table;
         let threads = threads_for(self.threads, cost);
@@ -360,7 +360,7 @@ impl StageCounts {
         self.device_codec_bytes_after.fetch_add(after as u64, Ordering::Relaxed);
     }
 
-    fn add_to(self, counts: &mut IntakeCounts) {
+    fn add_to(self, counts: &mut ReadAheadCounts) {
         counts.codec_bytes_before += self.codec_bytes_before.into_inner();
         counts.codec_bytes_after += self.codec_bytes_after.into_inner();
         counts.codec_time += Duration::from_nanos(self.codec_nanoseconds.into_inner());
