@@ -87,10 +87,10 @@ pub(crate) struct Request<'a> {
     pub(crate) row_count: u64,
     /// The table to build must be hashed: its keys turned out not to be unique.
     pub(crate) is_hashed: bool,
-    /// The most codes of groups by position.
-    pub(crate) direct_codes_max: u64,
-    /// The most codes of a direct table.
-    pub(crate) table_codes_max: u64,
+    /// The most packed keys of groups by position.
+    pub(crate) direct_keys_max: u64,
+    /// The most packed keys of a direct table.
+    pub(crate) table_keys_max: u64,
     /// All hashes equal, to test collisions.
     pub(crate) has_equal_hashes: bool,
     /// All conditions of a row are computed, without branches.

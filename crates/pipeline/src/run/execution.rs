@@ -23,10 +23,10 @@ use crate::text::{Dictionary, TextSource};
 use crate::tier::{ColumnText, formats};
 use crate::trace::{Activity, Tracer};
 
-/// Codes of groups by position, where memory allows: their state is cleared and scanned in every run.
-const DIRECT_CODES_MAX: u64 = 1 << 22;
-/// Codes of a direct table, where memory allows: only its bitmap is cleared.
-const TABLE_CODES_MAX: u64 = 1 << 31;
+/// Packed keys of groups by position, where memory allows: their state is cleared and scanned in every run.
+const DIRECT_KEYS_MAX: u64 = 1 << 22;
+/// Packed keys of a direct table, where memory allows: only its bitmap is cleared.
+const TABLE_KEYS_MAX: u64 = 1 << 31;
 /// Groups that a hashed aggregation starts with room for at least.
 const FIRST_GROUPS: u64 = 1 << 20;
 /// How much larger the next try is after one that was too small.
@@ -329,8 +329,8 @@ impl<'r> Execution<'r> {
             dictionaries: prepared.dictionaries.clone(),
             row_count: prepared.row_count,
             is_hashed: attempt.is_hashed,
-            direct_codes_max: DIRECT_CODES_MAX.min(self.device_memory_limit()? / 256).max(1024),
-            table_codes_max: TABLE_CODES_MAX.min(self.device_memory_limit()? / 64),
+            direct_keys_max: DIRECT_KEYS_MAX.min(self.device_memory_limit()? / 256).max(1024),
+            table_keys_max: TABLE_KEYS_MAX.min(self.device_memory_limit()? / 64),
             has_equal_hashes: self.runtime.options.equal_hashes,
             is_predicated: self.runtime.options.filters == Filters::Predicated,
             checks_everywhere: self.runtime.options.overflow_checks == OverflowChecks::Everywhere,

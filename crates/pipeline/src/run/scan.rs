@@ -81,7 +81,7 @@ impl Execution<'_> {
         let mut top = Top::of(kernel, Some(scan))?;
         let row_groups = top.as_ref().map_or_else(|| scan.row_groups.clone(), |top| top.in_order(scan));
         let started = Instant::now();
-        let remaps = self.send_remaps(prepared, scan)?;
+        let mappings = self.send_mappings(prepared, scan)?;
         self.traced(Activity::Prepare, started);
         let ready = self.stream().record()?;
         let started = Instant::now();
@@ -92,7 +92,7 @@ impl Execution<'_> {
         let started = Instant::now();
         let is_output = matches!(kernel.generated.sink, SinkLayout::Rows(_));
         let mut prefetcher = self.prefetcher(scan, &row_groups, is_output, top.is_some(), report)?;
-        let lanes = self.lanes(&prefetcher, scan.columns.len() + remaps.len() + 1, scan, &ready)?;
+        let lanes = self.lanes(&prefetcher, scan.columns.len() + mappings.len() + 1, scan, &ready)?;
         let runtime_filter = RuntimeFilter::new(scan, kernel, prepared)?;
         self.traced(Activity::Allocate, started);
         let mut rows = is_output.then(Rows::default);
@@ -109,7 +109,7 @@ impl Execution<'_> {
             let mut is_unwanted = |group| runtime_filter.rules_out(group) || is_beyond(group);
             let Some(morsel) = prefetcher.next(buffer, stream, &mut is_unwanted)? else { break };
             let rows_before = report.rows_in;
-            let more = self.run_row_groups(kernel, stream, descriptors, scan, &remaps, morsel, report)?;
+            let more = self.run_row_groups(kernel, stream, descriptors, scan, &mappings, morsel, report)?;
             if let (Some(rows), Some(more)) = (&mut rows, more) {
                 append(rows, more);
                 top.iter_mut().for_each(|top| top.keep_best(rows));
@@ -211,7 +211,7 @@ impl Execution<'_> {
         stream: &Stream,
         descriptors: &Descriptors,
         scan: &TableScan,
-        remaps: &[Remaps],
+        mappings: &[Mappings],
         prefetched: tier::Morsel,
         report: &mut PipelineReport,
     ) -> Result<Option<Rows>> {
@@ -220,9 +220,9 @@ impl Execution<'_> {
         report.rows_in += row_counts.iter().map(|count| u64::from(*count)).sum::<u64>();
         report.raw_bytes += raw_bytes(scan, &prefetched.row_groups)?;
         let addresses =
-            with_remaps(&prefetched.addresses, &prefetched.row_groups, scan.columns.len(), remaps);
+            with_mappings(&prefetched.addresses, &prefetched.row_groups, scan.columns.len(), mappings);
         let mut reads = prefetched.reads;
-        reads.extend(remaps.iter().map(|remap| remap.span.clone()));
+        reads.extend(mappings.iter().map(|mapping| mapping.span.clone()));
         let morsel = Morsel { addresses: &addresses, row_counts: &row_counts, reads };
         self.run_morsel(kernel, stream, descriptors, &morsel)
     }
@@ -265,25 +265,25 @@ impl Execution<'_> {
         Ok((by_bytes + scan.row_groups.len() / options.row_groups_max + 1).max(1))
     }
 
-    /// Puts the remaps of all row groups of each text column on the device.
-    fn send_remaps(&self, prepared: &Prepared, scan: &TableScan) -> Result<Vec<Remaps>> {
+    /// Copies the dictionary mappings of all row groups of each text column to the device.
+    fn send_mappings(&self, prepared: &Prepared, scan: &TableScan) -> Result<Vec<Mappings>> {
         let mut all = Vec::with_capacity(prepared.texts.len());
         for (_, text) in &prepared.texts {
-            let by_group = text.remaps()?;
+            let by_group = text.mappings()?;
             let mut bytes = Vec::new();
             let mut offsets = HashMap::with_capacity(scan.row_groups.len());
             for &group in &scan.row_groups {
                 offsets.insert(group, bytes.len() as u64);
-                let remap = &by_group[group as usize];
-                remap.iter().for_each(|entry| bytes.extend_from_slice(&entry.to_le_bytes()));
-                if remap.is_empty() {
+                let mapping = &by_group[group as usize];
+                mapping.iter().for_each(|entry| bytes.extend_from_slice(&entry.to_le_bytes()));
+                if mapping.is_empty() {
                     bytes.extend_from_slice(&[0; 4]);
                 }
             }
             // Not an argument of the kernel: addresses go with the chunks.
             let mut state = State::default();
             upload(&mut state, self.stream(), self.runtime.device, Arg::Chunks, &bytes)?;
-            all.push(Remaps { span: state.span(Arg::Chunks)?.clone(), offsets });
+            all.push(Mappings { span: state.span(Arg::Chunks)?.clone(), offsets });
         }
         Ok(all)
     }
@@ -379,19 +379,19 @@ struct Morsel<'m> {
     reads: Vec<Span>,
 }
 
-/// The remaps of a text column on the device.
-struct Remaps {
+/// The dictionary mappings of a text column on the device.
+struct Mappings {
     span: Span,
     /// By row group, bytes.
     offsets: HashMap<u32, u64>,
 }
 
-/// The addresses of each row group's chunks, then of its remaps.
-fn with_remaps(addresses: &[u64], row_groups: &[u32], columns: usize, remaps: &[Remaps]) -> Vec<u64> {
-    let mut all = Vec::with_capacity(addresses.len() + row_groups.len() * remaps.len());
+/// The addresses of each row group's chunks, then of its dictionary mappings.
+fn with_mappings(addresses: &[u64], row_groups: &[u32], columns: usize, mappings: &[Mappings]) -> Vec<u64> {
+    let mut all = Vec::with_capacity(addresses.len() + row_groups.len() * mappings.len());
     for (at, group) in row_groups.iter().enumerate() {
         all.extend_from_slice(&addresses[at * columns..(at + 1) * columns]);
-        all.extend(remaps.iter().map(|remap| remap.span.address() + remap.offsets[group]));
+        all.extend(mappings.iter().map(|mapping| mapping.span.address() + mapping.offsets[group]));
     }
     all
 }

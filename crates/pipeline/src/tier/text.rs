@@ -24,20 +24,20 @@ use crate::text::{Dictionary, TextSource};
 
 /// Chunks read ahead.
 const READ_AHEAD_BYTES: u64 = 32 << 20;
-/// Entries of all chunks together, at most: 256 MiB of numbers.
-const REMAP_ENTRIES_MAX: usize = 64 << 20;
+/// Entries of all dictionary mappings together, at most: 256 MiB of numbers.
+const MAPPING_ENTRIES_MAX: usize = 64 << 20;
 
 /// The dictionary of a column over all row groups.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TableText {
     /// Distinct texts, in ascending order of their bytes.
     pub dictionary: Arc<Dictionary>,
-    /// By row group, for each code of its chunk the number of the entry. A constant chunk has one code, 0; one without
-    /// values has none.
-    pub remaps: Vec<Vec<u32>>,
+    /// Dictionary mappings: by row group, for each code of its chunk the number of the entry. A constant chunk has one
+    /// code, 0; one without values has none.
+    pub mappings: Vec<Vec<u32>>,
 }
 
-/// Where a dictionary is kept once it was read.
+/// Where a dictionary is cached once it was read.
 pub(super) type TextCell = Mutex<Option<Arc<TableText>>>;
 
 /// Reads the dictionary of a text column from disk.
@@ -103,13 +103,13 @@ fn union_of(
     text.context(|| format!("reading the dictionary of column '{name}' of table '{}'", table.name()))
 }
 
-/// A dictionary in the making.
+/// Builds the dictionary of a column.
 struct Union<'a> {
     table: &'a Table,
     column: usize,
     /// By text, in order of appearance.
     numbers: HashMap<Box<[u8]>, u32>,
-    remaps: Vec<Vec<u32>>,
+    mappings: Vec<Vec<u32>>,
     /// Chunks often have the dictionary of the one before.
     last: ByteValues,
     entry_count: usize,
@@ -121,7 +121,7 @@ impl<'a> Union<'a> {
             table,
             column,
             numbers: HashMap::new(),
-            remaps: Vec::with_capacity(table.row_group_count()),
+            mappings: Vec::with_capacity(table.row_group_count()),
             last: ByteValues::default(),
             entry_count: 0,
         }
@@ -133,17 +133,17 @@ impl<'a> Union<'a> {
         let strings = view.strings().map_err(|error| self.table.of_chunk(row_group, self.column, error))?;
         let strings = strings.ok_or_else(|| Error::invalid_input("its values are numbers, not text"))?;
         self.entry_count += strings.len();
-        if self.entry_count > REMAP_ENTRIES_MAX {
+        if self.entry_count > MAPPING_ENTRIES_MAX {
             return Err(Error::unsupported(format!(
-                "the dictionaries of its row groups have more than {REMAP_ENTRIES_MAX} entries; leave the column out \
+                "the dictionaries of its row groups have more than {MAPPING_ENTRIES_MAX} entries; leave the column out \
                  of the query, or load the table with more rows a row group"
             )));
         }
-        let remap = match self.remaps.last() {
-            Some(remap) if strings == self.last => remap.clone(),
+        let mapping = match self.mappings.last() {
+            Some(mapping) if strings == self.last => mapping.clone(),
             _ => strings.iter().map(|text| self.number_of(text)).collect(),
         };
-        self.remaps.push(remap);
+        self.mappings.push(mapping);
         self.last = strings;
         Ok(())
     }
@@ -172,9 +172,9 @@ impl<'a> Union<'a> {
             entries.push(text)?;
             ranks[*number as usize] = rank as u32;
         }
-        let mut remaps = self.remaps;
-        remaps.iter_mut().flatten().for_each(|number| *number = ranks[*number as usize]);
-        Ok(TableText { dictionary: Arc::new(Dictionary { entries }), remaps })
+        let mut mappings = self.mappings;
+        mappings.iter_mut().flatten().for_each(|number| *number = ranks[*number as usize]);
+        Ok(TableText { dictionary: Arc::new(Dictionary { entries }), mappings })
     }
 }
 
@@ -198,13 +198,13 @@ impl ColumnText {
         Self { column_cache, table, column, cell, text: OnceLock::new() }
     }
 
-    /// By row group, for each code of its chunk the number of the dictionary's entry; see [`TableText::remaps`].
+    /// The dictionary mapping of each row group; see [`TableText::mappings`].
     ///
     /// # Errors
     ///
     /// As [`column_dictionary`], where it has not been read.
-    pub fn remaps(&self) -> Result<&[Vec<u32>]> {
-        self.load(&CancelFlag::new()).map(|text| text.remaps.as_slice())
+    pub fn mappings(&self) -> Result<&[Vec<u32>]> {
+        self.load(&CancelFlag::new()).map(|text| text.mappings.as_slice())
     }
 
     /// Reads the dictionary unless it is here: from pinned memory if it is there, else from disk. One reads, others

@@ -11,13 +11,13 @@ use pelton_store::Table;
 
 use crate::fixture::{COMMENT, MODE, NULL, cache, damage, engine, expected, table};
 
-/// Every row, through code, remap and dictionary, is the text that the table has.
+/// Every row, through code, mapping and dictionary, is the text that the table has.
 fn check(table: &Arc<Table>, column: usize, text: &TableText) {
     let entries: Vec<&[u8]> = text.dictionary.entries.iter().collect();
     assert!(entries.is_sorted() && entries.iter().collect::<BTreeSet<_>>().len() == entries.len());
-    assert_eq!(text.remaps.len(), table.row_group_count());
+    assert_eq!(text.mappings.len(), table.row_group_count());
     let mut used: BTreeSet<u32> = BTreeSet::new();
-    for (row_group, remap) in text.remaps.iter().enumerate() {
+    for (row_group, mapping) in text.mappings.iter().enumerate() {
         let decoded = expected(table, row_group as u32, column);
         let DecodedValues::Dictionary { codes, dictionary } = decoded.values else {
             panic!("not by dictionary")
@@ -25,10 +25,10 @@ fn check(table: &Arc<Table>, column: usize, text: &TableText) {
         let validity = decoded.validity;
         for (row, code) in codes.iter().enumerate() {
             if validity.as_ref().is_none_or(|validity| validity.is_valid(row)) {
-                assert_eq!(entries[remap[*code as usize] as usize], dictionary.get(*code as usize));
+                assert_eq!(entries[mapping[*code as usize] as usize], dictionary.get(*code as usize));
             }
         }
-        used.extend(remap);
+        used.extend(mapping);
     }
     assert_eq!(used.len(), entries.len(), "every entry is of some row group");
 }
@@ -55,9 +55,9 @@ fn chunks_of_one_value_have_one_code_and_chunks_without_values_none() {
     let place = table(Codec::None, 30, 300);
     let city = column_dictionary(&place.table, MODE + 1, &engine(), &CancelFlag::new()).unwrap();
     check(&place.table, MODE + 1, &city);
-    assert!(city.remaps.iter().all(|remap| remap.len() == 1), "90 rows of a city: {:?}", city.remaps);
+    assert!(city.mappings.iter().all(|mapping| mapping.len() == 1), "90 rows of a city: {:?}", city.mappings);
     let null = column_dictionary(&place.table, NULL, &engine(), &CancelFlag::new()).unwrap();
-    assert_eq!(null.remaps, vec![Vec::<u32>::new(); 20]);
+    assert_eq!(null.mappings, vec![Vec::<u32>::new(); 20]);
     assert!(null.dictionary.entries.is_empty());
 }
 
@@ -72,7 +72,7 @@ fn a_dictionary_is_read_once_and_from_pinned_memory_where_it_is() {
     let reads = read();
     assert_eq!(reads, 16);
     assert!(Arc::ptr_eq(&dictionary, &cache.text(&place.table, MODE).dictionary().unwrap()));
-    assert_eq!(from_disk.remaps().unwrap().len(), 16);
+    assert_eq!(from_disk.mappings().unwrap().len(), 16);
     assert_eq!(read(), reads, "it is kept");
 
     cache.forget(place.table.id());
@@ -80,7 +80,7 @@ fn a_dictionary_is_read_once_and_from_pinned_memory_where_it_is() {
     let reads = read();
     let from_memory = cache.text(&place.table, MODE);
     assert_eq!(from_memory.dictionary().unwrap(), dictionary);
-    assert_eq!(from_memory.remaps().unwrap(), from_disk.remaps().unwrap());
+    assert_eq!(from_memory.mappings().unwrap(), from_disk.mappings().unwrap());
     assert_eq!(read(), reads, "nothing is read from disk");
 }
 
