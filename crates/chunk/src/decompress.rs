@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   header, codec zstd │ entries │ dictionary ░░ │ page 0 ░░░ │ page 1 ░ │          as stored
-//!   header, codec none │ entries │ dictionary ▓▓▓▓ │ page 0 ▓▓▓▓▓▓ │ page 1 ▓▓▓▓ │  stripped
+//!   header, codec none │ entries │ dictionary ▓▓▓▓ │ page 0 ▓▓▓▓▓▓ │ page 1 ▓▓▓▓ │  decompressed
 //! ```
 //!
-//! The stripped chunk is a valid chunk of the same values: stored lengths are those before the codec, offsets are
+//! The decompressed chunk is a valid chunk of the same values: stored lengths are those before the codec, offsets are
 //! recomputed, everything else stays. Each page is decompressed straight to its place.
 
 use std::fmt;
@@ -22,8 +22,8 @@ use crate::format::{
 use crate::types::{ByteValues, PhysicalType};
 use crate::view::ChunkView;
 
-/// The length in bytes of what [`strip_codec`] writes; of a chunk without codec its own length.
-pub fn stripped_bytes(view: &ChunkView<'_>) -> usize {
+/// The length in bytes of what [`decompress_chunk`] writes; of a chunk without codec its own length.
+pub fn decompressed_bytes(view: &ChunkView<'_>) -> usize {
     let mut end = pages_start(&view.header);
     for entry in &view.entries {
         end = end.next_multiple_of(SECTION_ALIGN) + entry.page_bytes as usize;
@@ -38,14 +38,14 @@ pub struct Section {
     pub page: Option<usize>,
     /// Its bytes as stored, in the chunk.
     pub stored: Range<usize>,
-    /// Its bytes in the stripped chunk; of equal length where the codec did not shrink it.
-    pub stripped: Range<usize>,
+    /// Its bytes in the decompressed chunk; of equal length where the codec did not shrink it.
+    pub decompressed: Range<usize>,
 }
 
 impl Section {
     /// True where its stored bytes are compressed.
     pub fn is_compressed(&self) -> bool {
-        self.stored.len() != self.stripped.len()
+        self.stored.len() != self.decompressed.len()
     }
 
     /// Writes the section of `chunk`, whose codec is `codec`, without it to `target`.
@@ -56,9 +56,9 @@ impl Section {
     ///
     /// # Panics
     ///
-    /// If `target` is not as long as the stripped section.
+    /// If `target` is not as long as the decompressed section.
     pub fn expand(&self, codec: Codec, chunk: &[u8], target: &mut [u8]) -> Result<()> {
-        assert_eq!(target.len(), self.stripped.len(), "the caller makes room for the section");
+        assert_eq!(target.len(), self.decompressed.len(), "the caller makes room for the section");
         let stored = &chunk[self.stored.clone()];
         if !self.is_compressed() {
             target.copy_from_slice(stored);
@@ -77,37 +77,38 @@ impl fmt::Display for Section {
     }
 }
 
-/// The sections of a chunk, in order, without empty ones; what lies between them in the stripped chunk, before them
-/// and behind them, is [`strip_directory`]'s and zeros.
+/// The sections of a chunk, in order, without empty ones; what lies between them in the decompressed chunk, before
+/// them and behind them, is [`write_decompressed_directory`]'s and zeros.
 pub fn sections(view: &ChunkView<'_>) -> Vec<Section> {
     let header = &view.header;
-    let (stored, stripped) = (header.dictionary_stored_bytes as usize, header.dictionary_bytes as usize);
+    let (stored, decompressed) = (header.dictionary_stored_bytes as usize, header.dictionary_bytes as usize);
     let start = header.dictionary_offset();
-    let dictionary = Section { page: None, stored: start..start + stored, stripped: start..start + stripped };
+    let dictionary =
+        Section { page: None, stored: start..start + stored, decompressed: start..start + decompressed };
     let mut end = pages_start(header);
     let pages = view.entries.iter().enumerate().map(|(page, entry)| {
         let (from, to) = (entry.byte_offset as usize, end.next_multiple_of(SECTION_ALIGN));
         end = to + entry.page_bytes as usize;
-        Section { page: Some(page), stored: from..from + entry.stored_bytes as usize, stripped: to..end }
+        Section { page: Some(page), stored: from..from + entry.stored_bytes as usize, decompressed: to..end }
     });
-    std::iter::once(dictionary).chain(pages).filter(|section| !section.stripped.is_empty()).collect()
+    std::iter::once(dictionary).chain(pages).filter(|section| !section.decompressed.is_empty()).collect()
 }
 
-/// The length of what [`strip_directory`] writes, a multiple of 128.
+/// The length of what [`write_decompressed_directory`] writes, a multiple of 128.
 pub fn directory_bytes(view: &ChunkView<'_>) -> usize {
     view.header.dictionary_offset()
 }
 
-/// Writes header and page entries of the stripped chunk, and the zeros up to its first section.
+/// Writes header and page entries of the decompressed chunk, and the zeros up to its first section.
 ///
 /// # Panics
 ///
 /// If `target` is not [`directory_bytes`] long.
-pub fn strip_directory(view: &ChunkView<'_>, target: &mut [u8]) {
+pub fn write_decompressed_directory(view: &ChunkView<'_>, target: &mut [u8]) {
     assert_eq!(target.len(), directory_bytes(view), "the caller makes room for the directory");
     let header = Header {
         encoding: view.header.encoding.with_codec(Codec::None),
-        chunk_bytes: stripped_bytes(view) as u64,
+        chunk_bytes: decompressed_bytes(view) as u64,
         dictionary_stored_bytes: view.header.dictionary_bytes,
         ..view.header
     };
@@ -116,9 +117,9 @@ pub fn strip_directory(view: &ChunkView<'_>, target: &mut [u8]) {
     let mut end = pages_start(&header);
     for (page, entry) in view.entries.iter().enumerate() {
         let start = end.next_multiple_of(SECTION_ALIGN);
-        let stripped = PageEntry { byte_offset: start as u64, stored_bytes: entry.page_bytes, ..*entry };
+        let decompressed = PageEntry { byte_offset: start as u64, stored_bytes: entry.page_bytes, ..*entry };
         let at = HEADER_BYTES + page * PAGE_ENTRY_BYTES;
-        target[at..at + PAGE_ENTRY_BYTES].copy_from_slice(&stripped.to_bytes());
+        target[at..at + PAGE_ENTRY_BYTES].copy_from_slice(&decompressed.to_bytes());
         end = start + entry.page_bytes as usize;
     }
 }
@@ -131,18 +132,18 @@ pub fn strip_directory(view: &ChunkView<'_>, target: &mut [u8]) {
 ///
 /// # Panics
 ///
-/// If `target` is not [`stripped_bytes`] long.
-pub fn strip_codec(view: &ChunkView<'_>, target: &mut [u8]) -> Result<()> {
-    assert_eq!(target.len(), stripped_bytes(view), "the caller makes room for the stripped chunk");
+/// If `target` is not [`decompressed_bytes`] long.
+pub fn decompress_chunk(view: &ChunkView<'_>, target: &mut [u8]) -> Result<()> {
+    assert_eq!(target.len(), decompressed_bytes(view), "the caller makes room for the decompressed chunk");
     let codec = view.header.encoding.codec;
     if codec == Codec::None {
         target.copy_from_slice(view.bytes);
         return Ok(());
     }
     let mut end = directory_bytes(view);
-    strip_directory(view, &mut target[..end]);
+    write_decompressed_directory(view, &mut target[..end]);
     for section in sections(view) {
-        let Range { start, end: section_end } = section.stripped;
+        let Range { start, end: section_end } = section.decompressed;
         target[end..start].fill(0);
         section.expand(codec, view.bytes, &mut target[start..section_end])?;
         end = section_end;

@@ -16,6 +16,7 @@
 mod admit;
 mod cache;
 mod decompress;
+mod device_decompression;
 mod extent;
 mod formats;
 mod morsel_layout;
@@ -26,7 +27,6 @@ mod read_ahead;
 mod staging;
 mod text;
 mod timings;
-mod unpack;
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;

@@ -1,30 +1,30 @@
-//! A stripped chunk is a valid chunk of the same values without a codec.
+//! A decompressed chunk is a valid chunk of the same values without a codec.
 
 use pelton_chunk::{
-    ByteValues, ChunkView, Codec, Column, Encoding, Layout, PhysicalType, Validity, Values, encode_chunk,
-    strip_codec, stripped_bytes,
+    ByteValues, ChunkView, Codec, Column, Encoding, Layout, PhysicalType, Validity, Values, decompress_chunk,
+    decompressed_bytes, encode_chunk,
 };
 use pelton_error::ErrorKind;
 
 use crate::columns::{NULLS, Nulls, SHAPES, Shape, TYPES, column};
 
-/// Strips into memory that was used for something else before.
-fn strip(view: &ChunkView<'_>) -> pelton_error::Result<Vec<u8>> {
-    let mut target = vec![0xA5; stripped_bytes(view)];
-    strip_codec(view, &mut target).map(|()| target)
+/// Decompresses into memory that was used for something else before.
+fn decompress(view: &ChunkView<'_>) -> pelton_error::Result<Vec<u8>> {
+    let mut target = vec![0xA5; decompressed_bytes(view)];
+    decompress_chunk(view, &mut target).map(|()| target)
 }
 
-/// Everything that the encoding without codec writes is what stripping gives.
+/// Decompressing gives everything that the encoding without codec writes.
 fn check(column: &Column, light: Encoding, page_rows: u32) {
     let (ty, rows) = (column.values.physical_type(), column.len() as u32);
     let Ok(expected) = encode_chunk(column, light, page_rows) else { return };
     for codec in Codec::ALL {
         let chunk = encode_chunk(column, light.with_codec(codec), page_rows).unwrap();
         let view = ChunkView::parse(&chunk, ty, rows).unwrap();
-        let stripped = strip(&view).unwrap();
+        let decompressed = decompress(&view).unwrap();
         let what = format!("{ty:?} {light}/{codec} {rows} rows");
-        assert_eq!(stripped, expected, "{what}");
-        let again = ChunkView::parse(&stripped, ty, rows).unwrap();
+        assert_eq!(decompressed, expected, "{what}");
+        let again = ChunkView::parse(&decompressed, ty, rows).unwrap();
         assert_eq!(again.encoding().codec, Codec::None, "{what}");
         assert_eq!(
             again.packed_widths().collect::<Vec<_>>(),
@@ -35,7 +35,7 @@ fn check(column: &Column, light: Encoding, page_rows: u32) {
 }
 
 #[test]
-fn a_stripped_chunk_is_the_chunk_that_would_have_been_written_without_codec() {
+fn a_decompressed_chunk_is_the_chunk_that_would_have_been_written_without_codec() {
     for ty in TYPES {
         for shape in SHAPES {
             for nulls in NULLS {
@@ -49,12 +49,12 @@ fn a_stripped_chunk_is_the_chunk_that_would_have_been_written_without_codec() {
 }
 
 #[test]
-fn codecs_do_shrink_what_is_stripped_here() {
+fn codecs_do_shrink_what_is_decompressed_here() {
     let column = column(PhysicalType::I64, Shape::Few, Nulls::Some, 50_000, 1);
     for codec in [Codec::Lz4, Codec::Snappy, Codec::Zstd, Codec::Deflate] {
         let chunk = encode_chunk(&column, Encoding::PLAIN.with_codec(codec), 1024).unwrap();
         let view = ChunkView::parse(&chunk, PhysicalType::I64, 50_000).unwrap();
-        assert!(stripped_bytes(&view) > 2 * chunk.len(), "{codec}");
+        assert!(decompressed_bytes(&view) > 2 * chunk.len(), "{codec}");
     }
 }
 
@@ -66,7 +66,7 @@ fn a_page_that_does_not_decompress_is_corrupt_and_named() {
         let second_page = u64::from_le_bytes(chunk[64 + 48..][..8].try_into().unwrap()) as usize;
         chunk[second_page..second_page + 16].fill(0xFF);
         let view = ChunkView::parse(&chunk, PhysicalType::I64, 4096).unwrap();
-        let error = strip(&view).unwrap_err();
+        let error = decompress(&view).unwrap_err();
         assert_eq!(error.kind(), &ErrorKind::Corrupt, "{codec}: {error}");
         assert!(error.to_string().starts_with("page 1"), "{codec}: {error}");
     }

@@ -18,11 +18,11 @@ use pelton_store::Table;
 
 use super::ColumnCache;
 use super::cache::DeviceCache;
+use super::device_decompression::DecompressionPlan;
 use super::extent::{ChunkPlace, StoredColumn, plan_extents};
 use super::formats::check_readable;
 use super::prefetcher::{Morsel, PrefetchOptions, Prefetcher};
 use super::staging::is_device_full;
-use super::unpack::UnpackPlan;
 
 /// Extents in pinned memory at once on their way from disk to a device.
 const EXTENTS_AT_ONCE: usize = 4;
@@ -58,8 +58,8 @@ impl ColumnCache {
         };
         let admitted = match pinned {
             Some(pinned) => self.admit_pinned(&pinned, device, stream, cancel),
-            None if self.unpacks(table, column)? => {
-                self.admit_unpacked(table, column, device, stream, cancel)
+            None if self.decompresses_on_device(table, column)? => {
+                self.admit_decompressed(table, column, device, stream, cancel)
             }
             None => self.admit_stored(table, column, device, stream, cancel),
         };
@@ -134,12 +134,12 @@ impl ColumnCache {
     }
 
     /// Whether the device decompresses a column on its way there.
-    fn unpacks(&self, table: &Table, column: usize) -> Result<bool> {
-        Ok(!UnpackPlan::of(self, table, &[column], &all_row_groups(table))?.codecs.is_empty())
+    fn decompresses_on_device(&self, table: &Table, column: usize) -> Result<bool> {
+        Ok(!DecompressionPlan::of(self, table, &[column], &all_row_groups(table))?.codecs.is_empty())
     }
 
     /// Decompressed on the device, morsel by morsel.
-    fn admit_unpacked(
+    fn admit_decompressed(
         self: &Arc<Self>,
         table: &Arc<Table>,
         column: usize,

@@ -1,10 +1,10 @@
 //! Heavy codecs decompressed where kernels read: pages go over the link compressed and are decompressed on the device.
 //!
 //! ```text
-//!   file ─► checksum ─► packed, in pinned memory ──one copy──► packed, on the device ─┬ k_place ──────┬─► buffer
-//!                         directory without codec                                    └ Decompressor ─┘    as if
-//!                         sections as stored                                           statuses ─► host   stripped
-//!                         words: what lies where                                                          by the host
+//!   file ─► checksum ─► compressed, pinned memory ──one copy──► compressed, device ─┬ k_place ──────┬─► buffer, as if
+//!                         directory without codec                                  └ Decompressor ─┘    decompressed
+//!                         sections as stored                                         statuses ─► host   by the host
+//!                         words: what lies where
 //! ```
 //!
 //! What a buffer holds in the end is, byte for byte, what the host's path writes. [`Decompressor`] is what differs
@@ -12,7 +12,7 @@
 //! on both. A section larger than [`SECTION_BYTES_MAX`](job::SECTION_BYTES_MAX) is decompressed by the host all the
 //! same, and is moved so.
 //!
-//! Bounds: packed bytes, decompressed bytes and what decoders work in are part of the staging buffers.
+//! Bounds: compressed bytes, decompressed bytes and what decoders work in are part of the staging buffers.
 
 mod batch;
 mod choose;
@@ -33,7 +33,7 @@ use pelton_error::{Error, Result};
 pub(super) use self::batch::batches;
 pub(super) use self::choose::CodecBytes;
 use self::choose::pays;
-pub(super) use self::job::{Addresses, Batch, Body, Job, Packing, Part, Words, write_body};
+pub(super) use self::job::{Addresses, Batch, Body, CompressedSize, Job, Part, Words, write_body};
 use crate::codegen::TARGET;
 use crate::program::{Compiler, Launch, Program, Target};
 
@@ -145,18 +145,18 @@ impl Decompression {
         &self,
         scanned: &CodecBytes,
         threads: usize,
-    ) -> std::result::Result<Unpacker, String> {
+    ) -> std::result::Result<DeviceDecompressor, String> {
         let on_device = self.on_device.clone()?;
         if self.choice == Decompress::Auto {
             pays(scanned, threads)?;
         }
-        Ok(Unpacker(on_device))
+        Ok(DeviceDecompressor(on_device))
     }
 }
 
 /// Decompresses morsels on a device.
 #[derive(Debug, Clone)]
-pub(super) struct Unpacker(Arc<OnDevice>);
+pub(super) struct DeviceDecompressor(Arc<OnDevice>);
 
 impl OnDevice {
     fn open(
@@ -174,7 +174,7 @@ fn place_source() -> String {
     format!("#define PELTON_ARG_COUNT 2\n#define PELTON_SHARED_BYTES 0\n{TARGET}\n{PLACE}")
 }
 
-impl Unpacker {
+impl DeviceDecompressor {
     /// What it is called in reports.
     pub(super) fn name(&self) -> String {
         self.0.decompressor.name()
@@ -190,13 +190,13 @@ impl Unpacker {
         self.0.decompressor.temp_bytes(codec, count, section_bytes_max)
     }
 
-    /// Enqueues the unpacking of a morsel whose packed bytes are on the device when the stream has come so far.
+    /// Enqueues the decompression of a morsel whose compressed bytes are on the device when the stream has come so far.
     pub(super) fn enqueue(&self, stream: &Stream, job: &Job) -> Result<()> {
         let (moves, count) = job.moves();
         if count > 0 {
             let blocks = (count as u32).div_ceil(PLACE_BLOCK_WARPS);
             let grid = Grid { blocks, threads: 32 * PLACE_BLOCK_WARPS, shared_bytes: 0 };
-            let (reads, writes) = (vec![job.packed.clone()], vec![job.target.clone()]);
+            let (reads, writes) = (vec![job.compressed.clone()], vec![job.target.clone()]);
             let words = vec![moves, count as u64];
             let launch = Launch { grid, workers: 1 };
             stream.run(self.0.place.work("place", PLACE_ENTRY, words, launch, reads, writes)?)?;

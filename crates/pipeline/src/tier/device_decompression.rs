@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A morsel is given out once every section is known to be whole: what a decoder failed at would make kernels read
-//! out of bounds. So that this wait costs nothing, the morsels of all free buffers are brought ahead, each on a stream of
-//! its buffer.
+//! out of bounds. So that this wait costs nothing, the morsels of all free buffers are enqueued ahead, each on a
+//! stream of its buffer.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use pelton_error::{Error, Result};
 use pelton_store::Table;
 
 use super::ColumnCache;
-use super::decompress::{Addresses, Batch, CodecBytes, Job, Part, Unpacker, Words, batches};
+use super::decompress::{Addresses, Batch, CodecBytes, DeviceDecompressor, Job, Part, Words, batches};
 use super::extent::CHUNK_ALIGN;
 use super::formats::{estimated_chunk_bytes, section_count};
 use super::morsel_layout::MorselLayout;
@@ -26,8 +26,8 @@ use super::staging::StagingBuffer;
 
 /// What the device decompresses of a scan.
 #[derive(Debug, Default)]
-pub(super) struct UnpackPlan {
-    unpacker: Option<Unpacker>,
+pub(super) struct DecompressionPlan {
+    decompressor: Option<DeviceDecompressor>,
     /// Codecs that the device decompresses.
     pub(super) codecs: Vec<Codec>,
     /// Why the host decompresses the others.
@@ -38,7 +38,7 @@ pub(super) struct UnpackPlan {
     section_bytes_max: usize,
 }
 
-impl UnpackPlan {
+impl DecompressionPlan {
     /// Of these columns, which are read from disk.
     pub(super) fn of(
         column_cache: &ColumnCache,
@@ -47,30 +47,30 @@ impl UnpackPlan {
         row_groups: &[u32],
     ) -> Result<Self> {
         let mut scanned: Vec<CodecBytes> = Vec::new();
-        for_each_chunk(table, columns, row_groups, |codec, stored, stripped, _| {
+        for_each_chunk(table, columns, row_groups, |codec, stored, decompressed, _| {
             let at = scanned.iter().position(|seen| seen.codec == codec).unwrap_or_else(|| {
-                scanned.push(CodecBytes { codec, stored: 0, stripped: 0 });
+                scanned.push(CodecBytes { codec, stored: 0, decompressed: 0 });
                 scanned.len() - 1
             });
             scanned[at].stored += stored as u64;
-            scanned[at].stripped += stripped as u64;
+            scanned[at].decompressed += decompressed as u64;
         })?;
         let mut plan = Self::default();
         for bytes in &scanned {
             match column_cache.options.decompression.choose(bytes, column_cache.options.threads) {
-                Ok(unpacker) => {
-                    plan.unpacker = Some(unpacker);
+                Ok(decompressor) => {
+                    plan.decompressor = Some(decompressor);
                     plan.codecs.push(bytes.codec);
                 }
                 Err(reason) => plan.host_reason = Some(reason),
             }
         }
         let Self { codecs, sections, bytes, section_bytes_max, .. } = &mut plan;
-        for_each_chunk(table, columns, row_groups, |codec, _, stripped, count| {
+        for_each_chunk(table, columns, row_groups, |codec, _, decompressed, count| {
             if codecs.contains(&codec) {
                 *sections += count;
-                *bytes += stripped;
-                *section_bytes_max = (*section_bytes_max).max(stripped / (count - 1).max(1));
+                *bytes += decompressed;
+                *section_bytes_max = (*section_bytes_max).max(decompressed / (count - 1).max(1));
             }
         })?;
         Ok(plan)
@@ -83,9 +83,9 @@ impl UnpackPlan {
 
     /// Memory of each buffer of `staging_bytes` that decoders work in.
     pub(super) fn temp_bytes(&self, staging_bytes: usize) -> Result<usize> {
-        let Some(unpacker) = &self.unpacker else { return Ok(0) };
+        let Some(decompressor) = &self.decompressor else { return Ok(0) };
         let count = self.sections.min(self.sections * staging_bytes / self.bytes.max(1) + 1);
-        unpacker.buffer_temp_bytes(&self.codecs, count, self.section_bytes_max)
+        decompressor.buffer_temp_bytes(&self.codecs, count, self.section_bytes_max)
     }
 
     /// What carries it out over `buffers`; `None` where the host decompresses everything.
@@ -94,15 +94,16 @@ impl UnpackPlan {
         column_cache: &ColumnCache,
         device: DeviceId,
         buffers: usize,
-    ) -> Result<Option<Unpacking>> {
-        let Some(unpacker) = self.unpacker else { return Ok(None) };
+    ) -> Result<Option<DeviceDecompression>> {
+        let Some(decompressor) = self.decompressor else { return Ok(None) };
         let streams = (0..buffers).map(|_| column_cache.machine.stream(Place::Device(device)));
         let streams = streams.collect::<Result<Vec<Stream>>>()?;
-        Ok(Some(Unpacking { unpacker, streams, ahead: VecDeque::new(), time: Duration::ZERO }))
+        Ok(Some(DeviceDecompression { decompressor, streams, ahead: VecDeque::new(), time: Duration::ZERO }))
     }
 }
 
-/// Calls `each` with codec, stored bytes, stripped bytes by estimate and sections at most of each chunk with a codec.
+/// Calls `each` with codec, stored bytes, decompressed bytes by estimate and sections at most of each chunk with a
+/// codec.
 fn for_each_chunk(
     table: &Table,
     columns: &[usize],
@@ -115,16 +116,16 @@ fn for_each_chunk(
             let location = table.chunk(row_group, *column)?;
             let codec = location.encoding.codec;
             if codec != Codec::None {
-                let stripped = estimated_chunk_bytes(table, row_group, *column)?;
-                each(codec, location.stored_bytes as usize, stripped, section_count(table, row_group));
+                let decompressed = estimated_chunk_bytes(table, row_group, *column)?;
+                each(codec, location.stored_bytes as usize, decompressed, section_count(table, row_group));
             }
         }
     }
     Ok(())
 }
 
-/// The packed part of a morsel, staged.
-pub(super) struct Packed {
+/// The compressed part of a morsel, staged.
+pub(super) struct Compressed {
     /// Those with sections for the device, in the order of their words.
     parts: Vec<Part>,
     words: Words,
@@ -135,16 +136,16 @@ pub(super) struct Packed {
 pub(super) struct Brought {
     buffer: usize,
     pub(super) layout: MorselLayout,
-    packed: Option<Packed>,
+    compressed: Option<Compressed>,
     started: Event,
     done: Event,
     /// With the outcome on the host.
     pub(super) arrived: Event,
 }
 
-/// Unpacks the morsels of a prefetcher.
-pub(super) struct Unpacking {
-    unpacker: Unpacker,
+/// Decompresses the morsels of a prefetcher on the device.
+pub(super) struct DeviceDecompression {
+    decompressor: DeviceDecompressor,
     /// By buffer.
     streams: Vec<Stream>,
     ahead: VecDeque<Brought>,
@@ -152,10 +153,10 @@ pub(super) struct Unpacking {
     pub(super) time: Duration,
 }
 
-impl Unpacking {
+impl DeviceDecompression {
     /// What it is called in reports.
     pub(super) fn name(&self) -> String {
-        self.unpacker.name()
+        self.decompressor.name()
     }
 
     /// Where what is brought to `buffer` is enqueued.
@@ -178,57 +179,58 @@ impl Unpacking {
         self.ahead.pop_front()
     }
 
-    /// Writes the words of `parts`, whose bodies lie in `packed`, of a morsel of `buffer`.
-    pub(super) fn pack(
+    /// Writes the words of `parts`, whose bodies lie in `compressed`, of a morsel of `buffer`.
+    pub(super) fn write_words(
         &self,
         buffer: &StagingBuffer,
         layout: &MorselLayout,
         mut parts: Vec<Part>,
-        packed: &mut [u8],
-    ) -> Result<Packed> {
+        compressed: &mut [u8],
+    ) -> Result<Compressed> {
         let batches = batches(&mut parts, buffer.temp.len(), |codec, count, section_bytes_max| {
-            self.unpacker.temp_bytes(codec, count, section_bytes_max)
+            self.decompressor.temp_bytes(codec, count, section_bytes_max)
         })?;
         let base = buffer.device.address();
         let at = Addresses {
-            packed: base + layout.packed().start as u64,
-            target: base + layout.unpacked().start as u64,
+            compressed: base + layout.compressed().start as u64,
+            target: base + layout.decompressed().start as u64,
         };
-        let start = parts.iter().map(|part| part.packed.end).max().unwrap_or(0).next_multiple_of(CHUNK_ALIGN);
-        let words = Words::write(packed, start, &parts, at);
+        let start =
+            parts.iter().map(|part| part.compressed.end).max().unwrap_or(0).next_multiple_of(CHUNK_ALIGN);
+        let words = Words::write(compressed, start, &parts, at);
         parts.retain(|part| part.section.is_some());
-        Ok(Packed { parts, words, batches })
+        Ok(Compressed { parts, words, batches })
     }
 
-    /// Enqueues the copy of what is packed in `buffer`, and its unpacking.
+    /// Enqueues the copy of the compressed part of `buffer`, and its decompression.
     pub(super) fn enqueue(
         &self,
         number: usize,
         buffer: &StagingBuffer,
         layout: MorselLayout,
-        packed: Option<Packed>,
+        compressed: Option<Compressed>,
     ) -> Result<Brought> {
         let stream = &self.streams[number];
         let pinned = buffer.pinned.slice(layout.staged_bytes()..layout.bytes().pinned);
-        let on_device = buffer.device.slice(layout.packed());
+        let on_device = buffer.device.slice(layout.compressed());
         stream.copy(&pinned, &on_device)?;
         let started = stream.record()?;
-        if let Some(Packed { words, batches, .. }) = &packed {
+        if let Some(Compressed { words, batches, .. }) = &compressed {
             let job = Job {
-                packed: on_device.clone(),
-                target: buffer.device.slice(layout.unpacked()),
+                compressed: on_device.clone(),
+                target: buffer.device.slice(layout.decompressed()),
                 temp: buffer.temp.span(),
                 words: *words,
                 batches: batches.clone(),
             };
-            self.unpacker.enqueue(stream, &job)?;
+            self.decompressor.enqueue(stream, &job)?;
         }
         let done = stream.record()?;
-        if let Some(Packed { words, .. }) = &packed {
+        if let Some(Compressed { words, .. }) = &compressed {
             stream.copy(&on_device.slice(words.outcome()), &pinned.slice(words.outcome()))?;
         }
         let arrived = stream.record()?;
-        Ok(Brought { buffer: number, layout, packed, started, done, arrived })
+        Ok(Brought { buffer: number, layout, compressed, started, done, arrived })
     }
 
     /// Waits until a morsel is there and holds what came of its sections against what was to come.
@@ -245,14 +247,14 @@ impl Unpacking {
     ) -> Result<()> {
         brought.arrived.wait_blocking()?;
         self.time += brought.done.elapsed_since(&brought.started)?;
-        let Some(Packed { parts, words, .. }) = &brought.packed else { return Ok(()) };
+        let Some(Compressed { parts, words, .. }) = &brought.compressed else { return Ok(()) };
         buffers[brought.buffer].pinned.with_bytes(|bytes| {
-            let packed = &bytes[brought.layout.staged_bytes()..];
+            let compressed = &bytes[brought.layout.staged_bytes()..];
             for (index, part) in parts.iter().enumerate() {
-                let (written, status) = words.outcome_of(packed, index);
+                let (written, status) = words.outcome_of(compressed, index);
                 if status != 0 || written != part.target.len() as u64 {
-                    let said = format!("{}, {written} bytes", self.unpacker.meaning(status));
-                    return Err(self.refusal(table, part, &packed[part.packed.clone()], &said));
+                    let said = format!("{}, {written} bytes", self.decompressor.meaning(status));
+                    return Err(self.refusal(table, part, &compressed[part.compressed.clone()], &said));
                 }
             }
             Ok(())
@@ -268,7 +270,7 @@ impl Unpacking {
         let error = of_host.err().unwrap_or_else(|| {
             Error::unsupported(format!(
                 "{} does not decompress {} bytes of {codec} that the host does: {said}; --decompress host does without",
-                self.unpacker.name(),
+                self.decompressor.name(),
                 stored.len()
             ))
         });

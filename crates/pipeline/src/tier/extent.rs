@@ -6,13 +6,13 @@
 //! ```
 //!
 //! An extent is loaded by one thread: its chunks are read, held against their checksums, measured and written to the
-//! extent's buffer, stripped. Extents are cut by estimate so that what lies beside a buffer meanwhile is bounded.
+//! extent's buffer, decompressed. Extents are cut by estimate so that what lies beside a buffer meanwhile is bounded.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use pelton_chunk::{strip_codec, stripped_bytes};
+use pelton_chunk::{decompress_chunk, decompressed_bytes};
 use pelton_device::{Buffer, Machine, MemoryKind, OnFull};
 use pelton_error::{CancelFlag, Result};
 use pelton_store::{AlignedBytes, IoEngine, Table, read_chunk};
@@ -135,7 +135,7 @@ pub(super) fn load_extent(
         let bytes = read.wait_blocking()?;
         let view = table.chunk_view(row_group, column, &bytes)?;
         widths.extend(view.packed_widths());
-        chunks.push((row_group, stripped_bytes(&view), bytes));
+        chunks.push((row_group, decompressed_bytes(&view), bytes));
     }
     let room: usize = chunks.iter().map(|(_, bytes, _)| bytes.next_multiple_of(CHUNK_ALIGN)).sum();
     let buffer = machine.allocate(MemoryKind::PINNED, room, OnFull::Refuse)?;
@@ -150,17 +150,17 @@ fn fill(
     mut target: &mut [u8],
     cancel: &CancelFlag,
 ) -> Result<()> {
-    for (row_group, stripped, bytes) in chunks {
+    for (row_group, decompressed, bytes) in chunks {
         cancel.check()?;
-        let (room, rest) = target.split_at_mut(stripped.next_multiple_of(CHUNK_ALIGN));
-        strip_chunk(table, *row_group, column, bytes, &mut room[..*stripped])?;
+        let (room, rest) = target.split_at_mut(decompressed.next_multiple_of(CHUNK_ALIGN));
+        decompress_stored(table, *row_group, column, bytes, &mut room[..*decompressed])?;
         target = rest;
     }
     Ok(())
 }
 
 /// Writes verified `bytes` of a chunk without their codec; errors name the chunk.
-pub(super) fn strip_chunk(
+pub(super) fn decompress_stored(
     table: &Table,
     row_group: usize,
     column: usize,
@@ -168,5 +168,5 @@ pub(super) fn strip_chunk(
     target: &mut [u8],
 ) -> Result<()> {
     let view = table.chunk_view(row_group, column, bytes)?;
-    strip_codec(&view, target).map_err(|error| table.of_chunk(row_group, column, error))
+    decompress_chunk(&view, target).map_err(|error| table.of_chunk(row_group, column, error))
 }

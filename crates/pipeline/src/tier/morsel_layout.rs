@@ -1,13 +1,13 @@
 //! The layout of a morsel: where its chunks lie in a staging buffer. Arithmetic alone.
 //!
 //! ```text
-//!   buffer   │ staged: chunks read from disk │ unpacked │ run of a pinned column │ run of another │ … │ packed
+//!   buffer │ staged: chunks read from disk │ decompressed │ run of a pinned column │ run of another │ … │ compressed
 //!
 //!   pinned │ chunk 3 │ chunk 4 │░ 5 ░│ chunk 6 │ chunk 7      one run, one copy: 5 is not wanted but small
 //! ```
 //!
-//! Packed chunks are decompressed on the device, from the end of the buffer to the unpacked part. A run is copied as it
-//! lies, so chunks keep their distances and their alignment in it.
+//! Compressed chunks are decompressed on the device, from the end of the buffer to the decompressed part. A run is copied
+//! as it lies, so chunks keep their distances and their alignment in it.
 
 use std::ops::Range;
 
@@ -23,11 +23,11 @@ pub(super) enum Piece {
     /// From disk, of this length.
     Staged(usize),
     /// From disk, decompressed on the device.
-    Packed {
+    Compressed {
         /// Its length without codec.
-        stripped: usize,
+        decompressed: usize,
         /// Bytes that go over the link for it, a multiple of 128.
-        packed: usize,
+        compressed: usize,
     },
     /// In pinned memory.
     Pinned(ChunkPlace),
@@ -50,7 +50,7 @@ pub(super) struct Run {
 pub(super) struct StagingBytes {
     /// On the device: all.
     pub(super) device: usize,
-    /// In pinned memory: what comes from disk, packed where it is.
+    /// In pinned memory: what comes from disk, compressed where it is.
     pub(super) pinned: usize,
 }
 
@@ -84,9 +84,9 @@ pub(super) struct MorselLayout {
     /// Row group major.
     spots: Vec<Spot>,
     staged_bytes: usize,
-    /// Of packed chunks, without codec.
-    unpacked_bytes: usize,
-    packed_bytes: usize,
+    /// Of compressed chunks, without codec.
+    decompressed_bytes: usize,
+    compressed_bytes: usize,
     runs: Vec<Run>,
     run_bytes: usize,
 }
@@ -95,8 +95,8 @@ pub(super) struct MorselLayout {
 enum Spot {
     /// At this byte of the staged part.
     Staged(usize),
-    /// At this byte of the unpacked part.
-    Unpacked(usize),
+    /// At this byte of the decompressed part.
+    Decompressed(usize),
     /// At this byte of a run's extent.
     Run {
         run: usize,
@@ -109,8 +109,8 @@ impl MorselLayout {
     /// What it takes.
     pub(super) fn bytes(&self) -> StagingBytes {
         StagingBytes {
-            device: self.packed_start() + self.packed_bytes,
-            pinned: self.staged_bytes + self.packed_bytes,
+            device: self.compressed_start() + self.compressed_bytes,
+            pinned: self.staged_bytes + self.compressed_bytes,
         }
     }
 
@@ -119,14 +119,14 @@ impl MorselLayout {
         self.staged_bytes
     }
 
-    /// The part of the buffer that packed chunks are decompressed to.
-    pub(super) fn unpacked(&self) -> Range<usize> {
-        self.staged_bytes..self.staged_bytes + self.unpacked_bytes
+    /// The part of the buffer that compressed chunks are decompressed to.
+    pub(super) fn decompressed(&self) -> Range<usize> {
+        self.staged_bytes..self.staged_bytes + self.decompressed_bytes
     }
 
-    /// The part of the buffer that packed chunks come to.
-    pub(super) fn packed(&self) -> Range<usize> {
-        self.packed_start()..self.packed_start() + self.packed_bytes
+    /// The part of the buffer that compressed chunks come to.
+    pub(super) fn compressed(&self) -> Range<usize> {
+        self.compressed_start()..self.compressed_start() + self.compressed_bytes
     }
 
     /// Bytes of the runs of pinned columns.
@@ -134,8 +134,8 @@ impl MorselLayout {
         self.run_bytes
     }
 
-    fn packed_start(&self) -> usize {
-        self.unpacked().end + self.run_bytes
+    fn compressed_start(&self) -> usize {
+        self.decompressed().end + self.run_bytes
     }
 
     /// What a further row group with these chunks, one a column, would take.
@@ -147,9 +147,9 @@ impl MorselLayout {
                     let room = bytes.next_multiple_of(CHUNK_ALIGN);
                     growth = growth + StagingBytes { device: room, pinned: room };
                 }
-                Piece::Packed { stripped, packed } => {
-                    let room = stripped.next_multiple_of(CHUNK_ALIGN);
-                    growth = growth + StagingBytes { device: room + packed, pinned: *packed };
+                Piece::Compressed { decompressed, compressed } => {
+                    let room = decompressed.next_multiple_of(CHUNK_ALIGN);
+                    growth = growth + StagingBytes { device: room + compressed, pinned: *compressed };
                 }
                 Piece::Pinned(place) => {
                     growth.device +=
@@ -171,11 +171,11 @@ impl MorselLayout {
                     self.staged_bytes += bytes.next_multiple_of(CHUNK_ALIGN);
                     Spot::Staged(at)
                 }
-                Piece::Packed { stripped, packed } => {
-                    let at = self.unpacked_bytes;
-                    self.unpacked_bytes += stripped.next_multiple_of(CHUNK_ALIGN);
-                    self.packed_bytes += packed;
-                    Spot::Unpacked(at)
+                Piece::Compressed { decompressed, compressed } => {
+                    let at = self.decompressed_bytes;
+                    self.decompressed_bytes += decompressed.next_multiple_of(CHUNK_ALIGN);
+                    self.compressed_bytes += compressed;
+                    Spot::Decompressed(at)
                 }
                 Piece::Pinned(place) => Spot::Run { run: self.run_of(column, place), at: place.start },
                 Piece::Cached(address) => Spot::Cached(*address),
@@ -211,7 +211,7 @@ impl MorselLayout {
 
     /// The copies of pinned runs, with the byte of the buffer at which each is put.
     pub(super) fn copies(&self) -> impl Iterator<Item = (usize, &Run)> {
-        let mut target = self.unpacked().end;
+        let mut target = self.decompressed().end;
         self.runs.iter().map(move |run| {
             let at = target;
             target += run.end - run.start;
@@ -224,7 +224,7 @@ impl MorselLayout {
         let targets: Vec<(usize, &Run)> = self.copies().collect();
         let address = |spot: &Spot| match spot {
             Spot::Staged(at) => base + *at as u64,
-            Spot::Unpacked(at) => base + (self.staged_bytes + at) as u64,
+            Spot::Decompressed(at) => base + (self.staged_bytes + at) as u64,
             Spot::Run { run, at } => {
                 let (target, run) = targets[*run];
                 base + (target + at - run.start) as u64
@@ -295,14 +295,14 @@ mod tests {
     }
 
     #[test]
-    fn packed_chunks_are_unpacked_behind_staged_ones_and_come_at_the_end() {
-        let packed = |stripped, packed| Piece::Packed { stripped, packed };
+    fn compressed_chunks_are_at_the_end_and_decompressed_behind_staged_ones() {
+        let compressed = |decompressed, compressed| Piece::Compressed { decompressed, compressed };
         let (layout, _) = check(&[
-            &[packed(1000, 256), Piece::Staged(130), pinned(0, 0, 200)],
-            &[packed(100, 128), Piece::Staged(1), pinned(0, 256, 200)],
+            &[compressed(1000, 256), Piece::Staged(130), pinned(0, 0, 200)],
+            &[compressed(100, 128), Piece::Staged(1), pinned(0, 256, 200)],
         ]);
         assert_eq!(layout.addresses(10_000), [10_384, 10_000, 11_536, 11_408, 10_256, 11_792]);
-        assert_eq!((layout.unpacked(), layout.packed()), (384..1536, 2048..2432));
+        assert_eq!((layout.decompressed(), layout.compressed()), (384..1536, 2048..2432));
         assert_eq!(layout.bytes(), StagingBytes { device: 2432, pinned: 384 + 384 });
     }
 }

@@ -28,13 +28,13 @@ use pelton_fabric::transfer::MultiLinkCopier;
 use pelton_store::Table;
 
 use super::ColumnCache;
+use super::device_decompression::{Compressed, DecompressionPlan, DeviceDecompression};
 use super::extent::StoredColumn;
 use super::formats::{check_readable, estimated_chunk_bytes};
 use super::morsel_layout::{MorselLayout, Piece, StagingBytes};
-use super::read_ahead::{DropRowGroup, Incoming, ReadAhead, estimated_packing};
+use super::read_ahead::{DropRowGroup, Incoming, ReadAhead, estimated_compressed_size};
 use super::staging::{Need, StagingBuffer, StagingSource, take_buffers};
 use super::timings::MorselTimings;
-use super::unpack::{Packed, UnpackPlan, Unpacking};
 use crate::trace::Activity;
 
 /// How a prefetcher forms morsels.
@@ -61,7 +61,7 @@ pub struct Prefetcher {
     temp_bytes: usize,
     read_ahead: ReadAhead,
     /// Where the device decompresses codecs.
-    unpacking: Option<Unpacking>,
+    decompression: Option<DeviceDecompression>,
     row_groups_max: usize,
     /// Copies over neighbours' links too, where there are any that pay.
     copier: Option<MultiLinkCopier>,
@@ -171,7 +171,7 @@ impl Prefetcher {
         let on_disk = columns.iter().zip(&sources).filter(|(_, source)| matches!(source, Source::Disk));
         let on_disk: Vec<usize> = on_disk.map(|(column, _)| *column).collect();
         let scan = Scan { table, columns, row_groups, sources: &sources };
-        let plan = UnpackPlan::of(column_cache, table, &on_disk, row_groups)?;
+        let plan = DecompressionPlan::of(column_cache, table, &on_disk, row_groups)?;
         let taken = scan.take_buffers(column_cache, device, plan, options)?;
         let Taken { buffers, plan, temp_bytes, pinned_bytes } = taken;
         let copier = column_cache.take_copier(device, pinned_bytes)?;
@@ -188,7 +188,7 @@ impl Prefetcher {
             codec_reason: plan.host_reason.clone(),
             ..PrefetchReport::default()
         };
-        let unpacking = plan.start(column_cache, device, buffers.len())?;
+        let decompression = plan.start(column_cache, device, buffers.len())?;
         Ok(Self {
             column_cache: Arc::clone(column_cache),
             device,
@@ -196,7 +196,7 @@ impl Prefetcher {
             buffers,
             temp_bytes,
             read_ahead,
-            unpacking,
+            decompression,
             row_groups_max: options.row_groups_max,
             copier,
             report,
@@ -247,21 +247,22 @@ impl Prefetcher {
         drop_row_group: &mut dyn FnMut(u32) -> bool,
     ) -> Result<Option<Morsel>> {
         assert!(!self.buffers[buffer].is_out, "buffer {buffer} is released before it is used again");
-        let Some(mut unpacking) = self.unpacking.take() else {
+        let Some(mut decompression) = self.decompression.take() else {
             let mut timings = self.begin_timings(buffer);
             let prepared = self.prepare(buffer, None, drop_row_group, &mut timings)?;
             let Some((layout, _)) = prepared else { return Ok(None) };
             self.enqueue_for(buffer, &layout, stream, timings)?;
             return Ok(Some(self.morsel(buffer, layout)));
         };
-        let brought = self.bring_ahead(buffer, &mut unpacking, drop_row_group).map(|()| unpacking.pop());
+        let brought =
+            self.bring_ahead(buffer, &mut decompression, drop_row_group).map(|()| decompression.pop());
         let arrived = brought.and_then(|brought| {
             let Some(brought) = brought else { return Ok(None) };
-            unpacking.arrive(&self.buffers, &self.read_ahead.table, &brought)?;
+            decompression.arrive(&self.buffers, &self.read_ahead.table, &brought)?;
             stream.wait_for(&brought.arrived)?;
             Ok(Some(brought.layout))
         });
-        self.unpacking = Some(unpacking);
+        self.decompression = Some(decompression);
         Ok(arrived?.map(|layout| self.morsel(buffer, layout)))
     }
 
@@ -269,10 +270,10 @@ impl Prefetcher {
     fn prepare(
         &mut self,
         buffer: usize,
-        unpacking: Option<&Unpacking>,
+        decompression: Option<&DeviceDecompression>,
         drop_row_group: DropRowGroup<'_>,
         timings: &mut Option<MorselTimings>,
-    ) -> Result<Option<(MorselLayout, Option<Packed>)>> {
+    ) -> Result<Option<(MorselLayout, Option<Compressed>)>> {
         let mut lap = |activity, bytes| {
             if let Some(timings) = timings {
                 timings.lap(activity, bytes);
@@ -297,9 +298,9 @@ impl Prefetcher {
             false => layout,
         };
         self.read_ahead.give_back(incoming.split_off(layout.row_groups.len()));
-        let packed = self.stage(buffer, &layout, &incoming, unpacking)?;
+        let compressed = self.stage(buffer, &layout, &incoming, decompression)?;
         lap(Activity::Stage, layout.bytes().pinned as u64);
-        Ok(Some((layout, packed)))
+        Ok(Some((layout, compressed)))
     }
 
     fn begin_timings(&self, buffer: usize) -> Option<MorselTimings> {
@@ -323,19 +324,19 @@ impl Prefetcher {
     fn bring_ahead(
         &mut self,
         buffer: usize,
-        unpacking: &mut Unpacking,
+        decompression: &mut DeviceDecompression,
         drop_row_group: DropRowGroup<'_>,
     ) -> Result<()> {
-        for next in unpacking.buffers_from(buffer) {
+        for next in decompression.buffers_from(buffer) {
             if next != buffer && !self.buffers[next].is_free()? {
                 return Ok(());
             }
             let mut timings = self.begin_timings(next);
-            let prepared = self.prepare(next, Some(unpacking), drop_row_group, &mut timings)?;
-            let Some((layout, packed)) = prepared else { return Ok(()) };
-            self.enqueue_for(next, &layout, unpacking.stream(next), timings)?;
-            let brought = unpacking.enqueue(next, &self.buffers[next], layout, packed)?;
-            unpacking.push(brought);
+            let prepared = self.prepare(next, Some(decompression), drop_row_group, &mut timings)?;
+            let Some((layout, compressed)) = prepared else { return Ok(()) };
+            self.enqueue_for(next, &layout, decompression.stream(next), timings)?;
+            let brought = decompression.enqueue(next, &self.buffers[next], layout, compressed)?;
+            decompression.push(brought);
         }
         Ok(())
     }
@@ -367,8 +368,11 @@ impl Prefetcher {
             codec_reason: self.report.codec_reason.clone().filter(|_| counts.codec_bytes_before > 0),
             device_codec_bytes_before: counts.device_codec_bytes_before,
             device_codec_bytes_after: counts.device_codec_bytes_after,
-            device_codec_time: self.unpacking.as_ref().map_or(Duration::ZERO, |unpacking| unpacking.time),
-            device_codec_name: self.unpacking.as_ref().map(Unpacking::name),
+            device_codec_time: self
+                .decompression
+                .as_ref()
+                .map_or(Duration::ZERO, |decompression| decompression.time),
+            device_codec_name: self.decompression.as_ref().map(DeviceDecompression::name),
             disk_wait: counts.disk_wait,
             ..self.report.clone()
         }
@@ -424,18 +428,20 @@ impl Prefetcher {
         buffer: usize,
         layout: &MorselLayout,
         incoming: &[Incoming],
-        unpacking: Option<&Unpacking>,
-    ) -> Result<Option<Packed>> {
+        decompression: Option<&DeviceDecompression>,
+    ) -> Result<Option<Compressed>> {
         let bytes = layout.bytes().pinned;
         if bytes == 0 {
             return Ok(None);
         }
         let buffer = &self.buffers[buffer];
         buffer.pinned.with_bytes_mut(|target| {
-            let (staged, packed) = target[..bytes].split_at_mut(layout.staged_bytes());
-            let parts = self.read_ahead.stage(incoming, staged, packed)?;
-            let unpacking = unpacking.filter(|_| !parts.is_empty());
-            unpacking.map(|unpacking| unpacking.pack(buffer, layout, parts, packed)).transpose()
+            let (staged, compressed) = target[..bytes].split_at_mut(layout.staged_bytes());
+            let parts = self.read_ahead.stage(incoming, staged, compressed)?;
+            let decompression = decompression.filter(|_| !parts.is_empty());
+            decompression
+                .map(|decompression| decompression.write_words(buffer, layout, parts, compressed))
+                .transpose()
         })?
     }
 
@@ -457,7 +463,7 @@ impl Prefetcher {
             copier.join(stream)?;
             self.report.helper_link_bytes += copier.helper_link_bytes() - helper_bytes_before;
         }
-        self.report.moved_bytes += (layout.bytes().device - layout.unpacked().len()) as u64;
+        self.report.moved_bytes += (layout.bytes().device - layout.decompressed().len()) as u64;
         Ok(())
     }
 
@@ -482,7 +488,7 @@ impl Prefetcher {
     fn morsel(&mut self, buffer: usize, layout: MorselLayout) -> Morsel {
         let StagingBuffer { device, is_out, .. } = &mut self.buffers[buffer];
         *is_out = true;
-        let bytes = layout.packed().start;
+        let bytes = layout.compressed().start;
         let addresses = layout.addresses(device.address());
         let mut reads = Vec::new();
         if bytes > 0 {
@@ -529,9 +535,11 @@ fn pieces_of(sources: &[Source], incoming: &Incoming, pieces: &mut Vec<Piece>) {
     let piece = |source: &Source| match source {
         Source::Device(column) => Piece::Cached(column.address(row_group)),
         Source::Pinned(column) => Piece::Pinned(column.places[row_group]),
-        Source::Disk => staged.next().map_or(Piece::Staged(0), |chunk| match chunk.packing {
-            Some(packing) => Piece::Packed { stripped: chunk.stripped, packed: packing.bytes() },
-            None => Piece::Staged(chunk.stripped),
+        Source::Disk => staged.next().map_or(Piece::Staged(0), |chunk| match chunk.compressed_size {
+            Some(compressed_size) => {
+                Piece::Compressed { decompressed: chunk.decompressed, compressed: compressed_size.bytes() }
+            }
+            None => Piece::Staged(chunk.decompressed),
         }),
     };
     pieces.clear();
@@ -550,7 +558,7 @@ struct Scan<'a> {
 /// Slots, and what is done with codecs in them.
 struct Taken {
     buffers: Vec<StagingBuffer>,
-    plan: UnpackPlan,
+    plan: DecompressionPlan,
     temp_bytes: usize,
     /// Bytes of chunks that come from pinned memory.
     pinned_bytes: usize,
@@ -563,7 +571,7 @@ impl Scan<'_> {
         &self,
         column_cache: &ColumnCache,
         device: DeviceId,
-        plan: UnpackPlan,
+        plan: DecompressionPlan,
         options: PrefetchOptions,
     ) -> Result<Taken> {
         let need = self.need(&plan.codecs)?;
@@ -573,7 +581,7 @@ impl Scan<'_> {
             Err(error)
                 if matches!(error.kind(), ErrorKind::OutOfMemory { .. }) && !plan.codecs.is_empty() =>
             {
-                self.take_buffers(column_cache, device, UnpackPlan::refused(&error), options)
+                self.take_buffers(column_cache, device, DecompressionPlan::refused(&error), options)
             }
             buffers => {
                 let buffers =
@@ -613,14 +621,15 @@ impl Scan<'_> {
             Source::Device(_) => Piece::Cached(0),
             Source::Pinned(stored) => Piece::Pinned(stored.places[row_group]),
             Source::Disk => {
-                let stripped = estimated_chunk_bytes(self.table, row_group, column)?;
+                let decompressed = estimated_chunk_bytes(self.table, row_group, column)?;
                 let codec = self.table.chunk(row_group, column)?.encoding.codec;
                 match device_codecs.contains(&codec) {
                     true => {
-                        let packing = estimated_packing(self.table, row_group, column, stripped)?;
-                        Piece::Packed { stripped, packed: packing.bytes() }
+                        let compressed_size =
+                            estimated_compressed_size(self.table, row_group, column, decompressed)?;
+                        Piece::Compressed { decompressed, compressed: compressed_size.bytes() }
                     }
-                    false => Piece::Staged(stripped),
+                    false => Piece::Staged(decompressed),
                 }
             }
         })

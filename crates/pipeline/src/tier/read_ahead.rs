@@ -3,7 +3,7 @@
 //! ```text
 //!   row groups ─ wanted? ─► reads under way, a bounded number of bytes ─ still wanted? ─► waited for, in order
 //!                                                                        ─► measured: length without codec
-//!                                                                        ─► checksum, stripped to a buffer, or packed
+//!                                                                        ─► checksum, decompressed to a buffer
 //! ```
 //!
 //! Checksums, codecs and copies run on several threads where there are enough bytes. Row groups whose columns are all in
@@ -14,12 +14,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use pelton_chunk::{Codec, stripped_bytes};
+use pelton_chunk::{Codec, decompressed_bytes};
 use pelton_error::{CancelFlag, Result};
 use pelton_store::{AlignedBytes, IoEngine, ReadFuture, Table};
 
-use super::decompress::{Body, Packing, Part, write_body};
-use super::extent::{CHUNK_ALIGN, strip_chunk};
+use super::decompress::{Body, CompressedSize, Part, write_body};
+use super::extent::{CHUNK_ALIGN, decompress_stored};
 use super::formats::{estimated_chunk_bytes, section_count};
 use super::parallel;
 
@@ -47,7 +47,7 @@ pub(super) struct ReadAhead {
     ahead_bytes_max: usize,
     /// Likewise, row groups.
     ahead_row_groups_max: usize,
-    /// By disk column, stored and stripped bytes of chunks with codec so far: what the next ones are estimated by.
+    /// By disk column, stored and decompressed bytes of chunks with codec so far: what the next ones are estimated by.
     seen: Vec<(u64, u64)>,
     /// By disk column: widths of bit-packed pages so far.
     pub(super) widths: Vec<BTreeSet<u8>>,
@@ -92,9 +92,9 @@ pub(super) struct Chunk {
     /// By the directory.
     has_codec: bool,
     /// Its length without codec: estimated, and exact once the bytes are here.
-    pub(super) stripped: usize,
+    pub(super) decompressed: usize,
     /// Where the device decompresses it: estimated, and exact once the bytes are here.
-    pub(super) packing: Option<Packing>,
+    pub(super) compressed_size: Option<CompressedSize>,
 }
 
 impl ReadAhead {
@@ -161,12 +161,13 @@ impl ReadAhead {
                 let column = self.columns[index];
                 let codec = self.table.chunk(row_group as usize, column)?.encoding.codec;
                 let has_codec = codec != Codec::None;
-                let stripped = self.estimate(row_group as usize, index)?;
-                let is_packed = self.device_codecs.contains(&codec);
-                let packing =
-                    is_packed.then(|| estimated_packing(&self.table, row_group as usize, column, stripped));
-                let packing = packing.transpose()?;
-                chunks.push(Chunk { read: None, bytes: None, has_codec, stripped, packing });
+                let decompressed = self.estimate(row_group as usize, index)?;
+                let is_compressed = self.device_codecs.contains(&codec);
+                let compressed_size = is_compressed.then(|| {
+                    estimated_compressed_size(&self.table, row_group as usize, column, decompressed)
+                });
+                let compressed_size = compressed_size.transpose()?;
+                chunks.push(Chunk { read: None, bytes: None, has_codec, decompressed, compressed_size });
             }
             let estimated_bytes = chunks.iter().map(Chunk::pinned_bytes).sum();
             self.ahead_bytes += estimated_bytes;
@@ -179,11 +180,11 @@ impl ReadAhead {
     /// The length that a chunk will have without codec.
     fn estimate(&self, row_group: usize, index: usize) -> Result<usize> {
         let location = self.table.chunk(row_group, self.columns[index])?;
-        let (stored, stripped) = self.seen[index];
+        let (stored, decompressed) = self.seen[index];
         if location.encoding.codec == Codec::None || stored == 0 {
             return estimated_chunk_bytes(&self.table, row_group, self.columns[index]);
         }
-        let bytes = location.stored_bytes as f64 * stripped as f64 / stored as f64;
+        let bytes = location.stored_bytes as f64 * decompressed as f64 / stored as f64;
         Ok((bytes as usize).next_multiple_of(CHUNK_ALIGN))
     }
 
@@ -261,14 +262,14 @@ impl ReadAhead {
                 let bytes =
                     read.wait_blocking().map_err(|error| self.table.of_chunk(number, column, error))?;
                 self.counts.disk_wait += started.elapsed();
-                let (stripped, packing) =
+                let (decompressed, compressed_size) =
                     measure(&self.table, number, column, &bytes, &mut self.widths[index])?;
                 if chunk.has_codec {
                     self.seen[index].0 += bytes.len() as u64;
-                    self.seen[index].1 += stripped as u64;
+                    self.seen[index].1 += decompressed as u64;
                 }
-                chunk.stripped = stripped;
-                chunk.packing = chunk.packing.and(Some(packing));
+                chunk.decompressed = decompressed;
+                chunk.compressed_size = chunk.compressed_size.and(Some(compressed_size));
                 chunk.bytes = Some(bytes);
             }
         }
@@ -284,32 +285,32 @@ impl ReadAhead {
     }
 
     /// Verifies the chunks of these row groups and writes them: to `staged` one after the other, each at a multiple of
-    /// 128, and the bodies of those that the device decompresses to `packed`. Answers the parts of the latter.
+    /// 128, and the bodies of those that the device decompresses to `compressed`. Answers the parts of the latter.
     pub(super) fn stage(
         &mut self,
         incoming: &[Incoming],
         mut staged: &mut [u8],
-        mut packed: &mut [u8],
+        mut compressed: &mut [u8],
     ) -> Result<Vec<Part>> {
-        let mut cost = staged.len() + packed.len();
+        let mut cost = staged.len() + compressed.len();
         let mut jobs = Vec::new();
         let (mut body_start, mut target_start) = (0, 0);
         for row_group in incoming {
             for (index, chunk) in row_group.chunks.iter().enumerate() {
                 let (row_group, column) = (row_group.row_group as usize, self.columns[index]);
-                let room = chunk.stripped.next_multiple_of(CHUNK_ALIGN);
-                let Some(packing) = chunk.packing else {
+                let room = chunk.decompressed.next_multiple_of(CHUNK_ALIGN);
+                let Some(compressed_size) = chunk.compressed_size else {
                     let (target, rest) = staged.split_at_mut(room);
-                    cost += if chunk.has_codec { CODEC_COST * chunk.stripped } else { 0 };
-                    jobs.push((row_group, column, chunk, None, &mut target[..chunk.stripped]));
+                    cost += if chunk.has_codec { CODEC_COST * chunk.decompressed } else { 0 };
+                    jobs.push((row_group, column, chunk, None, &mut target[..chunk.decompressed]));
                     staged = rest;
                     continue;
                 };
-                let (target, rest) = packed.split_at_mut(packing.body);
-                let body = Body { row_group, column, packed: body_start, target: target_start };
+                let (target, rest) = compressed.split_at_mut(compressed_size.body);
+                let body = Body { row_group, column, compressed: body_start, target: target_start };
                 jobs.push((row_group, column, chunk, Some(body), target));
-                (body_start, target_start) = (body_start + packing.body, target_start + room);
-                packed = rest;
+                (body_start, target_start) = (body_start + compressed_size.body, target_start + room);
+                compressed = rest;
             }
         }
         assert!(staged.is_empty(), "the buffer was laid out for these chunks");
@@ -322,14 +323,14 @@ impl ReadAhead {
                 table.verify_chunk(row_group, column, stored)?;
                 if let Some(body) = body {
                     let view = table.chunk_view(row_group, column, stored)?;
-                    counts.packed(stored.len(), chunk.stripped);
+                    counts.compressed(stored.len(), chunk.decompressed);
                     return write_body(&view, stored, body, target)
                         .map_err(|error| table.of_chunk(row_group, column, error));
                 }
                 let started = Instant::now();
-                strip_chunk(table, row_group, column, stored, target)?;
+                decompress_stored(table, row_group, column, stored, target)?;
                 if chunk.has_codec {
-                    counts.stripped(stored.len(), target.len(), started);
+                    counts.decompressed(stored.len(), target.len(), started);
                 }
                 Ok(Vec::new())
             })?;
@@ -349,13 +350,13 @@ struct StageCounts {
 }
 
 impl StageCounts {
-    fn stripped(&self, before: usize, after: usize, started: Instant) {
+    fn decompressed(&self, before: usize, after: usize, started: Instant) {
         self.codec_bytes_before.fetch_add(before as u64, Ordering::Relaxed);
         self.codec_bytes_after.fetch_add(after as u64, Ordering::Relaxed);
         self.codec_nanoseconds.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
     }
 
-    fn packed(&self, before: usize, after: usize) {
+    fn compressed(&self, before: usize, after: usize) {
         self.device_codec_bytes_before.fetch_add(before as u64, Ordering::Relaxed);
         self.device_codec_bytes_after.fetch_add(after as u64, Ordering::Relaxed);
     }
@@ -374,33 +375,33 @@ fn threads_for(threads: usize, bytes: usize) -> usize {
     threads.min(1 + bytes / BYTES_PER_THREAD)
 }
 
-/// The length of a chunk without its codec, and what it takes packed; notes its widths. One that does not add up is
-/// held against its checksum first, which says more.
+/// The length of a chunk without its codec, and what it takes compressed; notes its widths. One that does not add up
+/// is held against its checksum first, which says more.
 fn measure(
     table: &Table,
     row_group: usize,
     column: usize,
     bytes: &[u8],
     widths: &mut BTreeSet<u8>,
-) -> Result<(usize, Packing)> {
+) -> Result<(usize, CompressedSize)> {
     match table.chunk_view(row_group, column, bytes) {
         Ok(view) => {
             widths.extend(view.packed_widths());
-            Ok((stripped_bytes(&view), Packing::of(&view)))
+            Ok((decompressed_bytes(&view), CompressedSize::of(&view)))
         }
         Err(error) => table.verify_chunk(row_group, column, bytes).and(Err(error)),
     }
 }
 
-/// What a chunk takes packed, as far as the directory of chunks shows.
-pub(super) fn estimated_packing(
+/// What a chunk takes compressed, as far as the directory of chunks shows.
+pub(super) fn estimated_compressed_size(
     table: &Table,
     row_group: usize,
     column: usize,
-    stripped: usize,
-) -> Result<Packing> {
+    decompressed: usize,
+) -> Result<CompressedSize> {
     let stored = table.chunk(row_group, column)?.stored_bytes as usize;
-    Ok(Packing::estimated(stored, stripped, section_count(table, row_group)))
+    Ok(CompressedSize::estimated(stored, decompressed, section_count(table, row_group)))
 }
 
 impl Chunk {
@@ -411,6 +412,6 @@ impl Chunk {
 
     /// What it takes of pinned memory.
     fn pinned_bytes(&self) -> usize {
-        self.packing.map_or(self.stripped, |packing| packing.bytes())
+        self.compressed_size.map_or(self.decompressed, |compressed_size| compressed_size.bytes())
     }
 }

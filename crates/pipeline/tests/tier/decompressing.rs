@@ -45,7 +45,7 @@ fn cache_of(machine: Machine) -> Arc<ColumnCache> {
 }
 
 #[test]
-fn chunks_unpacked_on_the_device_are_those_that_the_host_strips() {
+fn chunks_decompressed_on_the_device_are_those_of_the_host() {
     for codec in Codec::ALL {
         for (row_group_rows, rows) in [(7, 100), (3000, 10_000), (20_000, 50_000)] {
             let place = table(codec, row_group_rows, rows);

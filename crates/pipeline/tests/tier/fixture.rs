@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pelton_chunk::{
-    ByteValues, ChunkView, Codec, Column, DecodedColumn, Encoding, Validity, Values, strip_codec,
-    stripped_bytes,
+    ByteValues, ChunkView, Codec, Column, DecodedColumn, Encoding, Validity, Values, decompress_chunk,
+    decompressed_bytes,
 };
 use pelton_device::{
     Buffer, DeviceId, DeviceKind, Event, Machine, MemoryKind, OnFull, Place as DevicePlace, Stream, Work,
@@ -183,14 +183,14 @@ pub(crate) fn expected(table: &Arc<Table>, row_group: u32, column: usize) -> Dec
     table.chunk_view(row_group as usize, column, &bytes).unwrap().decode().unwrap()
 }
 
-/// The bytes of a chunk as the host strips them.
-fn stripped(table: &Arc<Table>, row_group: u32, column: usize) -> Vec<u8> {
+/// The bytes of a chunk as the host decompresses them.
+fn decompressed(table: &Arc<Table>, row_group: u32, column: usize) -> Vec<u8> {
     let bytes = read_chunk(&engine_of_tests(), table, row_group as usize, column).unwrap();
     let bytes = bytes.wait_blocking().unwrap();
     let view = table.chunk_view(row_group as usize, column, &bytes).unwrap();
-    let mut stripped = vec![0; stripped_bytes(&view)];
-    strip_codec(&view, &mut stripped).unwrap();
-    stripped
+    let mut decompressed = vec![0; decompressed_bytes(&view)];
+    decompress_chunk(&view, &mut decompressed).unwrap();
+    decompressed
 }
 
 pub(crate) fn engine_of_tests() -> Arc<IoEngine> {
@@ -281,7 +281,7 @@ fn check_chunk(table: &Arc<Table>, row_group: u32, column: usize, address: u64, 
         let view = ChunkView::parse(&bytes[..chunk_bytes], ty, row_count).unwrap();
         assert_eq!(view.encoding().codec, Codec::None, "{what}");
         assert_eq!(view.decode().unwrap(), expected(table, row_group, column), "{what}");
-        assert!(bytes[..chunk_bytes] == stripped(table, row_group, column)[..], "{what}");
+        assert!(bytes[..chunk_bytes] == decompressed(table, row_group, column)[..], "{what}");
     })
     .unwrap();
 }

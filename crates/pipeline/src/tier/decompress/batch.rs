@@ -3,14 +3,14 @@
 use pelton_chunk::Codec;
 use pelton_error::Result;
 
-use super::Unpacker;
+use super::DeviceDecompressor;
 use super::job::{Batch, Part, SECTION_BYTES_MAX};
 
 /// Memory of a buffer at most that decoders work in. A guess: Zstd works in three times what it gives, so this is a
 /// morsel of 32 MiB in one go.
 const TEMP_BYTES_MAX: usize = 128 << 20;
 
-impl Unpacker {
+impl DeviceDecompressor {
     /// What a buffer needs so that up to `count` sections of up to `section_bytes_max` bytes of each codec are one batch,
     /// within [`TEMP_BYTES_MAX`], and any section fits.
     pub(in crate::tier) fn buffer_temp_bytes(

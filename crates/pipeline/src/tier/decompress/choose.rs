@@ -23,7 +23,7 @@ pub(in crate::tier) struct CodecBytes {
     /// With it.
     pub(in crate::tier) stored: u64,
     /// Without it.
-    pub(in crate::tier) stripped: u64,
+    pub(in crate::tier) decompressed: u64,
 }
 
 /// Bytes without codec per second: of a device, of one core.
@@ -40,16 +40,16 @@ fn rates(codec: Codec) -> (f64, f64) {
 /// Passes what the device is predicted to decompress faster than `threads` of the host; else why not.
 pub(super) fn pays(scanned: &CodecBytes, threads: usize) -> Result<(), String> {
     let (device_rate, core_rate) = rates(scanned.codec);
-    let (stored, stripped) = (scanned.stored as f64, scanned.stripped as f64);
-    let host_s = stripped / (core_rate * threads as f64).min(LINK_BYTES_PER_S);
-    let device_s = DEVICE_FIXED_S + (stripped / device_rate).max(stored / LINK_BYTES_PER_S);
+    let (stored, decompressed) = (scanned.stored as f64, scanned.decompressed as f64);
+    let host_s = decompressed / (core_rate * threads as f64).min(LINK_BYTES_PER_S);
+    let device_s = DEVICE_FIXED_S + (decompressed / device_rate).max(stored / LINK_BYTES_PER_S);
     if device_s < host_s {
         return Ok(());
     }
     Err(format!(
         "for {:.1} MB of {} predicted {:.2} ms on {threads} threads, {:.2} ms on the device; --decompress device \
          decides otherwise",
-        stripped / 1e6,
+        decompressed / 1e6,
         scanned.codec,
         host_s * 1e3,
         device_s * 1e3
@@ -63,7 +63,8 @@ mod tests {
     #[test]
     fn much_is_the_devices_where_its_decoder_is_faster_than_the_cores_and_little_is_the_hosts() {
         let check = |codec, megabytes: u64, threads, expected: bool| {
-            let scanned = CodecBytes { codec, stored: megabytes * 500_000, stripped: megabytes * 1_000_000 };
+            let scanned =
+                CodecBytes { codec, stored: megabytes * 500_000, decompressed: megabytes * 1_000_000 };
             let predicted = pays(&scanned, threads);
             assert_eq!(
                 predicted.is_ok(),
@@ -84,7 +85,7 @@ mod tests {
 
     #[test]
     fn the_reason_tells_both_times_and_the_knob() {
-        let scanned = CodecBytes { codec: Codec::Zstd, stored: 500_000, stripped: 1_300_000 };
+        let scanned = CodecBytes { codec: Codec::Zstd, stored: 500_000, decompressed: 1_300_000 };
         let reason = pays(&scanned, 1).unwrap_err();
         assert!(reason.contains("1.3 MB of zstd predicted 1.00 ms on 1 threads"), "{reason}");
         assert!(reason.contains("--decompress device"), "{reason}");

@@ -26,17 +26,17 @@ impl Decompressor for Logical {
     }
 
     fn work(&self, job: &Job) -> Work {
-        let (packed, target) = (job.packed.clone(), job.target.clone());
+        let (compressed, target) = (job.compressed.clone(), job.target.clone());
         let (words, batches) = (job.words, job.batches.clone());
-        let writes = vec![packed.clone(), target.clone()];
-        Work::new("decompress", vec![packed.clone()], writes).with_host(move || {
+        let writes = vec![compressed.clone(), target.clone()];
+        Work::new("decompress", vec![compressed.clone()], writes).with_host(move || {
             // SAFETY: logical devices' memory is the host's, both spans are in bounds, and their buffers live while the
             // stream holds leases on them. They do not overlap: they are different parts of a buffer. Only this stream
             // is given the buffer until it has come so far.
-            let (packed_bytes, target_bytes) = unsafe { (bytes_of(&packed), bytes_of(&target)) };
+            let (compressed_bytes, target_bytes) = unsafe { (bytes_of(&compressed), bytes_of(&target)) };
             let mut memory = Memory {
-                packed: packed_bytes,
-                packed_address: packed.address(),
+                compressed: compressed_bytes,
+                compressed_address: compressed.address(),
                 target: target_bytes,
                 target_address: target.address(),
                 words,
@@ -63,10 +63,10 @@ unsafe fn bytes_of<'a>(span: &Span) -> &'a mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(span.address() as *mut u8, span.len()) }
 }
 
-/// A morsel on the device, packed and unpacked.
+/// A morsel on the device, compressed and decompressed.
 struct Memory<'a> {
-    packed: &'a mut [u8],
-    packed_address: u64,
+    compressed: &'a mut [u8],
+    compressed_address: u64,
     target: &'a mut [u8],
     target_address: u64,
     words: Words,
@@ -76,20 +76,20 @@ impl Memory<'_> {
     fn decompress(&mut self, batch: &Batch) -> Result<()> {
         for index in batch.first..batch.first + batch.count {
             let stored =
-                self.range(self.words.sources(), self.words.stored_bytes(), index, self.packed_address);
+                self.range(self.words.sources(), self.words.stored_bytes(), index, self.compressed_address);
             let target =
                 self.range(self.words.targets(), self.words.target_bytes(), index, self.target_address);
             let outside = || Error::invalid_input(format!("section {index} of a morsel lies outside of it"));
-            let stored = self.packed.get(stored).ok_or_else(outside)?;
+            let stored = self.compressed.get(stored).ok_or_else(outside)?;
             let target = self.target.get_mut(target).ok_or_else(outside)?;
             let (written, status) = match batch.codec.decompress(stored, target) {
                 Ok(()) => (target.len() as u64, 0),
                 Err(_) => (0, CANNOT_DECOMPRESS),
             };
             let at = self.words.written_bytes() + index * size_of::<u64>();
-            self.packed[at..at + size_of::<u64>()].copy_from_slice(&written.to_le_bytes());
+            self.compressed[at..at + size_of::<u64>()].copy_from_slice(&written.to_le_bytes());
             let at = self.words.statuses() + index * size_of::<i32>();
-            self.packed[at..at + size_of::<i32>()].copy_from_slice(&status.to_le_bytes());
+            self.compressed[at..at + size_of::<i32>()].copy_from_slice(&status.to_le_bytes());
         }
         Ok(())
     }
@@ -98,7 +98,7 @@ impl Memory<'_> {
     fn range(&self, addresses: usize, lengths: usize, index: usize, base: u64) -> std::ops::Range<usize> {
         let word = |array: usize| {
             let at = array + index * size_of::<u64>();
-            u64::from_le_bytes(self.packed[at..at + size_of::<u64>()].try_into().expect("8 bytes"))
+            u64::from_le_bytes(self.compressed[at..at + size_of::<u64>()].try_into().expect("8 bytes"))
         };
         let start = word(addresses).wrapping_sub(base) as usize;
         start..start.saturating_add(word(lengths) as usize)

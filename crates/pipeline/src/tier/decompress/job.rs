@@ -1,10 +1,10 @@
-//! A morsel, packed: what goes over the link, and the words that say what becomes of it.
+//! A compressed morsel: what is copied over the link, and the words that say how it is decompressed.
 //!
 //! ```text
-//!   packed   │ body of chunk │ body of chunk │ … │ words                                                │
-//!   body     │ directory, without codec │ section │ section │ …          each at a multiple of 128
-//!   words    │ moves: source, target, bytes, zeros                                                      │
-//!            │ sources │ stored bytes │ targets │ target bytes │ written bytes │ statuses (32 bits)      │
+//!   compressed │ body of chunk │ body of chunk │ … │ words                                                │
+//!   body       │ directory, without codec │ section │ section │ …          each at a multiple of 128
+//!   words      │ moves: source, target, bytes, zeros                                                      │
+//!              │ sources │ stored bytes │ targets │ target bytes │ written bytes │ statuses (32 bits)      │
 //! ```
 //!
 //! The last six are arrays with an entry for each section that the device decompresses. Written bytes and statuses are
@@ -12,7 +12,9 @@
 
 use std::ops::Range;
 
-use pelton_chunk::{ChunkView, Codec, Section, directory_bytes, sections, strip_directory, stripped_bytes};
+use pelton_chunk::{
+    ChunkView, Codec, Section, decompressed_bytes, directory_bytes, sections, write_decompressed_directory,
+};
 use pelton_device::Span;
 use pelton_error::Result;
 
@@ -29,38 +31,38 @@ const MOVE_BYTES: usize = MOVE_WORDS * WORD_BYTES;
 /// Five words and a status, rounded up.
 const SECTION_WORDS_BYTES: usize = 6 * WORD_BYTES;
 
-/// What a chunk takes.
+/// What a compressed chunk takes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(in crate::tier) struct Packing {
-    /// Of packed bytes: its body.
+pub(in crate::tier) struct CompressedSize {
+    /// Of compressed bytes: its body.
     pub(in crate::tier) body: usize,
-    /// Of packed bytes: its share of the words, at most.
+    /// Of compressed bytes: its share of the words, at most.
     words: usize,
 }
 
-impl Packing {
+impl CompressedSize {
     /// Of a chunk that is here.
     pub(in crate::tier) fn of(view: &ChunkView<'_>) -> Self {
         let directory = directory_bytes(view);
-        let mut packing = Self { body: directory, words: moves_of(directory) * MOVE_BYTES };
+        let mut compressed_size = Self { body: directory, words: moves_of(directory) * MOVE_BYTES };
         for section in sections(view) {
-            packing.body += packed_section_bytes(&section).next_multiple_of(CHUNK_ALIGN);
-            packing.words += match is_for_device(&section) {
+            compressed_size.body += compressed_section_bytes(&section).next_multiple_of(CHUNK_ALIGN);
+            compressed_size.words += match is_for_device(&section) {
                 // A move for the zeros behind it.
                 true => MOVE_BYTES + SECTION_WORDS_BYTES,
-                false => moves_of(section.stripped.len()) * MOVE_BYTES,
+                false => moves_of(section.decompressed.len()) * MOVE_BYTES,
             };
         }
-        packing
+        compressed_size
     }
 
     /// Of a chunk of which the directory of chunks is all that is known.
     pub(in crate::tier) fn estimated(
         stored_bytes: usize,
-        stripped_bytes: usize,
+        decompressed_bytes: usize,
         section_count: usize,
     ) -> Self {
-        let moves = section_count + 1 + stripped_bytes / MOVE_BYTES_MAX;
+        let moves = section_count + 1 + decompressed_bytes / MOVE_BYTES_MAX;
         Self {
             body: stored_bytes.next_multiple_of(CHUNK_ALIGN),
             words: moves * MOVE_BYTES + section_count * SECTION_WORDS_BYTES,
@@ -78,11 +80,11 @@ fn moves_of(bytes: usize) -> usize {
 }
 
 fn is_for_device(section: &Section) -> bool {
-    section.is_compressed() && section.stripped.len() <= SECTION_BYTES_MAX
+    section.is_compressed() && section.decompressed.len() <= SECTION_BYTES_MAX
 }
 
-fn packed_section_bytes(section: &Section) -> usize {
-    if is_for_device(section) { section.stored.len() } else { section.stripped.len() }
+fn compressed_section_bytes(section: &Section) -> usize {
+    if is_for_device(section) { section.stored.len() } else { section.decompressed.len() }
 }
 
 /// A chunk of a morsel and where it goes.
@@ -90,8 +92,8 @@ fn packed_section_bytes(section: &Section) -> usize {
 pub(in crate::tier) struct Body {
     pub(in crate::tier) row_group: usize,
     pub(in crate::tier) column: usize,
-    /// Its first byte in the packed bytes.
-    pub(in crate::tier) packed: usize,
+    /// Its first byte in the compressed bytes.
+    pub(in crate::tier) compressed: usize,
     /// Its first byte among the decompressed ones.
     pub(in crate::tier) target: usize,
 }
@@ -102,15 +104,15 @@ pub(in crate::tier) struct Part {
     pub(in crate::tier) body: Body,
     /// What the device decompresses; `None` where it is copied.
     pub(in crate::tier) section: Option<(Codec, Section)>,
-    /// Of the packed bytes.
-    pub(in crate::tier) packed: Range<usize>,
+    /// Of the compressed bytes.
+    pub(in crate::tier) compressed: Range<usize>,
     /// Of the decompressed bytes.
     pub(in crate::tier) target: Range<usize>,
     /// Zeros behind it.
     zeros: usize,
 }
 
-/// Writes the body of a verified chunk to `packed`, all of it; answers its parts, in order.
+/// Writes the body of a verified chunk to `compressed`, all of it; answers its parts, in order.
 ///
 /// # Errors
 ///
@@ -119,17 +121,17 @@ pub(in crate::tier) fn write_body(
     view: &ChunkView<'_>,
     chunk: &[u8],
     body: Body,
-    packed: &mut [u8],
+    compressed: &mut [u8],
 ) -> Result<Vec<Part>> {
     let codec = view.encoding().codec;
     let mut end = directory_bytes(view);
-    strip_directory(view, &mut packed[..end]);
-    let directory = Part { body, section: None, packed: 0..end, target: 0..end, zeros: 0 };
+    write_decompressed_directory(view, &mut compressed[..end]);
+    let directory = Part { body, section: None, compressed: 0..end, target: 0..end, zeros: 0 };
     let mut parts = vec![directory];
     for section in sections(view) {
-        let room = end..end + packed_section_bytes(&section);
-        let target = section.stripped.clone();
-        let bytes = &mut packed[room.clone()];
+        let room = end..end + compressed_section_bytes(&section);
+        let target = section.decompressed.clone();
+        let bytes = &mut compressed[room.clone()];
         let section = match is_for_device(&section) {
             true => {
                 bytes.copy_from_slice(&chunk[section.stored.clone()]);
@@ -141,11 +143,11 @@ pub(in crate::tier) fn write_body(
             }
         };
         end = room.end.next_multiple_of(CHUNK_ALIGN);
-        parts.push(Part { body, section, packed: room, target, zeros: 0 });
+        parts.push(Part { body, section, compressed: room, target, zeros: 0 });
     }
-    fill_gaps(&mut parts, stripped_bytes(view).next_multiple_of(CHUNK_ALIGN));
+    fill_gaps(&mut parts, decompressed_bytes(view).next_multiple_of(CHUNK_ALIGN));
     for part in &mut parts {
-        part.packed = part.packed.start + body.packed..part.packed.end + body.packed;
+        part.compressed = part.compressed.start + body.compressed..part.compressed.end + body.compressed;
         part.target = part.target.start + body.target..part.target.end + body.target;
     }
     Ok(parts)
@@ -159,11 +161,11 @@ fn fill_gaps(parts: &mut [Part], room: usize) {
     }
 }
 
-/// The unpacking of a morsel.
+/// The decompression of a morsel.
 #[derive(Debug)]
 pub(in crate::tier) struct Job {
     /// On the device, words included.
-    pub(in crate::tier) packed: Span,
+    pub(in crate::tier) compressed: Span,
     /// The chunks without codec.
     pub(in crate::tier) target: Span,
     /// What decoders work in.
@@ -186,14 +188,14 @@ pub(in crate::tier) struct Batch {
 impl Job {
     /// The address of the moves, and their number.
     pub(super) fn moves(&self) -> (u64, usize) {
-        (self.packed.address() + self.words.start as u64, self.words.moves)
+        (self.compressed.address() + self.words.start as u64, self.words.moves)
     }
 }
 
 /// Where the words are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::tier) struct Words {
-    /// Of the packed bytes, a multiple of 8.
+    /// Of the compressed bytes, a multiple of 8.
     start: usize,
     moves: usize,
     /// Sections that the device decompresses.
@@ -203,31 +205,31 @@ pub(in crate::tier) struct Words {
 /// Addresses of what a job is about.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::tier) struct Addresses {
-    pub(in crate::tier) packed: u64,
+    pub(in crate::tier) compressed: u64,
     pub(in crate::tier) target: u64,
 }
 
 impl Words {
-    /// Writes the words of `parts` to `packed` from byte `start` on. Sections are numbered in the order of their parts.
-    pub(in crate::tier) fn write(packed: &mut [u8], start: usize, parts: &[Part], at: Addresses) -> Self {
+    /// Writes the words of `parts` to `compressed` from byte `start` on. Sections are numbered in the order of their parts.
+    pub(in crate::tier) fn write(compressed: &mut [u8], start: usize, parts: &[Part], at: Addresses) -> Self {
         let mut end = start;
         let mut put = |word: u64| {
-            packed[end..end + WORD_BYTES].copy_from_slice(&word.to_le_bytes());
+            compressed[end..end + WORD_BYTES].copy_from_slice(&word.to_le_bytes());
             end += WORD_BYTES;
         };
         let moves: Vec<[u64; MOVE_WORDS]> = parts.iter().flat_map(|part| part.moves(at)).collect();
         moves.iter().flatten().for_each(|word| put(*word));
         let sections: Vec<&Part> = parts.iter().filter(|part| part.section.is_some()).collect();
-        sections.iter().for_each(|part| put(at.packed + part.packed.start as u64));
-        sections.iter().for_each(|part| put(part.packed.len() as u64));
+        sections.iter().for_each(|part| put(at.compressed + part.compressed.start as u64));
+        sections.iter().for_each(|part| put(part.compressed.len() as u64));
         sections.iter().for_each(|part| put(at.target + part.target.start as u64));
         sections.iter().for_each(|part| put(part.target.len() as u64));
         let words = Self { start, moves: moves.len(), sections: sections.len() };
-        packed[words.outcome()].fill(0xFF);
+        compressed[words.outcome()].fill(0xFF);
         words
     }
 
-    /// Array `index` of those with an entry for each section, in bytes of the packed ones.
+    /// Array `index` of those with an entry for each section, in bytes of the compressed ones.
     fn array(&self, index: usize) -> usize {
         self.start + self.moves * MOVE_BYTES + index * self.sections * WORD_BYTES
     }
@@ -261,10 +263,10 @@ impl Words {
         self.written_bytes()..self.statuses() + self.sections * size_of::<i32>()
     }
 
-    /// Written bytes and status of section `index`, from packed bytes that hold its outcome.
-    pub(in crate::tier) fn outcome_of(&self, packed: &[u8], index: usize) -> (u64, i32) {
-        let written = &packed[self.written_bytes() + index * WORD_BYTES..][..WORD_BYTES];
-        let status = &packed[self.statuses() + index * size_of::<i32>()..][..size_of::<i32>()];
+    /// Written bytes and status of section `index`, from compressed bytes that hold its outcome.
+    pub(in crate::tier) fn outcome_of(&self, compressed: &[u8], index: usize) -> (u64, i32) {
+        let written = &compressed[self.written_bytes() + index * WORD_BYTES..][..WORD_BYTES];
+        let status = &compressed[self.statuses() + index * size_of::<i32>()..][..size_of::<i32>()];
         (
             u64::from_le_bytes(written.try_into().expect("8 bytes")),
             i32::from_le_bytes(status.try_into().expect("4 bytes")),
@@ -277,17 +279,17 @@ impl Part {
     fn moves(&self, at: Addresses) -> Vec<[u64; MOVE_WORDS]> {
         let word = |base: u64, offset: usize| base + offset as u64;
         if self.section.is_some() {
-            let zeros = [at.packed, word(at.target, self.target.end), 0, self.zeros as u64];
+            let zeros = [at.compressed, word(at.target, self.target.end), 0, self.zeros as u64];
             return if self.zeros == 0 { Vec::new() } else { vec![zeros] };
         }
-        let starts = (0..self.packed.len().max(1)).step_by(MOVE_BYTES_MAX);
+        let starts = (0..self.compressed.len().max(1)).step_by(MOVE_BYTES_MAX);
         starts
             .map(|start| {
-                let bytes = (self.packed.len() - start).min(MOVE_BYTES_MAX);
-                let is_last = start + bytes == self.packed.len();
+                let bytes = (self.compressed.len() - start).min(MOVE_BYTES_MAX);
+                let is_last = start + bytes == self.compressed.len();
                 let zeros = if is_last { self.zeros } else { 0 };
-                let (source, target) = (self.packed.start + start, self.target.start + start);
-                [word(at.packed, source), word(at.target, target), bytes as u64, zeros as u64]
+                let (source, target) = (self.compressed.start + start, self.target.start + start);
+                [word(at.compressed, source), word(at.target, target), bytes as u64, zeros as u64]
             })
             .collect()
     }

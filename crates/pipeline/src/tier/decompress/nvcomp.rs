@@ -35,12 +35,12 @@ impl Decompressor for Gpu {
 
     fn work(&self, job: &Job) -> Work {
         let nvcomp = self.0;
-        let (packed, temp) = (job.packed.address(), job.temp.clone());
+        let (compressed, temp) = (job.compressed.address(), job.temp.clone());
         let (words, batches) = (job.words, job.batches.clone());
-        let writes = vec![job.packed.clone(), job.target.clone(), job.temp.clone()];
-        Work::new("decompress", vec![job.packed.clone()], writes).with_cuda(move |target| {
+        let writes = vec![job.compressed.clone(), job.target.clone(), job.temp.clone()];
+        Work::new("decompress", vec![job.compressed.clone()], writes).with_cuda(move |target| {
             for batch in &batches {
-                let batch = batch_of(&words, batch, packed, (temp.address(), temp.len()))?;
+                let batch = batch_of(&words, batch, compressed, (temp.address(), temp.len()))?;
                 // SAFETY: the words were written for these sections, in arrays of as many; sources and targets lie in
                 // the spans that the work names, which stay alive, and are its alone until the stream has come so far.
                 // The chunks have passed their checksums, so that their bytes are those that the codec wrote.
@@ -55,14 +55,14 @@ impl Decompressor for Gpu {
     }
 }
 
-/// A batch by the addresses of its entries in words at `packed`.
+/// A batch by the addresses of its entries in words at `compressed`.
 fn batch_of(
     words: &Words,
     batch: &Batch,
-    packed: u64,
+    compressed: u64,
     (temp, temp_bytes): (u64, usize),
 ) -> Result<NvcompBatch> {
-    let entry = |array: usize, width: usize| packed + (array + batch.first * width) as u64;
+    let entry = |array: usize, width: usize| compressed + (array + batch.first * width) as u64;
     Ok(NvcompBatch {
         codec: codec_of(batch.codec)?,
         count: batch.count,

@@ -1,9 +1,10 @@
-//! Chunks packed, moved and unpacked on a GPU, or on a logical device where there is none.
+//! Chunks compressed, moved and decompressed on a GPU, or on a logical device where there is none.
 
 use std::sync::OnceLock;
 
 use pelton_chunk::{
-    ChunkView, Column, Encoding, PhysicalType, Validity, Values, encode_chunk, strip_codec, stripped_bytes,
+    ChunkView, Column, Encoding, PhysicalType, Validity, Values, decompress_chunk, decompressed_bytes,
+    encode_chunk,
 };
 use pelton_device::cuda::{self, CudaOptions};
 use pelton_device::host::HostOptions;
@@ -15,8 +16,8 @@ const DEVICE: DeviceId = DeviceId(0);
 const CODECS: [Codec; 4] = [Codec::Lz4, Codec::Snappy, Codec::Zstd, Codec::Deflate];
 
 /// A GPU with nvCOMP, or a logical device; one for all tests, so that the kernel is compiled once.
-fn open() -> (Machine, Unpacker) {
-    static OPENED: OnceLock<(Machine, Unpacker)> = OnceLock::new();
+fn open() -> (Machine, DeviceDecompressor) {
+    static OPENED: OnceLock<(Machine, DeviceDecompressor)> = OnceLock::new();
     let open = || {
         let gpu = cuda::open(&CudaOptions::default()).and_then(|gpu| cuda::nvcomp().map(|_| gpu));
         let machine = gpu.unwrap_or_else(|error| {
@@ -26,7 +27,7 @@ fn open() -> (Machine, Unpacker) {
         let cache = tempfile::tempdir().unwrap();
         let cache = Some(cache.path().to_path_buf());
         let decompression = Decompression::open(Decompress::Device, &machine, DEVICE, cache).unwrap();
-        (machine, Unpacker(decompression.on_device.unwrap()))
+        (machine, DeviceDecompressor(decompression.on_device.unwrap()))
     };
     OPENED.get_or_init(open).clone()
 }
@@ -49,58 +50,61 @@ impl Stored {
         ChunkView::parse(&self.bytes, self.ty, self.rows).unwrap()
     }
 
-    fn stripped(&self) -> Vec<u8> {
-        let mut stripped = vec![0; stripped_bytes(&self.view())];
-        strip_codec(&self.view(), &mut stripped).unwrap();
-        stripped
+    fn decompressed(&self) -> Vec<u8> {
+        let mut decompressed = vec![0; decompressed_bytes(&self.view())];
+        decompress_chunk(&self.view(), &mut decompressed).unwrap();
+        decompressed
     }
 }
 
 /// What came of chunks: each without its codec, and for each section of a decoder whether it was whole.
-struct Unpacked {
+struct Decompressed {
     chunks: Vec<Vec<u8>>,
     is_whole: Vec<bool>,
     batches: usize,
 }
 
-/// Packs `chunks`, lets `change` have the bytes of sections, unpacks them on the device with room to work in for
+/// Stages `chunks`, lets `change` have the bytes of sections, decompresses them on the device with room to work in for
 /// `at_once` sections of the greatest size.
-fn unpack(chunks: &[Stored], at_once: usize, change: impl Fn(&Part, &mut [u8])) -> Unpacked {
-    let (machine, unpacker) = open();
-    let packings: Vec<Packing> = chunks.iter().map(|chunk| Packing::of(&chunk.view())).collect();
+fn decompress(chunks: &[Stored], at_once: usize, change: impl Fn(&Part, &mut [u8])) -> Decompressed {
+    let (machine, decompressor) = open();
+    let compressed_sizes: Vec<CompressedSize> =
+        chunks.iter().map(|chunk| CompressedSize::of(&chunk.view())).collect();
     let rooms: Vec<usize> =
-        chunks.iter().map(|chunk| stripped_bytes(&chunk.view()).next_multiple_of(128)).collect();
-    let mut packed = vec![0xA5; packings.iter().map(Packing::bytes).sum()];
-    let (mut body, mut parts) = (Body { row_group: 0, column: 0, packed: 0, target: 0 }, Vec::new());
-    for ((chunk, packing), room) in chunks.iter().zip(&packings).zip(&rooms) {
-        let bytes = &mut packed[body.packed..body.packed + packing.body];
+        chunks.iter().map(|chunk| decompressed_bytes(&chunk.view()).next_multiple_of(128)).collect();
+    let mut compressed = vec![0xA5; compressed_sizes.iter().map(CompressedSize::bytes).sum()];
+    let (mut body, mut parts) = (Body { row_group: 0, column: 0, compressed: 0, target: 0 }, Vec::new());
+    for ((chunk, compressed_size), room) in chunks.iter().zip(&compressed_sizes).zip(&rooms) {
+        let bytes = &mut compressed[body.compressed..body.compressed + compressed_size.body];
         parts.extend(write_body(&chunk.view(), &chunk.bytes, body, bytes).unwrap());
-        body = Body { packed: body.packed + packing.body, target: body.target + room, ..body };
+        body =
+            Body { compressed: body.compressed + compressed_size.body, target: body.target + room, ..body };
     }
     for part in parts.iter().filter(|part| part.section.is_some()) {
-        change(part, &mut packed[part.packed.clone()]);
+        change(part, &mut compressed[part.compressed.clone()]);
     }
-    let room = CODECS.map(|codec| unpacker.temp_bytes(codec, at_once, job::SECTION_BYTES_MAX).unwrap());
+    let room = CODECS.map(|codec| decompressor.temp_bytes(codec, at_once, job::SECTION_BYTES_MAX).unwrap());
     let room = room.into_iter().max().unwrap();
     let batches =
-        batches(&mut parts, room, |codec, count, bytes| unpacker.temp_bytes(codec, count, bytes)).unwrap();
+        batches(&mut parts, room, |codec, count, bytes| decompressor.temp_bytes(codec, count, bytes))
+            .unwrap();
 
     let allocate = |kind, bytes| machine.allocate(kind, bytes, OnFull::Refuse).unwrap();
-    let device = allocate(MemoryKind::Device(DEVICE), body.target + packed.len());
+    let device = allocate(MemoryKind::Device(DEVICE), body.target + compressed.len());
     let (target, on_device) = (device.slice(0..body.target), device.slice(body.target..device.len()));
-    let at = Addresses { packed: on_device.address(), target: target.address() };
-    let words = Words::write(&mut packed, body.packed, &parts, at);
+    let at = Addresses { compressed: on_device.address(), target: target.address() };
+    let words = Words::write(&mut compressed, body.compressed, &parts, at);
     let stream = machine.stream(Place::Device(DEVICE)).unwrap();
     let pinned = allocate(MemoryKind::PINNED, device.len());
     pinned.with_bytes_mut(|bytes| bytes.fill(0x5A)).unwrap();
     stream.copy(&pinned.span(), &device.span()).unwrap();
     stream.wait_blocking().unwrap();
-    pinned.with_bytes_mut(|bytes| bytes[body.target..].copy_from_slice(&packed)).unwrap();
+    pinned.with_bytes_mut(|bytes| bytes[body.target..].copy_from_slice(&compressed)).unwrap();
     stream.copy(&pinned.slice(body.target..device.len()), &on_device).unwrap();
     let temp = allocate(MemoryKind::Device(DEVICE), room).span();
     let count = batches.len();
-    let job = Job { packed: on_device, target, temp, words, batches };
-    unpacker.enqueue(&stream, &job).unwrap();
+    let job = Job { compressed: on_device, target, temp, words, batches };
+    decompressor.enqueue(&stream, &job).unwrap();
     finish(&stream, &device.span(), &pinned.span());
     pinned
         .with_bytes(|bytes| {
@@ -110,11 +114,11 @@ fn unpack(chunks: &[Stored], at_once: usize, change: impl Fn(&Part, &mut [u8])) 
             });
             let mut start = 0;
             let chunks = chunks.iter().zip(&rooms).map(|(chunk, room)| {
-                let stripped = bytes[start..start + stripped_bytes(&chunk.view())].to_vec();
+                let decompressed = bytes[start..start + decompressed_bytes(&chunk.view())].to_vec();
                 start += room;
-                stripped
+                decompressed
             });
-            Unpacked { chunks: chunks.collect(), is_whole: is_whole.collect(), batches: count }
+            Decompressed { chunks: chunks.collect(), is_whole: is_whole.collect(), batches: count }
         })
         .unwrap()
 }
@@ -124,13 +128,13 @@ fn finish(stream: &Stream, device: &Span, pinned: &Span) {
     stream.wait_blocking().unwrap();
 }
 
-fn check(chunks: &[Stored], at_once: usize) -> Unpacked {
-    let unpacked = unpack(chunks, at_once, |_, _| {});
-    assert!(unpacked.is_whole.iter().all(|is_whole| *is_whole), "{:?}", unpacked.is_whole);
-    for (index, (chunk, unpacked)) in chunks.iter().zip(&unpacked.chunks).enumerate() {
-        assert!(chunk.stripped() == *unpacked, "chunk {index}");
+fn check(chunks: &[Stored], at_once: usize) -> Decompressed {
+    let decompressed = decompress(chunks, at_once, |_, _| {});
+    assert!(decompressed.is_whole.iter().all(|is_whole| *is_whole), "{:?}", decompressed.is_whole);
+    for (index, (chunk, decompressed)) in chunks.iter().zip(&decompressed.chunks).enumerate() {
+        assert!(chunk.decompressed() == *decompressed, "chunk {index}");
     }
-    unpacked
+    decompressed
 }
 
 /// Values that every codec shrinks; every fifth is NULL where that is asked for.
@@ -141,7 +145,7 @@ fn dates(rows: u64, has_nulls: bool) -> Column {
 }
 
 #[test]
-fn every_codec_and_every_size_of_page_is_unpacked_to_what_the_host_strips() {
+fn every_codec_and_every_size_of_page_is_decompressed_as_by_the_host() {
     for codec in CODECS {
         let mut chunks = Vec::new();
         for rows in [1, 7, 1023, 1024, 1025, 5000, 70_001] {
@@ -170,11 +174,11 @@ fn sections_that_are_too_large_are_the_hosts() {
     let noise = |row: u64| row.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 60;
     let column = Column::new(Values::I64((0..100_000).map(|row| noise(row) as i64).collect()));
     for codec in CODECS {
-        let unpacked = check(&[Stored::new(&column, "plain", codec, 64 << 10)], 4096);
+        let decompressed = check(&[Stored::new(&column, "plain", codec, 64 << 10)], 4096);
         // 512 KiB, and a last page of 34,464 rows, which is larger than 256 KiB too.
-        assert_eq!(unpacked.is_whole.len(), 0, "{codec}");
-        let unpacked = check(&[Stored::new(&column, "plain", codec, 32 << 10)], 4096);
-        assert_eq!(unpacked.is_whole.len(), 4, "{codec}");
+        assert_eq!(decompressed.is_whole.len(), 0, "{codec}");
+        let decompressed = check(&[Stored::new(&column, "plain", codec, 32 << 10)], 4096);
+        assert_eq!(decompressed.is_whole.len(), 4, "{codec}");
     }
 }
 
@@ -186,23 +190,23 @@ fn damage_is_told_by_the_device_and_spares_other_sections() {
         let chunks = [Stored::new(&dates(5000, false), "plain", *codec, 1024)];
         let is_damaged =
             |part: &Part| part.section.as_ref().is_some_and(|(_, section)| section.page == Some(2));
-        let unpacked = unpack(&chunks, 4096, |part, bytes| {
+        let decompressed = decompress(&chunks, 4096, |part, bytes| {
             if is_damaged(part) {
                 bytes.fill(0xFF);
             }
         });
-        let damaged = unpacked.is_whole.iter().filter(|is_whole| !**is_whole).count();
-        assert_eq!(damaged, 1, "{codec}: {:?}", unpacked.is_whole);
+        let damaged = decompressed.is_whole.iter().filter(|is_whole| !**is_whole).count();
+        assert_eq!(damaged, 1, "{codec}: {:?}", decompressed.is_whole);
     }
 }
 
 #[test]
 fn batches_are_of_one_codec_and_fit_the_memory() {
-    let body = Body { row_group: 0, column: 0, packed: 0, target: 0 };
+    let body = Body { row_group: 0, column: 0, compressed: 0, target: 0 };
     let part = |codec: Codec, bytes: usize| {
         let chunk = Stored::new(&dates(bytes as u64 / 4, false), "plain", codec, 64 << 10);
-        let mut packed = vec![0; Packing::of(&chunk.view()).body];
-        write_body(&chunk.view(), &chunk.bytes, body, &mut packed).unwrap().remove(1)
+        let mut compressed = vec![0; CompressedSize::of(&chunk.view()).body];
+        write_body(&chunk.view(), &chunk.bytes, body, &mut compressed).unwrap().remove(1)
     };
     let sizes = [(Codec::Zstd, 4000), (Codec::Lz4, 400), (Codec::Zstd, 40_000), (Codec::Zstd, 4000)];
     let mut parts: Vec<Part> = sizes.iter().map(|(codec, bytes)| part(*codec, *bytes)).collect();
