@@ -6,9 +6,9 @@
 //!                        └                 subtrees to a device ── PeltonGpuExec (pelton-pipeline)
 //! ```
 //!
-//! Two doors: [`PeltonSession`] is a whole session over one warehouse; [`with_pelton`] adds the same to a DataFusion
-//! session of one's own, in which Pelton tables stand beside any others. The examples `register_table`, `stored_as`
-//! and `mixed_join` show the second.
+//! Two interfaces: [`PeltonSession`] is a whole session over one warehouse; [`with_pelton`] adds the same to a
+//! DataFusion session of one's own, in which Pelton tables stand beside any others. The examples `register_table`,
+//! `stored_as` and `mixed_join` show the second.
 //!
 //! This is the lowest crate that knows DataFusion's tables and plans; `pelton-planner` below it knows plans
 //! alone. Bytes, files and zone maps belong to `pelton-store` and `pelton-zone`.
