@@ -75,8 +75,9 @@ impl fmt::Debug for Extension {
 /// Adds to a session of one's own all that a [`crate::PeltonSession`] has: the join order by cost, skipping through
 /// joins, subtrees on a device, `STORED AS PELTON`, and object stores that open themselves by URL.
 ///
-/// Of `options`, those about queries are looked at: `io`, `scan`, `reorder_joins`, `device`, `device_memory_limit_bytes`,
-/// `runtime`, and `threads` to compare a device with. Partitions, batches and memory are the builder's.
+/// Of `options`, those about queries are looked at: `io`, `scan`, `reorder_joins`, `device`,
+/// `device_memory_limit_bytes`, `runtime`, and `threads` to compare a device with. Partitions, batches and memory are
+/// the builder's.
 ///
 /// # Errors
 ///

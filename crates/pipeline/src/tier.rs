@@ -6,8 +6,8 @@
 //!   disk     chunks in files ─► checksum ─► codec off ─► staging buffer ─► one copy
 //! ```
 //!
-//! [`ColumnCache`] knows which columns of which snapshots are in memory; a [`Prefetcher`] forms morsels of the row groups
-//! of a scan and copies their chunks to where kernels read them. In memory chunks have no heavy codec: pages are
+//! [`ColumnCache`] knows which columns of which snapshots are in memory; a [`Prefetcher`] forms morsels of the row
+//! groups of a scan and copies their chunks to where kernels read them. In memory chunks have no heavy codec: pages are
 //! decompressed once, by host threads. Every chunk has passed its checksum before it gets anywhere.
 //!
 //! Bounds: pinned and cached columns are counted by the machine's budgets, those cached on a device also by
@@ -107,7 +107,8 @@ pub struct PinReport {
     pub columns_left_out: Vec<(String, String)>,
 }
 
-/// The column cache: the columns that are in pinned and device memory of one machine. `Send` and `Sync`; share it in an [`Arc`].
+/// The column cache: the columns that are in pinned and device memory of one machine. `Send` and `Sync`; share it in an
+/// [`Arc`].
 pub struct ColumnCache {
     machine: Machine,
     io: Arc<IoEngine>,

@@ -3,7 +3,7 @@
 //! ```text
 //!   execute ─▶ host inputs (plans of the CPU) ─▶ Runtime::run, off the async threads ─▶ rows ─▶ batches
 //!                                                      │ refused, no memory, device lost
-//!                                                      └▶ the subtree as it was planned, on the CPU; the reason is kept
+//!                                                      └▶ the subtree as planned, on the CPU; the reason is kept
 //! ```
 //!
 //! Nothing goes out before the run is complete, so falling back never gives a row twice. Dropping the stream cancels

@@ -1,4 +1,5 @@
-//! Multi-link transfers: host memory to a device over its own host link and, at the same time, those of idle neighbours.
+//! Multi-link transfers: host memory to a device over its own host link and, at the same time, those of idle
+//! neighbours.
 //!
 //! ```text
 //!   host ──────────────────────► device 0        own link

@@ -120,7 +120,8 @@ impl Build<'_> {
     }
 }
 
-/// The code around the rows of a build: of each lane the least and the greatest packed key, and the rows of a direct table.
+/// The code around the rows of a build: of each lane the least and the greatest packed key, and the rows of a direct
+/// table.
 fn with_stats(layout: TableLayout, stats: &str) -> RowCode {
     let built = match layout.kind {
         TableKind::Direct => format!(

@@ -176,8 +176,8 @@ impl Execution<'_> {
     }
 }
 
-/// Flags, then of a table: rows, least and greatest packed key, how many keys are noted, those. One array, one copy either
-/// way.
+/// Flags, then of a table: rows, least and greatest packed key, how many keys are noted, those. One array, one copy
+/// either way.
 fn head(sink: &SinkLayout) -> Vec<u8> {
     let noted = if matches!(sink, SinkLayout::Build(_)) { 1 + KEYS_NOTED_MAX } else { 0 };
     let words = [0, 0, i64::MAX as u64, u64::MAX].into_iter().chain(std::iter::repeat_n(0, noted));

@@ -78,8 +78,8 @@ fn finish_build(
     Ok(Outcome::Built(built, kernel.state))
 }
 
-/// The packed keys noted in `words`, which begin with their number; `None` where they are not all of those of `row_count`
-/// rows.
+/// The packed keys noted in `words`, which begin with their number; `None` where they are not all of those of
+/// `row_count` rows.
 fn noted_keys(words: &[u64], row_count: u64) -> Option<Vec<u64>> {
     let count = usize::try_from(words[0]).ok().filter(|count| *count <= KEYS_NOTED_MAX)?;
     (count > 0 || row_count == 0).then(|| words[1..=count].to_vec())

@@ -136,7 +136,8 @@ impl Execution<'_> {
         Ok(rows)
     }
 
-    /// The prefetcher for `row_groups` of `scan`. Rows that come out are waited for morsel by morsel, so one buffer does.
+    /// The prefetcher for `row_groups` of `scan`. Rows that come out are waited for morsel by morsel, so one buffer
+    /// does.
     fn prefetcher(
         &self,
         scan: &TableScan,

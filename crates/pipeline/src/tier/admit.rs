@@ -176,8 +176,8 @@ impl ColumnCache {
         Ok(Some(StoredColumn { extents: arriving.extents, places, widths }))
     }
 
-    /// Evicts at least `bytes` of the columns cached on `device`, as long as there are some that are not in use; answers
-    /// how many were freed.
+    /// Evicts at least `bytes` of the columns cached on `device`, as long as there are some that are not in use;
+    /// answers how many were freed.
     pub fn evict(&self, device: DeviceId, bytes: u64) -> u64 {
         let mut freed = 0;
         while freed < bytes {

@@ -6,8 +6,8 @@
 //!   pinned │ chunk 3 │ chunk 4 │░ 5 ░│ chunk 6 │ chunk 7      one run, one copy: 5 is not wanted but small
 //! ```
 //!
-//! Compressed chunks are decompressed on the device, from the end of the buffer to the decompressed part. A run is copied
-//! as it lies, so chunks keep their distances and their alignment in it.
+//! Compressed chunks are decompressed on the device, from the end of the buffer to the decompressed part. A run is
+//! copied as it lies, so chunks keep their distances and their alignment in it.
 
 use std::ops::Range;
 

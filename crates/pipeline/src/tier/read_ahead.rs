@@ -6,8 +6,8 @@
 //!                                                                        ─► checksum, decompressed to a buffer
 //! ```
 //!
-//! Checksums, codecs and copies run on several threads where there are enough bytes. Row groups whose columns are all in
-//! memory are taken in the same order, with nothing to read.
+//! Checksums, codecs and copies run on several threads where there are enough bytes. Row groups whose columns are all
+//! in memory are taken in the same order, with nothing to read.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;

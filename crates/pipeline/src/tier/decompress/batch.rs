@@ -11,8 +11,8 @@ use super::job::{Batch, Part, SECTION_BYTES_MAX};
 const TEMP_BYTES_MAX: usize = 128 << 20;
 
 impl DeviceDecompressor {
-    /// What a buffer needs so that up to `count` sections of up to `section_bytes_max` bytes of each codec are one batch,
-    /// within [`TEMP_BYTES_MAX`], and any section fits.
+    /// What a buffer needs so that up to `count` sections of up to `section_bytes_max` bytes of each codec are one
+    /// batch, within [`TEMP_BYTES_MAX`], and any section fits.
     pub(in crate::tier) fn buffer_temp_bytes(
         &self,
         codecs: &[Codec],

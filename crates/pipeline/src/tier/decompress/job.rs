@@ -210,7 +210,8 @@ pub(in crate::tier) struct Addresses {
 }
 
 impl Words {
-    /// Writes the words of `parts` to `compressed` from byte `start` on. Sections are numbered in the order of their parts.
+    /// Writes the words of `parts` to `compressed` from byte `start` on. Sections are numbered in the order of their
+    /// parts.
     pub(in crate::tier) fn write(compressed: &mut [u8], start: usize, parts: &[Part], at: Addresses) -> Self {
         let mut end = start;
         let mut put = |word: u64| {
