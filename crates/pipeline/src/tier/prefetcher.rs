@@ -555,7 +555,7 @@ struct Scan<'a> {
     sources: &'a [Source],
 }
 
-/// Slots, and what is done with codecs in them.
+/// Staging buffers, and what is done with codecs in them.
 struct Taken {
     buffers: Vec<StagingBuffer>,
     plan: DecompressionPlan,
