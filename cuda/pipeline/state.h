@@ -90,7 +90,7 @@ SMALL_ENTRY(k_fill) {
   for (u64 i = THREAD; i < count; i += THREAD_COUNT) target[i * stride] = value;
 }
 
-// Copies the groups that have rows to one place: the code of each, then its words.
+// Copies the groups that have rows to one place: the packed key of each, then its words.
 SMALL_ENTRY(k_compact) {
   const u64* const groups = (const u64*)W(0);
   const u64 places = W(1), words = W(2), capacity = W(6);

@@ -33,9 +33,10 @@ def connect(
     skip: str = "all",
     join_order: bool = True,
     device: str = "auto",
-    device_mem_cap: Size | None = None,
+    device_memory_limit: Size | None = None,
     pin: Sequence[str] = (),
     progress: bool | None = None,
+    device_mem_cap: Size | None = None,
 ) -> Connection:
     """Opens the warehouse in `dir`, a directory that is made where it is missing.
 
@@ -52,9 +53,10 @@ def connect(
     - `skip`: metadata that may skip row groups: "all", "none", or some of "nulls,minmax,histogram,bloom,sideways,dynamic"
     - `join_order`: whether joins are reordered by cost
     - `device`: where queries run: "auto" (on a GPU where that is predicted to be faster), "cpu", "gpu" or "gpu:0"
-    - `device_mem_cap`: device memory that may be taken; None: what is free
+    - `device_memory_limit`: device memory that queries and the column cache may take; None: what is free
     - `pin`: tables to load into pinned memory first, from which a GPU reads at the full rate of its link
     - `progress`: show it while a query or load takes long; None: on terminals and in notebooks
+    - `device_mem_cap`: the old name of `device_memory_limit`
 
     >>> import pelton
     >>> with pelton.connect(threads=1, memory_limit="1GiB") as con:
@@ -72,7 +74,7 @@ def connect(
         "skip": skip,
         "join_order": join_order,
         "device": device,
-        "device_mem_cap": device_mem_cap,
+        "device_memory_limit": device_mem_cap if device_memory_limit is None else device_memory_limit,
         "pin": list(pin),
     }
     directory = None if dir is None else Path(dir)

@@ -3,10 +3,10 @@
 
     PELTON_NVCOMP=/path/to/libnvcomp.so.6 python3 tests/perf/nvcomp.py --pelton target/release/pelton --scale 1 --dir D
 
-For each codec: loads the tables with --force-codec (found again by the next run), then `pelton bench queries --home
-disk` with --decompress host and with --decompress device. Every answer is held against plain DataFusion's on Parquet
-by the bench itself. Prints milliseconds by query, then what EXPLAIN ANALYZE says of Q1.1's codecs. Exits 1 when an
-answer differs or a run did not decompress where it was told to.
+For each codec: loads the tables with --force-codec (found again by the next run), then `pelton bench queries
+--data-tier disk` with --decompress host and with --decompress device. Every answer is held against plain DataFusion's
+on Parquet by the bench itself. Prints milliseconds by query, then what EXPLAIN ANALYZE says of Q1.1's codecs. Exits 1
+when an answer differs or a run did not decompress where it was told to.
 """
 
 import argparse
@@ -80,7 +80,7 @@ def main() -> None:
         times = {}
         for choice in ["host", "device"]:
             times[choice] = bench(
-                args, directory, ["--device", args.device, "--home", "disk", "--decompress", choice]
+                args, directory, ["--device", args.device, "--data-tier", "disk", "--decompress", choice]
             )
         print(f"\n{codec:<10} {'host ms':>10} {'device ms':>10}")
         for query, (host_ms, host_equal) in times["host"].items():

@@ -20,12 +20,12 @@ use crate::results::{TextTable, median};
 use crate::wait::wait_for;
 use crate::workload::{Prepared, Workload};
 
-/// Where the columns of all tables are while queries on a device are timed.
+/// The tier of all tables' columns while queries on a device are timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DataHome {
-    /// In the tables' files; nothing is kept on the device.
+pub enum DataTier {
+    /// In the tables' files; nothing is cached on the device.
     Disk,
-    /// In pinned host memory; nothing is kept on the device.
+    /// In pinned host memory; nothing is cached on the device.
     Pinned,
     /// In device memory.
     Device,
@@ -42,10 +42,10 @@ pub struct QueriesOptions {
     pub only: Vec<String>,
     /// Leave the peer out.
     pub pelton_only: bool,
-    /// The session that queries run in: a new one for each run, or one for all where a home is chosen.
+    /// The session that queries run in: a new one for each run, or one for all where a tier is chosen.
     pub session: SessionOptions,
-    /// Where columns are; `None` where no device is meant.
-    pub home: Option<DataHome>,
+    /// The tier of all columns; `None` where no device is meant.
+    pub tier: Option<DataTier>,
 }
 
 /// One query's figures.
@@ -88,7 +88,7 @@ pub fn run(
     let runtime = tokio::runtime::Runtime::new().context(|| "starting the thread pool".into())?;
     let wanted =
         |name: &str| options.only.is_empty() || options.only.iter().any(|start| name.starts_with(start));
-    let shared = options.home.map(|home| at_home(home, prepared, options, cancel, say)).transpose()?;
+    let shared = options.tier.map(|tier| at_tier(tier, prepared, options, cancel, say)).transpose()?;
     let mut results = Vec::new();
     for query in pelton_datagen::queries(workload.dataset).iter().filter(|query| wanted(query.name)) {
         cancel.check()?;
@@ -149,32 +149,32 @@ struct Answer {
     scans: Vec<ScanReport>,
 }
 
-/// A session over tables whose columns are at `home`.
-fn at_home(
-    home: DataHome,
+/// A session over tables whose columns are in `tier`.
+fn at_tier(
+    tier: DataTier,
     prepared: &Prepared,
     options: &QueriesOptions,
     cancel: &CancelFlag,
     say: &dyn Fn(&str),
 ) -> Result<PeltonSession> {
     let mut session = options.session.clone();
-    session.runtime.device_cache_bytes = Some(if home == DataHome::Device { u64::MAX } else { 0 });
+    session.runtime.device_cache_bytes = Some(if tier == DataTier::Device { u64::MAX } else { 0 });
     let session = PeltonSession::open(Some(prepared.warehouse.clone()), &session)?;
-    if home == DataHome::Disk {
+    if tier == DataTier::Disk {
         return Ok(session);
     }
-    let runtime = session.open_runtime().context(|| "--home needs a device".into())?;
-    let (homes, device) = (runtime.homes(), runtime.device());
+    let runtime = session.open_runtime().context(|| "--data-tier needs a device".into())?;
+    let (column_cache, device) = (runtime.column_cache(), runtime.device());
     let warehouse = Warehouse::open(&prepared.warehouse)?;
     for name in warehouse.tables()? {
         let table = warehouse.table(&name)?;
-        let pinned = homes.pin(&table, None, cancel)?;
+        let pinned = column_cache.pin(&table, None, cancel)?;
         say(&format!("{name}: {} pinned in {:.2} s", bytes_text(pinned.bytes), pinned.elapsed.as_secs_f64()));
-        if home == DataHome::Device {
+        if tier == DataTier::Device {
             let left_out = |column: &str| pinned.columns_left_out.iter().any(|(name, _)| name == column);
             let stream = runtime.machine().stream(Place::Device(device))?;
             for (index, column) in table.schema().columns.iter().enumerate() {
-                if !left_out(&column.name) && !homes.keep_on_device(&table, index, device, &stream, cancel)? {
+                if !left_out(&column.name) && !column_cache.admit(&table, index, device, &stream, cancel)? {
                     return Err(Error::invalid_input(format!(
                         "no room for {name}.{} on the device",
                         column.name

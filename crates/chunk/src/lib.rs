@@ -37,6 +37,7 @@ mod bitpack;
 mod bitstream;
 mod codec;
 mod decode;
+mod decompress;
 mod delta;
 mod dictionary;
 mod encode;
@@ -45,16 +46,17 @@ mod format;
 mod lanes;
 mod plain;
 mod runs;
-mod strip;
 mod view;
 mod writer;
 
 pub use analysis::{best_light, candidates};
 pub use codec::Codec;
 pub use decode::{DecodedColumn, DecodedValues};
+pub use decompress::{
+    Section, decompress_chunk, decompressed_bytes, directory_bytes, sections, write_decompressed_directory,
+};
 pub use encode::encode_chunk;
 pub use encoding::{Encoding, Layout, Transform};
 pub use format::{DEFAULT_PAGE_ROWS, PAGE_ROWS_MAX};
-pub use strip::{Section, directory_bytes, sections, strip_codec, strip_directory, stripped_bytes};
 pub use types::{ByteValues, Column, PhysicalType, Validity, Values};
 pub use view::ChunkView;

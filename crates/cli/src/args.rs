@@ -341,9 +341,9 @@ pub(crate) struct LayerArgs {
     /// Counted repetitions; mean and standard error are shown.
     #[arg(long, default_value_t = 10)]
     pub(crate) repetitions: u32,
-    /// Cap on each device's memory [default: what is free less 1 GiB; 256MiB for logical devices].
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    pub(crate) device_memory: Option<u64>,
+    /// Limit on each device's memory [default: what is free less 1 GiB; 256MiB for logical devices].
+    #[arg(long, alias = "device-memory", value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) device_memory_limit: Option<u64>,
     /// Also write the report to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -422,16 +422,16 @@ pub(crate) struct QueriesArgs {
     /// Skip the runs on Parquet.
     #[arg(long)]
     pub(crate) pelton_only: bool,
-    /// With --device gpu: where the columns of all tables are while queries run. One session then runs them all.
-    #[arg(long, value_enum)]
-    pub(crate) home: Option<HomeArg>,
+    /// With --device gpu: the memory tier of all tables' columns while queries run. One session then runs them all.
+    #[arg(long, alias = "home", value_enum)]
+    pub(crate) data_tier: Option<DataTierArg>,
     #[command(flatten)]
     pub(crate) session: SessionArgs,
 }
 
-/// Where columns are.
+/// A memory tier for columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum HomeArg {
+pub(crate) enum DataTierArg {
     /// In the tables' files.
     Disk,
     /// In pinned host memory.

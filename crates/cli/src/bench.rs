@@ -1,7 +1,7 @@
 //! `pelton bench`: experiments, their tables on standard output, their steps on standard error.
 
 use pelton_bench::golap::{self, GolapOptions, Part};
-use pelton_bench::queries::{self, DataHome, QueriesOptions};
+use pelton_bench::queries::{self, DataTier, QueriesOptions};
 use pelton_bench::results::append_json;
 use pelton_bench::workload::Workload;
 use pelton_bench::{sampling, storage};
@@ -9,7 +9,7 @@ use pelton_error::{Error, ErrorKind, Result};
 use pelton_load::{CancelFlag, ClusterBy};
 
 use crate::args::{
-    BenchArgs, Experiment, GolapArgs, HomeArg, QueriesArgs, SamplingArgs, StorageArgs, WorkloadArgs,
+    BenchArgs, DataTierArg, Experiment, GolapArgs, QueriesArgs, SamplingArgs, StorageArgs, WorkloadArgs,
 };
 use crate::generate::{core_count, dataset};
 use crate::{cancel, console, layer, load, sql};
@@ -54,10 +54,10 @@ fn run_queries(args: &QueriesArgs, cancel: &CancelFlag) -> Result<()> {
         only: args.only.clone(),
         pelton_only: args.pelton_only,
         session: sql::session_options(&args.session)?,
-        home: args.home.map(|home| match home {
-            HomeArg::Disk => DataHome::Disk,
-            HomeArg::Pinned => DataHome::Pinned,
-            HomeArg::Device => DataHome::Device,
+        tier: args.data_tier.map(|tier| match tier {
+            DataTierArg::Disk => DataTier::Disk,
+            DataTierArg::Pinned => DataTier::Pinned,
+            DataTierArg::Device => DataTier::Device,
         }),
     };
     let prepared = workload.prepare(cancel, &say)?;

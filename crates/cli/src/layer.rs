@@ -18,7 +18,7 @@ use crate::{cancel, console, machine, topology};
 const P2P_MACHINES: [&str; 4] = ["ac922", "delta", "dgx-a100", "auto"];
 
 pub(crate) fn run_transfer(args: &TransferArgs, cancel: &CancelFlag) -> Result<()> {
-    let opened = machine::open(&args.machine, args.layer.device_memory)?;
+    let opened = machine::open(&args.machine, args.layer.device_memory_limit)?;
     console::say(format_args!("on {}", topology::name(&opened.machine)));
     let mut options = TransferExperiment::on(opened.machine, opened.library);
     options.scale = args.layer.scale.unwrap_or(options.scale);
@@ -48,7 +48,7 @@ pub(crate) fn run_p2p(args: &P2pArgs, cancel: &CancelFlag) -> Result<()> {
         if PRESET_NAMES.contains(name) {
             return Ok(Subject::Preset((*name).to_string()));
         }
-        machine::open(name, args.layer.device_memory).map(|opened| Subject::Machine(opened.machine))
+        machine::open(name, args.layer.device_memory_limit).map(|opened| Subject::Machine(opened.machine))
     };
     let mut options = P2pOptions::of(names.iter().map(subject).collect::<Result<_>>()?);
     options.scale = args.layer.scale.unwrap_or(options.scale);

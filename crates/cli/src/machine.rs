@@ -24,27 +24,30 @@ pub(crate) struct Opened {
 }
 
 /// Opens `name`: auto, cuda, host or a preset. What `auto` settled on is said on standard error.
-pub(crate) fn open(name: &str, device_memory: Option<u64>) -> Result<Opened> {
+pub(crate) fn open(name: &str, device_memory_limit: Option<u64>) -> Result<Opened> {
     match name {
-        "auto" => match open_cuda(device_memory) {
+        "auto" => match open_cuda(device_memory_limit) {
             Ok(opened) => Ok(opened),
             Err(error) => {
                 console::say(format_args!(
                     "no GPU in use ({error}); {LOGICAL_DEVICES} logical devices on the host stand in"
                 ));
-                Ok(open_host(device_memory))
+                Ok(open_host(device_memory_limit))
             }
         },
-        "cuda" => open_cuda(device_memory),
-        "host" => Ok(open_host(device_memory)),
+        "cuda" => open_cuda(device_memory_limit),
+        "host" => Ok(open_host(device_memory_limit)),
         preset => open_preset(preset),
     }
 }
 
 /// The GPUs of this machine with their library; its absence is said on standard error and met again where it is
 /// needed.
-pub(crate) fn open_cuda(device_memory: Option<u64>) -> Result<Opened> {
-    let machine = cuda::open(&CudaOptions { memory_cap_bytes: device_memory, ..CudaOptions::default() })?;
+pub(crate) fn open_cuda(device_memory_limit: Option<u64>) -> Result<Opened> {
+    let machine = cuda::open(&CudaOptions {
+        device_memory_limit_bytes: device_memory_limit,
+        ..CudaOptions::default()
+    })?;
     let library = match Library::open() {
         Ok(library) => Some(library),
         Err(error) => {
@@ -55,10 +58,10 @@ pub(crate) fn open_cuda(device_memory: Option<u64>) -> Result<Opened> {
     Ok(Opened { machine, library })
 }
 
-fn open_host(device_memory: Option<u64>) -> Opened {
+fn open_host(device_memory_limit: Option<u64>) -> Opened {
     let options = HostOptions {
         device_count: LOGICAL_DEVICES,
-        memory_cap_bytes: device_memory.unwrap_or(LOGICAL_MEMORY_BYTES),
+        device_memory_limit_bytes: device_memory_limit.unwrap_or(LOGICAL_MEMORY_BYTES),
         ..HostOptions::default()
     };
     Opened { machine: host::open(&options), library: None }

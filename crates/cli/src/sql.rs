@@ -198,14 +198,14 @@ pub(crate) fn session_options(args: &SessionArgs) -> Result<SessionOptions> {
         scan: scan_options(&args.skip)?,
         reorder_joins: !args.no_join_order,
         device: args.device,
-        device_mem_cap_bytes: args.device_mem_cap,
+        device_memory_limit_bytes: args.device_memory_limit,
         pin: args.pin.clone(),
-        keep_plans: !args.no_kept_plans,
+        cache_plans: !args.no_plan_cache,
         runtime: RuntimeOptions {
             decompress: args.decompress,
             device_cache_bytes: args.device_cache,
-            pinned_cap_bytes: args.pinned_mem_cap,
-            links: args.no_borrowed_links.then(Links::default),
+            pinned_memory_limit_bytes: args.pinned_memory_limit,
+            links: args.no_multi_link.then(Links::default),
             filters,
             overflow_checks,
             ..RuntimeOptions::default()

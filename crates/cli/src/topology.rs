@@ -144,7 +144,11 @@ fn open(subject: &Subject) -> Result<Opened> {
     }
     if subject.topology.devices.is_empty() {
         // Without devices, what remains is the host's memory.
-        let none = HostOptions { device_count: 0, pinned_cap_bytes: u64::MAX / 2, ..HostOptions::default() };
+        let none = HostOptions {
+            device_count: 0,
+            pinned_memory_limit_bytes: u64::MAX / 2,
+            ..HostOptions::default()
+        };
         return Ok(Opened { machine: host::open(&none), library: None });
     }
     machine::open_cuda(None)

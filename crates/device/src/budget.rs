@@ -1,6 +1,6 @@
 //! Budgets: permission to use bytes of a tier, given before the bytes are taken.
 //!
-//! A budget has a cap. A reservation is given at once, or, if it does not fit, refused or waited for, as the caller
+//! A budget has a limit. A reservation is given at once, or, if it does not fit, refused or waited for, as the caller
 //! chose; those that wait are served in the order they came, so that a large request is not starved by small ones.
 //! Dropping a reservation gives it back.
 
@@ -28,7 +28,7 @@ pub struct Budget {
     tier: Tier,
     /// What the bytes are, for messages: "memory of device 0".
     name: String,
-    cap_bytes: u64,
+    limit_bytes: u64,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -49,20 +49,20 @@ pub struct Reservation {
 }
 
 impl Budget {
-    /// A budget of `cap_bytes` of `tier`; `name` says in messages what is budgeted.
-    pub fn new(tier: Tier, name: impl Into<String>, cap_bytes: u64) -> Arc<Self> {
+    /// A budget of `limit_bytes` of `tier`; `name` says in messages what is budgeted.
+    pub fn new(tier: Tier, name: impl Into<String>, limit_bytes: u64) -> Arc<Self> {
         Arc::new(Self {
             tier,
             name: name.into(),
-            cap_bytes,
+            limit_bytes,
             state: Mutex::default(),
             changed: Condvar::new(),
         })
     }
 
     /// All that may be used at once, bytes.
-    pub fn cap_bytes(&self) -> u64 {
-        self.cap_bytes
+    pub fn limit_bytes(&self) -> u64 {
+        self.limit_bytes
     }
 
     /// What is reserved now, bytes.
@@ -79,7 +79,7 @@ impl Budget {
     ///
     /// # Errors
     ///
-    /// `OutOfMemory` with both sizes: at once if it exceeds the cap or `on_full` says so, else when the wait is over.
+    /// `OutOfMemory` with both sizes: at once if it exceeds the limit or `on_full` says so, else when the wait is over.
     pub fn reserve(self: &Arc<Self>, bytes: u64, on_full: OnFull) -> Result<Reservation> {
         self.reserve_polling(bytes, on_full, || {})
     }
@@ -92,19 +92,19 @@ impl Budget {
         on_full: OnFull,
         poll: impl Fn(),
     ) -> Result<Reservation> {
-        if bytes > self.cap_bytes {
+        if bytes > self.limit_bytes {
             return Err(self.refusal(
                 bytes,
-                self.cap_bytes,
-                "more than all of it; ask for less or raise the cap",
+                self.limit_bytes,
+                "more than all of it; ask for less or raise the limit",
             ));
         }
         let mut state = self.lock();
-        if state.waiting.is_empty() && state.used_bytes + bytes <= self.cap_bytes {
+        if state.waiting.is_empty() && state.used_bytes + bytes <= self.limit_bytes {
             return Ok(self.grant(&mut state, bytes));
         }
         let OnFull::Wait(patience) = on_full else {
-            let available = self.cap_bytes - state.used_bytes;
+            let available = self.limit_bytes - state.used_bytes;
             return Err(self.refusal(bytes, available, "give some back, ask for less, or ask to wait"));
         };
         // Beyond a century nobody waits.
@@ -113,7 +113,7 @@ impl Budget {
         state.next_ticket += 1;
         state.waiting.push_back(ticket);
         loop {
-            if state.waiting.front() == Some(&ticket) && state.used_bytes + bytes <= self.cap_bytes {
+            if state.waiting.front() == Some(&ticket) && state.used_bytes + bytes <= self.limit_bytes {
                 state.waiting.pop_front();
                 let reservation = self.grant(&mut state, bytes);
                 self.changed.notify_all();
@@ -123,7 +123,7 @@ impl Budget {
             if now >= deadline {
                 state.waiting.retain(|waiting| *waiting != ticket);
                 self.changed.notify_all();
-                let available = self.cap_bytes - state.used_bytes;
+                let available = self.limit_bytes - state.used_bytes;
                 let advice =
                     format!("waited {:.1} s in vain; give some back or ask for less", patience.as_secs_f64());
                 return Err(self.refusal(bytes, available, &advice));
@@ -143,7 +143,7 @@ impl Budget {
     fn grant(self: &Arc<Self>, state: &mut State, bytes: u64) -> Reservation {
         state.used_bytes += bytes;
         state.peak_bytes = state.peak_bytes.max(state.used_bytes);
-        assert!(state.used_bytes <= self.cap_bytes, "a budget is never exceeded");
+        assert!(state.used_bytes <= self.limit_bytes, "a budget is never exceeded");
         Reservation { budget: Arc::clone(self), bytes }
     }
 
@@ -152,7 +152,7 @@ impl Budget {
             ErrorKind::OutOfMemory { tier: self.tier, requested_bytes, available_bytes },
             format!(
                 "{}: {requested_bytes} bytes asked for, {available_bytes} of {} free: {advice}",
-                self.name, self.cap_bytes
+                self.name, self.limit_bytes
             ),
         )
     }

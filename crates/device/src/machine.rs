@@ -40,10 +40,10 @@ impl Machine {
             .devices
             .iter()
             .map(|device| {
-                Budget::new(Tier::Device, format!("memory of {}", device.id), device.memory_cap_bytes)
+                Budget::new(Tier::Device, format!("memory of {}", device.id), device.memory_limit_bytes)
             })
             .collect();
-        let pinned_budget = Budget::new(Tier::Pinned, "pinned host memory", info.pinned_cap_bytes);
+        let pinned_budget = Budget::new(Tier::Pinned, "pinned host memory", info.pinned_memory_limit_bytes);
         Self {
             inner: Arc::new(MachineInner {
                 device_budgets,
@@ -115,7 +115,7 @@ impl Machine {
             }
         };
         let pinned = &self.inner.pinned_budget;
-        let room = pinned.cap_bytes() - pinned.used_bytes();
+        let room = pinned.limit_bytes() - pinned.used_bytes();
         self.inner.backend.limit_idle_pinned(room, matches!(kind, MemoryKind::Hybrid { .. }));
         let memory = self
             .inner

@@ -116,7 +116,7 @@ impl PageLocks {
         for (gap_start, gap_bytes) in gaps(pieces, start, end) {
             let lock = || -> Result<Piece> {
                 let reservation = self.budget.reserve(gap_bytes, OnFull::Refuse)?;
-                backend.limit_idle_pinned(self.budget.cap_bytes() - self.budget.used_bytes(), true);
+                backend.limit_idle_pinned(self.budget.limit_bytes() - self.budget.used_bytes(), true);
                 backend.page_lock(gap_start, gap_bytes as usize)?;
                 Ok(Piece { bytes: gap_bytes, users: 0, is_kept: false, _reservation: reservation })
             };

@@ -161,7 +161,7 @@ pub struct DeviceInfo {
     /// All of its memory, bytes.
     pub memory_bytes: u64,
     /// What buffers may take of it, bytes.
-    pub memory_cap_bytes: u64,
+    pub memory_limit_bytes: u64,
     /// Streaming multiprocessors, or threads of a logical device.
     pub multiprocessors: u32,
     /// Second-level cache, bytes.
@@ -186,5 +186,5 @@ pub struct MachineInfo {
     /// Host nodes, at least one.
     pub node_count: u32,
     /// Page-locked memory that buffers may take in all, bytes.
-    pub pinned_cap_bytes: u64,
+    pub pinned_memory_limit_bytes: u64,
 }

@@ -11,7 +11,7 @@ use pelton_device::{
 use pelton_error::{Error, ErrorKind};
 
 const MIB: usize = 1 << 20;
-const CAP_BYTES: u64 = 64 << 20;
+const LIMIT_BYTES: u64 = 64 << 20;
 const SIZES: [usize; 12] =
     [1, 7, 8, 15, 16, 17, 4095, 4096, 4097, 65_537, 3 * MIB + 5, VIRTUAL_PAGE_BYTES * 2 + 1];
 
@@ -19,13 +19,16 @@ const SIZES: [usize; 12] =
 fn machines() -> Vec<Machine> {
     let logical = HostOptions {
         device_count: 2,
-        memory_cap_bytes: CAP_BYTES,
-        pinned_cap_bytes: CAP_BYTES,
+        device_memory_limit_bytes: LIMIT_BYTES,
+        pinned_memory_limit_bytes: LIMIT_BYTES,
         ..HostOptions::default()
     };
     let mut machines = vec![host::open(&logical)];
-    let caps = CudaOptions { memory_cap_bytes: Some(CAP_BYTES), pinned_cap_bytes: Some(CAP_BYTES) };
-    match cuda::open(&caps) {
+    let limits = CudaOptions {
+        device_memory_limit_bytes: Some(LIMIT_BYTES),
+        pinned_memory_limit_bytes: Some(LIMIT_BYTES),
+    };
+    match cuda::open(&limits) {
         Ok(machine) => machines.push(machine),
         Err(error) => {
             assert_eq!(error.kind(), &ErrorKind::Unsupported, "{error}");
@@ -277,7 +280,7 @@ fn a_cap_of_64_mib_holds_under_concurrent_use() {
             }
         });
         let budget = machine.device_budget(DeviceId(0)).unwrap();
-        assert!(budget.peak_bytes() <= CAP_BYTES, "{}", budget.peak_bytes());
+        assert!(budget.peak_bytes() <= LIMIT_BYTES, "{}", budget.peak_bytes());
         assert_eq!((budget.used_bytes(), machine.pinned_budget().used_bytes()), (0, 0));
     }
 }
@@ -303,12 +306,12 @@ fn a_thousand_cycles_leave_nothing_behind() {
         stream.wait_blocking().unwrap();
         assert_eq!(machine.device_budget(DeviceId(0)).unwrap().used_bytes(), 0);
         assert_eq!(machine.pinned_budget().used_bytes(), 0);
-        // Pools may hold up to their caps, which other tests of this process have as well.
+        // Pools may hold up to their limits, which other tests of this process have as well.
         let (resident, free) = settled.unwrap();
         let grown = resident_bytes().saturating_sub(resident);
-        assert!(grown < 10 * CAP_BYTES, "{machine:?}: host memory grew by {grown} bytes");
+        assert!(grown < 10 * LIMIT_BYTES, "{machine:?}: host memory grew by {grown} bytes");
         let taken = free.saturating_sub(free_bytes(&machine));
-        assert!(taken < 20 * CAP_BYTES, "{machine:?}: device memory shrank by {taken} bytes");
+        assert!(taken < 20 * LIMIT_BYTES, "{machine:?}: device memory shrank by {taken} bytes");
     }
 }
 
@@ -346,7 +349,7 @@ fn overlapping_page_locks_share_their_pages() {
 #[test]
 fn a_full_budget_never_costs_a_lock_its_own_pages() {
     let page = HOST_PAGE_BYTES as usize;
-    let options = HostOptions { pinned_cap_bytes: 4 * HOST_PAGE_BYTES, ..HostOptions::default() };
+    let options = HostOptions { pinned_memory_limit_bytes: 4 * HOST_PAGE_BYTES, ..HostOptions::default() };
     let machine = host::open(&options);
     let buffer = take(&machine, MemoryKind::PAGEABLE, 40 * page);
     let chunk = 2 * page + 100;

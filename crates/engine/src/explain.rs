@@ -15,7 +15,7 @@ use pelton_error::Result;
 use pelton_limits::bytes_text;
 
 use crate::error::from_datafusion;
-use crate::gpu::{Devices, PeltonGpuExec, device_text, why_text};
+use crate::gpu::{DeviceHandle, PeltonGpuExec, device_text, why_text};
 use crate::scan::{PeltonScanExec, ScanReport};
 
 /// What running the query gave.
@@ -34,15 +34,15 @@ pub(crate) fn schema() -> SchemaRef {
 /// The explanation as rows.
 pub(crate) fn stream(
     plan: &Arc<dyn ExecutionPlan>,
-    devices: &Arc<Devices>,
+    device: &Arc<DeviceHandle>,
     ran: Option<Ran>,
 ) -> Result<SendableRecordBatchStream> {
     let tree = pelton_planner::annotate(plan, ran.is_some());
     let title = if ran.is_some() { "physical plan with metrics" } else { "physical plan" };
     let mut sections = vec![(title, tree)];
-    if devices.is_any() {
+    if device.is_any() {
         sections.extend(device_text(plan).map(|text| ("on the device", text)));
-        sections.extend(why_text(plan, devices).map(|text| ("on the CPU", text)));
+        sections.extend(why_text(plan, device).map(|text| ("on the CPU", text)));
     }
     sections.push(("skipping", skipping_text(&scan_reports(plan)?, ran.as_ref())));
     let (kinds, texts): (Vec<&str>, Vec<String>) = sections.into_iter().unzip();
@@ -118,7 +118,7 @@ fn describe(report: &ScanReport, ran: bool, text: &mut String) {
         line(format_args!(
             "  read: {}, {}; rows out {}, dropped by filters {}",
             counted(report.row_groups_read, "row group"),
-            homes_text(report),
+            tiers_text(report),
             report.output_rows,
             report.rows_filtered,
         ));
@@ -135,12 +135,12 @@ fn describe(report: &ScanReport, ran: bool, text: &mut String) {
     }
 }
 
-/// The bytes that were taken, by the home that they came from.
-fn homes_text(report: &ScanReport) -> String {
-    let homes = [(report.pinned_bytes, "pinned memory"), (report.device_bytes, "device memory")];
-    let homes = homes.iter().filter(|(bytes, _)| *bytes > 0);
+/// The bytes that were taken, by the tier that they came from.
+fn tiers_text(report: &ScanReport) -> String {
+    let tiers = [(report.pinned_bytes, "pinned memory"), (report.device_bytes, "device memory")];
+    let tiers = tiers.iter().filter(|(bytes, _)| *bytes > 0);
     let mut texts: Vec<_> =
-        homes.map(|(bytes, home)| format!("{} from {home}", bytes_text(*bytes))).collect();
+        tiers.map(|(bytes, tier)| format!("{} from {tier}", bytes_text(*bytes))).collect();
     if report.bytes_read > 0 || texts.is_empty() {
         texts.insert(0, bytes_text(report.bytes_read));
     }

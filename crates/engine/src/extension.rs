@@ -31,7 +31,7 @@ use crate::bounded;
 use crate::by_position;
 use crate::factory::PeltonTableFactory;
 use crate::floats::FloatKeyRule;
-use crate::gpu::{DeviceChoice, Devices, GpuRule};
+use crate::gpu::{DeviceChoice, DeviceHandle, GpuRule};
 use crate::lists::ListsOfColumns;
 use crate::multisets::Multisets;
 use crate::numbers::with_numbers;
@@ -50,7 +50,7 @@ pub struct Extension {
     /// The builder with everything added. Rules added to it from now on come after Pelton's and see its nodes.
     pub builder: SessionStateBuilder,
     /// The session's device, to pin tables with and to ask what became of it.
-    pub devices: Arc<Devices>,
+    pub device: Arc<DeviceHandle>,
     io: Arc<IoEngine>,
     scan: ScanOptions,
 }
@@ -68,29 +68,30 @@ impl Extension {
 
 impl fmt::Debug for Extension {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Extension").field("devices", &self.devices).finish_non_exhaustive()
+        f.debug_struct("Extension").field("device", &self.device).finish_non_exhaustive()
     }
 }
 
 /// Adds to a session of one's own all that a [`crate::PeltonSession`] has: the join order by cost, skipping through
 /// joins, subtrees on a device, `STORED AS PELTON`, and object stores that open themselves by URL.
 ///
-/// Of `options`, those about queries are looked at: `io`, `scan`, `reorder_joins`, `device`, `device_mem_cap_bytes`,
-/// `runtime`, and `threads` to compare a device with. Partitions, batches and memory are the builder's.
+/// Of `options`, those about queries are looked at: `io`, `scan`, `reorder_joins`, `device`,
+/// `device_memory_limit_bytes`, `runtime`, and `threads` to compare a device with. Partitions, batches and memory are
+/// the builder's.
 ///
 /// # Errors
 ///
 /// What a device that was asked for by name lacks; what keeps the I/O engine from starting.
 pub fn with_pelton(builder: SessionStateBuilder, options: &SessionOptions) -> Result<Extension> {
     let io = Arc::new(IoEngine::start(options.io.clone())?);
-    let devices = devices_of(options, &io)?;
+    let device = device_of(options, &io)?;
     let factory = PeltonTableFactory::new(Arc::clone(&io), options.scan);
     let builder = with_sql_semantics(with_numbers(builder));
-    let builder = bounded::install(with_rules(builder, options.reorder_joins, &devices));
+    let builder = bounded::install(with_rules(builder, options.reorder_joins, &device));
     let mut builder = builder.with_table_factory("PELTON".to_owned(), Arc::new(factory));
     let env = builder.runtime_env().take().unwrap_or_else(|| Arc::new(RuntimeEnv::default()));
     let builder = builder.with_runtime_env(Arc::new(Stores::install(&env)));
-    Ok(Extension { builder: watched(builder), devices, io, scan: options.scan })
+    Ok(Extension { builder: watched(builder), device, io, scan: options.scan })
 }
 
 /// Settings and rules without which DataFusion's answers are not those that SQL has.
@@ -109,11 +110,11 @@ fn with_sql_semantics(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     builder.with_config(config)
 }
 
-/// The rules of queries, the one for devices last: it must come after all others.
+/// The rules of queries, the one for the device last: it must come after all others.
 fn with_rules(
     mut builder: SessionStateBuilder,
     reorder_joins: bool,
-    devices: &Arc<Devices>,
+    device: &Arc<DeviceHandle>,
 ) -> SessionStateBuilder {
     let logical = shadowed::install(simplify::install(builder.optimizer().take()));
     let mut rules = builder.physical_optimizers().take().unwrap_or_default().rules;
@@ -126,19 +127,20 @@ fn with_rules(
     builder
         .with_optimizer_rules(logical)
         .with_physical_optimizer_rules(rules)
-        .with_physical_optimizer_rule(Arc::new(GpuRule::new(Arc::clone(devices))))
+        .with_physical_optimizer_rule(Arc::new(GpuRule::new(Arc::clone(device))))
 }
 
-/// The devices that `options` ask for; one that was asked for by name is opened at once.
-fn devices_of(options: &SessionOptions, io: &Arc<IoEngine>) -> Result<Arc<Devices>> {
-    let cap = options.device_mem_cap_bytes.or(options.runtime.device_cap_bytes);
-    let runtime = RuntimeOptions { device_cap_bytes: cap, ..options.runtime.clone() };
+/// The device that `options` ask for; one that was asked for by name is opened at once.
+fn device_of(options: &SessionOptions, io: &Arc<IoEngine>) -> Result<Arc<DeviceHandle>> {
+    let device_memory_limit_bytes =
+        options.device_memory_limit_bytes.or(options.runtime.device_memory_limit_bytes);
+    let runtime = RuntimeOptions { device_memory_limit_bytes, ..options.runtime.clone() };
     let threads = options.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into));
-    let devices = Devices::new(options.device, runtime, Arc::clone(io), threads.unwrap_or(1));
+    let device = DeviceHandle::new(options.device, runtime, Arc::clone(io), threads.unwrap_or(1));
     if matches!(options.device, DeviceChoice::Gpu(_) | DeviceChoice::Host) {
-        devices.runtime()?;
+        device.runtime()?;
     }
-    Ok(devices)
+    Ok(device)
 }
 
 /// The table whose directory is `directory`.

@@ -6,9 +6,9 @@
 //!                        └                 subtrees to a device ── PeltonGpuExec (pelton-pipeline)
 //! ```
 //!
-//! Two doors: [`PeltonSession`] is a whole session over one warehouse; [`with_pelton`] adds the same to a DataFusion
-//! session of one's own, in which Pelton tables stand beside any others. The examples `register_table`, `stored_as`
-//! and `mixed_join` show the second.
+//! Two interfaces: [`PeltonSession`] is a whole session over one warehouse; [`with_pelton`] adds the same to a
+//! DataFusion session of one's own, in which Pelton tables stand beside any others. The examples `register_table`,
+//! `stored_as` and `mixed_join` show the second.
 //!
 //! This is the lowest crate that knows DataFusion's tables and plans; `pelton-planner` below it knows plans
 //! alone. Bytes, files and zone maps belong to `pelton-store` and `pelton-zone`.
@@ -30,7 +30,6 @@ mod factory;
 mod files;
 mod floats;
 mod gpu;
-mod kept_plans;
 mod like_escapes;
 mod listing;
 mod lists;
@@ -43,6 +42,7 @@ mod numbers;
 mod opaque;
 mod ordered;
 mod parse;
+mod plan_cache;
 mod planning;
 mod predicate;
 mod prepared;
@@ -69,7 +69,7 @@ pub use error::from_datafusion;
 pub use explain::counted;
 pub use extension::{Extension, with_pelton};
 pub use files::{FileSettings, with_files};
-pub use gpu::{DeviceChoice, Devices, PeltonGpuExec};
+pub use gpu::{DeviceChoice, DeviceHandle, PeltonGpuExec};
 pub use listing::ListedTable;
 pub use memory::QueryMemory;
 pub use numbers::with_numbers;

@@ -35,12 +35,12 @@ use crate::expansion;
 use crate::explain;
 use crate::extension::with_pelton;
 use crate::files::{FileSettings, with_files};
-use crate::gpu::{DeviceChoice, Devices, GpuRule};
-use crate::kept_plans::{Basis, KeptPlans};
+use crate::gpu::{DeviceChoice, DeviceHandle, GpuRule};
 use crate::memory::{self, QueryMemory};
 use crate::metered::{self, metered};
 use crate::names;
 use crate::parse::parse;
+use crate::plan_cache::{Basis, PlanCache};
 use crate::planning::{self, PlanSize};
 use crate::profile::{self, Parts, ProfileContext, QueryProfile, QueryState, Recorder};
 use crate::scan::{ScanOptions, ScanReport};
@@ -68,17 +68,17 @@ pub struct SessionOptions {
     /// Where queries run.
     pub device: DeviceChoice,
     /// Device memory that queries and cached columns may take; `None`: what is free when the session opens.
-    pub device_mem_cap_bytes: Option<u64>,
+    pub device_memory_limit_bytes: Option<u64>,
     /// Tables to load into pinned memory when the session opens.
     pub pin: Vec<String>,
-    /// Whether plans that run on a device are kept for the next query of the same text.
-    pub keep_plans: bool,
+    /// Whether plans that run on a device are cached for the next query of the same text.
+    pub cache_plans: bool,
     /// Whether a query may name a file in place of a table. Not where queries are those of others: they would read
     /// whatever the process may read.
     pub files_by_path: bool,
     /// How text files that queries name are read, until SET says otherwise.
     pub files: FileSettings,
-    /// How the device is driven; its target and cap follow from the fields above.
+    /// How the device is driven; its target and memory limit follow from the fields above.
     pub runtime: RuntimeOptions,
 }
 
@@ -93,9 +93,9 @@ impl Default for SessionOptions {
             scan: ScanOptions::default(),
             reorder_joins: true,
             device: DeviceChoice::Auto,
-            device_mem_cap_bytes: None,
+            device_memory_limit_bytes: None,
             pin: Vec::new(),
-            keep_plans: true,
+            cache_plans: true,
             files_by_path: true,
             files: FileSettings::default(),
             runtime: RuntimeOptions::default(),
@@ -108,9 +108,9 @@ pub struct PeltonSession {
     ctx: SessionContext,
     warehouse: Option<Arc<Warehouse>>,
     schema: Arc<WarehouseSchema>,
-    devices: Arc<Devices>,
+    device: Arc<DeviceHandle>,
     /// `None`: every query is planned.
-    plans: Option<KeptPlans>,
+    plans: Option<PlanCache>,
     reads_files: bool,
     memory_limit_bytes: Option<u64>,
 }
@@ -131,11 +131,11 @@ impl PeltonSession {
         let ctx = SessionContext::new_with_state(extension.builder.build());
         ctx.register_catalog("pelton", Arc::new(catalog));
         ctx.register_udf(version());
-        let plans = options.keep_plans.then(KeptPlans::default);
+        let plans = options.cache_plans.then(PlanCache::default);
         let ctx = if options.files_by_path { with_files(ctx) } else { ctx };
-        let (devices, reads_files) = (extension.devices, options.files_by_path);
+        let (device, reads_files) = (extension.device, options.files_by_path);
         let memory_limit_bytes = options.memory_limit_bytes;
-        let session = Self { ctx, warehouse, schema, devices, plans, reads_files, memory_limit_bytes };
+        let session = Self { ctx, warehouse, schema, device, plans, reads_files, memory_limit_bytes };
         options.pin.iter().try_for_each(|name| session.pin(name))?;
         Ok(session)
     }
@@ -149,7 +149,7 @@ impl PeltonSession {
         let Some(warehouse) = &self.warehouse else {
             return Err(Error::invalid_input(format!("no table '{name}' to pin: no warehouse is open")));
         };
-        self.devices.pin(&warehouse.table(name)?)
+        self.device.pin(&warehouse.table(name)?)
     }
 
     /// This session, with its tables, views and settings, on another device: all queries planned from now on, here too,
@@ -159,9 +159,9 @@ impl PeltonSession {
     ///
     /// What a device that was asked for by name lacks; the session then stays as it was.
     pub fn on_device(&self, choice: DeviceChoice) -> Result<Self> {
-        let devices = self.devices.with_choice(choice);
+        let device = self.device.with_choice(choice);
         if matches!(choice, DeviceChoice::Gpu(_) | DeviceChoice::Host) {
-            devices.runtime()?;
+            device.runtime()?;
         }
         let state = self.ctx.state();
         let id = state.session_id().to_owned();
@@ -170,15 +170,15 @@ impl PeltonSession {
         let builder = SessionStateBuilder::new_from_existing(state)
             .with_session_id(id)
             .with_physical_optimizer_rules(others);
-        let rule = Arc::new(GpuRule::new(Arc::clone(&devices)));
+        let rule = Arc::new(GpuRule::new(Arc::clone(&device)));
         *self.ctx.state_ref().write() = builder.with_physical_optimizer_rule(rule).build();
-        self.plans.iter().for_each(KeptPlans::clear);
+        self.plans.iter().for_each(PlanCache::clear);
         Ok(Self {
             ctx: self.ctx.clone(),
             warehouse: self.warehouse.clone(),
             schema: Arc::clone(&self.schema),
-            devices,
-            plans: self.plans.as_ref().map(|_| KeptPlans::default()),
+            device,
+            plans: self.plans.as_ref().map(|_| PlanCache::default()),
             reads_files: self.reads_files,
             memory_limit_bytes: self.memory_limit_bytes,
         })
@@ -186,7 +186,7 @@ impl PeltonSession {
 
     /// What drives the device, once a query or pinned table has needed it.
     pub fn runtime(&self) -> Option<Arc<Runtime>> {
-        self.devices.opened().cloned()
+        self.device.opened().cloned()
     }
 
     /// The runtime of the session's device, opened now if no query has.
@@ -195,7 +195,7 @@ impl PeltonSession {
     ///
     /// What is missing: the driver, NVRTC, a C++ compiler.
     pub fn open_runtime(&self) -> Result<Arc<Runtime>> {
-        self.devices.runtime()
+        self.device.runtime()
     }
 
     /// DataFusion's context, for all that this type does not offer.
@@ -213,8 +213,8 @@ impl PeltonSession {
     pub async fn plan(&self, statement: Statement) -> Result<Query> {
         let started = Instant::now();
         let text = self.plans.is_some().then(|| statement.to_string());
-        if let Some(plan) = text.as_deref().map(|text| self.kept_plan(text)).transpose()?.flatten() {
-            return Ok(Query { is_kept: true, ..self.to_run(plan, Mode::Rows, started) });
+        if let Some(plan) = text.as_deref().map(|text| self.cached_plan(text)).transpose()?.flatten() {
+            return Ok(Query { is_cached: true, ..self.to_run(plan, Mode::Rows, started) });
         }
         let account = self.account();
         // Planning evaluates expressions too, and what they make counts.
@@ -246,7 +246,7 @@ impl PeltonSession {
         metered::within(account.as_ref(), bounded::folding(planned)).await?
     }
 
-    /// As [`plan_logical`](Self::plan_logical), of the statement `text`, if its plan may be kept.
+    /// As [`plan_logical`](Self::plan_logical), of the statement `text`, if its plan may be cached.
     async fn plan_from(&self, plan: LogicalPlan, text: Option<String>, started: Instant) -> Result<Query> {
         match &plan {
             LogicalPlan::Analyze(analyze) => {
@@ -263,15 +263,15 @@ impl PeltonSession {
                 let basis = Basis::of(&plan, &self.schema, &self.config()).map_err(from_datafusion)?;
                 let physical = self.physical(plan).await?;
                 if let (Some(plans), Some(basis), Some(text)) = (&self.plans, basis, text) {
-                    plans.keep(text, basis, &physical);
+                    plans.insert(text, basis, &physical);
                 }
                 Ok(self.to_run(physical, Mode::Rows, started))
             }
         }
     }
 
-    /// The plan that was kept of the query `text`, where it still holds.
-    fn kept_plan(&self, text: &str) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    /// The cached plan of the query `text`, if it is still valid.
+    fn cached_plan(&self, text: &str) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let Some(plans) = &self.plans else { return Ok(None) };
         plans.get(text, &self.schema, &self.config()).map_err(from_datafusion)
     }
@@ -296,9 +296,9 @@ impl PeltonSession {
     }
 
     fn to_run(&self, plan: Arc<dyn ExecutionPlan>, mode: Mode, started: Instant) -> Query {
-        let (ctx, devices) = (self.ctx.clone(), Arc::clone(&self.devices));
+        let (ctx, device) = (self.ctx.clone(), Arc::clone(&self.device));
         let (planning, memory_limit_bytes) = (started.elapsed(), self.memory_limit_bytes);
-        Query { plan, mode, ctx, devices, planning, is_kept: false, recorder: None, memory_limit_bytes }
+        Query { plan, mode, ctx, device, planning, is_cached: false, recorder: None, memory_limit_bytes }
     }
 
     /// Plans the only statement of `sql`.
@@ -403,9 +403,9 @@ pub struct Query {
     plan: Arc<dyn ExecutionPlan>,
     mode: Mode,
     ctx: SessionContext,
-    devices: Arc<Devices>,
+    device: Arc<DeviceHandle>,
     planning: Duration,
-    is_kept: bool,
+    is_cached: bool,
     recorder: Option<Arc<Recorder>>,
     memory_limit_bytes: Option<u64>,
 }
@@ -429,9 +429,9 @@ impl Query {
         self.planning
     }
 
-    /// True where the plan was kept from an earlier query of the same text.
-    pub fn has_kept_plan(&self) -> bool {
-        self.is_kept
+    /// True if the plan came from the plan cache.
+    pub fn has_cached_plan(&self) -> bool {
+        self.is_cached
     }
 
     /// The physical plan.
@@ -457,7 +457,7 @@ impl Query {
         let threads = task.session_config().target_partitions();
         let pool = task.memory_pool();
         let recorder = self.recorder.as_deref();
-        let parts = Parts { plan: &self.plan, devices: &self.devices, pool, threads, recorder };
+        let parts = Parts { plan: &self.plan, device: &self.device, pool, threads, recorder };
         let mut profile = profile::assemble(&parts, context)?;
         if self.is_explanation() {
             profile.rows = profile.plan.actual_rows; // not those of the explanation
@@ -510,13 +510,13 @@ impl Query {
         };
         match self.mode {
             Mode::Rows => begin.await,
-            Mode::Explain => explain::stream(plan, &self.devices, None),
+            Mode::Explain => explain::stream(plan, &self.device, None),
             Mode::Analyze => {
                 let start = Instant::now();
                 let batches = drained(begin.await?).await.map_err(from_datafusion)?;
                 let rows = batches.iter().map(RecordBatch::num_rows).sum();
                 let ran = explain::Ran { rows, planning: self.planning, elapsed: start.elapsed() };
-                explain::stream(plan, &self.devices, Some(ran))
+                explain::stream(plan, &self.device, Some(ran))
             }
         }
     }

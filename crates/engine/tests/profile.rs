@@ -157,25 +157,25 @@ async fn pipelines_are_nodes_with_copies_and_kernels_of_their_own() {
         profile.timeline.spans.iter().filter(|span| span.activity == "copy").map(|s| s.bytes).sum();
     assert_eq!(copied, moved(probes) + moved(builds), "every copy is a span");
     let device = profile.memory.iter().find(|tier| tier.tier == "device").unwrap();
-    assert!(device.peak_bytes > 0 && device.cap_bytes.unwrap() >= device.peak_bytes);
+    assert!(device.peak_bytes > 0 && device.limit_bytes.unwrap() >= device.peak_bytes);
     let aggregate = nodes.iter().find(|node| node.name == "PeltonGpuExec").unwrap();
     assert_eq!((aggregate.place, aggregate.reason.as_str()), (Place::Device, "chosen by --device"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_scan_tells_from_which_home_its_chunks_came() {
+async fn a_scan_tells_from_which_tier_its_chunks_came() {
     let tables = tables();
     let sql = "SELECT key, sum(value) AS total FROM f GROUP BY key";
     let pinned = SessionOptions { pin: vec!["f".into()], ..on_host() };
-    let kept = RuntimeOptions { device_cache_bytes: Some(64 << 20), ..on_host().runtime };
-    let kept = SessionOptions { runtime: kept, ..on_host() };
-    for (home, options) in [("files", on_host()), ("pinned memory", pinned), ("device memory", kept)] {
+    let cached = RuntimeOptions { device_cache_bytes: Some(64 << 20), ..on_host().runtime };
+    let cached = SessionOptions { runtime: cached, ..on_host() };
+    for (tier, options) in [("files", on_host()), ("pinned memory", pinned), ("device memory", cached)] {
         let profile = profiled(&tables.session(&options), sql).await;
         let scan = nodes(&profile).into_iter().find_map(|node| node.scan.as_ref()).unwrap();
         let taken = [scan.bytes_read, scan.pinned_bytes, scan.device_bytes];
-        let homes = ["files", "pinned memory", "device memory"];
-        for (bytes, name) in taken.iter().zip(homes) {
-            assert_eq!(*bytes > 0, home == name, "{home}: {taken:?}");
+        let tiers = ["files", "pinned memory", "device memory"];
+        for (bytes, name) in taken.iter().zip(tiers) {
+            assert_eq!(*bytes > 0, tier == name, "{tier}: {taken:?}");
         }
     }
 }
@@ -188,7 +188,7 @@ async fn rows_that_the_cpu_brings_stand_below_their_pipeline_and_are_copied() {
                ON f.key = few.key GROUP BY f.key";
     let profile = profiled(&session, sql).await;
     let nodes = nodes(&profile);
-    let brought = nodes.iter().find(|node| node.detail.contains("upload 0") && !node.children.is_empty());
+    let brought = nodes.iter().find(|node| node.detail.contains("host input 0") && !node.children.is_empty());
     let brought =
         brought.unwrap_or_else(|| panic!("{:?}", nodes.iter().map(|node| &node.detail).collect::<Vec<_>>()));
     assert_eq!((brought.place, brought.children[0].place), (Place::Device, Place::Cpu));
@@ -200,7 +200,7 @@ async fn rows_that_the_cpu_brings_stand_below_their_pipeline_and_are_copied() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_a_device_refused_the_plan_of_the_cpu_stands_below() {
     let tables = tables();
-    let session = tables.session(&SessionOptions { device_mem_cap_bytes: Some(1 << 12), ..on_host() });
+    let session = tables.session(&SessionOptions { device_memory_limit_bytes: Some(1 << 12), ..on_host() });
     let profile = profiled(&session, GROUPS).await;
     let nodes = nodes(&profile);
     let refused = nodes.iter().find(|node| node.name == "PeltonGpuExec").unwrap();

@@ -219,7 +219,7 @@ fn grid(findings: &Findings) -> Option<Grid> {
     })
 }
 
-/// The smallest copy as a share of the paper's: caps may have made it smaller than asked for.
+/// The smallest copy as a share of the paper's: limits may have made it smaller than asked for.
 fn scale(all: &[Findings]) -> f64 {
     all.iter()
         .map(|findings| findings.bytes as f64 / options::PAPER_BYTES as f64)

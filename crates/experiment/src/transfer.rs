@@ -3,7 +3,7 @@
 //! ```text
 //!   methods     host memory ──► kernel that reads everything once        Figure 12, without the join
 //!   loads       processor ──► memory: in order, at random, dependent     Figures 1 and 3
-//!   links       a borrowed link, small copies enqueued, storage          beyond the paper
+//!   links       multi-link, small copies enqueued, storage          beyond the paper
 //! ```
 //!
 //! The paper runs a hash join over each method; what differs between its bars is the transfer, which is what this

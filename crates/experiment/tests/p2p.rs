@@ -72,7 +72,7 @@ fn a_machine_that_does_not_copy_is_found_out() {
     assert_eq!(error.kind(), &ErrorKind::Corrupt, "{error}");
     let unchecked = P2pOptions { check_bytes: false, ..small(machine) };
     let report = p2p::run(&unchecked).unwrap();
-    // A copy takes a microsecond there; its size is a quarter of the device's cap or less.
+    // A copy takes a microsecond there; its size is a quarter of the device's limit or less.
     let one = report.rows[0].value().unwrap();
     assert!((one - (1 << 18) as f64 / 1e-6 / 1e9).abs() < 1e-6, "{one}");
 }
@@ -100,9 +100,10 @@ fn sizes_follow_scale_and_caps() {
     let machine = || logical(2, true);
     assert_eq!(bytes(P2pOptions { bytes: 8000, ..small(machine()) }), "8000 per copy");
     assert_eq!(bytes(P2pOptions { bytes: 8000, scale: 0.25, ..small(machine()) }), "2000 per copy");
-    let capped = HostOptions { device_count: 2, memory_cap_bytes: 20_000, ..HostOptions::default() };
-    assert_eq!(bytes(P2pOptions { bytes: 8000, ..small(host::open(&capped)) }), "5000 per copy");
-    let pinned = HostOptions { device_count: 2, pinned_cap_bytes: 16_384, ..HostOptions::default() };
+    let limited =
+        HostOptions { device_count: 2, device_memory_limit_bytes: 20_000, ..HostOptions::default() };
+    assert_eq!(bytes(P2pOptions { bytes: 8000, ..small(host::open(&limited)) }), "5000 per copy");
+    let pinned = HostOptions { device_count: 2, pinned_memory_limit_bytes: 16_384, ..HostOptions::default() };
     assert_eq!(bytes(P2pOptions { bytes: 8000, ..small(host::open(&pinned)) }), "4096 per copy");
 }
 

@@ -85,8 +85,8 @@ fn a_simulated_machine_shows_the_order_of_the_methods() {
     assert!(report.rows.iter().all(|row| row.tag == Tag::Simulated));
     let pinned = value(&report, "12", "pinned-copy").unwrap();
     assert!((pinned / 55.5 - 1.0).abs() < 0.05, "{pinned}");
-    let borrowed = report.shapes.iter().find(|shape| shape.id.contains("borrowed")).unwrap();
-    assert_eq!(borrowed.holds, Verdict::Pass, "{}", borrowed.detail);
+    let lifted = report.shapes.iter().find(|shape| shape.id.contains("multi-link")).unwrap();
+    assert_eq!(lifted.holds, Verdict::Pass, "{}", lifted.detail);
     assert_eq!(report.rows, run().rows, "the same calls on a fresh machine, the same times");
 }
 

@@ -10,8 +10,8 @@ use pelton_device::{
 };
 use pelton_error::{CancelFlag, ErrorKind};
 use pelton_fabric::transfer::{
-    Column, Delivery, Lender, Method, MethodRate, MethodRates, Storage, StorageOptions, StoragePath,
-    TransferOptions, borrow, choose, copy, relay,
+    Column, Delivery, HelperLink, Method, MethodRate, MethodRates, Storage, StorageOptions, StoragePath,
+    TransferOptions, choose, copy, copy_multi_link, relay,
 };
 use pelton_kernels::Library;
 
@@ -28,8 +28,9 @@ struct Bed {
 fn beds() -> Vec<Bed> {
     let options = HostOptions { device_count: 3, ..HostOptions::default() };
     let mut beds = vec![Bed { machine: host::open(&options), library: None }];
-    let caps = CudaOptions { memory_cap_bytes: Some(1 << 30), pinned_cap_bytes: Some(1 << 30) };
-    match (cuda::open(&caps), Library::open()) {
+    let limits =
+        CudaOptions { device_memory_limit_bytes: Some(1 << 30), pinned_memory_limit_bytes: Some(1 << 30) };
+    match (cuda::open(&limits), Library::open()) {
         (Ok(machine), Ok(library)) => beds.push(Bed { machine, library: Some(library) }),
         (Err(error), _) | (_, Err(error)) => println!("SKIPPED on CUDA devices: {error}"),
     }
@@ -241,16 +242,17 @@ fn kind_at(place: Place) -> MemoryKind {
 }
 
 #[test]
-fn a_borrowed_link_moves_bytes_unchanged() {
+fn a_multi_link_transfer_moves_bytes_unchanged() {
     for bed in beds().into_iter().filter(|bed| bed.machine.info().devices.len() > 1) {
         let machine = &bed.machine;
         for bytes in ODD_SIZES {
             let content = random(bytes, 13);
             let source = filled(machine, MemoryKind::PINNED, &content);
             let target = take(machine, MemoryKind::Device(FIRST), bytes);
-            let lender = Lender { device: DeviceId(1), rate: 0.9 };
+            let helper = HelperLink { device: DeviceId(1), rate: 0.9 };
             let transfer =
-                borrow(machine, &source.span(), &target.span(), 1.0, &[lender], &small_chunks()).unwrap();
+                copy_multi_link(machine, &source.span(), &target.span(), 1.0, &[helper], &small_chunks())
+                    .unwrap();
             transfer.wait_blocking().unwrap();
             assert!(fetch(machine, &target.span()) == content, "{bytes}");
         }

@@ -52,7 +52,7 @@ fn hollow(kind: DeviceKind, holds_bytes: bool) -> Machine {
         name: "hollow".into(),
         kind,
         memory_bytes: 1 << 20,
-        memory_cap_bytes: 1 << 20,
+        memory_limit_bytes: 1 << 20,
         multiprocessors: 1,
         l2_bytes: 0,
         node: NodeId(0),
@@ -71,7 +71,7 @@ fn hollow(kind: DeviceKind, holds_bytes: bool) -> Machine {
         is_simulated: !holds_bytes,
         devices: vec![device],
         node_count: 1,
-        pinned_cap_bytes: 1 << 20,
+        pinned_memory_limit_bytes: 1 << 20,
     };
     Machine::new(Hollow { info, holds_bytes })
 }

@@ -1,4 +1,4 @@
-//! SSB Q1.1 as a plan by hand, from each home, timed: what the generated kernel and the feed reach without SQL.
+//! SSB Q1.1 as a plan by hand, from each tier, timed: what the generated kernel and the prefetcher reach without SQL.
 //!
 //! ```text
 //! cargo run --release -p pelton-pipeline --example q11 -- [million rows, default 16] [cuda|host] [folder]
@@ -122,7 +122,7 @@ fn plan(table: &Arc<Table>) -> Plan {
     };
     let dates = Pipeline {
         name: "date".into(),
-        source: Source::Upload(0),
+        source: Source::HostInput(0),
         columns: vec![column("d_datekey", date(0), date(DAYS - 1))],
         ops: vec![Op::Filter(Expr::And(vec![
             compare(CompareOp::Ge, 0, 19_930_101),
@@ -141,7 +141,7 @@ fn plan(table: &Arc<Table>) -> Plan {
             table: Arc::clone(table),
             columns: vec![0, 1, 2, 3],
             row_groups: (0..table.row_group_count() as u32).collect(),
-            skips_late: true,
+            uses_runtime_filters: true,
         }),
         columns: vec![
             column("lo_orderdate", date(0), date(DAYS - 1)),
@@ -163,7 +163,7 @@ fn plan(table: &Arc<Table>) -> Plan {
             expected: None,
         },
     };
-    Plan { pipelines: vec![dates, scan], table_count: 1, upload_count: 1 }
+    Plan { pipelines: vec![dates, scan], table_count: 1, host_input_count: 1 }
 }
 
 fn main() -> Outcome<()> {
@@ -181,35 +181,29 @@ fn main() -> Outcome<()> {
     let io = Arc::new(IoEngine::start(IoOptions::default())?);
     let cancel = CancelFlag::new();
     let (raw, plan) = (row_count as f64 * 16.0, plan(&table));
-    for home in ["disk", "pinned", "device"] {
-        let device_cache_bytes = Some(if home == "device" { 1 << 40 } else { 0 });
+    for tier in ["disk", "pinned", "device"] {
+        let device_cache_bytes = Some(if tier == "device" { 1 << 40 } else { 0 });
         let runtime = Runtime::open(
             RuntimeOptions { target, device_cache_bytes, ..RuntimeOptions::default() },
             Arc::clone(&io),
         )?;
-        if home != "disk" {
-            let report = runtime.homes().pin(&table, None, &cancel)?;
+        if tier != "disk" {
+            let report = runtime.column_cache().pin(&table, None, &cancel)?;
             println!("pinned {} bytes in {:.2} s", report.bytes, report.elapsed.as_secs_f64());
         }
-        if home == "device" {
+        if tier == "device" {
             let stream = runtime.machine().stream(Place::Device(runtime.device()))?;
             for column in 0..4 {
-                assert!(runtime.homes().keep_on_device(
-                    &table,
-                    column,
-                    runtime.device(),
-                    &stream,
-                    &cancel
-                )?);
+                assert!(runtime.column_cache().admit(&table, column, runtime.device(), &stream, &cancel)?);
             }
         }
-        time(home, &runtime, &plan, raw, wanted)?;
+        time(tier, &runtime, &plan, raw, wanted)?;
     }
     std::fs::remove_dir_all(dir)?;
     Ok(())
 }
 
-fn time(home: &str, runtime: &Runtime, plan: &Plan, raw: f64, wanted: i64) -> Outcome<()> {
+fn time(tier: &str, runtime: &Runtime, plan: &Plan, raw: f64, wanted: i64) -> Outcome<()> {
     let mut best: Option<(f64, Vec<String>)> = None;
     for _ in 0..7 {
         let started = Instant::now();
@@ -217,14 +211,14 @@ fn time(home: &str, runtime: &Runtime, plan: &Plan, raw: f64, wanted: i64) -> Ou
         let seconds = started.elapsed().as_secs_f64();
         let RowValues::I64(sums) = &rows.columns[0].values else { return Err("no sum".into()) };
         if sums[0] != wanted {
-            return Err(format!("{home}: {} in place of {wanted}", sums[0]).into());
+            return Err(format!("{tier}: {} in place of {wanted}", sums[0]).into());
         }
         if best.as_ref().is_none_or(|(known, _)| seconds < *known) {
             best = Some((seconds, report.lines()));
         }
     }
     let (seconds, lines) = best.ok_or("no run")?;
-    println!("{home:7} {:9.3} ms  effective {:8.1} GB/s  ok", seconds * 1e3, raw / seconds / 1e9);
+    println!("{tier:7} {:9.3} ms  effective {:8.1} GB/s  ok", seconds * 1e3, raw / seconds / 1e9);
     lines.iter().for_each(|line| println!("    {line}"));
     Ok(())
 }

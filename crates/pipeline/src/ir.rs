@@ -3,7 +3,7 @@
 //! ```text
 //!   Pipeline   source ──► op ──► op ──► … ──► sink
 //!              table      filter              build (a hash table that later pipelines probe)
-//!              upload     compute             aggregate
+//!              host input compute             aggregate
 //!                         probe               materialize
 //! ```
 //!
@@ -413,8 +413,8 @@ pub struct TableScan {
     pub columns: Vec<usize>,
     /// The row groups that planning left, ascending.
     pub row_groups: Vec<u32>,
-    /// Whether finished hash tables may rule out further ones.
-    pub skips_late: bool,
+    /// Whether finished hash tables may rule out further ones at run time.
+    pub uses_runtime_filters: bool,
 }
 
 /// Where the rows of a pipeline come from.
@@ -422,8 +422,8 @@ pub struct TableScan {
 pub enum Source {
     /// A stored table.
     Table(TableScan),
-    /// Rows that the caller brings, by number of the upload.
-    Upload(usize),
+    /// Rows that the caller gives, by number of the host input.
+    HostInput(usize),
 }
 
 /// One pass over a source.
@@ -448,6 +448,6 @@ pub struct Plan {
     pub pipelines: Vec<Pipeline>,
     /// How many tables they build, numbered from 0.
     pub table_count: usize,
-    /// How many uploads they read, numbered from 0.
-    pub upload_count: usize,
+    /// How many host inputs they read, numbered from 0.
+    pub host_input_count: usize,
 }

@@ -4,7 +4,7 @@
 //!   Plan ──► Runtime ──► Rows
 //!              ├ codegen    a kernel for each pipeline, as source
 //!              ├ program    compiled for a GPU by NVRTC, for the host by the system's compiler; cached
-//!              ├ home       where columns are: disk, pinned memory, device memory; feeding them to the device
+//!              ├ tier       where columns are: disk, pinned memory, device memory; prefetching them to the device
 //!              └ run        morsels in flight, tables and groups on the device, what to do when they are too small
 //! ```
 //!
@@ -24,14 +24,10 @@ mod text_results;
 mod trace;
 
 mod codegen;
-mod home;
 mod program;
 mod run;
+mod tier;
 
-pub use home::{
-    ColumnText, Decompress, Decompression, Feed, FeedOptions, FeedReport, Home, HomeOptions, Homes, Morsel,
-    PinReport, TableText, column_dictionary, formats, text_supported,
-};
 pub use pelton_fabric::transfer::Links;
 pub use program::{
     CompileReport, Compiler, Launch, Origin, Program, Target, compile_for_check, nvrtc_status,
@@ -39,6 +35,10 @@ pub use program::{
 pub use rows::{RowColumn, RowValues, Rows};
 pub use run::{Filters, OverflowChecks, PipelineReport, RunReport, Runtime, RuntimeOptions, TargetChoice};
 pub use text::{Dictionary, TextSource};
+pub use tier::{
+    ColumnCache, ColumnCacheOptions, ColumnText, DataTier, Decompress, Decompression, Morsel, PinReport,
+    PrefetchOptions, PrefetchReport, Prefetcher, TableText, column_dictionary, formats, text_supported,
+};
 pub use trace::{
     Activity, CURVE_POINTS_MAX, MemoryCurve, MemoryTier, SPANS_MAX, SpanPlace, SpanSize, Trace, TraceSpan,
     Tracer,

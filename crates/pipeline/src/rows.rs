@@ -1,4 +1,4 @@
-//! Rows in host memory: what comes out of a run, and what a caller brings as an upload.
+//! Rows in host memory: what comes out of a run, and what a caller gives as a host input.
 
 use std::sync::Arc;
 

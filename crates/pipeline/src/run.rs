@@ -1,11 +1,11 @@
-//! Running plans: pipelines after those whose tables they probe, each fed in morsels, several in flight.
+//! Running plans: pipelines after those whose tables they probe, each over morsels, several in flight.
 //!
 //! ```text
 //!   Plan ──► for each pipeline
 //!              what is stored how ──► source ──► program          (from memory, disk, or compiled)
 //!              tables, groups, rows: memory on the device
-//!              Feed ──► slot 0: copy ── kernel ── done            up to `slots` morsels at once
-//!                       slot 1:    copy ── kernel ── done
+//!              Prefetcher ──► buffer 0: copy ── kernel ── done     up to `staging_buffers` morsels at once
+//!                             buffer 1:    copy ── kernel ── done
 //!              flags ──► repeat with another table, or go on
 //!            ──► Rows, RunReport
 //! ```
@@ -13,14 +13,14 @@
 mod allocate;
 mod execution;
 mod finish;
-mod late;
+mod host_input;
 mod memory;
 mod report;
 mod results;
+mod runtime_filter;
 mod scan;
 mod top;
 mod trace;
-mod upload;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -32,17 +32,17 @@ use pelton_device::host::{self, HostOptions};
 use pelton_device::{DeviceId, DeviceKind, Machine, Stream};
 use pelton_error::{CancelFlag, Error, ErrorKind, Result};
 use pelton_fabric::measure::Profile;
-use pelton_fabric::transfer::{Links, links_to_borrow};
+use pelton_fabric::transfer::{Links, links_for};
 use pelton_fabric::{self as fabric, Sources};
 use pelton_store::{IoEngine, TableId};
 
 use self::execution::Execution;
 use self::memory::Lanes;
 pub use self::report::{PipelineReport, RunReport};
-use crate::home::{Decompress, Decompression, Home, HomeOptions, Homes, text_supported};
 use crate::ir::{Op, Plan, Sink, Source, TableScan, Type};
 use crate::program::{CompileReport, Compiler, Program, Target, check, nvrtc_status};
 use crate::rows::Rows;
+use crate::tier::{ColumnCache, ColumnCacheOptions, DataTier, Decompress, Decompression, text_supported};
 use crate::trace::Tracer;
 
 /// What pipelines run on.
@@ -85,13 +85,13 @@ pub struct RuntimeOptions {
     /// The GPU or the host threads that run the kernels.
     pub target: TargetChoice,
     /// The most device memory that is taken, bytes; `None`: all that is free.
-    pub device_cap_bytes: Option<u64>,
+    pub device_memory_limit_bytes: Option<u64>,
     /// The most pinned memory that is taken, bytes; `None`: half of the machine's.
-    pub pinned_cap_bytes: Option<u64>,
+    pub pinned_memory_limit_bytes: Option<u64>,
     /// Folder of compiled programs; `None`: the user's cache.
     pub cache: Option<PathBuf>,
-    /// Whether the next morsel is read and copied while one is worked on. Without it, `slots` morsels at most are under
-    /// way from their read to their result.
+    /// Whether the next morsel is read and copied while one is worked on. Without it, `staging_buffers` morsels at most
+    /// are under way from their read to their result.
     pub overlap: bool,
     /// All keys hash alike: a test of collisions.
     pub equal_hashes: bool,
@@ -104,9 +104,8 @@ pub struct RuntimeOptions {
     /// Row groups of a morsel at most.
     pub row_groups_max: usize,
     /// Morsels in flight.
-    pub slots: usize,
-    /// Bytes of columns that are kept on the device between queries; `None`: half of its memory on a GPU, nothing on
-    /// the host target.
+    pub staging_buffers: usize,
+    /// Bytes of device memory for the column cache; `None`: half of its memory on a GPU, nothing on the host target.
     pub device_cache_bytes: Option<u64>,
     /// Links of other devices that pinned chunks may come over; `None`: on GPUs those that are predicted to pay.
     pub links: Option<Links>,
@@ -123,8 +122,8 @@ impl Default for RuntimeOptions {
     fn default() -> Self {
         Self {
             target: TargetChoice::Cuda { device: 0 },
-            device_cap_bytes: None,
-            pinned_cap_bytes: None,
+            device_memory_limit_bytes: None,
+            pinned_memory_limit_bytes: None,
             cache: None,
             overlap: true,
             equal_hashes: false,
@@ -132,7 +131,7 @@ impl Default for RuntimeOptions {
             overflow_checks: OverflowChecks::WhereNeeded,
             morsel_bytes: 32 << 20,
             row_groups_max: 4096,
-            slots: 4,
+            staging_buffers: 4,
             device_cache_bytes: None,
             links: None,
             decompress: Decompress::Auto,
@@ -149,9 +148,9 @@ pub struct Runtime {
     device: DeviceId,
     target: Target,
     compiler: Compiler,
-    homes: Arc<Homes>,
+    column_cache: Arc<ColumnCache>,
     lanes: Lanes,
-    keeps_columns: bool,
+    has_column_cache: bool,
     /// Columns that a scan has read.
     used: Mutex<HashSet<(TableId, usize)>>,
 }
@@ -181,23 +180,34 @@ impl Runtime {
             DeviceKind::Simulated => return Err(Error::unsupported("pipelines on a simulated device")),
         };
         let device_cache_bytes = options.device_cache_bytes.unwrap_or(match target {
-            Target::Cuda { .. } => machine.device(device)?.memory_cap_bytes / 2,
+            Target::Cuda { .. } => machine.device(device)?.memory_limit_bytes / 2,
             Target::Host => 0,
         });
         let links = options.links.clone().unwrap_or_else(|| links_of(&machine, device, target));
         let decompression = Decompression::open(options.decompress, &machine, device, options.cache.clone())?;
-        let home_options = HomeOptions { device_cache_bytes, links, decompression, ..HomeOptions::default() };
-        let homes = Arc::new(Homes::new(machine.clone(), io, home_options));
+        let cache_options =
+            ColumnCacheOptions { device_cache_bytes, links, decompression, ..ColumnCacheOptions::default() };
+        let column_cache = Arc::new(ColumnCache::new(machine.clone(), io, cache_options));
         let compiler = Compiler::new(options.cache.clone());
         let used = Mutex::default();
-        let keeps_columns = device_cache_bytes > 0;
+        let has_column_cache = device_cache_bytes > 0;
         let lanes = Lanes::default();
-        Ok(Arc::new(Self { options, machine, device, target, compiler, homes, lanes, keeps_columns, used }))
+        Ok(Arc::new(Self {
+            options,
+            machine,
+            device,
+            target,
+            compiler,
+            column_cache,
+            lanes,
+            has_column_cache,
+            used,
+        }))
     }
 
     /// Where columns are.
-    pub fn homes(&self) -> &Arc<Homes> {
-        &self.homes
+    pub fn column_cache(&self) -> &Arc<ColumnCache> {
+        &self.column_cache
     }
 
     /// The machine.
@@ -234,20 +244,21 @@ impl Runtime {
         self.compiler.compile(source, self.target)
     }
 
-    /// Keeps columns on the device that are read for the second time, or of which most is read now.
-    fn keep_hot(&self, scan: &TableScan, stream: &Stream, cancel: &CancelFlag) -> Result<()> {
-        if !self.keeps_columns {
+    /// Admits columns to the column cache that are read for the second time, or of which most is read now.
+    fn admit_hot(&self, scan: &TableScan, stream: &Stream, cancel: &CancelFlag) -> Result<()> {
+        if !self.has_column_cache {
             return Ok(());
         }
         let is_most = scan.row_groups.len() * 2 > scan.table.row_group_count();
         for &column in &scan.columns {
             let is_first =
                 self.used.lock().unwrap_or_else(PoisonError::into_inner).insert((scan.table.id(), column));
-            let is_there = matches!(self.homes.home(&scan.table, column, self.device), Home::Device(_));
+            let is_there =
+                matches!(self.column_cache.tier(&scan.table, column, self.device), DataTier::Device(_));
             if is_there || (is_first && !is_most) {
                 continue;
             }
-            match self.homes.keep_on_device(&scan.table, column, self.device, stream, cancel) {
+            match self.column_cache.admit(&scan.table, column, self.device, stream, cancel) {
                 Err(error) if !matches!(error.kind(), ErrorKind::OutOfMemory { .. }) => return Err(error),
                 _ => {}
             }
@@ -272,14 +283,14 @@ impl Runtime {
         Ok(())
     }
 
-    /// Runs `plan` over tables and these uploads and waits for its rows.
+    /// Runs `plan` over tables and these host inputs and waits for its rows.
     ///
     /// # Errors
     ///
     /// `Unsupported` and `OutOfMemory` where another path should be taken, `Corrupt` for damaged files, `Cancelled`,
     /// `DeviceLost`.
-    pub fn run(&self, plan: &Plan, uploads: Vec<Rows>, cancel: &CancelFlag) -> Result<(Rows, RunReport)> {
-        self.run_traced(plan, uploads, cancel, None)
+    pub fn run(&self, plan: &Plan, host_inputs: Vec<Rows>, cancel: &CancelFlag) -> Result<(Rows, RunReport)> {
+        self.run_traced(plan, host_inputs, cancel, None)
     }
 
     /// As [`run`](Self::run); leaves spans with `tracer`.
@@ -290,16 +301,16 @@ impl Runtime {
     pub fn run_traced(
         &self,
         plan: &Plan,
-        uploads: Vec<Rows>,
+        host_inputs: Vec<Rows>,
         cancel: &CancelFlag,
         tracer: Option<&Tracer>,
     ) -> Result<(Rows, RunReport)> {
         let started = Instant::now();
-        let mut execution = Execution::new(self, plan, uploads, cancel, tracer)?;
+        let mut execution = Execution::new(self, plan, host_inputs, cancel, tracer)?;
         let mut result = Rows::default();
-        for wave in waves(plan) {
+        for stage in stages(plan) {
             cancel.check()?;
-            if let Some(rows) = execution.wave(&wave)? {
+            if let Some(rows) = execution.stage(&stage)? {
                 result = rows;
             }
         }
@@ -308,8 +319,8 @@ impl Runtime {
     }
 }
 
-/// The links that pay for `device`, by what was measured on this machine or else by what its links promise. What
-/// cannot be found out is not borrowed.
+/// The links that pay for `device`, by what was measured on this machine or else by what its links promise. Links of
+/// which neither is known are not used.
 fn links_of(machine: &Machine, device: DeviceId, target: Target) -> Links {
     let devices = &machine.info().devices;
     if target == Target::Host || devices.len() < 2 {
@@ -325,41 +336,41 @@ fn links_of(machine: &Machine, device: DeviceId, target: Target) -> Links {
         None => survey.topology,
     };
     let node = devices[device.0 as usize].node.0;
-    links_to_borrow(&topology, node, device).unwrap_or_default()
+    links_for(&topology, node, device).unwrap_or_default()
 }
 
-/// The pipelines of `plan` in groups that may run at once: none probes a table that another of its group builds.
-fn waves(plan: &Plan) -> Vec<Vec<usize>> {
-    let mut wave_of_table = vec![0; plan.table_count];
-    let mut waves: Vec<Vec<usize>> = Vec::new();
+/// The pipelines of `plan` by stage. Those of a stage may run at once: none probes a table that another one builds.
+fn stages(plan: &Plan) -> Vec<Vec<usize>> {
+    let mut stage_of_table = vec![0; plan.table_count];
+    let mut stages: Vec<Vec<usize>> = Vec::new();
     for (index, pipeline) in plan.pipelines.iter().enumerate() {
         let probed = pipeline.ops.iter().filter_map(|op| match op {
-            Op::Probe { table, .. } => Some(wave_of_table[*table]),
+            Op::Probe { table, .. } => Some(stage_of_table[*table]),
             _ => None,
         });
-        let wave = probed.max().unwrap_or(0);
+        let stage = probed.max().unwrap_or(0);
         if let Sink::Build { table, .. } = &pipeline.sink {
-            wave_of_table[*table] = wave + 1;
+            stage_of_table[*table] = stage + 1;
         }
-        if waves.len() <= wave {
-            waves.resize_with(wave + 1, Vec::new);
+        if stages.len() <= stage {
+            stages.resize_with(stage + 1, Vec::new);
         }
-        waves[wave].push(index);
+        stages[stage].push(index);
     }
-    waves
+    stages
 }
 
 fn open_machine(options: &RuntimeOptions) -> Result<Machine> {
     match options.target {
         TargetChoice::Cuda { .. } => cuda::open(&CudaOptions {
-            memory_cap_bytes: options.device_cap_bytes,
-            pinned_cap_bytes: options.pinned_cap_bytes,
+            device_memory_limit_bytes: options.device_memory_limit_bytes,
+            pinned_memory_limit_bytes: options.pinned_memory_limit_bytes,
         }),
         TargetChoice::Host => {
             let defaults = HostOptions::default();
             Ok(host::open(&HostOptions {
-                memory_cap_bytes: options.device_cap_bytes.unwrap_or(HOST_TARGET_BYTES),
-                pinned_cap_bytes: options.pinned_cap_bytes.unwrap_or(HOST_TARGET_BYTES),
+                device_memory_limit_bytes: options.device_memory_limit_bytes.unwrap_or(HOST_TARGET_BYTES),
+                pinned_memory_limit_bytes: options.pinned_memory_limit_bytes.unwrap_or(HOST_TARGET_BYTES),
                 ..defaults
             }))
         }

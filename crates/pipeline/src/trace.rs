@@ -22,7 +22,7 @@ const CURVE_STEP: Duration = Duration::from_micros(20);
 /// What somebody was busy with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Activity {
-    /// Looking up how columns are stored, reading dictionaries, bringing an upload over.
+    /// Looking up how columns are stored, reading dictionaries, copying a host input.
     Prepare,
     /// Generating the source of a kernel.
     Generate,
@@ -30,14 +30,14 @@ pub enum Activity {
     Compile,
     /// Taking and clearing device memory.
     Allocate,
-    /// Bringing columns to device memory that stay there for later queries.
-    Keep,
+    /// Copying columns to the column cache in device memory.
+    Admit,
     /// Asking files for chunks; what lies in the page cache is copied meanwhile.
     Read,
     /// Waiting for chunks that files were asked for.
     ReadWait,
     /// Waiting for a buffer whose kernel is still at work.
-    SlotWait,
+    BufferWait,
     /// Checksums, codecs off, into pinned memory.
     Stage,
     /// A copy over the link to the device, by the device's clock.
@@ -60,10 +60,10 @@ impl Activity {
             Self::Generate => "generate",
             Self::Compile => "compile",
             Self::Allocate => "allocate",
-            Self::Keep => "keep",
+            Self::Admit => "admit",
             Self::Read => "read",
             Self::ReadWait => "read_wait",
-            Self::SlotWait => "slot_wait",
+            Self::BufferWait => "buffer_wait",
             Self::Stage => "stage",
             Self::Copy => "copy",
             Self::Kernel => "kernel",
@@ -81,7 +81,7 @@ pub struct TraceSpan {
     pub owner: usize,
     /// Which pipeline of its owner; of a scan on the CPU, 0.
     pub pipeline: u32,
-    /// Which of several that go on at once: a slot of morsels, a partition of a scan.
+    /// Which of several that go on at once: a staging buffer, a partition of a scan.
     pub lane: u32,
     /// What was done.
     pub activity: Activity,

@@ -53,7 +53,7 @@ fn on_a_device_with_hardly_any_memory() {
         // Enough for scans, too little for the join, which falls back to the CPU every time.
         let options = SessionOptions {
             device: DeviceChoice::Host,
-            device_mem_cap_bytes: Some(128 << 10),
+            device_memory_limit_bytes: Some(128 << 10),
             runtime,
             ..few_threads()
         };

@@ -84,9 +84,9 @@ impl Config {
     }
 
     /// Kernels take at most `bytes` of device memory, and of pinned memory.
-    pub fn device_mem_cap(mut self, bytes: u64) -> Self {
-        self.session.device_mem_cap_bytes = Some(bytes);
-        self.session.runtime.pinned_cap_bytes = Some(bytes);
+    pub fn device_memory_limit(mut self, bytes: u64) -> Self {
+        self.session.device_memory_limit_bytes = Some(bytes);
+        self.session.runtime.pinned_memory_limit_bytes = Some(bytes);
         self
     }
 

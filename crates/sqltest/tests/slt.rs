@@ -52,7 +52,7 @@ configurations! {
     positioned_reads => |config| config.io(IoMode::Buffered, false);
     one_thread => |config| config.threads(1);
     kernels => |config| config.kernels(PROGRAMS);
-    kernels_in_little_memory => |config| config.kernels(PROGRAMS).device_mem_cap(1 << 20).row_groups(7, 1024);
+    kernels_in_little_memory => |config| config.kernels(PROGRAMS).device_memory_limit(1 << 20).row_groups(7, 1024);
 }
 
 #[test]

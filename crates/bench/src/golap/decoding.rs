@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use pelton_chunk::{ChunkView, strip_codec, stripped_bytes};
+use pelton_chunk::{ChunkView, decompress_chunk, decompressed_bytes};
 use pelton_error::Result;
 use pelton_store::{AlignedBytes, IoEngine, IoOptions, Table, column_to_arrow, read_chunk};
 
@@ -62,8 +62,8 @@ fn round(table: &Table, column: usize, work: Work, threads: usize, chunks: &[Ali
 fn process(table: &Table, column: usize, work: Work, view: &ChunkView<'_>, room: &mut Vec<u8>) -> Result<()> {
     match work {
         Work::Decompress => {
-            room.resize(stripped_bytes(view), 0);
-            strip_codec(view, room)?;
+            room.resize(decompressed_bytes(view), 0);
+            decompress_chunk(view, room)?;
             std::hint::black_box(room.as_slice());
         }
         Work::Decode => {

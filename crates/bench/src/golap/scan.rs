@@ -97,7 +97,7 @@ impl Scanner {
         let options = RuntimeOptions {
             target,
             overlap: pace.has_overlap,
-            slots: pace.slots.unwrap_or(defaults.slots),
+            staging_buffers: pace.slots.unwrap_or(defaults.staging_buffers),
             // One row group each, as a pipeline of the paper holds one chunk a column.
             row_groups_max: if pace.slots.is_some() { 1 } else { defaults.row_groups_max },
             device_cache_bytes: Some(0),
@@ -234,7 +234,8 @@ fn plan(runtime: &Runtime, table: &Arc<Table>, column: usize, target: Target) ->
         },
     };
     let row_groups = (0..table.row_group_count() as u32).collect();
-    let scan = TableScan { table: Arc::clone(table), columns: vec![column], row_groups, skips_late: true };
+    let scan =
+        TableScan { table: Arc::clone(table), columns: vec![column], row_groups, uses_runtime_filters: true };
     let pipeline = Pipeline {
         name: format!("scan of {}", table.schema().columns[column].name),
         source: Source::Table(scan),
@@ -242,7 +243,7 @@ fn plan(runtime: &Runtime, table: &Arc<Table>, column: usize, target: Target) ->
         ops: Vec::new(),
         sink,
     };
-    Ok(Plan { pipelines: vec![pipeline], table_count: 0, upload_count: 0 })
+    Ok(Plan { pipelines: vec![pipeline], table_count: 0, host_input_count: 0 })
 }
 
 fn source_column(runtime: &Runtime, table: &Arc<Table>, column: usize) -> Result<Column> {
@@ -263,7 +264,7 @@ fn source_column(runtime: &Runtime, table: &Arc<Table>, column: usize) -> Result
         (Some(Scalar::Int(min)), Some(Scalar::Int(max))) => Some(Bounds { min: *min, max: *max }),
         _ => None,
     };
-    let text = (ty == Type::Text).then(|| runtime.homes().text(table, column) as Arc<dyn TextSource>);
+    let text = (ty == Type::Text).then(|| runtime.column_cache().text(table, column) as Arc<dyn TextSource>);
     Ok(Column { name: schema.name.clone(), ty, is_nullable: summary.null_count > 0, bounds, text })
 }
 

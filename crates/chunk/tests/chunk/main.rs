@@ -2,7 +2,7 @@
 
 mod columns;
 mod corrupt;
+mod decompress;
 mod from_spec;
 mod golden;
 mod round_trip;
-mod strip;

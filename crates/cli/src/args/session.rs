@@ -43,22 +43,21 @@ pub(crate) struct SessionArgs {
     /// GPU, whatever can run there).
     #[arg(long, value_name = "DEVICE", value_parser = parse_device, default_value = "auto")]
     pub(crate) device: DeviceChoice,
-    /// Device memory that queries and the columns kept for them may take, such as 8GiB [default: what is free].
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    pub(crate) device_mem_cap: Option<u64>,
-    /// Device memory for columns that are kept between queries, such as 2GiB or 0; part of the cap [default: half of the
-    /// device's memory].
+    /// Device memory that queries and the column cache may take, such as 8GiB [default: what is free].
+    #[arg(long, alias = "device-mem-cap", value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) device_memory_limit: Option<u64>,
+    /// Device memory of the column cache, such as 2GiB or 0; part of the limit [default: half of the device's memory].
     #[arg(long, value_name = "SIZE", value_parser = parse_size_or_none, hide_short_help = true)]
     pub(crate) device_cache: Option<u64>,
     /// Pinned host memory that queries and pinned tables may take, such as 32GiB [default: half of the machine's].
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, hide_short_help = true)]
-    pub(crate) pinned_mem_cap: Option<u64>,
-    /// Plan every query, also one whose plan for the device is known from before.
-    #[arg(long, hide_short_help = true)]
-    pub(crate) no_kept_plans: bool,
-    /// Take pinned data over a GPU's own host link alone, not over those of idle neighbours too.
-    #[arg(long, hide_short_help = true)]
-    pub(crate) no_borrowed_links: bool,
+    #[arg(long, alias = "pinned-mem-cap", value_name = "SIZE", value_parser = parse_size, hide_short_help = true)]
+    pub(crate) pinned_memory_limit: Option<u64>,
+    /// Plan every query anew: no plan comes from the plan cache.
+    #[arg(long, alias = "no-kept-plans", hide_short_help = true)]
+    pub(crate) no_plan_cache: bool,
+    /// Transfer pinned data over a GPU's own host link alone, not over those of idle neighbours too.
+    #[arg(long, alias = "no-borrowed-links", hide_short_help = true)]
+    pub(crate) no_multi_link: bool,
     /// How kernels drop rows that conditions are not true for: condition by condition, or all at once without
     /// branches. For measurements.
     #[arg(long, value_enum, default_value_t = FiltersArg::Branching, hide = true)]

@@ -71,7 +71,7 @@ fn the_transfer_experiment_runs_without_a_gpu_and_says_so() {
     let folder = place.text_path("tmp");
     let args = ["bench", "transfer", "--machine", "host", "--scale", "0.0002", "--repetitions", "2"];
     let outputs = [
-        "--device-memory",
+        "--device-memory-limit",
         "64MiB",
         "--storage",
         &folder,

@@ -19,13 +19,13 @@ use crate::place::{
 /// Memory of a device left to contexts, kernels and others.
 const DEVICE_RESERVE_BYTES: u64 = 1 << 30;
 
-/// Caps of a CUDA machine.
+/// Limits of a CUDA machine.
 #[derive(Debug, Clone, Default)]
 pub struct CudaOptions {
-    /// Cap on each device's memory, bytes; by default what is free now less 1 GiB.
-    pub memory_cap_bytes: Option<u64>,
-    /// Cap on pinned host memory, bytes; by default half of the host's memory.
-    pub pinned_cap_bytes: Option<u64>,
+    /// Limit on each device's memory, bytes; by default what is free now less 1 GiB.
+    pub device_memory_limit_bytes: Option<u64>,
+    /// Limit on pinned host memory, bytes; by default half of the host's memory.
+    pub pinned_memory_limit_bytes: Option<u64>,
 }
 
 /// Opens the CUDA devices of this machine.
@@ -44,7 +44,8 @@ pub fn open(options: &CudaOptions) -> Result<Machine> {
     let devices =
         contexts.iter().map(|context| describe(context, options)).collect::<Result<Vec<DeviceInfo>>>()?;
     let node_count = count_nodes();
-    let pinned_cap_bytes = options.pinned_cap_bytes.unwrap_or_else(|| host_memory_bytes() / 2);
+    let pinned_memory_limit_bytes =
+        options.pinned_memory_limit_bytes.unwrap_or_else(|| host_memory_bytes() / 2);
     let pools = contexts
         .iter()
         .zip(&devices)
@@ -54,7 +55,7 @@ pub fn open(options: &CudaOptions) -> Result<Machine> {
                 .filter(|peer| peers[peer.id.0 as usize][info.id.0 as usize])
                 .copied()
                 .collect();
-            DevicePool::new(*context, info.memory_cap_bytes, &reach)
+            DevicePool::new(*context, info.memory_limit_bytes, &reach)
         })
         .collect::<Result<Vec<DevicePool>>>()?;
     Ok(Machine::new(Cuda {
@@ -63,7 +64,13 @@ pub fn open(options: &CudaOptions) -> Result<Machine> {
         memory: Memory::new(contexts, pools, node_count),
         contexts: contexts.clone(),
         peers,
-        info: MachineInfo { name: "cuda".into(), is_simulated: false, devices, node_count, pinned_cap_bytes },
+        info: MachineInfo {
+            name: "cuda".into(),
+            is_simulated: false,
+            devices,
+            node_count,
+            pinned_memory_limit_bytes,
+        },
         opened: Instant::now(),
     }))
 }
@@ -177,7 +184,7 @@ fn enable_peers(contexts: &[Context]) -> Result<Vec<Vec<bool>>> {
 fn describe(context: &Context, options: &CudaOptions) -> Result<DeviceInfo> {
     use sys::CUdevice_attribute as Attribute;
     let (free, total) = memory_info(context.id)?;
-    let free_cap = free.saturating_sub(DEVICE_RESERVE_BYTES);
+    let free_limit = free.saturating_sub(DEVICE_RESERVE_BYTES);
     let number = |attribute| context.attribute(attribute).max(0) as u32;
     let has = |attribute| context.attribute(attribute) != 0;
     let pageable_access = match (
@@ -197,7 +204,9 @@ fn describe(context: &Context, options: &CudaOptions) -> Result<DeviceInfo> {
             minor: number(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
         },
         memory_bytes: total,
-        memory_cap_bytes: options.memory_cap_bytes.map_or(free_cap, |cap| cap.min(free_cap)),
+        memory_limit_bytes: options
+            .device_memory_limit_bytes
+            .map_or(free_limit, |limit| limit.min(free_limit)),
         multiprocessors: number(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
         l2_bytes: u64::from(number(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)),
         node: node_of(&pci_address),

@@ -2,8 +2,8 @@
 //!
 //! | kind | comes from | goes to |
 //! | --- | --- | --- |
-//! | device | the driver's stream-ordered pool, one per device, which keeps up to the cap for reuse | the pool |
-//! | pinned | pages mapped, touched and registered with the driver | kept for reuse up to the cap |
+//! | device | the driver's stream-ordered pool, one per device, which keeps up to the limit for reuse | the pool |
+//! | pinned | pages mapped, touched and registered with the driver | kept for reuse up to the limit |
 //! | pageable | pages mapped | the operating system |
 //! | managed | the driver | the driver |
 //! | hybrid, interleaved | `ranges.rs` | the driver |
@@ -139,7 +139,7 @@ pub(crate) struct Memory {
 /// Pinned blocks that nobody uses, oldest first.
 #[derive(Debug, Default)]
 struct PinnedPool {
-    /// What they may take in all: the part of the cap that is not in use. Machines set it before they take more.
+    /// What they may take in all: the part of the limit that is not in use. Machines set it before they take more.
     limit_bytes: u64,
     idle_bytes: u64,
     idle: VecDeque<(NodeId, Mapped)>,
@@ -307,7 +307,7 @@ pub(crate) fn page_lock(context: &Context, address: u64, bytes: usize) -> Result
         return Err(Error::new(
             kind,
             format!(
-                "page-locking {bytes} bytes of host memory: refused by the operating system; lower the cap on pinned \
+                "page-locking {bytes} bytes of host memory: refused by the operating system; lower the limit on pinned \
                  memory, free host memory, or raise the limit ('ulimit -l')"
             ),
         ));

@@ -1,6 +1,6 @@
 //! Logical devices: host memory and threads that stand in for devices.
 //!
-//! Every algorithm runs on them in tests: several devices, each with its own memory cap, streams that run at the same
+//! Every algorithm runs on them in tests: several devices, each with its own memory limit, streams that run at the same
 //! time, operations that end out of order. Every place is memory of this process, so every device reaches every
 //! other; what a real machine may lack ([`Capabilities`]) can be switched off, to test that it is refused.
 
@@ -27,10 +27,10 @@ pub(crate) use queue::{Queue, QueueEvent};
 pub struct HostOptions {
     /// How many devices.
     pub device_count: u32,
-    /// Cap on the memory of each, bytes.
-    pub memory_cap_bytes: u64,
-    /// Cap on pinned memory, bytes.
-    pub pinned_cap_bytes: u64,
+    /// Limit on the memory of each, bytes.
+    pub device_memory_limit_bytes: u64,
+    /// Limit on pinned memory, bytes.
+    pub pinned_memory_limit_bytes: u64,
     /// What each can do.
     pub capabilities: Capabilities,
     /// Whether devices reach each other's memory.
@@ -41,8 +41,8 @@ impl Default for HostOptions {
     fn default() -> Self {
         Self {
             device_count: 1,
-            memory_cap_bytes: 1 << 30,
-            pinned_cap_bytes: 1 << 30,
+            device_memory_limit_bytes: 1 << 30,
+            pinned_memory_limit_bytes: 1 << 30,
             capabilities: Capabilities {
                 pageable_access: PageableAccess::Hardware,
                 concurrent_managed: true,
@@ -62,8 +62,8 @@ pub fn open(options: &HostOptions) -> Machine {
         id: DeviceId(index),
         name: "logical device".into(),
         kind: DeviceKind::Logical,
-        memory_bytes: options.memory_cap_bytes,
-        memory_cap_bytes: options.memory_cap_bytes,
+        memory_bytes: options.device_memory_limit_bytes,
+        memory_limit_bytes: options.device_memory_limit_bytes,
         multiprocessors: 1,
         l2_bytes: 0,
         node: NodeId(0),
@@ -76,7 +76,7 @@ pub fn open(options: &HostOptions) -> Machine {
             is_simulated: false,
             devices: (0..options.device_count).map(device).collect(),
             node_count: 1,
-            pinned_cap_bytes: options.pinned_cap_bytes,
+            pinned_memory_limit_bytes: options.pinned_memory_limit_bytes,
         },
         has_peer_access: options.has_peer_access,
         opened: Instant::now(),

@@ -21,8 +21,8 @@ use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{Aggregate, AggregateFunction, Sink, Type};
 
 use super::arithmetic::is_integer;
+use super::builder::Flow;
 use super::lower::{Lowering, columns_of, without_exchanges};
-use super::stream::Flow;
 use super::value::{Value, kernel_type};
 use crate::error::from_datafusion;
 
@@ -64,7 +64,7 @@ impl Lowering<'_> {
         }
         let purpose = if keys.is_empty() { "aggregate of" } else { "groups of" };
         let keys = keys.into_iter().map(|key| key.expr).collect();
-        self.finish(flow.stream, purpose, Sink::Aggregate { keys, aggregates, expected });
+        self.finish(flow.builder, purpose, Sink::Aggregate { keys, aggregates, expected });
         Ok(())
     }
 }

@@ -14,7 +14,7 @@ use std::fmt;
 use pelton_error::Result;
 use pelton_pipeline::ir::{Plan, Source, TableScan};
 
-use super::devices::Devices;
+use super::device::DeviceHandle;
 
 /// Launches, and waiting for the result.
 const FIXED_S: f64 = 0.003;
@@ -48,17 +48,17 @@ impl Prediction {
     /// # Errors
     ///
     /// Of reading a chunk directory.
-    pub(super) fn of(plan: &Plan, devices: &Devices) -> Result<Self> {
+    pub(super) fn of(plan: &Plan, device: &DeviceHandle) -> Result<Self> {
         let mut total = ScanBytes::default();
         for pipeline in &plan.pipelines {
             if let Source::Table(scan) = &pipeline.source {
-                let bytes = scan_bytes(scan, devices)?;
+                let bytes = scan_bytes(scan, device)?;
                 total.at_hand += bytes.at_hand;
                 total.on_disk += bytes.on_disk;
                 total.raw += bytes.raw;
             }
         }
-        Ok(Self::from_bytes(total, devices.threads()))
+        Ok(Self::from_bytes(total, device.threads()))
     }
 
     fn from_bytes(bytes: ScanBytes, threads: usize) -> Self {
@@ -85,10 +85,10 @@ impl fmt::Display for Prediction {
     }
 }
 
-fn scan_bytes(scan: &TableScan, devices: &Devices) -> Result<ScanBytes> {
+fn scan_bytes(scan: &TableScan, device: &DeviceHandle) -> Result<ScanBytes> {
     let mut bytes = ScanBytes::default();
     for &column in &scan.columns {
-        let is_at_hand = devices.is_at_hand(&scan.table, column);
+        let is_at_hand = device.is_at_hand(&scan.table, column);
         for &row_group in &scan.row_groups {
             let chunk = scan.table.chunk(row_group as usize, column)?;
             bytes.raw += chunk.raw_bytes;

@@ -19,7 +19,7 @@ use pelton_pipeline::ir::{
     Aggregate, ArithmeticOp, CompareOp, Expr, Literal, Op, Pipeline, ProbeKind, Sink, Source, TableScan, TopK,
 };
 
-use super::devices::{DeviceChoice, Devices};
+use super::device::{DeviceChoice, DeviceHandle};
 use super::exec::PeltonGpuExec;
 use super::lower::without_exchanges;
 use super::rule::{attempt, is_root};
@@ -38,10 +38,10 @@ pub(crate) fn device_text(plan: &Arc<dyn ExecutionPlan>) -> Option<String> {
 }
 
 /// The topmost aggregates, joins and scans of `plan` that stay on the CPU, each with the reason; `None` without any.
-pub(crate) fn why_text(plan: &Arc<dyn ExecutionPlan>, devices: &Arc<Devices>) -> Option<String> {
+pub(crate) fn why_text(plan: &Arc<dyn ExecutionPlan>, device: &Arc<DeviceHandle>) -> Option<String> {
     let mut text = String::new();
     visit(plan, &mut |node| {
-        let Some(reason) = why_not(node, devices) else { return true };
+        let Some(reason) = why_not(node, device) else { return true };
         line(&mut text, format_args!("{}: {reason}", node.name()));
         false
     });
@@ -49,11 +49,11 @@ pub(crate) fn why_text(plan: &Arc<dyn ExecutionPlan>, devices: &Arc<Devices>) ->
 }
 
 /// Why `plan`, a node that runs on the CPU, is not on a device: a sentence for every node, its children left aside.
-pub(crate) fn reason_on_cpu(plan: &Arc<dyn ExecutionPlan>, devices: &Arc<Devices>) -> String {
-    if devices.choice() == DeviceChoice::Cpu {
+pub(crate) fn reason_on_cpu(plan: &Arc<dyn ExecutionPlan>, device: &Arc<DeviceHandle>) -> String {
+    if device.choice() == DeviceChoice::Cpu {
         return "the CPU was chosen".to_owned();
     }
-    if !devices.is_any() {
+    if !device.is_any() {
         return "there is no GPU".to_owned();
     }
     if finishes_states_of_a_device(plan) {
@@ -62,19 +62,19 @@ pub(crate) fn reason_on_cpu(plan: &Arc<dyn ExecutionPlan>, devices: &Arc<Devices
     if !is_root(plan) {
         return "kernels scan, filter, compute, join and aggregate; all else is the CPU's".to_owned();
     }
-    let refusal = as_planned(plan).and_then(|planned| attempt(&planned, None, devices).err());
+    let refusal = as_planned(plan).and_then(|planned| attempt(&planned, None, device).err());
     refusal.map_or("its part of the plan is cheaper here".to_owned(), |error| error.to_string())
 }
 
 /// Why `plan` stays on the CPU; `None` where it does not, and for nodes of which nobody would ask.
-fn why_not(plan: &Arc<dyn ExecutionPlan>, devices: &Arc<Devices>) -> Option<String> {
+fn why_not(plan: &Arc<dyn ExecutionPlan>, device: &Arc<DeviceHandle>) -> Option<String> {
     let is_asked_of =
         plan.is::<AggregateExec>() || plan.is::<PeltonScanExec>() || plan.name().ends_with("JoinExec");
     if !is_asked_of || finishes_states_of_a_device(plan) {
         return None;
     }
     let planned = as_planned(plan)?;
-    attempt(&planned, None, devices).err().map(|error| error.to_string())
+    attempt(&planned, None, device).err().map(|error| error.to_string())
 }
 
 /// `plan` with what it was before parts of it went to a device.
@@ -110,7 +110,7 @@ fn describe(node: &PeltonGpuExec, text: &mut String) {
     let mut names = Names::default();
     for (number, pipeline) in node.plan().pipelines.iter().enumerate() {
         line(text, format_args!("pipeline {number}: {}", pipeline.name));
-        describe_pipeline(pipeline, node.devices(), &mut names, text);
+        describe_pipeline(pipeline, node.device(), &mut names, text);
     }
     node.with_outcome(|outcome| {
         for report_line in outcome.report.iter().flat_map(|report| report.lines()) {
@@ -127,7 +127,7 @@ pub(crate) fn pipeline_texts(node: &PeltonGpuExec) -> Vec<String> {
     let mut names = Names::default();
     let text_of = |pipeline: &Pipeline| {
         let mut text = format!("{}\n", pipeline.name);
-        describe_pipeline(pipeline, node.devices(), &mut names, &mut text);
+        describe_pipeline(pipeline, node.device(), &mut names, &mut text);
         text
     };
     node.plan().pipelines.iter().map(text_of).collect()
@@ -141,11 +141,11 @@ struct Names {
     payloads: HashMap<usize, Vec<String>>,
 }
 
-fn describe_pipeline(pipeline: &Pipeline, devices: &Devices, names: &mut Names, text: &mut String) {
+fn describe_pipeline(pipeline: &Pipeline, device: &DeviceHandle, names: &mut Names, text: &mut String) {
     names.columns = pipeline.columns.iter().map(|column| column.name.clone()).collect();
     let source = match &pipeline.source {
-        Source::Table(scan) => table_text(scan, devices),
-        Source::Upload(number) => format!("upload {number}: {}", names.columns.join(", ")),
+        Source::Table(scan) => table_text(scan, device),
+        Source::HostInput(number) => format!("host input {number}: {}", names.columns.join(", ")),
     };
     line(text, format_args!("  reads {source}"));
     for op in &pipeline.ops {
@@ -172,11 +172,11 @@ fn describe_pipeline(pipeline: &Pipeline, devices: &Devices, names: &mut Names, 
     }
 }
 
-fn table_text(scan: &TableScan, devices: &Devices) -> String {
+fn table_text(scan: &TableScan, device: &DeviceHandle) -> String {
     let schema = scan.table.schema();
     let columns = scan.columns.iter().map(|&column| {
-        let home = devices.home_text(&scan.table, column);
-        format!("{}{home}", schema.columns[column].name)
+        let tier = device.tier_text(&scan.table, column);
+        format!("{}{tier}", schema.columns[column].name)
     });
     let columns = columns.collect::<Vec<_>>().join(", ");
     let (kept, total) = (scan.row_groups.len(), scan.table.row_group_count());

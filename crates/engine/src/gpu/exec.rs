@@ -1,9 +1,9 @@
 //! The plan node of a subtree that runs on a device.
 //!
 //! ```text
-//!   execute ─▶ uploads (plans of the CPU) ─▶ Runtime::run, off the async threads ─▶ rows ─▶ batches
-//!                                                  │ refused, no memory, device lost
-//!                                                  └▶ the subtree as it was planned, on the CPU; the reason is kept
+//!   execute ─▶ host inputs (plans of the CPU) ─▶ Runtime::run, off the async threads ─▶ rows ─▶ batches
+//!                                                      │ refused, no memory, device lost
+//!                                                      └▶ the subtree as planned, on the CPU; the reason is kept
 //! ```
 //!
 //! Nothing goes out before the run is complete, so falling back never gives a row twice. Dropping the stream cancels
@@ -37,10 +37,10 @@ use pelton_pipeline::ir::{Plan, Source};
 use pelton_pipeline::{Rows, RunReport};
 
 use super::again::anew;
-use super::devices::Devices;
+use super::device::DeviceHandle;
+use super::host_input::{HostInput, describe_by_rows};
 use super::lower::Lowered;
 use super::result;
-use super::upload::{Upload, describe_by_rows};
 use crate::error::{from_datafusion, to_datafusion};
 use crate::profile::tracer;
 use crate::scan::{PeltonScanExec, ScanReport};
@@ -60,14 +60,14 @@ pub(super) struct Outcome {
 #[derive(Debug)]
 pub struct PeltonGpuExec {
     plan: Plan,
-    uploads: Vec<Upload>,
-    /// The plans of the uploads.
+    host_inputs: Vec<HostInput>,
+    /// The plans of the host inputs.
     children: Vec<Arc<dyn ExecutionPlan>>,
     scans: Vec<(usize, PeltonScanExec)>,
     average_counts: Vec<usize>,
     /// The subtree as it was planned.
     cpu: Arc<dyn ExecutionPlan>,
-    devices: Arc<Devices>,
+    device: Arc<DeviceHandle>,
     /// Why this runs here, for EXPLAIN.
     reason: String,
     estimated_rows: Option<f64>,
@@ -79,15 +79,15 @@ pub struct PeltonGpuExec {
 }
 
 impl PeltonGpuExec {
-    /// Runs `lowered` in place of `cpu`; `children` make the uploads, in their order.
+    /// Runs `lowered` in place of `cpu`; `children` make the host inputs, in their order.
     pub(super) fn new(
         lowered: Lowered,
         children: Vec<Arc<dyn ExecutionPlan>>,
         cpu: Arc<dyn ExecutionPlan>,
-        devices: Arc<Devices>,
+        device: Arc<DeviceHandle>,
         reason: String,
     ) -> Self {
-        assert_eq!(lowered.uploads.len(), children.len());
+        assert_eq!(lowered.host_inputs.len(), children.len());
         let properties = PlanProperties::new(
             EquivalenceProperties::new(lowered.schema),
             Partitioning::UnknownPartitioning(1),
@@ -97,13 +97,13 @@ impl PeltonGpuExec {
         .with_scheduling_type(SchedulingType::Cooperative);
         Self {
             plan: lowered.plan,
-            uploads: lowered.uploads,
+            host_inputs: lowered.host_inputs,
             children,
             scans: lowered.scans,
             average_counts: lowered.average_counts,
             estimated_rows: pelton_planner::estimated_rows(&cpu),
             cpu,
-            devices,
+            device,
             reason,
             cpu_has_run: Arc::default(),
             outcome: Arc::default(),
@@ -122,9 +122,9 @@ impl PeltonGpuExec {
         &self.reason
     }
 
-    /// The devices it runs on.
-    pub(crate) fn devices(&self) -> &Arc<Devices> {
-        &self.devices
+    /// The device that it runs on.
+    pub(crate) fn device(&self) -> &Arc<DeviceHandle> {
+        &self.device
     }
 
     /// Asks about the latest execution.
@@ -169,16 +169,16 @@ impl PeltonGpuExec {
         self.scans.iter().map(of_scan).collect()
     }
 
-    /// This node over these plans of uploads, as if it had never run.
+    /// This node over these plans of host inputs, as if it had never run.
     fn copy_with(&self, children: Vec<Arc<dyn ExecutionPlan>>) -> Self {
         Self {
             plan: self.plan.clone(),
-            uploads: self.uploads.clone(),
+            host_inputs: self.host_inputs.clone(),
             children,
             scans: self.scans.clone(),
             average_counts: self.average_counts.clone(),
             cpu: Arc::clone(&self.cpu),
-            devices: Arc::clone(&self.devices),
+            device: Arc::clone(&self.device),
             reason: self.reason.clone(),
             estimated_rows: self.estimated_rows,
             cpu_has_run: Arc::clone(&self.cpu_has_run),
@@ -202,12 +202,12 @@ impl PeltonGpuExec {
     fn run(&self) -> Run {
         Run {
             plan: self.plan.clone(),
-            uploads: self.uploads.clone(),
+            host_inputs: self.host_inputs.clone(),
             children: self.children.clone(),
             average_counts: self.average_counts.clone(),
             cpu: Arc::clone(&self.cpu),
             cpu_has_run: Arc::clone(&self.cpu_has_run),
-            devices: Arc::clone(&self.devices),
+            device: Arc::clone(&self.device),
             outcome: Arc::clone(&self.outcome),
             metrics: self.metrics.clone(),
             owner: std::ptr::from_ref(self).addr(),
@@ -218,12 +218,12 @@ impl PeltonGpuExec {
 /// One execution.
 struct Run {
     plan: Plan,
-    uploads: Vec<Upload>,
+    host_inputs: Vec<HostInput>,
     children: Vec<Arc<dyn ExecutionPlan>>,
     average_counts: Vec<usize>,
     cpu: Arc<dyn ExecutionPlan>,
     cpu_has_run: Arc<AtomicBool>,
-    devices: Arc<Devices>,
+    device: Arc<DeviceHandle>,
     outcome: Arc<Mutex<Outcome>>,
     metrics: ExecutionPlanMetricsSet,
     /// Where the node is: whose spans a trace gets.
@@ -271,24 +271,24 @@ impl Run {
     /// The plan for the CPU, to be run once: as it is for the first to ask, a copy for all others. Host inputs are
     /// subtrees of it and have run.
     fn cpu_plan(&self) -> Result<Arc<dyn ExecutionPlan>> {
-        let has_run = self.cpu_has_run.swap(true, Ordering::Relaxed) || !self.uploads.is_empty();
+        let has_run = self.cpu_has_run.swap(true, Ordering::Relaxed) || !self.host_inputs.is_empty();
         if has_run { anew(&self.cpu) } else { Ok(Arc::clone(&self.cpu)) }
     }
 
     async fn on_device(&self, context: &Arc<TaskContext>) -> pelton_error::Result<Vec<RecordBatch>> {
         let memory = MemoryConsumer::new("PeltonGpuExec").register(context.memory_pool());
-        let uploads = self.make_uploads(context, &memory).await?;
+        let host_inputs = self.make_host_inputs(context, &memory).await?;
         let mut plan = self.plan.clone();
         for pipeline in &mut plan.pipelines {
-            if let Source::Upload(number) = pipeline.source {
-                describe_by_rows(pipeline, &uploads[number]);
+            if let Source::HostInput(number) = pipeline.source {
+                describe_by_rows(pipeline, &host_inputs[number]);
             }
         }
         let cancel = CancelOnDrop(CancelFlag::new());
-        let (devices, flag) = (Arc::clone(&self.devices), cancel.0.clone());
+        let (device, flag) = (Arc::clone(&self.device), cancel.0.clone());
         let tracer = tracer(context, self.owner);
         let run = tokio::task::spawn_blocking(move || {
-            devices.runtime()?.run_traced(&plan, uploads, &flag, tracer.as_ref())
+            device.runtime()?.run_traced(&plan, host_inputs, &flag, tracer.as_ref())
         });
         let (mut rows, report) = run.await.map_err(|error| {
             // A panic of the run is a bug, and stays one.
@@ -303,15 +303,15 @@ impl Run {
         result::batches(rows, &self.cpu.schema(), context.session_config().batch_size())
     }
 
-    /// Runs the plans of the uploads, all at once.
-    async fn make_uploads(
+    /// Runs the plans of the host inputs, all at once.
+    async fn make_host_inputs(
         &self,
         context: &Arc<TaskContext>,
         memory: &MemoryReservation,
     ) -> pelton_error::Result<Vec<Rows>> {
-        let made = self.uploads.iter().zip(&self.children).map(|(upload, plan)| async move {
+        let made = self.host_inputs.iter().zip(&self.children).map(|(host_input, plan)| async move {
             let batches = collect(Arc::clone(plan), Arc::clone(context)).await.map_err(from_datafusion)?;
-            let rows = upload.rows(&batches)?;
+            let rows = host_input.rows(&batches)?;
             memory.try_grow(rows_bytes(&rows)).map_err(from_datafusion)?;
             Ok::<Rows, Error>(rows)
         });
@@ -341,13 +341,13 @@ fn rows_bytes(rows: &Rows) -> usize {
 
 impl DisplayAs for PeltonGpuExec {
     fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
-        let device = match self.devices.opened() {
+        let device = match self.device.opened() {
             Some(runtime) => runtime.describe(),
             None => "not opened".to_owned(),
         };
         write!(f, "PeltonGpuExec: device={device}, pipelines={}", self.plan.pipelines.len())?;
-        if !self.uploads.is_empty() {
-            write!(f, ", uploads={}", self.uploads.len())?;
+        if !self.host_inputs.is_empty() {
+            write!(f, ", host_inputs={}", self.host_inputs.len())?;
         }
         Ok(())
     }
@@ -377,7 +377,7 @@ impl ExecutionPlan for PeltonGpuExec {
         self: Arc<Self>,
         children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        assert_eq!(children.len(), self.uploads.len(), "one child an upload");
+        assert_eq!(children.len(), self.host_inputs.len(), "one child per host input");
         Ok(Arc::new(self.copy_with(children)))
     }
 

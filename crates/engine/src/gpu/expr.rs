@@ -32,18 +32,18 @@ use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{ArithmeticOp, CompareOp, Expr, Type};
 
 use super::arithmetic;
+use super::builder::{PipelineBuilder, output};
 use super::dates;
-use super::stream::{Stream, output};
 use super::text::{EntryFunction, is_deterministic, text_input};
 use super::value::{Value, integer, is_text, kernel_type, literal};
 use crate::error::from_datafusion;
 use crate::floats::NAME as FLOAT_KEY;
 use crate::numbers::{Checked, CheckedOp};
 
-/// Lowers expressions over the columns of one plan node, for one stream.
+/// Lowers expressions over the columns of one plan node into one pipeline.
 pub(super) struct Exprs<'a> {
     /// Where functions of computed texts put their inputs.
-    pub(super) stream: &'a mut Stream,
+    pub(super) builder: &'a mut PipelineBuilder,
     /// The columns that expressions name.
     pub(super) inputs: &'a [Option<Value>],
     /// Their types.
@@ -91,7 +91,7 @@ impl Exprs<'_> {
 
     fn of_text(&mut self, function: EntryFunction, column: usize) -> Result<Value> {
         let input = output(self.inputs, column)?.clone();
-        let input = self.stream.as_column(self.schema.field(column).name(), input);
+        let input = self.builder.as_column(self.schema.field(column).name(), input);
         let Some(column) = input.as_column() else {
             return Err(Error::unsupported("a text that is no column"));
         };

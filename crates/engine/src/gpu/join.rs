@@ -29,16 +29,16 @@ use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{ProbeKind, Type};
 
 use super::arithmetic;
+use super::builder::Flow;
 use super::expr::Exprs;
 use super::lower::{Lowering, Needed, columns_of};
-use super::stream::Flow;
 use super::value::{Value, kernel_type};
 use crate::scan::PeltonScanExec;
 
-/// The most rows of a build side that the CPU makes and brings over. A guess.
-const BUILD_UPLOAD_ROWS_MAX: f64 = 8e6;
-/// The most probing rows that the CPU brings over. A guess.
-const PROBE_UPLOAD_ROWS_MAX: f64 = 1e6;
+/// The most rows of a build side that the CPU computes as a host input. A guess.
+const BUILD_HOST_INPUT_ROWS_MAX: f64 = 8e6;
+/// The most probing rows that the CPU computes as a host input. A guess.
+const PROBE_HOST_INPUT_ROWS_MAX: f64 = 1e6;
 
 /// The most rows that the right side of an inner join builds a table of in order to let the larger scan probe: 16 bytes
 /// each, it then fits the second-level cache of a data-centre GPU (50 MB). A guess.
@@ -83,9 +83,9 @@ impl Lowering<'_> {
             .collect();
         let payload = payload_columns.iter().map(|&column| build.output(column).cloned());
         let payload = payload.collect::<Result<Vec<Value>>>()?;
-        let table = self.build(build.stream, &build_keys, &payload);
+        let table = self.build(build.builder, &build_keys, &payload);
         let probe_keys = probe_keys.into_iter().map(|key| key.expr).collect();
-        let brought = probe.stream.probe(table, probe_keys, roles.kind, payload);
+        let brought = probe.builder.probe(table, probe_keys, roles.kind, payload);
         built.extend(payload_columns.into_iter().zip(brought));
 
         let mut joined = Joined { probe, built, build_side: roles.build_side };
@@ -105,8 +105,8 @@ impl Lowering<'_> {
         };
         let build_needed = of_side(true, &roles.build_keys);
         let probe_needed = of_side(false, &roles.probe_keys);
-        let build = self.flow_or_upload(roles.build, &build_needed, BUILD_UPLOAD_ROWS_MAX)?;
-        let probe = self.flow_or_upload(roles.probe, &probe_needed, PROBE_UPLOAD_ROWS_MAX)?;
+        let build = self.flow_or_host_input(roles.build, &build_needed, BUILD_HOST_INPUT_ROWS_MAX)?;
+        let probe = self.flow_or_host_input(roles.probe, &probe_needed, PROBE_HOST_INPUT_ROWS_MAX)?;
         Ok((build, probe))
     }
 }
@@ -204,7 +204,7 @@ fn largest_scan_rows(plan: &Arc<dyn ExecutionPlan>) -> u64 {
     }
 }
 
-/// A probing stream and the columns that its matches brought.
+/// A probing pipeline and the columns that its matches brought.
 struct Joined {
     probe: Flow,
     built: BTreeMap<usize, Value>,
@@ -225,9 +225,9 @@ impl Joined {
         let inputs = inputs.collect::<Result<Vec<_>>>()?;
         let schema = filter.schema();
         for conjunct in datafusion::physical_expr::split_conjunction(filter.expression()) {
-            let mut exprs = Exprs { stream: &mut self.probe.stream, inputs: &inputs, schema };
+            let mut exprs = Exprs { builder: &mut self.probe.builder, inputs: &inputs, schema };
             let condition = exprs.condition(conjunct)?;
-            self.probe.stream.filter(condition);
+            self.probe.builder.filter(condition);
         }
         Ok(())
     }
@@ -237,7 +237,7 @@ impl Joined {
         for &index in needed {
             outputs[index] = Some(self.value(columns[index])?);
         }
-        Ok(Flow { stream: self.probe.stream, outputs })
+        Ok(Flow { builder: self.probe.builder, outputs })
     }
 }
 

@@ -7,9 +7,9 @@
 //!       scan lineorder
 //! ```
 //!
-//! The rows of a subtree are one stream from its probing leaf up; every build side is a pipeline of its own, finished
-//! before the one that probes it. A build side that kernels cannot make stays a plan of the CPU whose rows are brought
-//! over: an *upload*. Columns are asked for from the top, so that nothing is read that nobody uses.
+//! The rows of a subtree are one pipeline from its probing leaf up; every build side is a pipeline of its own, finished
+//! before the one that probes it. A build side that kernels cannot make stays a plan of the CPU whose rows are copied
+//! to the device: a *host input*. Columns are asked for from the top, so that nothing is read that nobody uses.
 //!
 //! What cannot be lowered is an error of kind `Unsupported` that says why.
 
@@ -31,11 +31,11 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{Op, Pipeline, Plan, ProbeKind, Sink};
 
-use super::devices::Devices;
+use super::builder::{Flow, PipelineBuilder};
+use super::device::DeviceHandle;
 use super::expr::Exprs;
-use super::stream::{Flow, Stream};
+use super::host_input::HostInput;
 use super::top::FirstRows;
-use super::upload::Upload;
 use super::value::Value;
 use crate::scan::PeltonScanExec;
 
@@ -47,8 +47,8 @@ pub(super) type Needed = BTreeSet<usize>;
 pub(super) struct Lowered {
     /// What runs.
     pub(super) plan: Plan,
-    /// What the CPU brings, by number of the upload.
-    pub(super) uploads: Vec<Upload>,
+    /// What the CPU computes, by number of the host input.
+    pub(super) host_inputs: Vec<HostInput>,
     /// The scans, each with the number of its pipeline.
     pub(super) scans: Vec<(usize, PeltonScanExec)>,
     /// The columns of the result.
@@ -65,12 +65,12 @@ pub(super) struct Lowered {
 pub(super) fn lower(
     plan: &Arc<dyn ExecutionPlan>,
     first: Option<&FirstRows>,
-    devices: &Arc<Devices>,
+    device: &Arc<DeviceHandle>,
 ) -> Result<Lowered> {
     if plan.output_ordering_is_promised() {
         return Err(Error::unsupported("its order of rows is relied on"));
     }
-    let mut lowering = Lowering::new(devices);
+    let mut lowering = Lowering::new(device);
     match (plan.downcast_ref::<AggregateExec>(), first) {
         (Some(aggregate), None) => {
             let expected = pelton_planner::estimated_rows(plan).map(|groups| groups as u64);
@@ -81,11 +81,11 @@ pub(super) fn lower(
     if lowering.scans.is_empty() {
         return Err(Error::unsupported("it reads no Pelton table"));
     }
-    let upload_count = lowering.uploads.len();
-    let plan_of = Plan { pipelines: lowering.pipelines, table_count: lowering.table_count, upload_count };
+    let host_input_count = lowering.host_inputs.len();
+    let plan_of = Plan { pipelines: lowering.pipelines, table_count: lowering.table_count, host_input_count };
     Ok(Lowered {
         plan: plan_of,
-        uploads: lowering.uploads,
+        host_inputs: lowering.host_inputs,
         scans: lowering.scans,
         schema: plan.schema(),
         average_counts: lowering.average_counts,
@@ -105,10 +105,10 @@ impl PromisesOrder for Arc<dyn ExecutionPlan> {
 
 /// Pipelines as they come to be.
 pub(super) struct Lowering<'a> {
-    pub(super) devices: &'a Arc<Devices>,
+    pub(super) device: &'a Arc<DeviceHandle>,
     pipelines: Vec<Pipeline>,
     table_count: usize,
-    uploads: Vec<Upload>,
+    host_inputs: Vec<HostInput>,
     scans: Vec<(usize, PeltonScanExec)>,
     /// See [`Lowered`].
     pub(super) average_counts: Vec<usize>,
@@ -118,17 +118,17 @@ pub(super) struct Lowering<'a> {
 struct Mark {
     pipelines: usize,
     table_count: usize,
-    uploads: usize,
+    host_inputs: usize,
     scans: usize,
 }
 
 impl<'a> Lowering<'a> {
-    fn new(devices: &'a Arc<Devices>) -> Self {
+    fn new(device: &'a Arc<DeviceHandle>) -> Self {
         Self {
-            devices,
+            device,
             pipelines: Vec::new(),
             table_count: 0,
-            uploads: Vec::new(),
+            host_inputs: Vec::new(),
             scans: Vec::new(),
             average_counts: Vec::new(),
         }
@@ -145,7 +145,7 @@ impl<'a> Lowering<'a> {
         let columns = (0..column_count).map(|index| Ok(flow.output(index)?.expr.clone()));
         let columns = columns.collect::<Result<_>>()?;
         let reduces_rows = top.is_some();
-        self.finish(flow.stream, "rows of", Sink::Materialize { columns, top });
+        self.finish(flow.builder, "rows of", Sink::Materialize { columns, top });
         if !reduces_rows && !self.pipelines.iter().any(drops_rows) {
             return Err(Error::unsupported("nothing in it reduces rows"));
         }
@@ -179,12 +179,12 @@ impl<'a> Lowering<'a> {
         Err(Error::unsupported(format!("kernels have no {}", plan.name())))
     }
 
-    /// As [`flow`](Self::flow); what cannot be lowered is brought over, if it is at most `rows_max` rows.
+    /// As [`flow`](Self::flow); what cannot be lowered becomes a host input, if it is at most `rows_max` rows.
     ///
     /// # Errors
     ///
     /// `Unsupported` where it is larger, with the reason why it was not lowered.
-    pub(super) fn flow_or_upload(
+    pub(super) fn flow_or_host_input(
         &mut self,
         plan: &Arc<dyn ExecutionPlan>,
         needed: &Needed,
@@ -199,12 +199,15 @@ impl<'a> Lowering<'a> {
         let plan = without_exchanges(plan);
         match pelton_planner::estimated_rows(plan) {
             Some(rows) if rows <= rows_max => {}
-            Some(rows) => return Err(error.context(format!("{rows:.0} rows are too many to bring over"))),
-            None => return Err(error.context("rows of an unknown number are not brought over")),
+            Some(rows) => {
+                return Err(error.context(format!("{rows:.0} rows are too many to copy to the device")));
+            }
+            None => return Err(error.context("rows of an unknown number are not copied to the device")),
         }
-        let upload = Upload::try_new(plan, needed).map_err(|other| error.context(other.to_string()))?;
-        let flow = upload.flow(self.uploads.len());
-        self.uploads.push(upload);
+        let host_input =
+            HostInput::try_new(plan, needed).map_err(|other| error.context(other.to_string()))?;
+        let flow = host_input.flow(self.host_inputs.len());
+        self.host_inputs.push(host_input);
         Ok(flow)
     }
 
@@ -218,7 +221,7 @@ impl<'a> Lowering<'a> {
             let value = flow.exprs(&schema).lower(&exprs[index].expr)?;
             // Computed once, however often it is used above.
             let is_plain = matches!(value.expr, pelton_pipeline::ir::Expr::Literal(_));
-            let value = if is_plain { value } else { flow.stream.as_column(&exprs[index].alias, value) };
+            let value = if is_plain { value } else { flow.builder.as_column(&exprs[index].alias, value) };
             outputs[index] = Some(value);
         }
         Ok(Flow { outputs, ..flow })
@@ -235,7 +238,7 @@ impl<'a> Lowering<'a> {
         let schema = filter.input().schema();
         for conjunct in datafusion::physical_expr::split_conjunction(filter.predicate()) {
             let condition = flow.exprs(&schema).condition(conjunct)?;
-            flow.stream.filter(condition);
+            flow.builder.filter(condition);
         }
         let mut outputs = vec![None; filter.schema().fields().len()];
         for &index in needed {
@@ -244,18 +247,18 @@ impl<'a> Lowering<'a> {
         Ok(Flow { outputs, ..flow })
     }
 
-    /// Ends a stream in a hash table, and gives the table's number.
-    pub(super) fn build(&mut self, stream: Stream, keys: &[Value], payload: &[Value]) -> usize {
+    /// Ends a pipeline in a hash table, and gives the table's number.
+    pub(super) fn build(&mut self, builder: PipelineBuilder, keys: &[Value], payload: &[Value]) -> usize {
         let table = self.table_count;
         self.table_count += 1;
         let exprs = |values: &[Value]| values.iter().map(|value| value.expr.clone()).collect();
-        self.finish(stream, "build from", Sink::Build { table, keys: exprs(keys), payload: exprs(payload) });
+        self.finish(builder, "build from", Sink::Build { table, keys: exprs(keys), payload: exprs(payload) });
         table
     }
 
-    /// Ends a stream in `sink`.
-    pub(super) fn finish(&mut self, stream: Stream, purpose: &str, sink: Sink) {
-        let (pipeline, scan) = stream.into_pipeline(purpose, sink);
+    /// Ends a pipeline in `sink`.
+    pub(super) fn finish(&mut self, builder: PipelineBuilder, purpose: &str, sink: Sink) {
+        let (pipeline, scan) = builder.into_pipeline(purpose, sink);
         self.scans.extend(scan.map(|scan| (self.pipelines.len(), scan)));
         self.pipelines.push(pipeline);
     }
@@ -264,7 +267,7 @@ impl<'a> Lowering<'a> {
         Mark {
             pipelines: self.pipelines.len(),
             table_count: self.table_count,
-            uploads: self.uploads.len(),
+            host_inputs: self.host_inputs.len(),
             scans: self.scans.len(),
         }
     }
@@ -272,7 +275,7 @@ impl<'a> Lowering<'a> {
     fn back_to(&mut self, mark: &Mark) {
         self.pipelines.truncate(mark.pipelines);
         self.table_count = mark.table_count;
-        self.uploads.truncate(mark.uploads);
+        self.host_inputs.truncate(mark.host_inputs);
         self.scans.truncate(mark.scans);
     }
 }
@@ -280,7 +283,7 @@ impl<'a> Lowering<'a> {
 impl Flow {
     /// Lowers expressions over this flow's outputs, which have the types of `schema`.
     pub(super) fn exprs<'f>(&'f mut self, schema: &'f SchemaRef) -> Exprs<'f> {
-        Exprs { stream: &mut self.stream, inputs: &self.outputs, schema }
+        Exprs { builder: &mut self.builder, inputs: &self.outputs, schema }
     }
 }
 

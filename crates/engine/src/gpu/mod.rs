@@ -5,10 +5,10 @@
 //!     lower.rs   a subtree as pipelines: scan.rs, join.rs, aggregate.rs, top.rs; expr.rs, arithmetic.rs,
 //!                dates.rs, text.rs
 //!     cost.rs    whether that is worth it
-//!   exec.rs      the plan node: uploads (upload.rs), the run, its rows as batches (result.rs), the way back to the CPU
-//!                (again.rs)
+//!   exec.rs      the plan node: host inputs (host_input.rs), the run, its rows as batches (result.rs), the way back to
+//!                the CPU (again.rs)
 //!   describe.rs  EXPLAIN
-//!   devices.rs   what was chosen, and the runtime, opened when it is first needed
+//!   device.rs    what was chosen, and the runtime, opened when it is first needed
 //! ```
 //!
 //! Kernels are the business of `pelton-pipeline`; here a query becomes what that takes, and no answer depends on where
@@ -17,25 +17,25 @@
 mod again;
 mod aggregate;
 mod arithmetic;
+mod builder;
 mod contract;
 mod cost;
 mod dates;
 mod describe;
-mod devices;
+mod device;
 mod exec;
 mod expr;
+mod host_input;
 mod join;
 mod lower;
 mod result;
 mod rule;
 mod scan;
-mod stream;
 mod text;
 mod top;
-mod upload;
 mod value;
 
 pub(crate) use describe::{device_text, pipeline_texts, reason_on_cpu, why_text};
-pub use devices::{DeviceChoice, Devices};
+pub use device::{DeviceChoice, DeviceHandle};
 pub use exec::PeltonGpuExec;
 pub(crate) use rule::GpuRule;

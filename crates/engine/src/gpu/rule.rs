@@ -37,7 +37,7 @@ use pelton_pipeline::ir::Sink;
 
 use super::contract::Contract;
 use super::cost::Prediction;
-use super::devices::{DeviceChoice, Devices};
+use super::device::{DeviceChoice, DeviceHandle};
 use super::exec::PeltonGpuExec;
 use super::lower::{Lowered, lower};
 use super::top::FirstRows;
@@ -46,16 +46,16 @@ use crate::scan::PeltonScanExec;
 /// Puts what can run on a device there.
 #[derive(Debug)]
 pub(crate) struct GpuRule {
-    devices: Arc<Devices>,
+    device: Arc<DeviceHandle>,
 }
 
 impl GpuRule {
     /// What EXPLAIN VERBOSE calls it.
     pub(crate) const NAME: &str = "pelton_gpu";
 
-    /// For plans that may use `devices`.
-    pub(crate) fn new(devices: Arc<Devices>) -> Self {
-        Self { devices }
+    /// A rule for plans that may run on `device`.
+    pub(crate) fn new(device: Arc<DeviceHandle>) -> Self {
+        Self { device }
     }
 }
 
@@ -65,10 +65,10 @@ impl PhysicalOptimizerRule for GpuRule {
         plan: Arc<dyn ExecutionPlan>,
         _config: &ConfigOptions,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        if self.devices.is_none_for_sure() {
+        if self.device.is_none_for_sure() {
             return Ok(plan);
         }
-        rewrite(&plan, &self.devices, false)
+        rewrite(&plan, &self.device, false)
     }
 
     fn name(&self) -> &str {
@@ -83,29 +83,29 @@ impl PhysicalOptimizerRule for GpuRule {
 /// `plan` with what can run on a device there. `by_hash`: a parent counts on how rows are partitioned.
 fn rewrite(
     plan: &Arc<dyn ExecutionPlan>,
-    devices: &Arc<Devices>,
+    device: &Arc<DeviceHandle>,
     by_hash: bool,
 ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
     if is_root(plan)
-        && let Some(node) = on_device(plan, None, devices)?
+        && let Some(node) = on_device(plan, None, device)?
     {
         return partitioned_as(plan, node, by_hash);
     }
     if let Some(sort) = plan.downcast_ref::<SortExec>()
         && !by_hash
         && let Some(first) = FirstRows::of(sort)
-        && let Some(node) = on_device(sort.input(), Some(&first), devices)?
+        && let Some(node) = on_device(sort.input(), Some(&first), device)?
     {
         return Ok(FirstRows::sort_again(sort, node));
     }
     if let Some((states, finished)) = average_in_two_stages(plan)?
-        && let Some(node) = on_device(&states, None, devices)?
+        && let Some(node) = on_device(&states, None, device)?
     {
         return partitioned_as(plan, replace_children_if_necessary(finished, vec![node])?, by_hash);
     }
     let children = plan.children().into_iter().enumerate().map(|(index, child)| {
         let by_hash = counts_on_hash(plan, index, by_hash);
-        rewrite(child, devices, by_hash)
+        rewrite(child, device, by_hash)
     });
     let children = children.collect::<DataFusionResult<Vec<_>>>()?;
     if !Contract::of(plan, by_hash).holds_over(&children) {
@@ -118,17 +118,17 @@ fn rewrite(
     }
 }
 
-/// The node that runs `plan` on the device, where it should run there; `first`: these rows of it. Its uploads may hold
-/// further ones.
+/// The node that runs `plan` on the device, where it should run there; `first`: these rows of it. Its host inputs may
+/// hold further ones.
 fn on_device(
     plan: &Arc<dyn ExecutionPlan>,
     first: Option<&FirstRows>,
-    devices: &Arc<Devices>,
+    device: &Arc<DeviceHandle>,
 ) -> DataFusionResult<Option<Arc<dyn ExecutionPlan>>> {
-    let Ok((lowered, reason)) = attempt(plan, first, devices) else { return Ok(None) };
-    let uploads = lowered.uploads.iter().map(|upload| rewrite(&upload.plan, devices, false));
-    let uploads = uploads.collect::<DataFusionResult<Vec<_>>>()?;
-    let node = PeltonGpuExec::new(lowered, uploads, Arc::clone(plan), Arc::clone(devices), reason);
+    let Ok((lowered, reason)) = attempt(plan, first, device) else { return Ok(None) };
+    let host_inputs = lowered.host_inputs.iter().map(|host_input| rewrite(&host_input.plan, device, false));
+    let host_inputs = host_inputs.collect::<DataFusionResult<Vec<_>>>()?;
+    let node = PeltonGpuExec::new(lowered, host_inputs, Arc::clone(plan), Arc::clone(device), reason);
     Ok(Some(Arc::new(node)))
 }
 
@@ -177,15 +177,15 @@ fn average_in_two_stages(
 pub(super) fn attempt(
     plan: &Arc<dyn ExecutionPlan>,
     first: Option<&FirstRows>,
-    devices: &Arc<Devices>,
+    device: &Arc<DeviceHandle>,
 ) -> Result<(Lowered, String)> {
-    let lowered = lower(plan, first, devices)?;
-    let reason = match devices.choice() {
+    let lowered = lower(plan, first, device)?;
+    let reason = match device.choice() {
         DeviceChoice::Cpu => return Err(Error::unsupported("the CPU was chosen")),
         DeviceChoice::Gpu(_) | DeviceChoice::Host => "chosen by --device".to_owned(),
-        DeviceChoice::Auto => choose(&lowered, devices)?,
+        DeviceChoice::Auto => choose(&lowered, device)?,
     };
-    devices.runtime()?.check(&lowered.plan)?;
+    device.runtime()?.check(&lowered.plan)?;
     Ok((lowered, reason))
 }
 
@@ -194,15 +194,15 @@ pub(super) fn attempt(
 /// # Errors
 ///
 /// `Unsupported`, with why it does not. Whether there is a GPU is looked at last: it may take its driver a while.
-fn choose(lowered: &Lowered, devices: &Devices) -> Result<String> {
+fn choose(lowered: &Lowered, device: &DeviceHandle) -> Result<String> {
     if is_scan_alone(lowered) {
         return Err(Error::unsupported("filtered rows of one table come as fast from the CPU"));
     }
-    let prediction = Prediction::of(&lowered.plan, devices)?;
+    let prediction = Prediction::of(&lowered.plan, device)?;
     if !prediction.prefers_device() {
         return Err(Error::unsupported(prediction.to_string()));
     }
-    match devices.is_any() {
+    match device.is_any() {
         true => Ok(prediction.to_string()),
         false => Err(Error::unsupported("there is no GPU")),
     }

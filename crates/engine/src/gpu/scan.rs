@@ -10,9 +10,9 @@ use pelton_store::Table;
 use pelton_zone::Scalar;
 use pelton_zone::SkipKinds;
 
-use super::devices::{Devices, TableText};
+use super::builder::{Flow, PipelineBuilder};
+use super::device::{DeviceHandle, TableText};
 use super::lower::{Lowering, Needed};
-use super::stream::{Flow, Stream};
 use super::value::{Value, kernel_type, type_bounds};
 use crate::error::from_datafusion;
 use crate::scan::PeltonScanExec;
@@ -38,23 +38,23 @@ impl Lowering<'_> {
             return Err(Error::unsupported(format!("no column of '{}' is read", table.name())));
         }
         let columns: Vec<usize> = read.into_iter().collect();
-        let sources = columns.iter().map(|&column| source_column(table, column, self.devices));
+        let sources = columns.iter().map(|&column| source_column(table, column, self.device));
         let sources = sources.collect::<Result<Vec<Column>>>()?;
         let values = values_by_table_column(table, &columns, &sources);
         let source = Source::Table(TableScan {
             table: Arc::clone(table),
             columns,
             row_groups: scan.row_groups().to_vec(),
-            skips_late: scan.options().dynamic && scan.options().skip != SkipKinds::NONE,
+            uses_runtime_filters: scan.options().dynamic && scan.options().skip != SkipKinds::NONE,
         });
-        let stream = Stream::new(source, sources, table.name().to_owned(), Some(scan.clone()));
-        filtered(stream, scan, needed, &conjuncts, &values)
+        let builder = PipelineBuilder::new(source, sources, table.name().to_owned(), Some(scan.clone()));
+        filtered(builder, scan, needed, &conjuncts, &values)
     }
 }
 
 /// Adds the scan's filters, over table columns, and picks its outputs.
 fn filtered(
-    stream: Stream,
+    builder: PipelineBuilder,
     scan: &PeltonScanExec,
     needed: &Needed,
     conjuncts: &[Arc<dyn datafusion::physical_expr::PhysicalExpr>],
@@ -62,10 +62,10 @@ fn filtered(
 ) -> Result<Flow> {
     let schema = scan.table().arrow_schema();
     let by_table_column = (0..schema.fields().len()).map(|column| values.get(&column).cloned()).collect();
-    let mut flow = Flow { stream, outputs: by_table_column };
+    let mut flow = Flow { builder, outputs: by_table_column };
     for conjunct in conjuncts {
         let condition = flow.exprs(&schema).condition(conjunct)?;
-        flow.stream.filter(condition);
+        flow.builder.filter(condition);
     }
     let mut outputs = vec![None; scan.projection().len()];
     for &output in needed {
@@ -88,7 +88,7 @@ fn values_by_table_column(table: &Table, columns: &[usize], sources: &[Column]) 
 }
 
 /// What is known of column `column` of `table` before it is read.
-fn source_column(table: &Arc<Table>, column: usize, devices: &Arc<Devices>) -> Result<Column> {
+fn source_column(table: &Arc<Table>, column: usize, device: &Arc<DeviceHandle>) -> Result<Column> {
     let schema = table.arrow_schema();
     let field = schema.field(column);
     let named = |error: Error| error.context(format!("column '{}' of '{}'", field.name(), table.name()));
@@ -96,8 +96,8 @@ fn source_column(table: &Arc<Table>, column: usize, devices: &Arc<Devices>) -> R
     let summary = table.column_summary(column);
     let text: Option<Arc<dyn pelton_pipeline::TextSource>> = match ty {
         Type::Text => {
-            super::devices::text_supported(table, column).map_err(named)?;
-            Some(Arc::new(TableText::new(table, column, devices)))
+            super::device::text_supported(table, column).map_err(named)?;
+            Some(Arc::new(TableText::new(table, column, device)))
         }
         _ => None,
     };

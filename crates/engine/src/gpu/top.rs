@@ -17,7 +17,7 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{Bounds, TopK, Type};
 
-use super::stream::Flow;
+use super::builder::Flow;
 use super::value::kernel_type;
 
 /// What a sort asks of its input.

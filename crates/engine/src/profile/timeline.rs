@@ -18,7 +18,7 @@ use super::node::ProfileNode;
 use super::outcome::Recorder;
 use super::tree::{OperatorTimes, Tree};
 use super::{ProfileContext, QueryProfile, QueryState};
-use crate::gpu::Devices;
+use crate::gpu::DeviceHandle;
 
 /// What was done when.
 #[derive(Debug, Clone, Default)]
@@ -36,7 +36,7 @@ pub struct Timeline {
 pub struct Lane {
     /// The node that it is of; `None` for nodes that DataFusion made while the query ran.
     pub node: Option<usize>,
-    /// Such as `partition 1`, or `copies, slot 0`.
+    /// Such as `partition 1`, or `copies, buffer 0`.
     pub name: String,
 }
 
@@ -65,7 +65,7 @@ pub struct MemoryUse {
     /// For people.
     pub name: String,
     /// The most that may be held, bytes; `None` without a limit.
-    pub cap_bytes: Option<u64>,
+    pub limit_bytes: Option<u64>,
     /// The most that was held, bytes.
     pub peak_bytes: u64,
     /// Moments since the start of the query, rising, with the bytes held from then on.
@@ -75,7 +75,7 @@ pub struct MemoryUse {
 /// What a profile is made of.
 pub(crate) struct Parts<'p> {
     pub(crate) plan: &'p Arc<dyn ExecutionPlan>,
-    pub(crate) devices: &'p Arc<Devices>,
+    pub(crate) device: &'p Arc<DeviceHandle>,
     pub(crate) pool: &'p Arc<dyn MemoryPool>,
     pub(crate) threads: usize,
     pub(crate) recorder: Option<&'p Recorder>,
@@ -83,8 +83,8 @@ pub(crate) struct Parts<'p> {
 
 /// The profile of a query as it is now.
 pub(crate) fn assemble(parts: &Parts<'_>, context: ProfileContext) -> Result<QueryProfile> {
-    let mut tree = Tree::of(parts.plan, parts.devices)?;
-    let runtime = parts.devices.opened();
+    let mut tree = Tree::of(parts.plan, parts.device)?;
+    let runtime = parts.device.opened();
     let spans = parts.recorder.map(|recorder| recorder.trace().spans());
     let (mut spans, spans_dropped) = spans.unwrap_or_default();
     let outcome = parts.recorder.map(Recorder::outcome);
@@ -148,12 +148,12 @@ impl LaneKind {
             Activity::Stage => Self::Staging,
             Activity::Decode | Activity::Filter => Self::Partition,
             Activity::Read | Activity::ReadWait if !is_pipeline => Self::Partition,
-            Activity::Read | Activity::ReadWait | Activity::SlotWait => Self::Files,
+            Activity::Read | Activity::ReadWait | Activity::BufferWait => Self::Files,
             Activity::Prepare
             | Activity::Generate
             | Activity::Compile
             | Activity::Allocate
-            | Activity::Keep
+            | Activity::Admit
             | Activity::Result => Self::Phases,
         }
     }
@@ -165,12 +165,12 @@ impl LaneKind {
             Self::Phases => "phases".to_owned(),
             Self::Files => "files".to_owned(),
             Self::Staging => "staging".to_owned(),
-            Self::Copies => format!("copies, slot {number}"),
-            Self::Kernels => format!("kernels, slot {number}"),
+            Self::Copies => format!("copies, buffer {number}"),
+            Self::Kernels => format!("kernels, buffer {number}"),
         }
     }
 
-    /// True where all slots share a lane: the host does one after the other.
+    /// True where all buffers share a lane: the host does one after the other.
     fn is_shared(self) -> bool {
         matches!(self, Self::Phases | Self::Files | Self::Staging)
     }
@@ -236,27 +236,27 @@ fn activate(node: &mut ProfileNode, timeline: &Timeline) {
 /// The tiers of which the trace has heard, since the query `began`.
 fn memory(trace: &Trace, began: Duration, parts: &Parts<'_>) -> Vec<MemoryUse> {
     let mut all = Vec::new();
-    let mut add = |tier, word, name: String, cap_bytes| {
+    let mut add = |tier, word, name: String, limit_bytes| {
         let curve = trace.curve(tier);
         if !curve.points.is_empty() {
             let since = |(at, bytes): (Duration, u64)| (at.saturating_sub(began), bytes);
             let points = curve.points.into_iter().map(since).collect();
             let peak_bytes = curve.peak_bytes;
-            all.push(MemoryUse { tier: word, name, cap_bytes, peak_bytes, points });
+            all.push(MemoryUse { tier: word, name, limit_bytes, peak_bytes, points });
         }
     };
-    if let Some(runtime) = parts.devices.opened() {
+    if let Some(runtime) = parts.device.opened() {
         let machine = runtime.machine();
-        let device_cap = machine.device_budget(runtime.device()).ok().map(|budget| budget.cap_bytes());
-        add(MemoryTier::Device, "device", format!("device memory, {}", runtime.describe()), device_cap);
-        let pinned_cap = Some(machine.pinned_budget().cap_bytes());
-        add(MemoryTier::Pinned, "pinned", "pinned host memory".to_owned(), pinned_cap);
+        let device_limit = machine.device_budget(runtime.device()).ok().map(|budget| budget.limit_bytes());
+        add(MemoryTier::Device, "device", format!("device memory, {}", runtime.describe()), device_limit);
+        let pinned_limit = Some(machine.pinned_budget().limit_bytes());
+        add(MemoryTier::Pinned, "pinned", "pinned host memory".to_owned(), pinned_limit);
     }
-    let pool_cap = match parts.pool.memory_limit() {
+    let pool_limit = match parts.pool.memory_limit() {
         MemoryLimit::Finite(bytes) => Some(bytes as u64),
         MemoryLimit::Infinite | MemoryLimit::Unknown => None,
     };
-    add(MemoryTier::Pool, "pool", "host memory of joins, sorts and aggregates".to_owned(), pool_cap);
+    add(MemoryTier::Pool, "pool", "host memory of joins, sorts and aggregates".to_owned(), pool_limit);
     add(MemoryTier::Process, "process", "host memory of the whole process".to_owned(), None);
     all
 }

@@ -134,7 +134,7 @@ fn memory(json: &mut JsonWriter, memory: &MemoryUse) {
     json.object(|json| {
         json.field("tier").string(memory.tier);
         json.field("name").string(&memory.name);
-        json.field("cap_bytes").optional(memory.cap_bytes, JsonWriter::number);
+        json.field("limit_bytes").optional(memory.limit_bytes, JsonWriter::number);
         json.field("peak_bytes").number(memory.peak_bytes);
         json.field("points").list(|json| {
             for (at, bytes) in &memory.points {

@@ -22,7 +22,7 @@ use pelton_pipeline::ir::{Op, Pipeline, Sink, Source};
 
 use super::node::{Place, ProfileNode, Unit};
 use crate::error::from_datafusion;
-use crate::gpu::{Devices, PeltonGpuExec, pipeline_texts, reason_on_cpu};
+use crate::gpu::{DeviceHandle, PeltonGpuExec, pipeline_texts, reason_on_cpu};
 use crate::scan::{PeltonScanExec, ScanReport};
 
 /// A plan as nodes.
@@ -55,15 +55,15 @@ impl Tree {
     /// # Errors
     ///
     /// Of reading the chunk directory of a table that it scans.
-    pub(super) fn of(plan: &Arc<dyn ExecutionPlan>, devices: &Arc<Devices>) -> Result<Self> {
-        let mut builder = Builder { devices, next_id: 0, owners: HashMap::new(), operators: Vec::new() };
+    pub(super) fn of(plan: &Arc<dyn ExecutionPlan>, device: &Arc<DeviceHandle>) -> Result<Self> {
+        let mut builder = Builder { device, next_id: 0, owners: HashMap::new(), operators: Vec::new() };
         let root = builder.plan(plan)?;
         Ok(Self { root, owners: builder.owners, operators: builder.operators })
     }
 }
 
 struct Builder<'b> {
-    devices: &'b Arc<Devices>,
+    device: &'b Arc<DeviceHandle>,
     next_id: usize,
     owners: HashMap<(usize, Option<u32>), usize>,
     operators: Vec<OperatorTimes>,
@@ -99,7 +99,7 @@ impl Builder<'_> {
                 Some(reason) => (Place::Cpu, format!("ran on the CPU after all: {reason}")),
                 None => (Place::Device, node.reason().to_owned()),
             },
-            None => (Place::Cpu, reason_on_cpu(plan, self.devices)),
+            None => (Place::Cpu, reason_on_cpu(plan, self.device)),
         };
         let (name, detail) = titled(plan);
         let mut node = ProfileNode::new(id, name, detail, place, reason);
@@ -144,7 +144,7 @@ impl Builder<'_> {
         let mut pipelines = Pipelines {
             address: address(plan),
             reason: node.reason.clone(),
-            uploads: children.collect::<Result<_>>()?,
+            host_inputs: children.collect::<Result<_>>()?,
             texts: pipeline_texts(device),
             reports: run.map(|run| run.pipelines).unwrap_or_default(),
             scans: device.scan_pipelines().zip(scans).collect(),
@@ -155,7 +155,7 @@ impl Builder<'_> {
         for index in (0..pipelines.pipelines.len()).rev() {
             nodes.extend(self.pipeline(index, &mut pipelines));
         }
-        nodes.extend(pipelines.uploads.into_iter().flatten());
+        nodes.extend(pipelines.host_inputs.into_iter().flatten());
         Ok(nodes)
     }
 
@@ -181,8 +181,8 @@ impl Builder<'_> {
                 node.children.extend(self.pipeline(builder, all));
             }
         }
-        if let Source::Upload(number) = pipeline.source {
-            node.children.extend(all.uploads.get_mut(number).and_then(Option::take));
+        if let Source::HostInput(number) = pipeline.source {
+            node.children.extend(all.host_inputs.get_mut(number).and_then(Option::take));
         }
         Some(node)
     }
@@ -221,7 +221,7 @@ struct Pipelines<'p> {
     /// Why it is on the device.
     reason: String,
     /// The plans that bring rows, until they have a place.
-    uploads: Vec<Option<ProfileNode>>,
+    host_inputs: Vec<Option<ProfileNode>>,
     texts: Vec<String>,
     /// Of those that were run.
     reports: Vec<PipelineReport>,
@@ -292,7 +292,7 @@ fn fill_pipeline(node: &mut ProfileNode, report: &PipelineReport) {
         ("link_bytes", report.link_bytes),
         ("device_bytes", report.device_bytes),
         ("raw_bytes", report.raw_bytes),
-        ("slot_bytes", report.slot_bytes),
+        ("staging_bytes", report.staging_bytes),
         ("state_bytes", report.state_bytes),
     ] {
         node.count(name, Unit::Bytes, bytes);
@@ -311,7 +311,7 @@ fn fill_pipeline(node: &mut ProfileNode, report: &PipelineReport) {
         node.count(name, Unit::Nanoseconds, ns(time));
     }
     for (name, count) in [
-        ("slots", report.slots as u64),
+        ("staging_buffers", report.staging_buffers as u64),
         ("programs_compiled", report.compiled as u64),
         ("repeats", report.repeats as u64),
         ("row_groups_skipped", report.row_groups_skipped),

@@ -19,7 +19,7 @@ const GROUPS: &str = "SELECT key, sum(value) FROM t WHERE value > 3 GROUP BY key
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_device_memory_the_cpu_answers_and_says_why() {
     let tables = tables();
-    let session = tables.session(&SessionOptions { device_mem_cap_bytes: Some(1 << 16), ..on_host() });
+    let session = tables.session(&SessionOptions { device_memory_limit_bytes: Some(1 << 16), ..on_host() });
     let (actual, query) = run(&session, GROUPS).await;
     assert_same_rows(&actual, &tables.expected(GROUPS).await, GROUPS);
     assert_eq!(device_nodes(&query).len(), 1);
@@ -39,7 +39,7 @@ const JOIN_OF_TOP: &str = "SELECT n, count(*), sum(value) FROM t JOIN \
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn executions_that_fall_back_at_once_share_nothing_with_each_other_or_with_their_host_inputs() {
     let tables = tables();
-    let session = tables.session(&SessionOptions { device_mem_cap_bytes: Some(1 << 16), ..on_host() });
+    let session = tables.session(&SessionOptions { device_memory_limit_bytes: Some(1 << 16), ..on_host() });
     for sql in [JOIN_OF_WINDOW, JOIN_OF_TOP, GROUPS] {
         let expected = tables.expected(sql).await;
         let all = futures::future::join_all((0..16).map(|_| run(&session, sql))).await;
@@ -65,8 +65,13 @@ async fn a_damaged_table_is_an_error_and_not_a_reason_to_try_the_cpu() {
 async fn one_morsel_at_a_time_and_equal_hashes_change_nothing() {
     let tables = tables();
     let expected = tables.expected(GROUPS).await;
-    let small =
-        RuntimeOptions { overlap: false, morsel_bytes: 1, slots: 1, equal_hashes: true, ..on_host().runtime };
+    let small = RuntimeOptions {
+        overlap: false,
+        morsel_bytes: 1,
+        staging_buffers: 1,
+        equal_hashes: true,
+        ..on_host().runtime
+    };
     let session = tables.session(&SessionOptions { runtime: small, batch_rows: 100, ..on_host() });
     let (actual, query) = run(&session, GROUPS).await;
     assert_same_rows(&actual, &expected, GROUPS);

@@ -102,12 +102,12 @@ impl P2pOptions {
     /// Bytes of one copy on `machine`: each device holds two buffers of them, and so does the host for each device.
     pub(super) fn bytes_on(&self, machine: &Machine) -> Result<usize> {
         let info = machine.info();
-        let device_cap = info.devices.iter().map(|device| device.memory_cap_bytes / DEVICE_SHARE).min();
-        let pinned_cap = info.pinned_cap_bytes / (2 * info.devices.len() as u64).max(1);
-        let bytes = self.scaled_bytes().min(device_cap.unwrap_or(0)).min(pinned_cap);
+        let device_limit = info.devices.iter().map(|device| device.memory_limit_bytes / DEVICE_SHARE).min();
+        let pinned_limit = info.pinned_memory_limit_bytes / (2 * info.devices.len() as u64).max(1);
+        let bytes = self.scaled_bytes().min(device_limit.unwrap_or(0)).min(pinned_limit);
         if bytes == 0 {
             return Err(Error::invalid_input(format!(
-                "{}: its caps leave no memory for buffers; raise the cap of device or pinned memory",
+                "{}: its memory limits leave nothing for buffers; raise the limit of device or pinned memory",
                 info.name
             )));
         }

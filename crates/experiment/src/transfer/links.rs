@@ -1,4 +1,4 @@
-//! Beyond the paper: a neighbour's link borrowed, small copies enqueued, files read into device memory.
+//! Beyond the paper: multi-link transfers, small copies enqueued, files read into device memory.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use pelton_device::{DeviceId, MemoryKind, OnFull, Place};
 use pelton_error::{Error, ErrorKind, Result};
 use pelton_fabric::measure::{MeasureOptions, time_storage};
-use pelton_fabric::transfer::{Lender, borrow, copy};
+use pelton_fabric::transfer::{HelperLink, copy, copy_multi_link};
 
 use super::{GB_PER_S, Stage, summary};
 use crate::report::{Outcome, Row};
 
 /// Figures of the rows.
-pub(super) const BORROWED: &str = "borrowed link";
+pub(super) const MULTI_LINK: &str = "multi-link transfer";
 const ENQUEUED: &str = "enqueueing";
 const ALLOCATION: &str = "allocation and release";
 const STORAGE: &str = "storage";
@@ -21,7 +21,7 @@ const STORAGE: &str = "storage";
 const ENQUEUED_COUNT: usize = 2000;
 
 pub(super) fn measure(stage: &Stage<'_>) -> Result<Vec<Row>> {
-    let mut rows = borrowed(stage)?;
+    let mut rows = multi_link(stage)?;
     rows.push(enqueueing(stage)?);
     rows.extend(allocations(stage)?);
     if let Some(folder) = &stage.options.storage {
@@ -31,7 +31,7 @@ pub(super) fn measure(stage: &Stage<'_>) -> Result<Vec<Row>> {
 }
 
 /// The device's own link alone, then with each neighbour's beside it.
-fn borrowed(stage: &Stage<'_>) -> Result<Vec<Row>> {
+fn multi_link(stage: &Stage<'_>) -> Result<Vec<Row>> {
     let machine = stage.machine;
     let bytes = stage.options.bytes();
     let node = machine.device(stage.device)?.node;
@@ -50,19 +50,19 @@ fn borrowed(stage: &Stage<'_>) -> Result<Vec<Row>> {
     };
     let transfer = &stage.options.transfer;
     let own = rates(&|| copy(machine, &source.span(), &target.span(), transfer)?.wait_blocking())?;
-    let mut rows = vec![stage.row(BORROWED, "own link alone", "GB/s", own)];
-    for lender in neighbours(stage) {
+    let mut rows = vec![stage.row(MULTI_LINK, "own link alone", "GB/s", own)];
+    for helper in neighbours(stage) {
         // Equal links: each takes half. A measured profile would say otherwise for unequal ones.
-        let lenders = [Lender { device: lender, rate: 1.0 }];
+        let helpers = [HelperLink { device: helper, rate: 1.0 }];
         let once = || {
-            borrow(machine, &source.span(), &target.span(), 1.0, &lenders, transfer)
+            copy_multi_link(machine, &source.span(), &target.span(), 1.0, &helpers, transfer)
                 .and_then(|all| all.wait_blocking())
         };
-        rows.push(stage.row(BORROWED, format!("with that of {lender}"), "GB/s", rates(&once)?));
+        rows.push(stage.row(MULTI_LINK, format!("with that of {helper}"), "GB/s", rates(&once)?));
     }
     if rows.len() == 1 {
-        let missing = Outcome::Missing("no peer to borrow from".into());
-        rows.push(stage.row(BORROWED, "with a neighbour's", "GB/s", missing));
+        let missing = Outcome::Missing("no peer with a link of its own".into());
+        rows.push(stage.row(MULTI_LINK, "with a neighbour's", "GB/s", missing));
     }
     Ok(rows)
 }

@@ -12,7 +12,7 @@ use pelton_kernels::Library;
 pub(super) const PAPER_BYTES: u64 = 34 << 30;
 
 /// A buffer takes at most this part of what a device's buffers, or pinned memory, may take.
-const CAP_SHARE: u64 = 4;
+const LIMIT_SHARE: u64 = 4;
 
 /// Where and how much.
 pub struct TransferExperiment {
@@ -46,22 +46,26 @@ impl TransferExperiment {
         }
     }
 
-    /// Bytes that each method moves: scaled, and within the caps.
+    /// Bytes that each method moves: scaled, and within the limits.
     pub(super) fn bytes(&self) -> usize {
         // Whole pages, so that every method may be asked.
         let scaled = (PAPER_BYTES as f64 * self.scale) as u64;
         (scaled.min(self.room()) / 4096 * 4096).max(4096) as usize
     }
 
-    /// Bytes that loads go through, within the caps.
+    /// Bytes that loads go through, within the limits.
     pub(super) fn footprint(&self) -> usize {
         self.footprint_bytes.min(self.room()).max(4096) as usize
     }
 
     fn room(&self) -> u64 {
         let info = self.machine.info();
-        let caps = info.devices.iter().map(|device| device.memory_cap_bytes).chain([info.pinned_cap_bytes]);
-        caps.min().unwrap_or(0) / CAP_SHARE
+        let limits = info
+            .devices
+            .iter()
+            .map(|device| device.memory_limit_bytes)
+            .chain([info.pinned_memory_limit_bytes]);
+        limits.min().unwrap_or(0) / LIMIT_SHARE
     }
 
     pub(super) fn check(&self) -> Result<()> {

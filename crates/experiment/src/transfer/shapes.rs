@@ -22,7 +22,7 @@ pub(super) fn evaluate(stage: &Stage<'_>, rows: &[Row]) -> Vec<Shape> {
         ),
         shape("E1: device memory far above the link in bandwidth", far_above(stage, rows)),
         shape("E1: random loads lose more on the link than in device memory", random_penalty(stage, rows)),
-        shape("a borrowed link lifts a device to 1.8 times its own", borrowed(stage, rows)),
+        shape("a multi-link transfer lifts a device to 1.8 times its own", multi_link(stage, rows)),
     ]
 }
 
@@ -89,11 +89,11 @@ fn random_penalty(stage: &Stage<'_>, rows: &[Row]) -> Result<(bool, String), Str
     Ok((at_random > in_order, format!("{at_random:.1} times at random, {in_order:.1} in order")))
 }
 
-fn borrowed(stage: &Stage<'_>, rows: &[Row]) -> Result<(bool, String), String> {
+fn multi_link(stage: &Stage<'_>, rows: &[Row]) -> Result<(bool, String), String> {
     is_gpu(stage)?;
-    let mut values = rows.iter().filter(|row| row.figure == links::BORROWED).filter_map(Row::value);
+    let mut values = rows.iter().filter(|row| row.figure == links::MULTI_LINK).filter_map(Row::value);
     let own = values.next().ok_or("not measured")?;
-    // Neighbours behind the same switch have nothing to lend.
+    // Neighbours behind the same switch add nothing.
     let lifted = values.max_by(f64::total_cmp).ok_or("needs a second device")?;
     Ok((lifted >= 1.8 * own, format!("{own:.1} GB/s alone, {lifted:.1} with a neighbour's link")))
 }

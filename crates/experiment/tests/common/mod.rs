@@ -22,7 +22,7 @@ pub(crate) fn idle_machine(device_count: u32) -> (Machine, Clock) {
         name: "idle device".into(),
         kind: DeviceKind::Logical,
         memory_bytes: 1 << 20,
-        memory_cap_bytes: 1 << 20,
+        memory_limit_bytes: 1 << 20,
         multiprocessors: 1,
         l2_bytes: 0,
         node: NodeId(0),
@@ -41,7 +41,7 @@ pub(crate) fn idle_machine(device_count: u32) -> (Machine, Clock) {
         is_simulated: false,
         devices: (0..device_count).map(device).collect(),
         node_count: 1,
-        pinned_cap_bytes: 1 << 20,
+        pinned_memory_limit_bytes: 1 << 20,
     };
     (Machine::new(Idle { info, clock: Arc::clone(&clock) }), clock)
 }

@@ -94,7 +94,7 @@ fn host_bytes(machine: &Machine, bytes: usize) -> usize {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index3/size").unwrap_or_default();
     let cache_kib: usize = text.trim().trim_end_matches('K').parse().unwrap_or(0);
     let wanted = bytes.max(4 * (cache_kib << 10));
-    let room = machine.info().pinned_cap_bytes / 4;
+    let room = machine.info().pinned_memory_limit_bytes / 4;
     if machine.info().is_simulated { bytes } else { wanted.min(room as usize).max(bytes) }
 }
 

@@ -113,7 +113,7 @@ fn machine_info(topology: &Topology) -> MachineInfo {
         is_simulated: true,
         devices: topology.devices.iter().map(|device| device_info(topology, device)).collect(),
         node_count: topology.nodes.len() as u32,
-        pinned_cap_bytes: topology.nodes.iter().map(|node| node.memory_bytes).sum(),
+        pinned_memory_limit_bytes: topology.nodes.iter().map(|node| node.memory_bytes).sum(),
     }
 }
 
@@ -128,7 +128,7 @@ fn device_info(topology: &Topology, device: &DeviceVertex) -> DeviceInfo {
         name: device.name.clone(),
         kind: DeviceKind::Simulated,
         memory_bytes: device.memory_bytes,
-        memory_cap_bytes: device.memory_bytes,
+        memory_limit_bytes: device.memory_bytes,
         multiprocessors,
         l2_bytes,
         node: NodeId(device.node),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   host ──► device 1 ──► device 0        hop 0: chunk 2     hop 1: chunk 1     arrived: chunk 0
-//!            slots 0..depth               hop 0 fills slot c % depth when hop 1 has emptied it of chunk c - depth
+//!            buffers 0..depth             hop 0 fills buffer c % depth when hop 1 has emptied it of chunk c - depth
 //! ```
 //!
 //! Everything is enqueued when the call returns; nobody waits.
@@ -67,7 +67,8 @@ pub fn copy(machine: &Machine, source: &Span, target: &Span, options: &TransferO
 /// # Errors
 ///
 /// `InvalidInput` if the lengths differ or the route does not begin, end and continue where it must; `Unsupported` if
-/// two devices that follow each other have no peer access; `OutOfMemory` if the slots between hops do not fit.
+/// two devices that follow each other have no peer access; `OutOfMemory` if the staging buffers between hops do not
+/// fit.
 pub fn relay(
     machine: &Machine,
     route: &[Place],
@@ -87,7 +88,7 @@ pub fn relay(
     Ok(Transfer { _streams: lane.into_streams(), ends })
 }
 
-/// One route with its streams and the slots between its hops.
+/// One route with its streams and the staging buffers between its hops.
 pub(super) struct Lane {
     hops: Vec<Hop>,
     depth: usize,
@@ -96,9 +97,9 @@ pub(super) struct Lane {
 struct Hop {
     stream: Stream,
     /// Where its chunks land, if that is not the target.
-    slots: Vec<Buffer>,
-    next_slot: usize,
-    /// Events of this hop's last chunks, which empty the slots before it; oldest first.
+    buffers: Vec<Buffer>,
+    next_buffer: usize,
+    /// Events of this hop's last chunks, which empty the staging buffers before it; oldest first.
     recent: VecDeque<Event>,
 }
 
@@ -112,14 +113,14 @@ impl Lane {
         let mut hops = Vec::with_capacity(route.len() - 1);
         for (index, pair) in route.windows(2).enumerate() {
             let is_last = index + 2 == route.len();
-            let slot_count = if is_last { 0 } else { options.depth };
+            let buffer_count = if is_last { 0 } else { options.depth };
             let kind = memory_at(pair[1]);
-            let slots = (0..slot_count)
+            let buffers = (0..buffer_count)
                 .map(|_| machine.allocate(kind.clone(), chunk_bytes, options.on_full))
                 .collect::<Result<Vec<Buffer>>>()
-                .context(|| format!("slots at {}", pair[1]))?;
+                .context(|| format!("staging buffers at {}", pair[1]))?;
             let stream = machine.stream(carrier(pair[0], pair[1]))?;
-            hops.push(Hop { stream, slots, next_slot: 0, recent: VecDeque::new() });
+            hops.push(Hop { stream, buffers, next_buffer: 0, recent: VecDeque::new() });
         }
         Ok(Self { hops, depth: options.depth })
     }
@@ -159,12 +160,12 @@ impl Lane {
 
 impl Hop {
     fn landing(&mut self, bytes: usize) -> Option<Span> {
-        if self.slots.is_empty() {
+        if self.buffers.is_empty() {
             return None;
         }
-        let slot = self.next_slot;
-        self.next_slot = (slot + 1) % self.slots.len();
-        Some(self.slots[slot].slice(0..bytes))
+        let buffer = self.next_buffer;
+        self.next_buffer = (buffer + 1) % self.buffers.len();
+        Some(self.buffers[buffer].slice(0..bytes))
     }
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //!   Delivery   columns in host memory ──► row ranges that kernels of a device may read       method.rs, delivery.rs
 //!   relay      span ──► hop ──► hop ──► span, chunks in flight on every hop at once           lane.rs
-//!   borrow     span ──► own link ─────────────────► span                                      borrow.rs
+//!   multi-link span ──► own link ─────────────────► span                                      multi_link.rs
 //!                └────► a neighbour's link ─► peer link ─┘
 //!   Storage    file ──► device memory, by cuFile or through pinned memory                     storage.rs
 //! ```
@@ -15,18 +15,18 @@
 //!
 //! Traffic: every byte once over every link of its route; staged copies read and write host memory once more.
 
-mod borrow;
 mod choose;
 mod delivery;
 mod lane;
 mod method;
+mod multi_link;
 mod options;
 mod storage;
 
-pub use borrow::{Borrower, Lender, Links, borrow, links_to_borrow};
 pub use choose::{Choice, MethodRate, MethodRates, choose};
 pub use delivery::{Chunk, Column, Delivery};
 pub use lane::{Transfer, copy, relay};
 pub use method::Method;
+pub use multi_link::{HelperLink, Links, MultiLinkCopier, copy_multi_link, links_for};
 pub use options::TransferOptions;
 pub use storage::{Storage, StorageOptions, StoragePath};

@@ -3,7 +3,7 @@
 /// One 64-bit argument. Numbers of tables, payload columns and so on are those of the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Arg {
-    /// Addresses of chunks, then of remaps of text columns, row group after row group.
+    /// Addresses of chunks, then of dictionary mappings of text columns, row group after row group.
     Chunks,
     /// Rows of each row group (u32).
     RowGroupRows,
@@ -23,7 +23,7 @@ pub(crate) enum Arg {
     Lut(usize),
     /// Whether each is not NULL (u8).
     LutValid(usize),
-    /// Direct table: one bit a code.
+    /// Direct table: one bit per packed key.
     Bitmap(usize),
     /// Hashed table: keys by slot.
     TableKeys(usize),
@@ -39,7 +39,7 @@ pub(crate) enum Arg {
     BloomMask(usize),
     /// Most rows of the table that is built.
     TableRowsMax(usize),
-    /// Counts rows of the table that is built; then the least and the greatest code (i64).
+    /// Counts rows of the table that is built; then the least and the greatest packed key (i64).
     TableStats(usize),
     /// Payload column of a table.
     Payload(usize, usize),

@@ -1,22 +1,22 @@
 //! A hash table as the end of a pipeline: where a row's key goes, and its payload with it.
 //!
-//! Beside the table the kernel notes what the host asks of it: the number of rows, the least and the greatest code and,
-//! for pipelines that skip row groups by them, the first codes, each once.
+//! Beside the table the kernel notes what the host asks of it: the number of rows, the least and the greatest packed
+//! key and, for pipelines that skip row groups by them, the first packed keys, each once.
 
 use pelton_error::{Error, Result};
 
 use super::args::Arg;
 use super::block::Block;
 use super::groups::Limits;
-use super::layout::{KeyDomain, SinkLayout, TableKind, TableLayout, code_count};
+use super::layout::{KeyDomain, SinkLayout, TableKind, TableLayout, count_packed_keys};
 use super::probe;
 use super::sink::{RowCode, store, values_of};
 use super::source::RowScope;
 use super::value::Value;
 use crate::ir::{Expr, Type};
 
-/// A direct table may have this many codes for each row of its source.
-const DIRECT_CODES_PER_ROW: u64 = 16;
+/// A direct table may have this many packed keys per row of its source.
+const DIRECT_KEYS_PER_ROW: u64 = 16;
 
 /// As many keys are noted for the host at most: each is looked for in the zone map of every row group of later scans.
 /// A guess at where that still costs less than what it saves.
@@ -44,19 +44,19 @@ impl Build<'_> {
         let key_values = self.valid_keys(scope, block)?;
         let domains =
             key_values.iter().map(|key| KeyDomain::of(key, "a join key")).collect::<Result<Vec<_>>>()?;
-        let codes = code_count(&domains, "join keys")?;
-        let kind = self.kind(codes, domains.len(), limits);
-        let code = probe::code_of(&key_values, &domains, block);
+        let packed_key_count = count_packed_keys(&domains, "join keys")?;
+        let kind = self.kind(packed_key_count, domains.len(), limits);
+        let key = probe::packed_key(&key_values, &domains, block);
         let stats = scope.kernel.args.pointer(Arg::TableStats(self.table), "i64");
         let place = match kind {
-            TableKind::Direct => self.set_bit(&code, &stats, scope, block),
-            TableKind::Hashed => self.insert(&code, &stats, scope, block),
+            TableKind::Direct => self.set_bit(&key, &stats, scope, block),
+            TableKind::Hashed => self.insert(&key, &stats, scope, block),
         };
-        block.line(format!("if (i64({code}) < AT(least)) AT(least) = i64({code});"));
-        block.line(format!("if (i64({code}) > AT(most)) AT(most) = i64({code});"));
+        block.line(format!("if (i64({key}) < AT(least)) AT(least) = i64({key});"));
+        block.line(format!("if (i64({key}) > AT(most)) AT(most) = i64({key});"));
         let arrays = |index| (Arg::Payload(self.table, index), Arg::PayloadValid(self.table, index));
         let payload = store(self.payload, &place, arrays, scope, block)?;
-        Ok(with_stats(TableLayout { kind, keys: domains, code_count: codes, payload }, &stats))
+        Ok(with_stats(TableLayout { kind, keys: domains, packed_key_count, payload }, &stats))
     }
 
     /// The keys of a row that has all of them.
@@ -73,27 +73,27 @@ impl Build<'_> {
         Ok(values)
     }
 
-    fn kind(&self, codes: u64, key_count: usize, limits: &Limits) -> TableKind {
-        let by_rows = limits.row_count.saturating_mul(DIRECT_CODES_PER_ROW).max(1 << 22);
-        let is_sparse = codes > limits.table_codes_max.min(by_rows);
+    fn kind(&self, packed_key_count: u64, key_count: usize, limits: &Limits) -> TableKind {
+        let by_rows = limits.row_count.saturating_mul(DIRECT_KEYS_PER_ROW).max(1 << 22);
+        let is_sparse = packed_key_count > limits.table_keys_max.min(by_rows);
         if self.is_hashed || is_sparse || key_count > 1 { TableKind::Hashed } else { TableKind::Direct }
     }
 
-    /// Puts the row at its code.
-    fn set_bit(&self, code: &str, stats: &str, scope: &mut RowScope<'_, '_>, block: &mut Block) -> String {
+    /// Puts the row at its packed key.
+    fn set_bit(&self, key: &str, stats: &str, scope: &mut RowScope<'_, '_>, block: &mut Block) -> String {
         let args = &mut scope.kernel.args;
         let flags = args.pointer(Arg::Flags, "u32");
         let bitmap = args.pointer(Arg::Bitmap(self.table), "u32");
-        let bit = block.define("u32", "b", format!("1u << ({code} & 31)"));
-        let before = block.define("u32", "b", format!("atomic_or({bitmap} + ({code} >> 5), {bit}) & {bit}"));
+        let bit = block.define("u32", "b", format!("1u << ({key} & 31)"));
+        let before = block.define("u32", "b", format!("atomic_or({bitmap} + ({key} >> 5), {bit}) & {bit}"));
         block.line(format!("if ({before}) atomic_or({flags}, FLAG_DUPLICATE);"));
-        self.note(&before, code, stats, block);
+        self.note(&before, key, stats, block);
         block.line("AT(built)++;");
-        code.to_owned()
+        key.to_owned()
     }
 
     /// Puts the row in front of its key's chain.
-    fn insert(&self, code: &str, stats: &str, scope: &mut RowScope<'_, '_>, block: &mut Block) -> String {
+    fn insert(&self, key: &str, stats: &str, scope: &mut RowScope<'_, '_>, block: &mut Block) -> String {
         let (table, args) = (self.table, &mut scope.kernel.args);
         let (flags, rows_max) = (args.pointer(Arg::Flags, "u32"), args.word(Arg::TableRowsMax(table)));
         let row = block.define("u64", "w", format!("reserve_row((u64*){stats})"));
@@ -101,26 +101,27 @@ impl Build<'_> {
         let (keys, mask) = (args.pointer(Arg::TableKeys(table), "u64"), args.word(Arg::TableSlotMask(table)));
         let (heads, next) = (args.pointer(Arg::Heads(table), "u32"), args.pointer(Arg::Next(table), "u32"));
         let (bloom, bloom_mask) = (args.pointer(Arg::Bloom(table), "u32"), args.word(Arg::BloomMask(table)));
-        let slot = format!("slot_to_insert({keys}, {mask}, {code}, {flags}, FLAG_TABLE_FULL)");
+        let slot = format!("slot_to_insert({keys}, {mask}, {key}, {flags}, FLAG_TABLE_FULL)");
         let slot = block.define("u64", "s", slot);
         block.line(format!("if ({slot} == NO_KEY) continue;"));
         let before = block.define("u32", "h", format!("atomic_swap({heads} + {slot}, u32({row}) + 1)"));
         block.line(format!("{next}[{row}] = {before};"));
         block.line(format!("if ({before}) atomic_or({flags}, FLAG_DUPLICATE);"));
-        self.note(&before, code, stats, block);
-        block.line(format!("bloom_insert({bloom}, {bloom_mask}, {code});"));
+        self.note(&before, key, stats, block);
+        block.line(format!("bloom_insert({bloom}, {bloom_mask}, {key});"));
         row
     }
 
-    /// Notes a code that was not there `before`.
-    fn note(&self, before: &str, code: &str, stats: &str, block: &mut Block) {
+    /// Notes a packed key that was not there `before`.
+    fn note(&self, before: &str, key: &str, stats: &str, block: &mut Block) {
         if self.wants_keys {
-            block.line(format!("if (!{before}) note_key((u64*){stats} + 3, {KEYS_NOTED_MAX}, {code});"));
+            block.line(format!("if (!{before}) note_key((u64*){stats} + 3, {KEYS_NOTED_MAX}, {key});"));
         }
     }
 }
 
-/// The code around the rows of a build: of each lane the least and the greatest code, and the rows of a direct table.
+/// The code around the rows of a build: of each lane the least and the greatest packed key, and the rows of a direct
+/// table.
 fn with_stats(layout: TableLayout, stats: &str) -> RowCode {
     let built = match layout.kind {
         TableKind::Direct => format!(

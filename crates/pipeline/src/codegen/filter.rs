@@ -11,8 +11,8 @@ use pelton_error::Result;
 
 use super::args::{Arg, Args};
 use super::block::Block;
-use super::late::{self, KeyList};
 use super::layout::{BuiltTable, TableKind};
+use super::runtime_filter::{self, KeyList};
 use super::source::{RowScope, SourceColumn};
 use super::{Generator, expr, probe};
 use crate::ir::{CompareOp, Expr, Literal, Op, Pipeline, ProbeKind, Sink, TopK, Type};
@@ -24,7 +24,7 @@ pub(crate) struct Range {
     pub(crate) low: i64,
     pub(crate) high: i64,
     /// True where a finished table has narrowed it: planning could not know.
-    pub(crate) is_late: bool,
+    pub(crate) is_runtime_filter: bool,
 }
 
 /// A step that looks at single rows.
@@ -83,7 +83,7 @@ impl FilterPlan {
                     if built.layout.kind == TableKind::Direct && *kind != ProbeKind::Outer {
                         plan.bitmaps.push(index);
                     }
-                    if let Some(range) = late::key_range(op, tables, pipeline, source) {
+                    if let Some(range) = runtime_filter::key_range(op, tables, pipeline, source) {
                         narrow(&mut ranges, range);
                     }
                 }
@@ -95,12 +95,12 @@ impl FilterPlan {
         });
         let top = top_column(pipeline, source).filter(|_| !is_predicated);
         if let Some(column) = top {
-            narrow(&mut ranges, Range { column, low: i64::MIN, high: i64::MAX, is_late: false });
+            narrow(&mut ranges, Range { column, low: i64::MIN, high: i64::MAX, is_runtime_filter: false });
         }
         plan.ranges = ranges.into_values().collect();
         plan.top = top.and_then(|column| plan.ranges.iter().position(|range| range.column == column));
         plan.fused = plan.ranges_in_registers(source);
-        plan.key_lists = late::key_lists(pipeline, source.len(), tables);
+        plan.key_lists = runtime_filter::key_lists(pipeline, source.len(), tables);
         plan
     }
 
@@ -230,7 +230,7 @@ fn narrow(ranges: &mut BTreeMap<usize, Range>, range: Range) {
     let known = ranges.entry(range.column).or_insert_with(|| range.clone());
     known.low = known.low.max(range.low);
     known.high = known.high.min(range.high);
-    known.is_late |= range.is_late;
+    known.is_runtime_filter |= range.is_runtime_filter;
 }
 
 /// The conditions that `condition` is the conjunction of.
@@ -307,7 +307,7 @@ fn as_range(condition: &Expr, pipeline: &Pipeline, source: &[SourceColumn]) -> O
         CompareOp::Ge => (value, i64::MAX),
         CompareOp::Ne => return None,
     };
-    Some(Range { column, low, high, is_late: false })
+    Some(Range { column, low, high, is_runtime_filter: false })
 }
 
 /// The column of the source that a top-k's key is, where a range filter can leave rows out by it. Rows without a key

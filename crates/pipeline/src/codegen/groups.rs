@@ -3,8 +3,8 @@
 //! ```text
 //!   no keys        in registers of each lane, added up at the end
 //!   few groups     in shared memory of each block, several copies so that lanes seldom meet, added up at the end
-//!   some groups    in memory, at the group's code
-//!   many           in memory, at the slot that the code hashes to
+//!   some groups    in memory, at the group's packed key
+//!   many           in memory, at the slot that the packed key hashes to
 //! ```
 
 use pelton_error::{Error, Result};
@@ -14,7 +14,9 @@ use super::arithmetic::{SumWidth, sum_width};
 use super::block::Block;
 use super::checks::Checks;
 use super::expr;
-use super::layout::{AggregateOutput, GroupKind, GroupLayout, KeyDomain, SinkLayout, WordKind, code_count};
+use super::layout::{
+    AggregateOutput, GroupKind, GroupLayout, KeyDomain, SinkLayout, WordKind, count_packed_keys,
+};
 use super::probe;
 use super::scope::Scope;
 use super::sink::RowCode;
@@ -24,10 +26,10 @@ use crate::ir::{Aggregate, AggregateFunction, Expr, Type};
 
 /// What bounds the choice of a layout.
 pub(super) struct Limits {
-    /// The most codes of groups by position.
-    pub(super) direct_codes_max: u64,
-    /// The most codes of a table by position.
-    pub(super) table_codes_max: u64,
+    /// The most packed keys of groups by position.
+    pub(super) direct_keys_max: u64,
+    /// The most packed keys of a table by position.
+    pub(super) table_keys_max: u64,
     /// Shared memory taken already.
     pub(super) shared_offset: usize,
     /// Shared memory left.
@@ -57,18 +59,17 @@ pub(super) fn aggregate(
     let key_values = keys.iter().map(|key| expr::generate(key, scope, block)).collect::<Result<Vec<_>>>()?;
     let domains =
         key_values.iter().map(|key| KeyDomain::of(key, "a group key")).collect::<Result<Vec<_>>>()?;
-    let codes = code_count(&domains, "group keys")?;
+    let packed_key_count = count_packed_keys(&domains, "group keys")?;
     let (words, outputs, contributions) = state_of(aggregates, limits, scope, block)?;
     let kind = match () {
         () if keys.is_empty() => GroupKind::Global,
-        () if codes <= limits.direct_codes_max => GroupKind::Direct,
+        () if packed_key_count <= limits.direct_keys_max => GroupKind::Direct,
         () => GroupKind::Hashed,
     };
-    let state_bytes = (codes as usize).saturating_mul(words.len() * 8);
+    let state_bytes = (packed_key_count as usize).saturating_mul(words.len() * 8);
     let copies =
         if kind == GroupKind::Direct { shared_copies(state_bytes, limits.shared_bytes_max) } else { 0 };
-    let layout =
-        GroupLayout { kind, keys: domains, code_count: codes, words, outputs, shared_copies: copies };
+    let layout = GroupLayout { kind, keys: domains, packed_key_count, words, outputs, shared_copies: copies };
     let code = RowCode {
         text: String::new(),
         prologue: String::new(),
@@ -79,7 +80,7 @@ pub(super) fn aggregate(
     Ok(match kind {
         GroupKind::Global => in_registers(code, &layout, &contributions, keep.as_deref(), scope, block),
         _ => {
-            let group = probe::code_of(&key_values, &layout.keys, block);
+            let group = probe::packed_key(&key_values, &layout.keys, block);
             in_memory(code, &layout, &group, &contributions, limits, scope, block)
         }
     })
@@ -338,7 +339,7 @@ fn in_memory(
 
 /// Code that clears the copies in shared memory before, and adds them to memory after.
 fn share(code: &mut RowCode, layout: &GroupLayout, groups: &str, offset: usize) {
-    let (words, copies, count) = (layout.words.len(), layout.shared_copies, layout.code_count);
+    let (words, copies, count) = (layout.words.len(), layout.shared_copies, layout.packed_key_count);
     code.prologue += &format!("u64* const shared_groups = (u64*)(block_shared + {offset});\n");
     let identities: Vec<String> = layout.words.iter().map(|kind| format!("{}ull", kind.identity())).collect();
     code.prologue += &format!(

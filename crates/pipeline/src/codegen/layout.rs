@@ -1,12 +1,12 @@
 //! How hash tables and groups lie in memory. The generator and the run agree through these.
 //!
-//! Keys become one number, the *code*: each key minus its least value, times the product of the sizes before it. Codes
-//! are below 2^63, so one word of all ones is free to mean "no key".
+//! Keys become one number, the *packed key*: each key minus its least value, times the product of the sizes before it.
+//! Packed keys are below 2^63, so one word of all ones is free to mean "no key".
 //!
 //! ```text
-//!   table, direct    bitmap [code], payload columns [code]                       unique keys of a small range
+//!   table, direct    bitmap [key], payload columns [key]                         unique keys of a small range
 //!   table, hashed    keys [slot], heads [slot] ─► rows: next, payload [row]      anything else; Bloom filter beside
-//!   groups, direct   state [code]                                                few possible groups
+//!   groups, direct   state [key]                                                 few possible groups
 //!   groups, hashed   keys [slot], state [slot]                                   many
 //! ```
 
@@ -19,7 +19,7 @@ use crate::ir::{Bounds, Type};
 use crate::text::Dictionary;
 
 /// Codes stay below this.
-const CODE_MAX: u128 = 1 << 63;
+const PACKED_KEY_MAX: u128 = 1 << 63;
 
 /// The values that one key may have.
 #[derive(Debug, Clone)]
@@ -49,21 +49,21 @@ impl KeyDomain {
         let is_nullable = value.valid.is_some();
         let size = u64::try_from(size)
             .ok()
-            .filter(|size| u128::from(*size) < CODE_MAX)
+            .filter(|size| u128::from(*size) < PACKED_KEY_MAX)
             .ok_or_else(|| Error::unsupported(format!("{what} whose values span all of 64 bits")))?;
         Ok(Self { ty: value.ty, min, size, is_nullable, dictionary: value.dictionary.clone() })
     }
 
-    /// Codes of this key alone.
+    /// Packed keys of this key alone.
     pub(crate) fn count(&self) -> u64 {
         self.size + u64::from(self.is_nullable)
     }
 }
 
-/// Codes of all keys together.
-pub(crate) fn code_count(domains: &[KeyDomain], what: &str) -> Result<u64> {
+/// How many packed keys all keys together can have.
+pub(crate) fn count_packed_keys(domains: &[KeyDomain], what: &str) -> Result<u64> {
     let count = domains.iter().try_fold(1u128, |count, domain| {
-        count.checked_mul(domain.count().into()).filter(|count| *count < CODE_MAX)
+        count.checked_mul(domain.count().into()).filter(|count| *count < PACKED_KEY_MAX)
     });
     count.map(|count| count as u64).ok_or_else(|| {
         Error::unsupported(format!(
@@ -109,7 +109,7 @@ pub(crate) enum TableKind {
 pub(crate) struct TableLayout {
     pub(crate) kind: TableKind,
     pub(crate) keys: Vec<KeyDomain>,
-    pub(crate) code_count: u64,
+    pub(crate) packed_key_count: u64,
     pub(crate) payload: Vec<PayloadColumn>,
 }
 
@@ -119,30 +119,30 @@ pub(crate) struct BuiltTable {
     pub(crate) layout: TableLayout,
     pub(crate) is_unique: bool,
     pub(crate) row_count: u64,
-    /// The codes that occur lie between these.
-    pub(crate) codes: Option<(u64, u64)>,
-    /// The codes that occur, where they are few and somebody wants them.
-    pub(crate) few_codes: Option<Vec<u64>>,
+    /// The packed keys that occur lie between these.
+    pub(crate) packed_key_range: Option<(u64, u64)>,
+    /// The packed keys that occur, where they are few and somebody wants them.
+    pub(crate) few_packed_keys: Option<Vec<u64>>,
 }
 
 impl BuiltTable {
     /// The keys that occur, where there is one key column.
     pub(crate) fn key_range(&self) -> Option<Bounds> {
         let [key] = self.layout.keys.as_slice() else { return None };
-        let (low, high) = self.codes?;
+        let (low, high) = self.packed_key_range?;
         Some(Bounds { min: key.min + i128::from(low), max: key.min + i128::from(high) })
     }
 
     /// Each key that occurs, where there is one key column and few occur.
     pub(crate) fn key_values(&self) -> Option<Vec<i128>> {
         let [key] = self.layout.keys.as_slice() else { return None };
-        let codes = self.few_codes.as_ref()?;
-        Some(codes.iter().map(|code| key.min + i128::from(*code)).collect())
+        let packed_keys = self.few_packed_keys.as_ref()?;
+        Some(packed_keys.iter().map(|packed| key.min + i128::from(*packed)).collect())
     }
 
     /// The share of possible keys that occur.
     pub(crate) fn density(&self) -> f64 {
-        self.row_count as f64 / self.layout.code_count.max(1) as f64
+        self.row_count as f64 / self.layout.packed_key_count.max(1) as f64
     }
 }
 
@@ -203,7 +203,7 @@ pub(crate) enum GroupKind {
 pub(crate) struct GroupLayout {
     pub(crate) kind: GroupKind,
     pub(crate) keys: Vec<KeyDomain>,
-    pub(crate) code_count: u64,
+    pub(crate) packed_key_count: u64,
     pub(crate) words: Vec<WordKind>,
     pub(crate) outputs: Vec<AggregateOutput>,
     /// Copies of the state that a block keeps in shared memory; 0: none.

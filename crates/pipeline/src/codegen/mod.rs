@@ -25,10 +25,10 @@ mod dates;
 mod expr;
 mod filter;
 mod groups;
-mod late;
 mod layout;
 mod probe;
 mod rows;
+mod runtime_filter;
 mod scope;
 mod sink;
 mod source;
@@ -42,11 +42,11 @@ use pelton_error::{Result, ResultExt};
 pub(crate) use args::Arg;
 pub(crate) use build::KEYS_NOTED_MAX;
 pub(crate) use filter::Range;
-pub(crate) use late::{KeyList, wants_keys};
 pub(crate) use layout::{
     AggregateOutput, BuiltTable, GroupKind, GroupLayout, KeyDomain, PayloadColumn, RowsLayout, SinkLayout,
     TableKind, TableLayout, TopLayout, WordKind,
 };
+pub(crate) use runtime_filter::{KeyList, wants_keys};
 pub(crate) use source::{SourceColumn, StoredAs};
 pub(crate) use value::Form;
 
@@ -87,10 +87,10 @@ pub(crate) struct Request<'a> {
     pub(crate) row_count: u64,
     /// The table to build must be hashed: its keys turned out not to be unique.
     pub(crate) is_hashed: bool,
-    /// The most codes of groups by position.
-    pub(crate) direct_codes_max: u64,
-    /// The most codes of a direct table.
-    pub(crate) table_codes_max: u64,
+    /// The most packed keys of groups by position.
+    pub(crate) direct_keys_max: u64,
+    /// The most packed keys of a direct table.
+    pub(crate) table_keys_max: u64,
     /// All hashes equal, to test collisions.
     pub(crate) has_equal_hashes: bool,
     /// All conditions of a row are computed, without branches.

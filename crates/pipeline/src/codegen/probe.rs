@@ -1,4 +1,4 @@
-//! Keys as codes, and looking them up.
+//! Packing keys into one number, and looking them up.
 
 use pelton_error::Result;
 
@@ -19,8 +19,8 @@ fn offset(value: &Value, domain: &KeyDomain) -> String {
     }
 }
 
-/// The code of keys that are known to lie in their domains; NULL keys count as one more value.
-pub(super) fn code_of(values: &[Value], domains: &[KeyDomain], block: &mut Block) -> String {
+/// The packed key of keys that are known to lie in their domains; NULL keys count as one more value.
+pub(super) fn packed_key(values: &[Value], domains: &[KeyDomain], block: &mut Block) -> String {
     let mut stride = 1u64;
     let mut terms = Vec::with_capacity(values.len());
     for (value, domain) in values.iter().zip(domains) {
@@ -36,8 +36,12 @@ pub(super) fn code_of(values: &[Value], domains: &[KeyDomain], block: &mut Block
     block.define("u64", "k", sum)
 }
 
-/// The condition that keys are not NULL and lie in their domains, and then their code.
-pub(super) fn code_within(values: &[Value], domains: &[KeyDomain], block: &mut Block) -> (String, String) {
+/// The condition that keys are not NULL and lie in their domains, and then their packed key.
+pub(super) fn packed_key_within(
+    values: &[Value],
+    domains: &[KeyDomain],
+    block: &mut Block,
+) -> (String, String) {
     let mut conditions = Vec::new();
     let mut terms = Vec::with_capacity(values.len());
     let mut stride = 1u64;
@@ -58,8 +62,8 @@ pub(super) fn code_within(values: &[Value], domains: &[KeyDomain], block: &mut B
         stride = stride.saturating_mul(domain.count());
     }
     let condition = if conditions.is_empty() { "true".into() } else { conditions.join(" && ") };
-    let code = block.define("u64", "k", terms.join(" + "));
-    (condition, code)
+    let key = block.define("u64", "k", terms.join(" + "));
+    (condition, key)
 }
 
 /// Whether direct table `table` has the keys.
@@ -69,13 +73,13 @@ pub(super) fn bitmap_test(
     scope: &mut RowScope<'_, '_>,
     block: &mut Block,
 ) -> Result<String> {
-    let (condition, code) = probe_code(table, keys, scope, block)?;
+    let (condition, key) = probe_key(table, keys, scope, block)?;
     let bitmap = scope.kernel.args.pointer(Arg::Bitmap(table), "const u32");
-    Ok(format!("{condition} && bitmap_holds({bitmap}, {code})"))
+    Ok(format!("{condition} && bitmap_holds({bitmap}, {key})"))
 }
 
-/// The condition under which keys may be in table `table`, and their code.
-pub(super) fn probe_code(
+/// The condition under which keys may be in table `table`, and their packed key.
+pub(super) fn probe_key(
     table: usize,
     keys: &[Expr],
     scope: &mut RowScope<'_, '_>,
@@ -85,5 +89,5 @@ pub(super) fn probe_code(
     let built = scope.kernel.tables[table].as_ref().expect("tables are built before they are probed");
     let domains = built.layout.keys.clone();
     assert_eq!(values.len(), domains.len(), "a probe has the keys of its build");
-    Ok(code_within(&values, &domains, block))
+    Ok(packed_key_within(&values, &domains, block))
 }

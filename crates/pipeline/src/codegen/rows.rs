@@ -56,7 +56,7 @@ fn leave_out(
         is_descending: top.is_descending,
         keeps_ties: top.keeps_ties,
         row_count: top.row_count,
-        source_column: super::late::source_column(&top.key)
+        source_column: super::runtime_filter::source_column(&top.key)
             .filter(|column| *column < scope.kernel.source.len()),
         range: plan.top_range(),
     };

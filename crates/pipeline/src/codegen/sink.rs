@@ -45,8 +45,8 @@ impl Generator<'_> {
         let pipeline = self.request.pipeline;
         let scratch = self.scratch_bytes() * self.block_warps();
         let limits = groups::Limits {
-            direct_codes_max: self.request.direct_codes_max,
-            table_codes_max: self.request.table_codes_max,
+            direct_keys_max: self.request.direct_keys_max,
+            table_keys_max: self.request.table_keys_max,
             shared_offset: scratch,
             shared_bytes_max: super::SHARED_BYTES_MAX.saturating_sub(scratch),
             row_count: if self.multiplies_rows() { u64::MAX } else { self.request.row_count },
@@ -173,12 +173,12 @@ impl Probe<'_> {
         if self.is_matched && !self.brings_payload() {
             return Ok(());
         }
-        let (condition, code) = probe::probe_code(self.table, self.keys, scope, block)?;
+        let (condition, key) = probe::probe_key(self.table, self.keys, scope, block)?;
         let built = scope.kernel.tables[self.table].as_ref().expect("built before");
         let (kind, is_unique) = (built.layout.kind, built.is_unique);
         let (row, matched) = match kind {
-            TableKind::Direct => self.direct(&condition, code, scope, block),
-            TableKind::Hashed => self.hashed(&condition, &code, is_unique, scope, block),
+            TableKind::Direct => self.direct(&condition, key, scope, block),
+            TableKind::Hashed => self.hashed(&condition, &key, is_unique, scope, block),
         };
         for index in 0..self.added_columns(scope) {
             let payload =
@@ -191,28 +191,28 @@ impl Probe<'_> {
     fn direct(
         &self,
         condition: &str,
-        code: String,
+        key: String,
         scope: &mut RowScope<'_, '_>,
         block: &mut Block,
     ) -> (String, Option<String>) {
         if self.is_matched {
-            return (code, None);
+            return (key, None);
         }
         let bitmap = scope.kernel.args.pointer(Arg::Bitmap(self.table), "const u32");
-        let found = block.define("bool", "b", format!("{condition} && bitmap_holds({bitmap}, {code})"));
+        let found = block.define("bool", "b", format!("{condition} && bitmap_holds({bitmap}, {key})"));
         match self.kind {
-            ProbeKind::Outer => return (code, Some(found)),
+            ProbeKind::Outer => return (key, Some(found)),
             ProbeKind::Anti => block.open(format!("if (!{found}) {{")),
             ProbeKind::Inner | ProbeKind::Semi => block.open(format!("if ({found}) {{")),
         }
-        (code, None)
+        (key, None)
     }
 
     /// Finds the first row of the key's chain, counted from 1; opens the loop over the chain where it may be longer.
     fn hashed(
         &self,
         condition: &str,
-        code: &str,
+        key: &str,
         is_unique: bool,
         scope: &mut RowScope<'_, '_>,
         block: &mut Block,
@@ -226,8 +226,8 @@ impl Probe<'_> {
             (args.pointer(Arg::Heads(table), "const u32"), args.pointer(Arg::Next(table), "const u32"));
         let first = block.name("h");
         block.line(format!("u32 {first} = 0;"));
-        block.open(format!("if ({condition} && bloom_may_hold({bloom}, {bloom_mask}, {code})) {{"));
-        block.line(format!("const u64 slot = slot_of({keys}, {mask}, {code});"));
+        block.open(format!("if ({condition} && bloom_may_hold({bloom}, {bloom_mask}, {key})) {{"));
+        block.line(format!("const u64 slot = slot_of({keys}, {mask}, {key});"));
         block.line(format!("if (slot != NO_KEY) {first} = load({heads} + slot);"));
         block.close();
         let row = format!("({first} - 1)");

@@ -21,7 +21,7 @@ use crate::text_results::Lut;
 pub(crate) enum StoredAs {
     /// Values of this type.
     Values(PhysicalType),
-    /// Codes of each chunk's own dictionary of texts, remapped to entries of the column's.
+    /// Codes of each chunk's own dictionary of texts, mapped to entries of the column's.
     TextCodes,
     /// Entries of the column's dictionary.
     TextIds,

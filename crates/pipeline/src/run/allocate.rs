@@ -54,10 +54,13 @@ impl Execution<'_> {
         kernel.state.set_part(Arg::TableStats(table), Arg::Flags, 8);
         let places = match layout.kind {
             TableKind::Direct => {
-                let bitmap =
-                    self.array(kernel, Arg::Bitmap(table), layout.code_count.div_ceil(64) as usize * 8)?;
+                let bitmap = self.array(
+                    kernel,
+                    Arg::Bitmap(table),
+                    layout.packed_key_count.div_ceil(64) as usize * 8,
+                )?;
                 self.fill(kernel, &bitmap, 0, 0, 1)?;
-                layout.code_count
+                layout.packed_key_count
             }
             TableKind::Hashed => self.allocate_hashed(kernel, table, row_count, attempt)?,
         };
@@ -107,9 +110,9 @@ impl Execution<'_> {
     ) -> Result<()> {
         let places = match layout.kind {
             GroupKind::Global => 1,
-            GroupKind::Direct => layout.code_count,
+            GroupKind::Direct => layout.packed_key_count,
             GroupKind::Hashed => {
-                let groups = layout.code_count.min(attempt.groups).min(row_count.max(64));
+                let groups = layout.packed_key_count.min(attempt.groups).min(row_count.max(64));
                 let slots = (groups * 2).next_power_of_two();
                 kernel.state.set(Arg::GroupSlotMask, slots - 1);
                 let keys = self.array(kernel, Arg::GroupKeys, slots as usize * 8)?;
@@ -173,8 +176,8 @@ impl Execution<'_> {
     }
 }
 
-/// Flags, then of a table: rows, least and greatest code, how many keys are noted, those. One array, one copy either
-/// way.
+/// Flags, then of a table: rows, least and greatest packed key, how many keys are noted, those. One array, one copy
+/// either way.
 fn head(sink: &SinkLayout) -> Vec<u8> {
     let noted = if matches!(sink, SinkLayout::Build(_)) { 1 + KEYS_NOTED_MAX } else { 0 };
     let words = [0, 0, i64::MAX as u64, u64::MAX].into_iter().chain(std::iter::repeat_n(0, noted));

@@ -10,23 +10,23 @@ use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt, Tier};
 use pelton_store::Table;
 
 use super::finish::{Outcome, finish};
+use super::host_input::{CopiedInput, copy_rows};
 use super::memory::{HeldLanes, State};
 use super::report::PipelineReport;
 use super::trace::RunTrace;
-use super::upload::{Uploaded, upload_rows};
 use super::{Filters, OverflowChecks, Runtime};
 use crate::codegen::{self, BuiltTable, Generated, Request, SourceColumn, StoredAs};
-use crate::home::{ColumnText, formats};
 use crate::ir::{Pipeline, Plan, Sink, Source, TableScan, Type};
 use crate::program::Program;
 use crate::rows::{RowValues, Rows};
 use crate::text::{Dictionary, TextSource};
+use crate::tier::{ColumnText, formats};
 use crate::trace::{Activity, Tracer};
 
-/// Codes of groups by position, where memory allows: their state is cleared and scanned in every run.
-const DIRECT_CODES_MAX: u64 = 1 << 22;
-/// Codes of a direct table, where memory allows: only its bitmap is cleared.
-const TABLE_CODES_MAX: u64 = 1 << 31;
+/// Packed keys of groups by position, where memory allows: their state is cleared and scanned in every run.
+const DIRECT_KEYS_MAX: u64 = 1 << 22;
+/// Packed keys of a direct table, where memory allows: only its bitmap is cleared.
+const TABLE_KEYS_MAX: u64 = 1 << 31;
 /// Groups that a hashed aggregation starts with room for at least.
 const FIRST_GROUPS: u64 = 1 << 20;
 /// How much larger the next try is after one that was too small.
@@ -45,7 +45,7 @@ pub(crate) struct Execution<'r> {
     pub(crate) runtime: &'r Runtime,
     plan: &'r Plan,
     pub(super) cancel: &'r CancelFlag,
-    uploads: Vec<Arc<Rows>>,
+    host_inputs: Vec<Arc<Rows>>,
     built: Vec<Option<BuiltTable>>,
     /// Arrays of the tables built so far.
     tables: State,
@@ -60,7 +60,7 @@ pub(super) struct Prepared {
     pub(super) columns: Vec<SourceColumn>,
     dictionaries: HashMap<usize, Arc<Dictionary>>,
     pub(super) texts: Vec<(usize, Arc<ColumnText>)>,
-    uploaded: Option<Uploaded>,
+    host_input: Option<CopiedInput>,
     pub(super) row_count: u64,
 }
 
@@ -77,12 +77,13 @@ impl<'r> Execution<'r> {
     pub(crate) fn new(
         runtime: &'r Runtime,
         plan: &'r Plan,
-        uploads: Vec<Rows>,
+        host_inputs: Vec<Rows>,
         cancel: &'r CancelFlag,
         tracer: Option<&'r Tracer>,
     ) -> Result<Self> {
-        if uploads.len() != plan.upload_count {
-            return Err(Error::invalid_input(format!("{} uploads for {}", uploads.len(), plan.upload_count)));
+        if host_inputs.len() != plan.host_input_count {
+            let (given, expected) = (host_inputs.len(), plan.host_input_count);
+            return Err(Error::invalid_input(format!("{given} host inputs in place of {expected}")));
         }
         let lane = runtime.lanes.hold(&runtime.machine, runtime.device, 1, 0)?;
         let trace = tracer.map(|tracer| RunTrace::new(tracer, &lane.list()[0].stream)).transpose()?;
@@ -90,7 +91,7 @@ impl<'r> Execution<'r> {
             runtime,
             plan,
             cancel,
-            uploads: uploads.into_iter().map(Arc::new).collect(),
+            host_inputs: host_inputs.into_iter().map(Arc::new).collect(),
             built: vec![None; plan.table_count],
             tables: State::default(),
             lane,
@@ -105,15 +106,15 @@ impl<'r> Execution<'r> {
         self.reports.into_iter().map(|(_, report)| report).collect()
     }
 
-    /// Runs pipelines that do not need each other, at once; gives the rows of the one that ends in any. Most of the
-    /// time of a small pipeline is spent waiting for the device, in which the others go on.
-    pub(crate) fn wave(&mut self, indexes: &[usize]) -> Result<Option<Rows>> {
+    /// Runs the pipelines of a stage at once; gives the rows of the one that ends in any. Most of the time of a small
+    /// pipeline is spent waiting for the device, in which the others go on.
+    pub(crate) fn stage(&mut self, indexes: &[usize]) -> Result<Option<Rows>> {
         if let [index] = indexes {
             return self.pipeline(*index);
         }
         let apart = indexes.iter().map(|index| Ok((*index, self.apart()?)));
         let mut apart = apart.collect::<Result<Vec<_>>>()?;
-        let (first, others) = apart.split_first_mut().expect("a wave has a pipeline");
+        let (first, others) = apart.split_first_mut().expect("a stage has a pipeline");
         let outcomes: Vec<Result<Option<Rows>>> = std::thread::scope(|threads| {
             let run = |(index, execution): &mut (usize, Self)| execution.pipeline(*index);
             let others: Vec<_> = others.iter_mut().map(|other| threads.spawn(move || run(other))).collect();
@@ -144,7 +145,7 @@ impl<'r> Execution<'r> {
             runtime: self.runtime,
             plan: self.plan,
             cancel: self.cancel,
-            uploads: self.uploads.clone(),
+            host_inputs: self.host_inputs.clone(),
             built: self.built.clone(),
             tables: self.tables.clone(),
             lane: self.runtime.lanes.hold(&self.runtime.machine, self.runtime.device, 1, 0)?,
@@ -223,7 +224,7 @@ impl<'r> Execution<'r> {
         };
         // Two places a group: a key, a count of rows, and at most three words an aggregate.
         let group_bytes = 2 * 8 * (2 + 3 * aggregates.len() as u64);
-        let most = (self.memory_cap()? / 4 / group_bytes).max(FIRST_GROUPS);
+        let most = (self.device_memory_limit()? / 4 / group_bytes).max(FIRST_GROUPS);
         Ok(expected.saturating_add(expected / 4).clamp(FIRST_GROUPS, most))
     }
 
@@ -236,7 +237,7 @@ impl<'r> Execution<'r> {
     fn prepare(&self, pipeline: &Pipeline) -> Result<Prepared> {
         match &pipeline.source {
             Source::Table(scan) => self.prepare_table(pipeline, scan),
-            Source::Upload(upload) => self.prepare_upload(pipeline, *upload),
+            Source::HostInput(host_input) => self.prepare_host_input(pipeline, *host_input),
         }
     }
 
@@ -245,14 +246,14 @@ impl<'r> Execution<'r> {
             columns: Vec::with_capacity(scan.columns.len()),
             dictionaries: HashMap::new(),
             texts: Vec::new(),
-            uploaded: None,
+            host_input: None,
             row_count: scan.row_groups.iter().map(|group| row_count(&scan.table, *group)).sum(),
         };
         for (k, &table_column) in scan.columns.iter().enumerate() {
             let physical = scan.table.schema().columns[table_column].logical.physical_type();
             let stored = match pipeline.columns[k].ty {
                 Type::Text => {
-                    let text = self.runtime.homes.text(&scan.table, table_column);
+                    let text = self.runtime.column_cache.text(&scan.table, table_column);
                     prepared.dictionaries.insert(k, text.dictionary()?);
                     prepared.texts.push((k, text));
                     StoredAs::TextCodes
@@ -264,17 +265,20 @@ impl<'r> Execution<'r> {
                 formats: formats(&scan.table, table_column, &scan.row_groups)?
                     .into_iter()
                     .collect::<BTreeSet<_>>(),
-                widths: self.runtime.homes.widths(&scan.table, table_column),
+                widths: self.runtime.column_cache.widths(&scan.table, table_column),
             });
         }
         Ok(prepared)
     }
 
-    fn prepare_upload(&self, pipeline: &Pipeline, upload: usize) -> Result<Prepared> {
-        let rows = self.uploads.get(upload).cloned().ok_or_else(|| {
-            Error::invalid_input(format!("upload {upload} of pipeline '{}' is not there", pipeline.name))
+    fn prepare_host_input(&self, pipeline: &Pipeline, host_input: usize) -> Result<Prepared> {
+        let rows = self.host_inputs.get(host_input).cloned().ok_or_else(|| {
+            Error::invalid_input(format!(
+                "host input {host_input} of pipeline '{}' is not there",
+                pipeline.name
+            ))
         })?;
-        let uploaded = upload_rows(&rows, self.runtime.device, self.stream(), self.trace.is_some())?;
+        let copied = copy_rows(&rows, self.runtime.device, self.stream(), self.trace.is_some())?;
         let mut dictionaries = HashMap::new();
         for (k, column) in rows.columns.iter().enumerate() {
             if let RowValues::Text { dictionary, .. } = &column.values {
@@ -282,15 +286,15 @@ impl<'r> Execution<'r> {
             }
         }
         Ok(Prepared {
-            columns: uploaded.columns.clone(),
+            columns: copied.columns.clone(),
             dictionaries,
             texts: Vec::new(),
             row_count: rows.row_count as u64,
-            uploaded: Some(uploaded),
+            host_input: Some(copied),
         })
     }
 
-    /// As `attempt`; columns that are only kept for later make room for what is needed now.
+    /// As `attempt`; where device memory is short, evicts cached columns and tries again.
     fn attempt_evicting(
         &mut self,
         pipeline: &Pipeline,
@@ -301,10 +305,12 @@ impl<'r> Execution<'r> {
         let outcome = self.attempt(pipeline, prepared, attempt, report);
         let Err(error) = &outcome else { return outcome };
         let is_full = matches!(error.kind(), ErrorKind::OutOfMemory { tier: Tier::Device, .. });
-        if !is_full || self.runtime.homes.evict(self.runtime.device, u64::MAX) == 0 {
+        if !is_full || self.runtime.column_cache.evict(self.runtime.device, u64::MAX) == 0 {
             return outcome;
         }
-        report.notes.push("columns kept on the device made room; --device-mem-cap gives more".into());
+        report
+            .notes
+            .push("cached columns were evicted to make room; --device-memory-limit gives more".into());
         self.attempt(pipeline, prepared, attempt, report)
     }
 
@@ -323,8 +329,8 @@ impl<'r> Execution<'r> {
             dictionaries: prepared.dictionaries.clone(),
             row_count: prepared.row_count,
             is_hashed: attempt.is_hashed,
-            direct_codes_max: DIRECT_CODES_MAX.min(self.memory_cap()? / 256).max(1024),
-            table_codes_max: TABLE_CODES_MAX.min(self.memory_cap()? / 64),
+            direct_keys_max: DIRECT_KEYS_MAX.min(self.device_memory_limit()? / 256).max(1024),
+            table_keys_max: TABLE_KEYS_MAX.min(self.device_memory_limit()? / 64),
             has_equal_hashes: self.runtime.options.equal_hashes,
             is_predicated: self.runtime.options.filters == Filters::Predicated,
             checks_everywhere: self.runtime.options.overflow_checks == OverflowChecks::Everywhere,
@@ -345,10 +351,10 @@ impl<'r> Execution<'r> {
         self.traced(Activity::Allocate, started);
         report.state_bytes = kernel.state.bytes();
         let started = Instant::now();
-        let rows = match (&pipeline.source, &prepared.uploaded) {
+        let rows = match (&pipeline.source, &prepared.host_input) {
             (Source::Table(scan), _) => self.run_scan(&mut kernel, scan, prepared, report)?,
-            (Source::Upload(_), Some(uploaded)) => self.run_upload(&mut kernel, uploaded, report)?,
-            (Source::Upload(_), None) => unreachable!("uploads are prepared"),
+            (Source::HostInput(_), Some(copied)) => self.run_host_input(&mut kernel, copied, report)?,
+            (Source::HostInput(_), None) => unreachable!("host inputs are prepared"),
         };
         report.run += started.elapsed();
         let started = Instant::now();
@@ -364,8 +370,8 @@ impl<'r> Execution<'r> {
         self.plan.pipelines.iter().any(|pipeline| codegen::wants_keys(pipeline, *table))
     }
 
-    fn memory_cap(&self) -> Result<u64> {
-        Ok(self.runtime.machine.device_budget(self.runtime.device)?.cap_bytes())
+    fn device_memory_limit(&self) -> Result<u64> {
+        Ok(self.runtime.machine.device_budget(self.runtime.device)?.limit_bytes())
     }
 }
 

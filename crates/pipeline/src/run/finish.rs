@@ -71,15 +71,16 @@ fn finish_build(
         return Ok(Outcome::Again(Attempt { is_hashed: true, ..next }));
     }
     let (row_count, low, high) = (head[1], head[2], head[3] as i64);
-    let codes = u64::try_from(high).ok().map(|high| (low, high));
-    let few_codes = noted_codes(&head[4..], row_count);
-    let built = BuiltTable { layout, is_unique: !has_duplicates, row_count, codes, few_codes };
+    let packed_key_range = u64::try_from(high).ok().map(|high| (low, high));
+    let few_packed_keys = noted_keys(&head[4..], row_count);
+    let built =
+        BuiltTable { layout, is_unique: !has_duplicates, row_count, packed_key_range, few_packed_keys };
     Ok(Outcome::Built(built, kernel.state))
 }
 
-/// The codes noted in `words`, which begin with their number; `None` where they are not all of those of `row_count`
-/// rows.
-fn noted_codes(words: &[u64], row_count: u64) -> Option<Vec<u64>> {
+/// The packed keys noted in `words`, which begin with their number; `None` where they are not all of those of
+/// `row_count` rows.
+fn noted_keys(words: &[u64], row_count: u64) -> Option<Vec<u64>> {
     let count = usize::try_from(words[0]).ok().filter(|count| *count <= KEYS_NOTED_MAX)?;
     (count > 0 || row_count == 0).then(|| words[1..=count].to_vec())
 }

@@ -107,7 +107,7 @@ pub(crate) fn download_words_blocking(stream: &Stream, span: &Span) -> Result<Ve
     Ok(bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes"))).collect())
 }
 
-/// The chunk addresses and row counts of a slot's morsel, in pinned memory and on the device.
+/// The chunk addresses and row counts of a staging buffer's morsel, in pinned memory and on the device.
 pub(crate) struct Descriptors {
     pinned: Buffer,
     device: Span,

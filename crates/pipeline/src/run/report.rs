@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::home::FeedReport;
 use crate::program::{CompileReport, Origin};
+use crate::tier::PrefetchReport;
 
 /// One pipeline of a run.
 #[derive(Debug, Clone, Default)]
@@ -27,7 +27,7 @@ pub struct PipelineReport {
     /// Bytes of chunks moved over the link.
     pub link_bytes: u64,
     /// Of them, over the links of other devices.
-    pub borrowed_bytes: u64,
+    pub helper_link_bytes: u64,
     /// Bytes of chunks that were on the device.
     pub device_bytes: u64,
     /// Bytes of the columns before encoding, of the row groups that were scanned.
@@ -49,9 +49,9 @@ pub struct PipelineReport {
     /// Time spent waiting for files.
     pub disk_wait: Duration,
     /// Device memory that buffers for chunks took, bytes.
-    pub slot_bytes: u64,
+    pub staging_bytes: u64,
     /// Buffers in flight.
-    pub slots: usize,
+    pub staging_buffers: usize,
     /// The most row groups read ahead of the morsel that was worked on, that one included.
     pub row_groups_ahead_max: usize,
     /// Device memory of tables, groups and rows, bytes.
@@ -70,7 +70,7 @@ pub struct PipelineReport {
     pub generate: Duration,
     /// Time to take and clear memory.
     pub allocate: Duration,
-    /// Time to feed and run all morsels.
+    /// Time to prefetch and run all morsels.
     pub run: Duration,
     /// Time to bring the result to the host.
     pub finish: Duration,
@@ -81,24 +81,24 @@ pub struct PipelineReport {
 }
 
 impl PipelineReport {
-    pub(crate) fn add_feed(&mut self, feed: &FeedReport) {
-        self.disk_bytes += feed.disk_bytes;
-        self.pinned_bytes += feed.pinned_bytes;
-        self.link_bytes += feed.moved_bytes;
-        self.borrowed_bytes += feed.borrowed_bytes;
-        self.device_bytes += feed.device_bytes;
-        self.codec_bytes += feed.codec_bytes_before;
-        self.codec_time += feed.codec_time;
-        self.codec_reason = feed.codec_reason.clone().or(self.codec_reason.take());
-        self.device_codec_bytes += feed.device_codec_bytes_before;
-        self.device_codec_bytes_after += feed.device_codec_bytes_after;
-        self.device_codec_time += feed.device_codec_time;
-        self.device_codec_name = feed.device_codec_name.clone().or(self.device_codec_name.take());
-        self.disk_wait += feed.disk_wait;
-        self.row_groups_skipped += feed.row_groups_dropped;
-        self.slots = feed.slots;
-        self.row_groups_ahead_max = self.row_groups_ahead_max.max(feed.row_groups_ahead_max);
-        self.slot_bytes = (feed.slots * feed.slot_device_bytes) as u64;
+    pub(crate) fn add_prefetch(&mut self, prefetcher: &PrefetchReport) {
+        self.disk_bytes += prefetcher.disk_bytes;
+        self.pinned_bytes += prefetcher.pinned_bytes;
+        self.link_bytes += prefetcher.moved_bytes;
+        self.helper_link_bytes += prefetcher.helper_link_bytes;
+        self.device_bytes += prefetcher.device_bytes;
+        self.codec_bytes += prefetcher.codec_bytes_before;
+        self.codec_time += prefetcher.codec_time;
+        self.codec_reason = prefetcher.codec_reason.clone().or(self.codec_reason.take());
+        self.device_codec_bytes += prefetcher.device_codec_bytes_before;
+        self.device_codec_bytes_after += prefetcher.device_codec_bytes_after;
+        self.device_codec_time += prefetcher.device_codec_time;
+        self.device_codec_name = prefetcher.device_codec_name.clone().or(self.device_codec_name.take());
+        self.disk_wait += prefetcher.disk_wait;
+        self.row_groups_skipped += prefetcher.row_groups_dropped;
+        self.staging_buffers = prefetcher.staging_buffers;
+        self.row_groups_ahead_max = self.row_groups_ahead_max.max(prefetcher.row_groups_ahead_max);
+        self.staging_bytes = (prefetcher.staging_buffers * prefetcher.buffer_device_bytes) as u64;
     }
 
     pub(crate) fn add_compile(&mut self, report: &CompileReport) {
@@ -138,14 +138,14 @@ impl PipelineReport {
         ));
         lines.push(format!(
             "  memory: {} buffers of {:.2} MB for chunks, {:.2} MB of state",
-            self.slots,
-            self.slot_bytes as f64 / 1e6 / self.slots.max(1) as f64,
+            self.staging_buffers,
+            self.staging_bytes as f64 / 1e6 / self.staging_buffers.max(1) as f64,
             self.state_bytes as f64 / 1e6
         ));
-        if self.borrowed_bytes > 0 {
+        if self.helper_link_bytes > 0 {
             lines.push(format!(
-                "  borrowed: {:.2} MB over links of other devices",
-                self.borrowed_bytes as f64 / 1e6
+                "  multi-link: {:.2} MB over links of other devices",
+                self.helper_link_bytes as f64 / 1e6
             ));
         }
         let by_tables = self.row_groups_skipped.saturating_sub(self.row_groups_beyond_top);

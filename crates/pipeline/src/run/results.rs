@@ -7,7 +7,7 @@ use crate::ir::Type;
 use crate::rows::{RowColumn, RowValues, Rows};
 use crate::text::Dictionary;
 
-/// The groups in `records`: the code of each, then the words of its state.
+/// The groups in `records`: the packed key of each, then the words of its state.
 pub(crate) fn group_rows(layout: &GroupLayout, records: &[u64]) -> Result<Rows> {
     let width = layout.words.len() + 1;
     let records: Vec<&[u64]> = records.chunks_exact(width).collect();

@@ -1,8 +1,8 @@
-//! Feeding a pipeline: morsel by morsel from a table's homes, or all at once from an upload.
+//! Running a pipeline over its source: morsel by morsel from a table, or all at once from a host input.
 //!
 //! ```text
-//!   slot 0   chunks, descriptors ── kernel ── done
-//!   slot 1      chunks, descriptors ── kernel ── done        a slot is used again when its kernel is done
+//!   buffer 0   chunks, descriptors ── kernel ── done
+//!   buffer 1      chunks, descriptors ── kernel ── done        a buffer is used again when its kernel is done
 //! ```
 
 use std::collections::HashMap;
@@ -14,17 +14,17 @@ use pelton_error::{Error, Result};
 use super::allocate::THREADS_PER_MULTIPROCESSOR;
 use super::execution::{Execution, Kernel, Prepared};
 use super::finish::Output;
-use super::late::LateFilter;
+use super::host_input::CopiedInput;
 use super::memory::{Descriptors, HeldLanes, Lane, State, upload};
 use super::report::PipelineReport;
 use super::results::append;
+use super::runtime_filter::RuntimeFilter;
 use super::top::Top;
-use super::upload::Uploaded;
 use crate::codegen::{Arg, ENTRY, SinkLayout};
-use crate::home::{self, Feed, FeedOptions, Home, MorselMarks};
 use crate::ir::TableScan;
 use crate::program::Launch;
 use crate::rows::Rows;
+use crate::tier::{self, DataTier, MorselTimings, PrefetchOptions, Prefetcher};
 use crate::trace::{Activity, SpanSize};
 
 /// Room for rows of a morsel of a top-k at first; where more come, the morsel is repeated with more room.
@@ -33,23 +33,23 @@ const TOP_ROWS_ROOM: u64 = 1 << 16;
 const BLOCKS_MAX: u64 = 1 << 20;
 
 impl Execution<'_> {
-    pub(super) fn run_upload(
+    pub(super) fn run_host_input(
         &mut self,
         kernel: &mut Kernel,
-        uploaded: &Uploaded,
+        copied: &CopiedInput,
         report: &mut PipelineReport,
     ) -> Result<Option<Rows>> {
         let descriptors = Descriptors::new(
             &self.runtime.machine,
             self.runtime.device,
-            uploaded.addresses.len() + uploaded.row_counts.len().div_ceil(2),
+            copied.addresses.len() + copied.row_counts.len().div_ceil(2),
         )?;
-        report.rows_in += uploaded.row_counts.iter().map(|count| u64::from(*count)).sum::<u64>();
-        report.link_bytes += uploaded.bytes;
+        report.rows_in += copied.row_counts.iter().map(|count| u64::from(*count)).sum::<u64>();
+        report.link_bytes += copied.bytes;
         let morsel = Morsel {
-            addresses: &uploaded.addresses,
-            row_counts: &uploaded.row_counts,
-            reads: vec![uploaded.span.clone()],
+            addresses: &copied.addresses,
+            row_counts: &copied.row_counts,
+            reads: vec![copied.span.clone()],
         };
         let mut top = Top::of(kernel, None)?;
         top.iter().for_each(|top| top.set_threshold(kernel));
@@ -57,11 +57,11 @@ impl Execution<'_> {
         let done = self.stream().record()?;
         done.wait_blocking()?;
         if let (Some(trace), Some(started)) = (&self.trace, kernel.started.take()) {
-            let rows = uploaded.row_counts.iter().map(|count| u64::from(*count)).sum();
-            let size = SpanSize { bytes: uploaded.bytes, rows };
+            let rows = copied.row_counts.iter().map(|count| u64::from(*count)).sum();
+            let size = SpanSize { bytes: copied.bytes, rows };
             trace.device(0, Activity::Kernel, (&started, &done), size)?;
             // It was copied once, however often kernels go through it.
-            if let (Some((before, after)), 0) = (&uploaded.copy, report.repeats) {
+            if let (Some((before, after)), 0) = (&copied.copy, report.repeats) {
                 trace.device(0, Activity::Copy, (before, after), size)?;
             }
         }
@@ -81,43 +81,43 @@ impl Execution<'_> {
         let mut top = Top::of(kernel, Some(scan))?;
         let row_groups = top.as_ref().map_or_else(|| scan.row_groups.clone(), |top| top.in_order(scan));
         let started = Instant::now();
-        let remaps = self.send_remaps(prepared, scan)?;
+        let mappings = self.send_mappings(prepared, scan)?;
         self.traced(Activity::Prepare, started);
         let ready = self.stream().record()?;
         let started = Instant::now();
-        self.runtime.keep_hot(scan, self.stream(), self.cancel)?;
-        if self.runtime.keeps_columns {
-            self.traced(Activity::Keep, started);
+        self.runtime.admit_hot(scan, self.stream(), self.cancel)?;
+        if self.runtime.has_column_cache {
+            self.traced(Activity::Admit, started);
         }
         let started = Instant::now();
         let is_output = matches!(kernel.generated.sink, SinkLayout::Rows(_));
-        let mut feed = self.feed(scan, &row_groups, is_output, top.is_some(), report)?;
-        let lanes = self.lanes(&feed, scan.columns.len() + remaps.len() + 1, scan, &ready)?;
-        let late = LateFilter::new(scan, kernel, prepared)?;
+        let mut prefetcher = self.prefetcher(scan, &row_groups, is_output, top.is_some(), report)?;
+        let lanes = self.lanes(&prefetcher, scan.columns.len() + mappings.len() + 1, scan, &ready)?;
+        let runtime_filter = RuntimeFilter::new(scan, kernel, prepared)?;
         self.traced(Activity::Allocate, started);
         let mut rows = is_output.then(Rows::default);
         let mut kernels = Vec::new();
         for turn in 0.. {
             self.cancel.check()?;
-            let slot = turn % lanes.list().len();
-            let Lane { stream, descriptors } = &lanes.list()[slot];
+            let buffer = turn % lanes.list().len();
+            let Lane { stream, descriptors } = &lanes.list()[buffer];
             if let Some(top) = &mut top {
-                feed.limit_row_groups(top.row_groups_max(self.runtime.options.row_groups_max));
+                prefetcher.limit_row_groups(top.row_groups_max(self.runtime.options.row_groups_max));
                 top.set_threshold(kernel);
             }
             let is_beyond = |group| top.as_ref().is_some_and(|top| top.rules_out(group));
-            let mut is_unwanted = |group| late.rules_out(group) || is_beyond(group);
-            let Some(morsel) = feed.next(slot, stream, &mut is_unwanted)? else { break };
+            let mut is_unwanted = |group| runtime_filter.rules_out(group) || is_beyond(group);
+            let Some(morsel) = prefetcher.next(buffer, stream, &mut is_unwanted)? else { break };
             let rows_before = report.rows_in;
-            let more = self.run_row_groups(kernel, stream, descriptors, scan, &remaps, morsel, report)?;
+            let more = self.run_row_groups(kernel, stream, descriptors, scan, &mappings, morsel, report)?;
             if let (Some(rows), Some(more)) = (&mut rows, more) {
                 append(rows, more);
                 top.iter_mut().for_each(|top| top.keep_best(rows));
             }
             let done = stream.record()?;
-            feed.release(slot, done.clone());
+            prefetcher.release(buffer, done.clone());
             let (launched, row_count) = (kernel.started.take(), report.rows_in - rows_before);
-            kernels.extend(launched.map(|started| Launched { slot, rows: row_count, started, done }));
+            kernels.extend(launched.map(|started| Launched { buffer, rows: row_count, started, done }));
             if let Some(trace) = &self.trace {
                 trace.memory(&self.runtime.machine, self.runtime.device);
             }
@@ -129,80 +129,82 @@ impl Execution<'_> {
         for launched in &kernels {
             report.kernels += launched.done.elapsed_since(&launched.started)?;
         }
-        self.trace_morsels(&feed.take_marks(), &kernels)?;
-        report.add_feed(&feed.report());
-        late.add_to(report);
+        self.trace_morsels(&prefetcher.take_timings(), &kernels)?;
+        report.add_prefetch(&prefetcher.report());
+        runtime_filter.add_to(report);
         top.iter().for_each(|top| top.add_to(report));
         Ok(rows)
     }
 
-    /// What brings `row_groups` of `scan`. Rows that come out are waited for morsel by morsel, so one slot does.
-    fn feed(
+    /// The prefetcher for `row_groups` of `scan`. Rows that come out are waited for morsel by morsel, so one buffer
+    /// does.
+    fn prefetcher(
         &self,
         scan: &TableScan,
         row_groups: &[u32],
         is_output: bool,
         is_top: bool,
         report: &mut PipelineReport,
-    ) -> Result<Feed> {
+    ) -> Result<Prefetcher> {
         let options = &self.runtime.options;
-        let wanted = if options.overlap && !is_output { options.slots } else { 1 };
-        let slots = wanted.min(self.morsels_expected(scan)?);
-        let feed_options = FeedOptions {
+        let wanted = if options.overlap && !is_output { options.staging_buffers } else { 1 };
+        let buffers = wanted.min(self.morsels_expected(scan)?);
+        let prefetch_options = PrefetchOptions {
             morsel_bytes: options.morsel_bytes,
             row_groups_max: options.row_groups_max,
-            slots,
-            reads_ahead: self.reads_ahead(slots, is_top),
+            staging_buffers: buffers,
+            reads_ahead: self.reads_ahead(buffers, is_top),
         };
-        let (homes, cancel) = (&self.runtime.homes, self.cancel.clone());
-        let mut feed = Feed::new(
-            homes,
+        let (column_cache, cancel) = (&self.runtime.column_cache, self.cancel.clone());
+        let mut prefetcher = Prefetcher::new(
+            column_cache,
             self.runtime.device,
             &scan.table,
             &scan.columns,
             row_groups,
-            feed_options,
+            prefetch_options,
             cancel,
         )?;
         if self.trace.is_some() {
-            feed.keep_marks();
+            prefetcher.record_timings();
         }
-        if feed.slot_count() < slots {
+        if prefetcher.buffer_count() < buffers {
             report.notes.push(format!(
-                "{} buffers in flight in place of {slots}: device or pinned memory is short; --device-mem-cap gives \
-                 more of the first, fewer pinned tables of the second",
-                feed.slot_count()
+                "{} buffers in flight in place of {buffers}: device or pinned memory is short; raise \
+                 --device-memory-limit or pin fewer tables",
+                prefetcher.buffer_count()
             ));
         }
-        Ok(feed)
+        Ok(prefetcher)
     }
 
     /// Morsels whose reads are under way at once: those of all pipelines and, with overlap, the one after them. Rows
-    /// that come out share one slot; their reads run as far ahead all the same. A top-k may find that it needs few.
-    fn reads_ahead(&self, slots: usize, is_top: bool) -> usize {
+    /// that come out share one buffer; their reads run as far ahead all the same. A top-k may find that it needs few.
+    fn reads_ahead(&self, buffers: usize, is_top: bool) -> usize {
         let options = &self.runtime.options;
-        let pipelines = if is_top { slots } else { options.slots.max(slots) };
+        let pipelines = if is_top { buffers } else { options.staging_buffers.max(buffers) };
         pipelines + usize::from(options.overlap)
     }
 
-    /// A lane for each slot of `feed`, with room for `words_per_group` words per row group; what they do comes after `ready`.
+    /// A lane for each buffer of `prefetcher`, with room for `words_per_group` words per row group; what they do comes
+    /// after `ready`.
     fn lanes(
         &self,
-        feed: &Feed,
+        prefetcher: &Prefetcher,
         words_per_group: usize,
         scan: &TableScan,
         ready: &Event,
     ) -> Result<HeldLanes<'_>> {
         let groups = self.runtime.options.row_groups_max.min(scan.row_groups.len());
         let (runtime, words) = (self.runtime, words_per_group * groups);
-        let lanes = runtime.lanes.hold(&runtime.machine, runtime.device, feed.slot_count(), words)?;
+        let lanes = runtime.lanes.hold(&runtime.machine, runtime.device, prefetcher.buffer_count(), words)?;
         for lane in lanes.list() {
             lane.stream.wait_for(ready)?;
         }
         Ok(lanes)
     }
 
-    /// Enqueues the kernel over the row groups that the feed brought; gives rows, where it ends in any.
+    /// Enqueues the kernel over the row groups of a morsel; gives rows, where it ends in any.
     #[allow(clippy::too_many_arguments)] // what a morsel is of, where it runs, what it adds to
     fn run_row_groups(
         &self,
@@ -210,36 +212,37 @@ impl Execution<'_> {
         stream: &Stream,
         descriptors: &Descriptors,
         scan: &TableScan,
-        remaps: &[Remaps],
-        fed: home::Morsel,
+        mappings: &[Mappings],
+        prefetched: tier::Morsel,
         report: &mut PipelineReport,
     ) -> Result<Option<Rows>> {
         let row_count = |group: &u32| scan.table.row_group(*group as usize).row_count;
-        let row_counts: Vec<u32> = fed.row_groups.iter().map(row_count).collect();
+        let row_counts: Vec<u32> = prefetched.row_groups.iter().map(row_count).collect();
         report.rows_in += row_counts.iter().map(|count| u64::from(*count)).sum::<u64>();
-        report.raw_bytes += raw_bytes(scan, &fed.row_groups)?;
-        let addresses = with_remaps(&fed.addresses, &fed.row_groups, scan.columns.len(), remaps);
-        let mut reads = fed.reads;
-        reads.extend(remaps.iter().map(|remap| remap.span.clone()));
+        report.raw_bytes += raw_bytes(scan, &prefetched.row_groups)?;
+        let addresses =
+            with_mappings(&prefetched.addresses, &prefetched.row_groups, scan.columns.len(), mappings);
+        let mut reads = prefetched.reads;
+        reads.extend(mappings.iter().map(|mapping| mapping.span.clone()));
         let morsel = Morsel { addresses: &addresses, row_counts: &row_counts, reads };
         self.run_morsel(kernel, stream, descriptors, &morsel)
     }
 
     /// Leaves spans of what was done for morsels; their streams have been waited for.
-    fn trace_morsels(&self, marks: &[MorselMarks], kernels: &[Launched]) -> Result<()> {
+    fn trace_morsels(&self, timings: &[MorselTimings], kernels: &[Launched]) -> Result<()> {
         let Some(trace) = &self.trace else { return Ok(()) };
-        for marks in marks {
-            for lap in &marks.laps {
-                trace.host(marks.slot, lap.activity, lap.start, lap.end, lap.bytes);
+        for timings in timings {
+            for lap in &timings.laps {
+                trace.host(timings.buffer, lap.activity, lap.start, lap.end, lap.bytes);
             }
-            if let Some((before, after)) = &marks.copy {
-                let size = SpanSize { bytes: marks.copied_bytes, rows: 0 };
-                trace.device(marks.slot, Activity::Copy, (before, after), size)?;
+            if let Some((before, after)) = &timings.copy {
+                let size = SpanSize { bytes: timings.copied_bytes, rows: 0 };
+                trace.device(timings.buffer, Activity::Copy, (before, after), size)?;
             }
         }
-        for Launched { slot, rows, started, done } in kernels {
+        for Launched { buffer, rows, started, done } in kernels {
             let size = SpanSize { bytes: 0, rows: *rows };
-            trace.device(*slot, Activity::Kernel, (started, done), size)?;
+            trace.device(*buffer, Activity::Kernel, (started, done), size)?;
         }
         Ok(())
     }
@@ -249,7 +252,10 @@ impl Execution<'_> {
         let options = &self.runtime.options;
         let mut bytes = 0;
         for &column in &scan.columns {
-            if matches!(self.runtime.homes.home(&scan.table, column, self.runtime.device), Home::Device(_)) {
+            if matches!(
+                self.runtime.column_cache.tier(&scan.table, column, self.runtime.device),
+                DataTier::Device(_)
+            ) {
                 continue;
             }
             for &group in &scan.row_groups {
@@ -260,25 +266,25 @@ impl Execution<'_> {
         Ok((by_bytes + scan.row_groups.len() / options.row_groups_max + 1).max(1))
     }
 
-    /// Puts the remaps of all row groups of each text column on the device.
-    fn send_remaps(&self, prepared: &Prepared, scan: &TableScan) -> Result<Vec<Remaps>> {
+    /// Copies the dictionary mappings of all row groups of each text column to the device.
+    fn send_mappings(&self, prepared: &Prepared, scan: &TableScan) -> Result<Vec<Mappings>> {
         let mut all = Vec::with_capacity(prepared.texts.len());
         for (_, text) in &prepared.texts {
-            let by_group = text.remaps()?;
+            let by_group = text.mappings()?;
             let mut bytes = Vec::new();
             let mut offsets = HashMap::with_capacity(scan.row_groups.len());
             for &group in &scan.row_groups {
                 offsets.insert(group, bytes.len() as u64);
-                let remap = &by_group[group as usize];
-                remap.iter().for_each(|entry| bytes.extend_from_slice(&entry.to_le_bytes()));
-                if remap.is_empty() {
+                let mapping = &by_group[group as usize];
+                mapping.iter().for_each(|entry| bytes.extend_from_slice(&entry.to_le_bytes()));
+                if mapping.is_empty() {
                     bytes.extend_from_slice(&[0; 4]);
                 }
             }
             // Not an argument of the kernel: addresses go with the chunks.
             let mut state = State::default();
             upload(&mut state, self.stream(), self.runtime.device, Arg::Chunks, &bytes)?;
-            all.push(Remaps { span: state.span(Arg::Chunks)?.clone(), offsets });
+            all.push(Mappings { span: state.span(Arg::Chunks)?.clone(), offsets });
         }
         Ok(all)
     }
@@ -361,7 +367,7 @@ impl Execution<'_> {
 
 /// A kernel under way.
 struct Launched {
-    slot: usize,
+    buffer: usize,
     rows: u64,
     started: Event,
     done: Event,
@@ -374,19 +380,19 @@ struct Morsel<'m> {
     reads: Vec<Span>,
 }
 
-/// The remaps of a text column on the device.
-struct Remaps {
+/// The dictionary mappings of a text column on the device.
+struct Mappings {
     span: Span,
     /// By row group, bytes.
     offsets: HashMap<u32, u64>,
 }
 
-/// The addresses of each row group's chunks, then of its remaps.
-fn with_remaps(addresses: &[u64], row_groups: &[u32], columns: usize, remaps: &[Remaps]) -> Vec<u64> {
-    let mut all = Vec::with_capacity(addresses.len() + row_groups.len() * remaps.len());
+/// The addresses of each row group's chunks, then of its dictionary mappings.
+fn with_mappings(addresses: &[u64], row_groups: &[u32], columns: usize, mappings: &[Mappings]) -> Vec<u64> {
+    let mut all = Vec::with_capacity(addresses.len() + row_groups.len() * mappings.len());
     for (at, group) in row_groups.iter().enumerate() {
         all.extend_from_slice(&addresses[at * columns..(at + 1) * columns]);
-        all.extend(remaps.iter().map(|remap| remap.span.address() + remap.offsets[group]));
+        all.extend(mappings.iter().map(|mapping| mapping.span.address() + mapping.offsets[group]));
     }
     all
 }

@@ -110,7 +110,7 @@ fn groups_whose_keys_all_collide() {
 #[test]
 fn more_groups_than_expected_are_made_room_for() {
     const GROUPS: i64 = 2_500_000;
-    let roomy = RuntimeOptions { device_cap_bytes: Some(1 << 30), ..options() };
+    let roomy = RuntimeOptions { device_memory_limit_bytes: Some(1 << 30), ..options() };
     let keys: Vec<i64> = (0..GROUPS).map(|group| group * 1_000_003).collect();
     let rows = Rows {
         row_count: keys.len(),
@@ -126,8 +126,8 @@ fn more_groups_than_expected_are_made_room_for() {
     for (expected, repeats) in [(None, 1), (Some(GROUPS as u64), 0)] {
         let count = Aggregate { function: AggregateFunction::Count, input: None };
         let sink = Sink::Aggregate { keys: vec![column(0)], aggregates: vec![count], expected };
-        let mut plan = single(Source::Upload(0), columns.clone(), Vec::new(), sink);
-        plan.upload_count = 1;
+        let mut plan = single(Source::HostInput(0), columns.clone(), Vec::new(), sink);
+        plan.host_input_count = 1;
         let (found, report) =
             runtime(roomy.clone()).run(&plan, vec![rows.clone()], &CancelFlag::new()).unwrap();
         assert_eq!(report.pipelines[0].repeats, repeats);

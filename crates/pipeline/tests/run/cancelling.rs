@@ -86,6 +86,6 @@ fn a_run_cancelled_while_columns_are_brought_to_the_device_leaves_nothing_half_t
     let rows = runtime.run(&plan, Vec::new(), &CancelFlag::new()).unwrap().0;
     let again = runtime.run(&plan, Vec::new(), &CancelFlag::new()).unwrap().0;
     assert_eq!((rows.row_count, sorted(&rows)), (40_000, sorted(&again)));
-    runtime.homes().forget(place.table.id());
-    assert_eq!(runtime.homes().device_bytes_used(runtime.device()), 0);
+    runtime.column_cache().forget(place.table.id());
+    assert_eq!(runtime.column_cache().device_bytes_used(runtime.device()), 0);
 }

@@ -78,7 +78,7 @@ fn source(table: &Arc<Table>) -> (Source, Vec<Column>) {
         table: Arc::clone(table),
         columns: (0..columns.len()).collect(),
         row_groups,
-        skips_late: true,
+        uses_runtime_filters: true,
     };
     (Source::Table(scan), columns)
 }
@@ -120,8 +120,8 @@ fn checks_everywhere_give_the_same_sums() {
     let rows: u64 = if is_gpu { 1 << 25 } else { 1 << 17 };
     let roomy = |overflow_checks| RuntimeOptions {
         overflow_checks,
-        device_cap_bytes: None,
-        pinned_cap_bytes: None,
+        device_memory_limit_bytes: None,
+        pinned_memory_limit_bytes: None,
         ..options()
     };
     let needed = runtime(roomy(OverflowChecks::WhereNeeded));

@@ -90,7 +90,7 @@ fn pages_without_the_first_codes_of_their_dictionary_are_decoded() {
 /// Ranges over the columns date, text and amount of `table`.
 fn check_sorted(runtime: &Runtime, table: &Arc<Table>) {
     let bounds = Some(Bounds { min: 19_920_000, max: 19_930_000 });
-    let text = Some(runtime.homes().text(table, 1) as Arc<dyn pelton_pipeline::TextSource>);
+    let text = Some(runtime.column_cache().text(table, 1) as Arc<dyn pelton_pipeline::TextSource>);
     let columns = vec![
         Column { name: "date".into(), ty: Type::I32, is_nullable: false, bounds, text: None },
         Column { name: "text".into(), ty: Type::Text, is_nullable: false, bounds: None, text },
@@ -103,7 +103,12 @@ fn check_sorted(runtime: &Runtime, table: &Arc<Table>) {
         },
     ];
     let row_groups = (0..table.row_group_count() as u32).collect();
-    let scan = TableScan { table: Arc::clone(table), columns: vec![0, 1, 2], row_groups, skips_late: true };
+    let scan = TableScan {
+        table: Arc::clone(table),
+        columns: vec![0, 1, 2],
+        row_groups,
+        uses_runtime_filters: true,
+    };
     let between = |low: i32, high: i32| {
         let dates = [compare(CompareOp::Ge, 0, low), compare(CompareOp::Le, 0, high)];
         Expr::And(
@@ -114,7 +119,7 @@ fn check_sorted(runtime: &Runtime, table: &Arc<Table>) {
     let ranges = [(0, i32::MAX), (19_920_037, 19_920_061), (19_920_120, 19_920_120), (5, 6)];
     for (turn, (low, high)) in ranges.into_iter().chain(ranges).enumerate() {
         if turn == ranges.len() {
-            runtime.homes().pin(table, None, &pelton_error::CancelFlag::new()).unwrap();
+            runtime.column_cache().pin(table, None, &pelton_error::CancelFlag::new()).unwrap();
         }
         let sink = Sink::Materialize { columns: vec![column_of(0), column_of(1)], top: None };
         let plan =

@@ -1,6 +1,6 @@
 //! Plans run on a GPU, or the host target without one, against the same computed row by row.
 
-#[path = "../home/fixture.rs"]
+#[path = "../tier/fixture.rs"]
 #[allow(dead_code)]
 mod fixture;
 

@@ -43,8 +43,8 @@ pub(crate) fn options() -> RuntimeOptions {
         target: target(),
         cache: Some(cache()),
         workers: 3,
-        device_cap_bytes: Some(256 << 20),
-        pinned_cap_bytes: Some(256 << 20),
+        device_memory_limit_bytes: Some(256 << 20),
+        pinned_memory_limit_bytes: Some(256 << 20),
         check_for: pelton_pipeline::nvrtc_status().is_ok().then_some((9, 0)),
         ..RuntimeOptions::default()
     }
@@ -87,12 +87,16 @@ pub(crate) fn source(runtime: &Runtime, table: &Arc<Table>) -> (Source, Vec<Colu
             .collect();
         let bounds = all.iter().min().zip(all.iter().max()).map(|(min, max)| Bounds { min: *min, max: *max });
         let text = (ty == Type::Text)
-            .then(|| runtime.homes().text(table, index) as Arc<dyn pelton_pipeline::TextSource>);
+            .then(|| runtime.column_cache().text(table, index) as Arc<dyn pelton_pipeline::TextSource>);
         Column { name: (*name).into(), ty, is_nullable: true, bounds, text }
     });
     let row_groups = (0..table.row_group_count() as u32).collect();
-    let scan =
-        TableScan { table: Arc::clone(table), columns: READABLE.to_vec(), row_groups, skips_late: true };
+    let scan = TableScan {
+        table: Arc::clone(table),
+        columns: READABLE.to_vec(),
+        row_groups,
+        uses_runtime_filters: true,
+    };
     (Source::Table(scan), columns.to_vec())
 }
 
@@ -169,7 +173,7 @@ pub(crate) fn all_rows(table: &Arc<Table>) -> Vec<Vec<Cell>> {
 /// A plan of one pipeline.
 pub(crate) fn single(source: Source, columns: Vec<Column>, ops: Vec<Op>, sink: Sink) -> Plan {
     let pipeline = Pipeline { name: "test".into(), source, columns, ops, sink };
-    Plan { pipelines: vec![pipeline], table_count: 0, upload_count: 0 }
+    Plan { pipelines: vec![pipeline], table_count: 0, host_input_count: 0 }
 }
 
 pub(crate) fn column(index: usize) -> Expr {

@@ -95,7 +95,7 @@ fn plan(ty: Type, ops: Vec<Op>, sink: Sink) -> Plan {
     let which =
         Column { bounds: Some(Bounds { min: -1, max: 9 }), ..source_column("which", Type::I32, false) };
     let columns = vec![which, source_column("left", ty, true), source_column("right", ty, false)];
-    Plan { upload_count: 1, ..single(Source::Upload(0), columns, ops, sink) }
+    Plan { host_input_count: 1, ..single(Source::HostInput(0), columns, ops, sink) }
 }
 
 fn arithmetic(op: ArithmeticOp) -> Expr {
@@ -283,7 +283,7 @@ fn zeros_are_equal_and_so_are_nans_which_are_the_greatest() {
     let ops = [CompareOp::Eq, CompareOp::Ne, CompareOp::Lt, CompareOp::Le, CompareOp::Gt, CompareOp::Ge];
     let sink = Sink::Materialize { columns: ops.map(compare).to_vec(), top: None };
     let columns = vec![column_of("a"), column_of("b")];
-    let plan = Plan { upload_count: 1, ..single(Source::Upload(0), columns, Vec::new(), sink) };
+    let plan = Plan { host_input_count: 1, ..single(Source::HostInput(0), columns, Vec::new(), sink) };
     let runtime = runtime(options());
     for (a, rank_a) in ordered.iter().zip(ranks) {
         for (b, rank_b) in ordered.iter().zip(ranks) {

@@ -36,16 +36,16 @@ fn key_column() -> Column {
 }
 
 /// Counts the facts whose key is among those that are brought.
-fn plan(table: &Arc<Table>, kind: ProbeKind, skips_late: bool) -> Plan {
+fn plan(table: &Arc<Table>, kind: ProbeKind, uses_runtime_filters: bool) -> Plan {
     let build = Pipeline {
         name: "build".into(),
-        source: Source::Upload(0),
+        source: Source::HostInput(0),
         columns: vec![key_column()],
         ops: Vec::new(),
         sink: Sink::Build { table: 0, keys: vec![column(0)], payload: Vec::new() },
     };
     let row_groups = (0..table.row_group_count() as u32).collect();
-    let scan = TableScan { table: Arc::clone(table), columns: vec![0], row_groups, skips_late };
+    let scan = TableScan { table: Arc::clone(table), columns: vec![0], row_groups, uses_runtime_filters };
     let count = Aggregate { function: AggregateFunction::Count, input: None::<Expr> };
     let facts = Pipeline {
         name: "facts".into(),
@@ -54,15 +54,15 @@ fn plan(table: &Arc<Table>, kind: ProbeKind, skips_late: bool) -> Plan {
         ops: vec![Op::Probe { table: 0, keys: vec![column(0)], kind }],
         sink: Sink::Aggregate { keys: Vec::new(), aggregates: vec![count], expected: None },
     };
-    Plan { pipelines: vec![build, facts], table_count: 1, upload_count: 1 }
+    Plan { pipelines: vec![build, facts], table_count: 1, host_input_count: 1 }
 }
 
 /// Runs it; the count is that of a look at every key.
-fn check(place: &Place, keys: &[i64], kind: ProbeKind, skips_late: bool) -> RunReport {
+fn check(place: &Place, keys: &[i64], kind: ProbeKind, uses_runtime_filters: bool) -> RunReport {
     let values = RowValues::I64(keys.to_vec());
-    let upload = Rows { row_count: keys.len(), columns: vec![RowColumn { values, valid: None }] };
-    let plan = plan(&place.table, kind, skips_late);
-    let (rows, report) = runtime(options()).run(&plan, vec![upload], &CancelFlag::new()).unwrap();
+    let host_input = Rows { row_count: keys.len(), columns: vec![RowColumn { values, valid: None }] };
+    let plan = plan(&place.table, kind, uses_runtime_filters);
+    let (rows, report) = runtime(options()).run(&plan, vec![host_input], &CancelFlag::new()).unwrap();
     let facts = 0..2 * GROUPS * ROWS;
     let matches = facts.map(|row| {
         let key = (row / ROWS % GROUPS + row % ROWS * 40) as i64;

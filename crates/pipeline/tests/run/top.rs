@@ -235,16 +235,16 @@ fn the_key_may_come_from_a_hash_table() {
 #[test]
 fn rows_that_the_caller_brings_have_first_ones_too() {
     let values: Vec<i64> = (0..5000).map(|row| row * 7919 % 5003 - 2000).collect();
-    let upload = Rows {
+    let host_input = Rows {
         row_count: values.len(),
         columns: vec![RowColumn { values: RowValues::I64(values.clone()), valid: None }],
     };
     let bounds = Some(Bounds { min: -2000, max: 3003 });
     let columns = vec![Column { name: "v".into(), ty: Type::I64, is_nullable: false, bounds, text: None }];
     let sink = Sink::Materialize { columns: vec![column(0)], top: top(column(0), true, false, 3) };
-    let mut plan: Plan = single(Source::Upload(0), columns, Vec::new(), sink);
-    plan.upload_count = 1;
-    let (rows, _) = runtime(options()).run(&plan, vec![upload], &CancelFlag::new()).unwrap();
+    let mut plan: Plan = single(Source::HostInput(0), columns, Vec::new(), sink);
+    plan.host_input_count = 1;
+    let (rows, _) = runtime(options()).run(&plan, vec![host_input], &CancelFlag::new()).unwrap();
     let mut expected: Vec<Vec<Cell>> = values.iter().map(|value| vec![Cell::Int((*value).into())]).collect();
     sort(&mut expected);
     assert_eq!(sorted(&rows), expected[expected.len() - 3..]);

@@ -5,13 +5,13 @@ const SKIPS = {
   histogram: ["skipped: empty histogram bin", "var(--skip2)"],
   bloom: ["skipped: not in Bloom filter", "var(--skip6)"],
   sideways: ["skipped: by a dimension's metadata", "var(--skip5)"],
-  dynamic: ["skipped: by a filter found while running", "var(--skip1)"],
+  dynamic: ["skipped: by a runtime filter", "var(--skip1)"],
 };
 
 const SCANS_DRAWN = 8;
 
 /// Where chunks are taken from: field of a scan, words, colour.
-const HOMES = [
+const TIERS = [
   ["bytes_read", "from files", "var(--read)"],
   ["pinned_bytes", "from pinned memory", "var(--copy)"],
   ["device_bytes", "from device memory", "var(--kernel)"],
@@ -19,13 +19,13 @@ const HOMES = [
 
 /// `20 MB from files, 3 MB from pinned memory`.
 function takenText(scan) {
-  const homes = HOMES.filter(([field]) => scan[field] > 0);
-  return homes.map(([field, words]) => `${bytesText(scan[field])} ${words}`).join(", ") || "nothing read";
+  const tiers = TIERS.filter(([field]) => scan[field] > 0);
+  return tiers.map(([field, words]) => `${bytesText(scan[field])} ${words}`).join(", ") || "nothing read";
 }
 
 /// Parts of a scan's stored bytes: words, colour, bytes. What memory holds without its codec may be more than is stored.
 function partsOf(scan) {
-  const parts = HOMES.map(([field, words, colour]) => [words, colour, scan[field]]);
+  const parts = TIERS.map(([field, words, colour]) => [words, colour, scan[field]]);
   scan.skipped.forEach((skipped) => {
     const [words, colour] = SKIPS[skipped.by] || [`skipped by ${skipped.by}`, "var(--skip1)"];
     parts.push([words, colour, skipped.stored_bytes]);
@@ -66,11 +66,11 @@ function bytesSection(page, place) {
 }
 
 function bytesTable(scans) {
-  const homes = HOMES.filter(([field]) => field === "bytes_read" || scans.some(({ scan }) => scan[field] > 0));
-  const head = ["table", "stored", ...homes.map(([, words]) => words), "skipped", "decoded", "rows out"];
+  const tiers = TIERS.filter(([field]) => field === "bytes_read" || scans.some(({ scan }) => scan[field] > 0));
+  const head = ["table", "stored", ...tiers.map(([, words]) => words), "skipped", "decoded", "rows out"];
   const rows = scans.map(({ scan }) => {
     const skipped = scan.skipped.reduce((sum, one) => sum + one.stored_bytes, 0);
-    return [scan.table, bytesText(scan.stored_bytes), ...homes.map(([field]) => bytesText(scan[field])),
+    return [scan.table, bytesText(scan.stored_bytes), ...tiers.map(([field]) => bytesText(scan[field])),
       skipped ? `${bytesText(skipped)} (${scan.skipped.map((one) => one.by).join(", ")})` : "–",
       bytesText(scan.bytes_decoded), wholeText(scan.output_rows)];
   });

@@ -28,7 +28,7 @@ function header(page) {
     ["plan", plural(page.nodes.length, "node")],
     [onDevice ? `on ${data.device || "a device"}` : `in ${plural(data.threads, "partition")}`,
       onDevice ? plural(onDevice, "subtree") : "CPU"],
-    ...HOMES.map(([field, words]) => {
+    ...TIERS.map(([field, words]) => {
       const bytes = sum((scan) => scan[field]);
       const isShown = data.elapsed_ns !== null && (bytes > 0 || field === "bytes_read");
       return [`read ${words}`, isShown ? bytesText(bytes) : null];

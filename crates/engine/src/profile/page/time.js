@@ -18,8 +18,8 @@ function memorySection(page, place) {
 function memoryChart(page, tier) {
   const [width, height, left, bottom] = [420, 132, 62, 18];
   const top = Math.max(tier.peak_bytes, 1) * 1.08;
-  const isCapNear = tier.cap_bytes !== null && tier.cap_bytes < top * 3;
-  const most = isCapNear ? Math.max(top, tier.cap_bytes * 1.04) : top;
+  const isLimitNear = tier.limit_bytes !== null && tier.limit_bytes < top * 3;
+  const most = isLimitNear ? Math.max(top, tier.limit_bytes * 1.04) : top;
   const x = (ns) => left + (width - left - 4) * Math.min(1, ns / page.end);
   const y = (bytes) => 6 + (height - bottom - 6) * (1 - bytes / most);
   let line = "";
@@ -37,14 +37,14 @@ function memoryChart(page, tier) {
   const heights = [0, tier.peak_bytes].map((bytes) => [
     draw("line", { class: "grid", x1: left, x2: width - 4, y1: y(bytes), y2: y(bytes) }),
     draw("text", { class: "axis", x: left - 6, y: y(bytes) + 4, "text-anchor": "end" }, bytesText(bytes))]);
-  const limit = tier.cap_bytes === null ? "no limit" : `limit ${bytesText(tier.cap_bytes)}`;
+  const limit = tier.limit_bytes === null ? "no limit" : `limit ${bytesText(tier.limit_bytes)}`;
   const told = `${tier.name}: peak ${bytesText(tier.peak_bytes)}, ${limit}`;
   return el("figure", {},
     el("figcaption", {},
       el("h3", {}, tier.name), el("span", { class: "dim" }, `peak ${bytesText(tier.peak_bytes)}, ${limit}`)),
     draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": told }, moments, heights,
-      isCapNear
-        ? draw("line", { class: "cap", x1: left, x2: width - 4, y1: y(tier.cap_bytes), y2: y(tier.cap_bytes) }) : "",
+      isLimitNear
+        ? draw("line", { class: "limit", x1: left, x2: width - 4, y1: y(tier.limit_bytes), y2: y(tier.limit_bytes) }) : "",
       draw("path", { class: "area", d: area }), draw("path", { class: "stroke", d: line })));
 }
 

@@ -1,0 +1,108 @@
+//! Builds a pipeline step by step: its source, the operators so far, and how many columns there are.
+
+use pelton_error::{Error, Result};
+use pelton_pipeline::ir::{Column, Expr, Op, Pipeline, ProbeKind, Sink, Source};
+
+use super::value::Value;
+use crate::scan::PeltonScanExec;
+
+/// A pipeline without its sink yet.
+#[derive(Debug)]
+pub(super) struct PipelineBuilder {
+    source: Source,
+    source_columns: Vec<Column>,
+    ops: Vec<Op>,
+    column_count: usize,
+    /// The scan that the source is, if it is one.
+    scan: Option<PeltonScanExec>,
+    /// What the source is called in EXPLAIN.
+    source_name: String,
+}
+
+/// A pipeline builder, and the columns of the plan node that it computes so far.
+#[derive(Debug)]
+pub(super) struct Flow {
+    pub(super) builder: PipelineBuilder,
+    /// By output column of the node; `None` where nobody asked for the column.
+    pub(super) outputs: Vec<Option<Value>>,
+}
+
+impl Flow {
+    /// Output column `index`.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` where the column was not asked for below: a plan that names columns it does not use.
+    pub(super) fn output(&self, index: usize) -> Result<&Value> {
+        output(&self.outputs, index)
+    }
+}
+
+/// Column `index` of `outputs`; see [`Flow::output`].
+pub(super) fn output(outputs: &[Option<Value>], index: usize) -> Result<&Value> {
+    let found = outputs.get(index).and_then(Option::as_ref);
+    found.ok_or_else(|| Error::unsupported(format!("column {index} is not computed by the pipeline")))
+}
+
+impl PipelineBuilder {
+    /// Rows of `source` with these columns.
+    pub(super) fn new(
+        source: Source,
+        source_columns: Vec<Column>,
+        source_name: String,
+        scan: Option<PeltonScanExec>,
+    ) -> Self {
+        Self {
+            source,
+            column_count: source_columns.len(),
+            source_columns,
+            ops: Vec::new(),
+            scan,
+            source_name,
+        }
+    }
+
+    /// Keeps rows for which `condition` is true.
+    pub(super) fn filter(&mut self, condition: Expr) {
+        self.ops.push(Op::Filter(condition));
+    }
+
+    /// `value` as a column: itself if it is one, else computed from here on.
+    pub(super) fn as_column(&mut self, name: &str, value: Value) -> Value {
+        if value.as_column().is_some() {
+            return value;
+        }
+        self.ops.push(Op::Compute { name: name.to_owned(), value: value.expr });
+        self.column_count += 1;
+        Value { expr: Expr::Column(self.column_count - 1), ..value }
+    }
+
+    /// Looks `keys` up in `table`; gives the columns that hold `payload`, the values of the build side.
+    pub(super) fn probe(
+        &mut self,
+        table: usize,
+        keys: Vec<Expr>,
+        kind: ProbeKind,
+        payload: Vec<Value>,
+    ) -> Vec<Value> {
+        let brings_payload = matches!(kind, ProbeKind::Inner | ProbeKind::Outer);
+        assert!(brings_payload || payload.is_empty(), "{kind:?} brings nothing");
+        self.ops.push(Op::Probe { table, keys, kind });
+        let first = self.column_count;
+        self.column_count += payload.len();
+        let columns = payload.into_iter().enumerate().map(|(index, value)| Value {
+            expr: Expr::Column(first + index),
+            is_nullable: value.is_nullable || kind == ProbeKind::Outer,
+            ..value
+        });
+        columns.collect()
+    }
+
+    /// The finished pipeline, and the scan that it reads, if it reads one.
+    pub(super) fn into_pipeline(self, purpose: &str, sink: Sink) -> (Pipeline, Option<PeltonScanExec>) {
+        let name = format!("{purpose} {}", self.source_name);
+        let pipeline =
+            Pipeline { name, source: self.source, columns: self.source_columns, ops: self.ops, sink };
+        (pipeline, self.scan)
+    }
+}

@@ -1,0 +1,227 @@
+//! The device that queries may use, and the runtime that drives it, opened when it is first needed.
+//!
+//! ```text
+//!   auto   the first GPU, for subtrees that it is predicted to be faster at; without one, the CPU
+//!   cpu    DataFusion alone
+//!   gpu    everything that kernels can do, on this GPU
+//!   host   the same, with kernels compiled for the host's cores: for tests, on machines without a GPU
+//! ```
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::{Arc, OnceLock};
+
+use pelton_device::cuda;
+use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt};
+use pelton_pipeline::{DataTier, Dictionary, Runtime, RuntimeOptions, TargetChoice, TextSource};
+use pelton_store::{IoEngine, Table};
+
+/// Where queries run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DeviceChoice {
+    /// On the first GPU where that is predicted to be faster, else on the CPU.
+    #[default]
+    Auto,
+    /// On the CPU.
+    Cpu,
+    /// On a GPU, by number (the first where there is none), whatever can run there.
+    Gpu(Option<u32>),
+    /// As on a GPU, but with kernels compiled for the host.
+    Host,
+}
+
+impl FromStr for DeviceChoice {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let unknown =
+            || Error::invalid_input(format!("'{text}' is no device; choose auto, cpu, gpu or gpu:<number>"));
+        match text.split_once(':') {
+            Some(("gpu", number)) => Ok(Self::Gpu(Some(number.parse().map_err(|_| unknown())?))),
+            Some(_) => Err(unknown()),
+            None => match text {
+                "auto" => Ok(Self::Auto),
+                "cpu" => Ok(Self::Cpu),
+                "gpu" => Ok(Self::Gpu(None)),
+                "host" => Ok(Self::Host),
+                _ => Err(unknown()),
+            },
+        }
+    }
+}
+
+/// The device of a session, which may be none. Shared by its rule, its plans and whoever asks what became of them.
+pub struct DeviceHandle {
+    choice: DeviceChoice,
+    options: RuntimeOptions,
+    io: Arc<IoEngine>,
+    /// Threads that the CPU would use.
+    threads: usize,
+    /// Whether `Auto` found a GPU, once it has looked.
+    is_gpu_there: OnceLock<bool>,
+    runtime: OnceLock<std::result::Result<Arc<Runtime>, (ErrorKind, String)>>,
+}
+
+impl DeviceHandle {
+    /// The device that `choice` names. `options` say how it is driven; their target follows from `choice`. `threads`
+    /// is how many the CPU would use, for `Auto` to compare with. Nothing is opened yet.
+    pub fn new(
+        choice: DeviceChoice,
+        options: RuntimeOptions,
+        io: Arc<IoEngine>,
+        threads: usize,
+    ) -> Arc<Self> {
+        let target = match choice {
+            DeviceChoice::Host => TargetChoice::Host,
+            DeviceChoice::Gpu(device) => TargetChoice::Cuda { device: device.unwrap_or(0) },
+            DeviceChoice::Auto | DeviceChoice::Cpu => TargetChoice::Cuda { device: 0 },
+        };
+        let options = RuntimeOptions { target, ..options };
+        let (is_gpu_there, runtime) = (OnceLock::new(), OnceLock::new());
+        Arc::new(Self { choice, options, io, threads, is_gpu_there, runtime })
+    }
+
+    /// Another device in place of this one, driven by the same options. Nothing is opened yet.
+    pub fn with_choice(&self, choice: DeviceChoice) -> Arc<Self> {
+        Self::new(choice, self.options.clone(), Arc::clone(&self.io), self.threads)
+    }
+
+    /// What was chosen.
+    pub fn choice(&self) -> DeviceChoice {
+        self.choice
+    }
+
+    /// Threads that the CPU would use.
+    pub(super) fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// False where everything runs on the CPU: by choice, or because `Auto` finds no GPU. Looks for the driver, once.
+    pub fn is_any(&self) -> bool {
+        match self.choice {
+            DeviceChoice::Cpu => false,
+            DeviceChoice::Gpu(_) | DeviceChoice::Host => true,
+            DeviceChoice::Auto => *self.is_gpu_there.get_or_init(|| cuda::status().device_count > 0),
+        }
+    }
+
+    /// True where it is known already that everything runs on the CPU. Looks for nothing.
+    pub(super) fn is_none_for_sure(&self) -> bool {
+        self.choice == DeviceChoice::Cpu
+            || (self.choice == DeviceChoice::Auto && self.is_gpu_there.get() == Some(&false))
+    }
+
+    /// The runtime; the first call opens it.
+    ///
+    /// # Errors
+    ///
+    /// What is missing: the driver, NVRTC, a C++ compiler.
+    pub fn runtime(&self) -> Result<Arc<Runtime>> {
+        let opened = self.runtime.get_or_init(|| {
+            let opened = Runtime::open(self.options.clone(), Arc::clone(&self.io));
+            opened.map_err(|error| (error.kind().clone(), error.to_string()))
+        });
+        opened.clone().map_err(|(kind, message)| Error::new(kind, message))
+    }
+
+    /// The runtime, if it is open.
+    pub fn opened(&self) -> Option<&Arc<Runtime>> {
+        self.runtime.get().and_then(|opened| opened.as_ref().ok())
+    }
+
+    /// Loads `table` into pinned memory.
+    ///
+    /// # Errors
+    ///
+    /// What is missing, or what of memory; names the table.
+    pub fn pin(&self, table: &Arc<Table>) -> Result<()> {
+        let doing = || format!("pinning table '{}'", table.name());
+        if self.choice == DeviceChoice::Cpu {
+            let error = Error::invalid_input("the CPU alone has no use for it; choose a GPU with --device");
+            return Err(error).context(doing);
+        }
+        let runtime = self.runtime().context(doing)?;
+        runtime.column_cache().pin(table, None, &CancelFlag::new())?;
+        Ok(())
+    }
+}
+
+/// What planning and EXPLAIN ask; none of it opens anything.
+impl DeviceHandle {
+    /// True where column `column` of `table` need not be read from disk.
+    pub(super) fn is_at_hand(&self, table: &Table, column: usize) -> bool {
+        self.tier(table, column).is_some_and(|tier| tier != DataTier::Disk)
+    }
+
+    /// Where column `column` of `table` would be read from, in parentheses; nothing while that is not known.
+    pub(super) fn tier_text(&self, table: &Table, column: usize) -> &'static str {
+        match self.tier(table, column) {
+            Some(DataTier::Device(_)) => " (device)",
+            Some(DataTier::Pinned) => " (pinned)",
+            Some(DataTier::Disk) => " (disk)",
+            None => "",
+        }
+    }
+
+    fn tier(&self, table: &Table, column: usize) -> Option<DataTier> {
+        self.opened().map(|runtime| runtime.column_cache().tier(table, column, runtime.device()))
+    }
+}
+
+impl fmt::Debug for DeviceHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeviceHandle").field("choice", &self.choice).finish_non_exhaustive()
+    }
+}
+
+/// Whether kernels can read text column `column` of `table`: as its chunks are stored.
+///
+/// # Errors
+///
+/// `Unsupported`, with the reason and the remedy.
+pub(super) fn text_supported(table: &Table, column: usize) -> Result<()> {
+    pelton_pipeline::text_supported(table, column).map_err(Error::unsupported)
+}
+
+/// The dictionary of a text column of a table, read when a kernel first needs it.
+pub(super) struct TableText {
+    table: Arc<Table>,
+    column: usize,
+    device: Arc<DeviceHandle>,
+}
+
+impl TableText {
+    /// Of column `column` of `table`.
+    pub(super) fn new(table: &Arc<Table>, column: usize, device: &Arc<DeviceHandle>) -> Self {
+        Self { table: Arc::clone(table), column, device: Arc::clone(device) }
+    }
+}
+
+impl fmt::Debug for TableText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TableText({}.{})", self.table.name(), self.table.schema().columns[self.column].name)
+    }
+}
+
+impl TextSource for TableText {
+    fn dictionary(&self) -> Result<Arc<Dictionary>> {
+        self.device.runtime()?.column_cache().text(&self.table, self.column).dictionary()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_named_on_the_command_line() {
+        let parsed = |text: &str| text.parse::<DeviceChoice>();
+        assert_eq!(parsed("auto").unwrap(), DeviceChoice::Auto);
+        assert_eq!(parsed("gpu").unwrap(), DeviceChoice::Gpu(None));
+        assert_eq!(parsed("gpu:3").unwrap(), DeviceChoice::Gpu(Some(3)));
+        assert_eq!(parsed("host").unwrap(), DeviceChoice::Host);
+        for wrong in ["tpu", "gpu:", "gpu:x", "cpu:1"] {
+            assert!(parsed(wrong).unwrap_err().to_string().contains(wrong), "{wrong}");
+        }
+    }
+}

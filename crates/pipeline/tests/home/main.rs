@@ -1,7 +1,0 @@
-//! Chunks that reach a device decode to the values of the table, whatever home they come from.
-
-mod feeding;
-mod fixture;
-mod keeping;
-mod texts;
-mod unpacking;
