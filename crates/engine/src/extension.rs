@@ -36,6 +36,7 @@ use crate::lists::ListsOfColumns;
 use crate::multisets::Multisets;
 use crate::numbers::with_numbers;
 use crate::ordered::OrderedAggregatesRule;
+use crate::passing::PassingRule;
 use crate::planning::watched;
 use crate::provider::PeltonTable;
 use crate::scan::ScanOptions;
@@ -124,6 +125,7 @@ fn with_rules(
     }
     rules.push(Arc::new(SidewaysRule));
     rules.push(Arc::new(YieldingRule));
+    rules.push(Arc::new(PassingRule));
     builder
         .with_optimizer_rules(logical)
         .with_physical_optimizer_rules(rules)

@@ -42,6 +42,7 @@ mod numbers;
 mod opaque;
 mod ordered;
 mod parse;
+mod passing;
 mod plan_cache;
 mod planning;
 mod predicate;

@@ -7,6 +7,7 @@
 //!   logical plan ── types ──▶ decimals beside doubles and texts, division of decimals
 //!       │      DataFusion brings operands to one type
 //!       ├── overflow ──▶ + - * and unary minus become checked functions
+//!       ├── linear ────▶ sums of one column plus constants become one sum
 //!       ▼
 //!   optimizer, physical plan: constants are folded, and rows computed, by the same checked code
 //! ```
@@ -18,6 +19,7 @@ mod checked;
 mod decimals;
 mod distinct;
 mod ints;
+mod linear;
 mod literals;
 mod name;
 mod overflow;
@@ -53,13 +55,14 @@ pub fn with_numbers(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     builder.with_config(config)
 }
 
-/// One rule before types are coerced and one after.
+/// One rule before types are coerced and two after.
 fn add_rules(analyzer: &mut Analyzer) {
     let types: Arc<dyn AnalyzerRule + Send + Sync> = Arc::new(types::NumberTypes);
     let is_coercion = |rule: &Arc<dyn AnalyzerRule + Send + Sync>| rule.name() == "type_coercion";
     let coercion = analyzer.rules.iter().position(is_coercion).unwrap_or(analyzer.rules.len());
     analyzer.rules.insert(coercion, types);
     analyzer.rules.push(Arc::new(overflow::CheckedArithmetic));
+    analyzer.rules.push(Arc::new(linear::LinearSums));
 }
 
 fn keep_types(optimizer: &mut Optimizer) {

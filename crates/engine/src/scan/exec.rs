@@ -91,6 +91,8 @@ pub struct PeltonScanExec {
     notes: Vec<String>,
     pub(super) pruned: Arc<Pruned>,
     pub(super) limit: Option<usize>,
+    /// No operator above holds its batches, which then need no buffers of their own size.
+    pub(super) is_passing: bool,
     properties: Arc<PlanProperties>,
     pub(super) metrics: ExecutionPlanMetricsSet,
 }
@@ -132,6 +134,7 @@ impl PeltonScanExec {
             sideways: Vec::new(),
             notes: Vec::new(),
             limit,
+            is_passing: false,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
         };
@@ -206,6 +209,11 @@ impl PeltonScanExec {
     pub(crate) fn predicate_text(&self) -> String {
         let texts: Vec<String> = self.conjuncts.iter().map(pelton_planner::quoted).collect();
         texts.join(" AND ")
+    }
+
+    /// The same scan, whose batches nothing above holds.
+    pub(crate) fn passing(&self) -> Self {
+        Self { is_passing: true, metrics: ExecutionPlanMetricsSet::new(), ..self.clone() }
     }
 
     /// This scan with dimension predicates applied sideways, and notes on those that could not be.

@@ -42,6 +42,7 @@ pub(super) fn open(
 ) -> Result<SendableRecordBatchStream> {
     let batch_rows = context.session_config().batch_size();
     let memory_is_limited = matches!(context.memory_pool().memory_limit(), MemoryLimit::Finite(_));
+    let is_counted = memory_is_limited && !scan.is_passing;
     let partition_count = scan.properties().partitioning.partition_count();
     let schema = scan.schema();
     let required = scan.ordered_conjuncts()?;
@@ -69,7 +70,7 @@ pub(super) fn open(
         in_flight: VecDeque::new(),
         ready: VecDeque::new(),
         coalescer: coalescer(&schema, batch_rows),
-        memory_is_limited,
+        is_counted,
         batch_rows,
         rows_left: scan.limit.unwrap_or(usize::MAX),
         metrics: StreamMetrics::new(
@@ -109,7 +110,7 @@ struct ScanStream {
     ready: VecDeque<RecordBatch>,
     coalescer: BatchCoalescer,
     /// Sorts and joins count what they hold.
-    memory_is_limited: bool,
+    is_counted: bool,
     batch_rows: usize,
     rows_left: usize,
     metrics: StreamMetrics,
@@ -224,7 +225,7 @@ impl ScanStream {
         for first in (0..rows.num_rows()).step_by(self.batch_rows) {
             let batch = rows.slice(first, self.batch_rows.min(rows.num_rows() - first));
             let is_copied = batch.num_rows() <= self.batch_rows / 2;
-            let batch = if self.memory_is_limited && !is_copied { of_own_size(&batch)? } else { batch };
+            let batch = if self.is_counted && !is_copied { of_own_size(&batch)? } else { batch };
             self.coalescer.push_batch(batch)?;
         }
         self.take_coalesced();
