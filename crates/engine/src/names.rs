@@ -82,19 +82,17 @@ impl VisitorMut for Names {
             .projection
             .iter()
             .any(|item| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)));
-        let mut taken: HashSet<String> = select.projection.iter().filter_map(alias_of).collect();
+        // A number must not make the name that another column has, whichever comes first.
+        let mut taken: HashSet<String> =
+            select.projection.iter().filter_map(name_of).map(|name| name.to_lowercase()).collect();
+        let mut seen = HashSet::new();
         for item in &mut select.projection {
+            let Some(usual) = name_of(item) else { continue };
+            let is_seen = !seen.insert(usual.to_lowercase());
             let SelectItem::UnnamedExpr(expr) = item else { continue };
             let has_cast = expr.visit(&mut HasCast).is_break();
-            let usual = match expr {
-                Expr::Identifier(name) => name.value.clone(),
-                Expr::CompoundIdentifier(names) => {
-                    names.last().map(|name| name.value.clone()).unwrap_or_default()
-                }
-                _ => expr.to_string(),
-            };
             let is_column = matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
-            let is_repeat = !taken.insert(usual.to_lowercase()) || (has_wildcard && is_column);
+            let is_repeat = is_seen || (has_wildcard && is_column);
             let alias = match (has_cast, is_repeat && self.distinct == Distinct::Repeats) {
                 (false, false) => continue,
                 (true, _) if !is_repeat => usual,
@@ -121,9 +119,15 @@ impl VisitorMut for Names {
     }
 }
 
-fn alias_of(item: &SelectItem) -> Option<String> {
+/// The name that a column of a result has as it is written; `*` has none.
+fn name_of(item: &SelectItem) -> Option<String> {
     match item {
-        SelectItem::ExprWithAlias { alias, .. } => Some(alias.value.to_lowercase()),
+        SelectItem::ExprWithAlias { alias, .. } => Some(alias.value.clone()),
+        SelectItem::UnnamedExpr(Expr::Identifier(name)) => Some(name.value.clone()),
+        SelectItem::UnnamedExpr(Expr::CompoundIdentifier(names)) => {
+            names.last().map(|name| name.value.clone())
+        }
+        SelectItem::UnnamedExpr(expr) => Some(expr.to_string()),
         _ => None,
     }
 }
