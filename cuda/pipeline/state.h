@@ -35,6 +35,39 @@ DEV u64 slot_of(const u64* keys, u64 slot_mask, u64 key) {
   return NO_KEY;
 }
 
+// The same for keys of K words. A slot is found by a tag, the upper bits of the hash, and then all words are compared,
+// which lie `stride` words apart behind `words`. A tag is even until the words of its slot are there: whoever meets it
+// waits for whoever writes them.
+template <u32 K>
+DEV u64 slot_to_insert_wide(u64* tags, u64 slot_mask, const u64 (&key)[K], u64* words, u32 stride, u32* flags, u32 full) {
+  u64 hash = 0;
+  UNROLL
+  for (u32 i = 0; i < K; i++) hash = hash_of(key[i] + hash * 0x9E3779B97F4A7C15ull);
+  const u64 tag = hash & 0x7FFFFFFFFFFFFFFEull;
+  u64 slot = (hash >> 1) & slot_mask;
+  for (u64 step = 0; step <= slot_mask && step < PROBES_MAX; step++) {
+    if (step == 32 && (*(volatile u32*)flags & full)) return NO_KEY;
+    u64 seen = observe(tags + slot);
+    if (seen == NO_KEY) {
+      seen = atomic_swap_if(tags + slot, NO_KEY, tag);
+      if (seen == NO_KEY) {
+        for (u32 i = 0; i < K; i++) words[slot * stride + i] = key[i];
+        publish(tags + slot, tag | 1);
+        return slot;
+      }
+    }
+    if ((seen | 1) == (tag | 1)) {
+      while (!(seen & 1)) seen = observe(tags + slot);
+      bool is_equal = true;
+      for (u32 i = 0; i < K; i++) is_equal = is_equal && *(volatile u64*)(words + slot * stride + i) == key[i];
+      if (is_equal) return slot;
+    }
+    slot = (slot + 1) & slot_mask;
+  }
+  atomic_or(flags, full);
+  return NO_KEY;
+}
+
 // Adds a key to `list`, which begins with their number; where they are more than `max` nobody wants to know.
 DEV void note_key(u64* list, u32 max, u64 key) {
   if (*(volatile u64*)list > max) return;

@@ -155,7 +155,7 @@ fn plan(table: &Arc<Table>) -> Plan {
                 compare(CompareOp::Le, 1, 3),
                 compare(CompareOp::Lt, 2, 25),
             ])),
-            Op::Probe { table: 0, keys: vec![Expr::Column(0)], kind: ProbeKind::Inner },
+            Op::Probe { table: 0, keys: vec![Expr::Column(0)], kind: ProbeKind::Inner, residual: None },
         ],
         sink: Sink::Aggregate {
             keys: Vec::new(),

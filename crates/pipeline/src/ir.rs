@@ -3,8 +3,8 @@
 //! ```text
 //!   Pipeline   source ──► op ──► op ──► … ──► sink
 //!              table      filter              build (a hash table that later pipelines probe)
-//!              host input compute             aggregate
-//!                         probe               materialize
+//!              host input compute             aggregate (groups: the result, or the source of later pipelines)
+//!              groups     probe               materialize
 //! ```
 //!
 //! A pipeline has *columns*, numbered in the order in which they come to be: those of its source, then the one that
@@ -157,6 +157,13 @@ pub enum Expr {
     Column(usize),
     /// A constant.
     Literal(Literal),
+    /// A value that is known when the plan is run, such as the result of a scalar subquery: no `Text`; NULL may be one.
+    Parameter {
+        /// Which one, from 0.
+        number: usize,
+        /// Its type.
+        ty: Type,
+    },
     /// Arithmetic on two values of one numeric type, which is the type of the result.
     Arithmetic {
         /// Sum, difference, product or quotient.
@@ -333,6 +340,9 @@ pub enum Op {
         keys: Vec<Expr>,
         /// What becomes of matches.
         kind: ProbeKind,
+        /// Of `Semi` and `Anti`: what must hold for a row of the table, besides equal keys, to be a match. It sees the
+        /// payload columns behind those that there are so far; nothing after it does.
+        residual: Option<Expr>,
     },
 }
 
@@ -424,6 +434,9 @@ pub enum Source {
     Table(TableScan),
     /// Rows that the caller gives, by number of the host input.
     HostInput(usize),
+    /// The groups of an earlier pipeline, by its number: keys, then aggregates. They stay on the device. Types, NULLs
+    /// and bounds of the columns are those that the earlier pipeline turns out to have.
+    Groups(usize),
 }
 
 /// One pass over a source.
@@ -450,4 +463,28 @@ pub struct Plan {
     pub table_count: usize,
     /// How many host inputs they read, numbered from 0.
     pub host_input_count: usize,
+}
+
+impl Plan {
+    /// Whether a later pipeline reads the groups of pipeline `number`.
+    pub fn has_groups_reader(&self, number: usize) -> bool {
+        self.pipelines
+            .iter()
+            .any(|pipeline| matches!(pipeline.source, Source::Groups(from) if from == number))
+    }
+}
+
+/// What the caller of a run gives, besides the plan.
+#[derive(Debug, Clone, Default)]
+pub struct Inputs {
+    /// By number.
+    pub host_inputs: Vec<crate::rows::Rows>,
+    /// The values of parameters, by number.
+    pub parameters: Vec<Literal>,
+}
+
+impl From<Vec<crate::rows::Rows>> for Inputs {
+    fn from(host_inputs: Vec<crate::rows::Rows>) -> Self {
+        Self { host_inputs, parameters: Vec::new() }
+    }
 }

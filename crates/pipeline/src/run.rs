@@ -39,7 +39,7 @@ use pelton_store::{IoEngine, TableId};
 use self::execution::Execution;
 use self::memory::Lanes;
 pub use self::report::{PipelineReport, RunReport};
-use crate::ir::{Op, Plan, Sink, Source, TableScan, Type};
+use crate::ir::{Inputs, Op, Plan, Sink, Source, TableScan, Type};
 use crate::program::{CompileReport, Compiler, Program, Target, check, nvrtc_status};
 use crate::rows::Rows;
 use crate::tier::{ColumnCache, ColumnCacheOptions, DataTier, Decompress, Decompression, text_supported};
@@ -283,14 +283,19 @@ impl Runtime {
         Ok(())
     }
 
-    /// Runs `plan` over tables and these host inputs and waits for its rows.
+    /// Runs `plan` over tables and these inputs and waits for its rows.
     ///
     /// # Errors
     ///
     /// `Unsupported` and `OutOfMemory` where another path should be taken, `Corrupt` for damaged files, `Cancelled`,
     /// `DeviceLost`.
-    pub fn run(&self, plan: &Plan, host_inputs: Vec<Rows>, cancel: &CancelFlag) -> Result<(Rows, RunReport)> {
-        self.run_traced(plan, host_inputs, cancel, None)
+    pub fn run(
+        &self,
+        plan: &Plan,
+        inputs: impl Into<Inputs>,
+        cancel: &CancelFlag,
+    ) -> Result<(Rows, RunReport)> {
+        self.run_traced(plan, inputs.into(), cancel, None)
     }
 
     /// As [`run`](Self::run); leaves spans with `tracer`.
@@ -301,12 +306,12 @@ impl Runtime {
     pub fn run_traced(
         &self,
         plan: &Plan,
-        host_inputs: Vec<Rows>,
+        inputs: Inputs,
         cancel: &CancelFlag,
         tracer: Option<&Tracer>,
     ) -> Result<(Rows, RunReport)> {
         let started = Instant::now();
-        let mut execution = Execution::new(self, plan, host_inputs, cancel, tracer)?;
+        let mut execution = Execution::new(self, plan, inputs, cancel, tracer)?;
         let mut result = Rows::default();
         for stage in stages(plan) {
             cancel.check()?;
@@ -339,16 +344,23 @@ fn links_of(machine: &Machine, device: DeviceId, target: Target) -> Links {
     links_for(&topology, node, device).unwrap_or_default()
 }
 
-/// The pipelines of `plan` by stage. Those of a stage may run at once: none probes a table that another one builds.
+/// The pipelines of `plan` by stage. Those of a stage may run at once: none probes a table that another one builds, or
+/// reads its groups.
 fn stages(plan: &Plan) -> Vec<Vec<usize>> {
     let mut stage_of_table = vec![0; plan.table_count];
+    let mut stage_of_pipeline = Vec::with_capacity(plan.pipelines.len());
     let mut stages: Vec<Vec<usize>> = Vec::new();
     for (index, pipeline) in plan.pipelines.iter().enumerate() {
         let probed = pipeline.ops.iter().filter_map(|op| match op {
             Op::Probe { table, .. } => Some(stage_of_table[*table]),
             _ => None,
         });
-        let stage = probed.max().unwrap_or(0);
+        let read = match pipeline.source {
+            Source::Groups(from) => stage_of_pipeline[from] + 1,
+            _ => 0,
+        };
+        let stage = probed.max().unwrap_or(0).max(read);
+        stage_of_pipeline.push(stage);
         if let Sink::Build { table, .. } = &pipeline.sink {
             stage_of_table[*table] = stage + 1;
         }

@@ -1,9 +1,12 @@
-//! Aggregates as the end of a pipeline.
+//! Aggregates as the end of a pipeline, and their groups as the source of the next.
 //!
 //! ```text
 //!   AggregateExec Final                          one sink makes the whole, and the result has Final's columns
 //!     RepartitionExec | CoalescePartitionsExec
-//!       AggregateExec Partial                    with avg: one sink makes the states, which Final on the CPU divides
+//!       AggregateExec Partial                    by itself: one sink makes the states
+//!
+//!   pipeline 0   scan ─► groups by key: count, sum
+//!   pipeline 1   groups of pipeline 0 ─► average = sum / count ─► filter ─► probe, build, aggregate, …
 //! ```
 //!
 //! The states of `avg` are a count and a sum, and the count is NULL where the sum is; the others' states are their
@@ -14,20 +17,21 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::Literal;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{
     AggregateExec, AggregateInputMode, AggregateMode, AggregateOutputMode,
 };
 use pelton_error::{Error, Result};
-use pelton_pipeline::ir::{Aggregate, AggregateFunction, Sink, Type};
+use pelton_pipeline::ir::{
+    Aggregate, AggregateFunction, ArithmeticOp, Column, Expr, Literal as Constant, Sink, Source, Type,
+};
 
 use super::arithmetic::is_integer;
-use super::builder::Flow;
-use super::lower::{Lowering, columns_of, without_exchanges};
-use super::value::{Value, kernel_type};
+use super::builder::{Flow, PipelineBuilder};
+use super::lower::{Lowering, Needed, columns_of, without_exchanges};
+use super::value::{Value, kernel_type, type_bounds};
 use crate::error::from_datafusion;
 
-/// Bits that the keys of a group may need together.
-const KEY_BITS_MAX: f64 = 63.0;
 /// The state of an average: a count and a sum.
 const AVERAGE_STATES: usize = 2;
 
@@ -38,8 +42,69 @@ impl Lowering<'_> {
     ///
     /// `Unsupported` for groups and functions that kernels do not have.
     pub(super) fn aggregate(&mut self, top: &AggregateExec, expected: Option<u64>) -> Result<()> {
-        let first = first_stage(top)?;
         let gives_states = top.mode().output_mode() == AggregateOutputMode::Partial;
+        let grouped = self.group_rows(first_stage(top)?, expected, gives_states)?;
+        self.average_counts.extend(grouped.average_counts);
+        Ok(())
+    }
+
+    /// The groups of an aggregate as a source, with the columns that are needed.
+    ///
+    /// # Errors
+    ///
+    /// As [`aggregate`](Self::aggregate).
+    pub(super) fn groups(
+        &mut self,
+        plan: &Arc<dyn ExecutionPlan>,
+        top: &AggregateExec,
+        needed: &Needed,
+    ) -> Result<Flow> {
+        if top.mode().output_mode() == AggregateOutputMode::Partial {
+            return Err(Error::unsupported("the states of an aggregate, whose last stage is elsewhere"));
+        }
+        let expected = pelton_planner::estimated_rows(plan).map(|groups| groups as u64);
+        let first = first_stage(top)?;
+        let grouped = self.group_rows(first, expected, true)?;
+        let columns = grouped.keys.iter().map(|key| (kernel_type(&key.data_type), key.is_nullable));
+        let columns = columns.chain(grouped.states.iter().map(|(ty, nullable)| (Ok(*ty), *nullable)));
+        let columns = columns.enumerate().map(|(index, (ty, is_nullable))| {
+            let name = grouped.names.get(index).cloned().unwrap_or_default();
+            Ok(Column { name, ty: ty?, is_nullable, bounds: None, text: None })
+        });
+        let columns = columns.collect::<Result<Vec<Column>>>()?;
+        let source = Source::Groups(grouped.pipeline);
+        let name = format!("groups of pipeline {}", grouped.pipeline);
+        let builder = PipelineBuilder::new(source, columns, name, None, &self.parameters);
+        let schema = plan.schema();
+        let mut outputs = vec![None; schema.fields().len()];
+        for (index, key) in grouped.keys.iter().enumerate().filter(|(index, _)| needed.contains(index)) {
+            outputs[index] = Some(Value { expr: Expr::Column(index), ..key.clone() });
+        }
+        let mut state = grouped.keys.len();
+        for (index, function) in top.aggr_expr().iter().enumerate() {
+            let column = grouped.keys.len() + index;
+            let is_average = grouped.average_counts.contains(&state);
+            if needed.contains(&column) {
+                let field = schema.field(column);
+                let input = &grouped.inputs[index];
+                outputs[column] = Some(match is_average {
+                    true => average(state, input.as_ref(), function.name())?,
+                    false => whole(state, field.data_type(), field.is_nullable())?,
+                });
+            }
+            state += if is_average { AVERAGE_STATES } else { 1 };
+        }
+        Ok(Flow { builder, outputs })
+    }
+
+    /// Ends a pipeline in the groups of `first`, the stage that reads rows: with averages as results, which is refused,
+    /// or as states.
+    fn group_rows(
+        &mut self,
+        first: &AggregateExec,
+        expected: Option<u64>,
+        gives_states: bool,
+    ) -> Result<Grouped> {
         check(first)?;
         let group_exprs = first.group_expr().expr();
         let arguments: Vec<_> =
@@ -47,26 +112,83 @@ impl Lowering<'_> {
         let needed = columns_of(group_exprs.iter().map(|(expr, _)| expr).chain(&arguments));
         let mut flow = self.flow(first.input(), &needed)?;
         let schema = first.input().schema();
-        let keys = group_exprs.iter().map(|(expr, name)| {
-            let key = flow.exprs(&schema).lower(expr)?;
-            check_key(&key, name)?;
-            Ok(key)
-        });
+        let keys = group_exprs.iter().map(|(expr, _)| flow.exprs(&schema).lower(expr));
         let keys = keys.collect::<Result<Vec<Value>>>()?;
-        check_combinations(&keys)?;
-        let mut aggregates = Vec::new();
+        let mut names: Vec<String> = group_exprs.iter().map(|(_, name)| name.clone()).collect();
+        let (mut aggregates, mut inputs, mut states) = (Vec::new(), Vec::new(), Vec::new());
+        let mut average_counts = Vec::new();
         for function in first.aggr_expr() {
-            let lowered = lower_function(function, &mut flow, first, gives_states)?;
+            let (lowered, input) = lower_function(function, &mut flow, first, gives_states)?;
             if lowered.len() == AVERAGE_STATES {
-                self.average_counts.push(keys.len() + aggregates.len());
+                average_counts.push(keys.len() + aggregates.len());
+                names.push(format!("count of {}", function.name()));
+                states.push((Type::I64, false));
             }
+            names.push(function.name().to_owned());
+            let is_count = lowered.last().is_some_and(|last| last.function == AggregateFunction::Count);
+            let ty = input.as_ref().map_or(Ok(Type::I64), |input| kernel_type(&input.data_type))?;
+            states.push(if is_count { (Type::I64, false) } else { (ty, true) });
             aggregates.extend(lowered);
+            inputs.push(input);
         }
         let purpose = if keys.is_empty() { "aggregate of" } else { "groups of" };
-        let keys = keys.into_iter().map(|key| key.expr).collect();
-        self.finish(flow.builder, purpose, Sink::Aggregate { keys, aggregates, expected });
-        Ok(())
+        let exprs = keys.iter().map(|key| key.expr.clone()).collect();
+        let sink = Sink::Aggregate { keys: exprs, aggregates, expected };
+        let pipeline = self.finish(flow.builder, purpose, sink);
+        Ok(Grouped { pipeline, keys, names, inputs, states, average_counts })
     }
+}
+
+/// A pipeline that ends in groups.
+struct Grouped {
+    pipeline: usize,
+    keys: Vec<Value>,
+    /// Of its columns.
+    names: Vec<String>,
+    /// What each function is over; `None` for a count of rows.
+    inputs: Vec<Option<Value>>,
+    /// Types of the columns behind the keys, and whether they may be NULL; sums may turn out wider.
+    states: Vec<(Type, bool)>,
+    /// Columns that are counts of averages; their sums come behind.
+    average_counts: Vec<usize>,
+}
+
+/// Whether the results of `top` take a division, which the sink does not make.
+pub(super) fn needs_division(top: &AggregateExec) -> bool {
+    top.mode().output_mode() == AggregateOutputMode::Final
+        && top.aggr_expr().iter().any(|function| function.fun().name() == "avg")
+}
+
+/// Column `state` of groups as a value of the plan's type, which a sum may leave.
+fn whole(state: usize, data_type: &DataType, is_nullable: bool) -> Result<Value> {
+    let expr = match (kernel_type(data_type)?, type_bounds(data_type)) {
+        (ty @ (Type::I32 | Type::I64 | Type::I128), Some(bounds)) => {
+            let input = Expr::Cast { input: Box::new(Expr::Column(state)), to: ty };
+            Expr::Within { input: Box::new(input), bounds }
+        }
+        _ => Expr::Column(state),
+    };
+    Ok(Value { expr, data_type: data_type.clone(), is_nullable, bounds: None })
+}
+
+/// The average of which column `state` has the count and the next one the sum: `sum / (count * 10^scale)` as doubles,
+/// which is how the CPU divides.
+fn average(state: usize, input: Option<&Value>, name: &str) -> Result<Value> {
+    let unit = match input.map(|input| &input.data_type) {
+        Some(DataType::Decimal128(_, scale)) => 10_f64.powi(i32::from(*scale)),
+        Some(other) if is_integer(other) || *other == DataType::Float64 => 1.0,
+        _ => return Err(Error::unsupported(format!("{name}: an average of another type"))),
+    };
+    let double = |column| Box::new(Expr::Cast { input: Box::new(Expr::Column(column)), to: Type::F64 });
+    let divisor = match unit {
+        1.0 => double(state),
+        unit => {
+            let right = Box::new(Expr::Literal(Constant::F64(unit)));
+            Box::new(Expr::Arithmetic { op: ArithmeticOp::Multiply, left: double(state), right })
+        }
+    };
+    let expr = Expr::Arithmetic { op: ArithmeticOp::Divide, left: double(state + 1), right: divisor };
+    Ok(Value { expr, data_type: DataType::Float64, is_nullable: true, bounds: None })
 }
 
 /// The stage that reads rows: `top`, or the partial one below it.
@@ -101,34 +223,13 @@ fn check(first: &AggregateExec) -> Result<()> {
     Ok(())
 }
 
-fn check_key(key: &Value, name: &str) -> Result<()> {
-    match kernel_type(&key.data_type)? {
-        Type::F64 => Err(Error::unsupported(format!("{name}: kernels do not group by doubles"))),
-        _ => Ok(()),
-    }
-}
-
-/// Kernels hold the keys of a group in one word: what is known to need more is left to the CPU before anything runs.
-fn check_combinations(keys: &[Value]) -> Result<()> {
-    let bits = keys.iter().filter_map(|key| key.bounds).map(|bounds| {
-        // One more than there are values, for NULL.
-        (bounds.max as f64 - bounds.min as f64 + 2.0).log2()
-    });
-    match bits.sum::<f64>() {
-        bits if bits <= KEY_BITS_MAX => Ok(()),
-        bits => {
-            Err(Error::unsupported(format!("its group keys need {bits:.0} bits, more than {KEY_BITS_MAX}")))
-        }
-    }
-}
-
-/// `function` as one aggregate, or as the two that make the state of an average.
+/// `function` as one aggregate, or as the two that make the state of an average; with what it is over.
 fn lower_function(
     function: &Arc<AggregateFunctionExpr>,
     flow: &mut Flow,
     first: &AggregateExec,
     gives_states: bool,
-) -> Result<Vec<Aggregate>> {
+) -> Result<(Vec<Aggregate>, Option<Value>)> {
     let schema = first.input().schema();
     let arguments = function.expressions();
     let [argument] = arguments.as_slice() else {
@@ -137,27 +238,28 @@ fn lower_function(
     let is_count_of_rows = function.fun().name() == "count"
         && argument.downcast_ref::<Literal>().is_some_and(|constant| !constant.value().is_null());
     if is_count_of_rows {
-        return Ok(vec![Aggregate { function: AggregateFunction::Count, input: None }]);
+        return Ok((vec![Aggregate { function: AggregateFunction::Count, input: None }], None));
     }
     let input = flow.exprs(&schema).lower(argument)?;
     let of = |function| Aggregate { function, input: Some(input.expr.clone()) };
     let result = function.field();
-    match function.fun().name() {
-        "count" => Ok(vec![of(AggregateFunction::Count)]),
+    let aggregates = match function.fun().name() {
+        "count" => vec![of(AggregateFunction::Count)],
         "sum" => {
             check_sum(&input, result.data_type(), function.name())?;
-            Ok(vec![of(AggregateFunction::Sum)])
+            vec![of(AggregateFunction::Sum)]
         }
-        "min" => check_extreme(&input, function.name()).map(|()| vec![of(AggregateFunction::Min)]),
-        "max" => check_extreme(&input, function.name()).map(|()| vec![of(AggregateFunction::Max)]),
+        "min" => check_extreme(&input, function.name()).map(|()| vec![of(AggregateFunction::Min)])?,
+        "max" => check_extreme(&input, function.name()).map(|()| vec![of(AggregateFunction::Max)])?,
         "avg" if gives_states => {
             let states = function.state_fields().map_err(from_datafusion)?;
             check_average_states(&input, &states, function.name())?;
-            Ok(vec![of(AggregateFunction::Count), of(AggregateFunction::Sum)])
+            vec![of(AggregateFunction::Count), of(AggregateFunction::Sum)]
         }
-        "avg" => Err(Error::unsupported(format!("{}: the CPU divides, from states", function.name()))),
-        other => Err(Error::unsupported(format!("kernels have no aggregate {other}"))),
-    }
+        "avg" => return Err(Error::unsupported(format!("{}: the sink does not divide", function.name()))),
+        other => return Err(Error::unsupported(format!("kernels have no aggregate {other}"))),
+    };
+    Ok((aggregates, Some(input)))
 }
 
 fn check_sum(input: &Value, result: &DataType, name: &str) -> Result<()> {

@@ -1,10 +1,35 @@
 //! Builds a pipeline step by step: its source, the operators so far, and how many columns there are.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use datafusion::physical_expr::PhysicalExpr;
 use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{Column, Expr, Op, Pipeline, ProbeKind, Sink, Source};
 
 use super::value::Value;
 use crate::scan::PeltonScanExec;
+
+/// Expressions whose values are known when a plan is run, by number: parameters of its pipelines.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Parameters(Rc<RefCell<Vec<Arc<dyn PhysicalExpr>>>>);
+
+impl Parameters {
+    /// The number of `expr`, which it has already or gets now.
+    pub(super) fn number(&self, expr: &Arc<dyn PhysicalExpr>) -> usize {
+        let mut known = self.0.borrow_mut();
+        known.iter().position(|other| other == expr).unwrap_or_else(|| {
+            known.push(Arc::clone(expr));
+            known.len() - 1
+        })
+    }
+
+    /// All so far.
+    pub(super) fn list(&self) -> Vec<Arc<dyn PhysicalExpr>> {
+        self.0.borrow().clone()
+    }
+}
 
 /// A pipeline without its sink yet.
 #[derive(Debug)]
@@ -17,6 +42,8 @@ pub(super) struct PipelineBuilder {
     scan: Option<PeltonScanExec>,
     /// What the source is called in EXPLAIN.
     source_name: String,
+    /// Of the whole plan.
+    pub(super) parameters: Parameters,
 }
 
 /// A pipeline builder, and the columns of the plan node that it computes so far.
@@ -51,6 +78,7 @@ impl PipelineBuilder {
         source_columns: Vec<Column>,
         source_name: String,
         scan: Option<PeltonScanExec>,
+        parameters: &Parameters,
     ) -> Self {
         Self {
             source,
@@ -59,7 +87,13 @@ impl PipelineBuilder {
             ops: Vec::new(),
             scan,
             source_name,
+            parameters: parameters.clone(),
         }
+    }
+
+    /// How many columns there are so far.
+    pub(super) fn column_count(&self) -> usize {
+        self.column_count
     }
 
     /// Keeps rows for which `condition` is true.
@@ -87,7 +121,7 @@ impl PipelineBuilder {
     ) -> Vec<Value> {
         let brings_payload = matches!(kind, ProbeKind::Inner | ProbeKind::Outer);
         assert!(brings_payload || payload.is_empty(), "{kind:?} brings nothing");
-        self.ops.push(Op::Probe { table, keys, kind });
+        self.ops.push(Op::Probe { table, keys, kind, residual: None });
         let first = self.column_count;
         self.column_count += payload.len();
         let columns = payload.into_iter().enumerate().map(|(index, value)| Value {
@@ -96,6 +130,11 @@ impl PipelineBuilder {
             ..value
         });
         columns.collect()
+    }
+
+    /// Looks `keys` up in `table`: rows go on if a match fulfils `residual` (`Semi`), or if none does (`Anti`).
+    pub(super) fn probe_where(&mut self, table: usize, keys: Vec<Expr>, kind: ProbeKind, residual: Expr) {
+        self.ops.push(Op::Probe { table, keys, kind, residual: Some(residual) });
     }
 
     /// The finished pipeline, and the scan that it reads, if it reads one.

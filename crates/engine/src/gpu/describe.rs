@@ -146,6 +146,7 @@ fn describe_pipeline(pipeline: &Pipeline, device: &DeviceHandle, names: &mut Nam
     let source = match &pipeline.source {
         Source::Table(scan) => table_text(scan, device),
         Source::HostInput(number) => format!("host input {number}: {}", names.columns.join(", ")),
+        Source::Groups(from) => format!("the groups of pipeline {from}: {}", names.columns.join(", ")),
     };
     line(text, format_args!("  reads {source}"));
     for op in &pipeline.ops {
@@ -155,9 +156,17 @@ fn describe_pipeline(pipeline: &Pipeline, device: &DeviceHandle, names: &mut Nam
                 line(text, format_args!("  compute {name} = {}", names.expr(value)));
                 names.columns.push(name.clone());
             }
-            Op::Probe { table, keys, kind } => {
+            Op::Probe { table, keys, kind, residual } => {
                 let kind_text = format!("{kind:?}").to_lowercase();
-                line(text, format_args!("  probe hash table {table} by {}: {kind_text}", names.exprs(keys)));
+                let brought = names.payloads.get(table).cloned().unwrap_or_default();
+                let column_count = names.columns.len();
+                let residual = residual.as_ref().map_or(String::new(), |residual| {
+                    names.columns.extend(brought);
+                    format!(" where {}", names.expr(residual))
+                });
+                names.columns.truncate(column_count);
+                let keys = names.exprs(keys);
+                line(text, format_args!("  probe hash table {table} by {keys}: {kind_text}{residual}"));
                 if matches!(kind, ProbeKind::Inner | ProbeKind::Outer) {
                     let brought = names.payloads.get(table).cloned().unwrap_or_default();
                     names.columns.extend(brought);
@@ -227,6 +236,7 @@ impl Names {
         match expr {
             Expr::Column(index) => self.columns.get(*index).cloned().unwrap_or_else(|| format!("#{index}")),
             Expr::Literal(literal) => literal_text(literal),
+            Expr::Parameter { number, .. } => format!("subquery {number}"),
             Expr::Arithmetic { op, left, right } => two(left, arithmetic_sign(*op), right),
             Expr::Compare { op, left, right } => two(left, compare_sign(*op), right),
             Expr::And(parts) => many(parts, " and "),
@@ -266,7 +276,7 @@ impl Names {
     /// As [`expr`](Self::expr), in parentheses where it has parts itself.
     fn part(&self, expr: &Expr) -> String {
         match expr {
-            Expr::Column(_) | Expr::Literal(_) => self.expr(expr),
+            Expr::Column(_) | Expr::Literal(_) | Expr::Parameter { .. } => self.expr(expr),
             _ => format!("({})", self.expr(expr)),
         }
     }

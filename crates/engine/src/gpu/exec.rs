@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::Schema;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{ColumnStatistics, Statistics};
@@ -28,19 +29,19 @@ use datafusion::physical_plan::metrics::{
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions, collect,
-    execute_stream,
+    ColumnarValue, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+    collect, execute_stream,
 };
 use futures::{StreamExt, TryStreamExt};
 use pelton_error::{CancelFlag, Error, ErrorKind};
-use pelton_pipeline::ir::{Plan, Source};
+use pelton_pipeline::ir::{Inputs, Literal, Plan, Source};
 use pelton_pipeline::{Rows, RunReport};
 
 use super::again::anew;
 use super::device::DeviceHandle;
 use super::host_input::{HostInput, describe_by_rows};
 use super::lower::Lowered;
-use super::result;
+use super::{result, value};
 use crate::error::{from_datafusion, to_datafusion};
 use crate::profile::tracer;
 use crate::scan::{PeltonScanExec, ScanReport};
@@ -64,6 +65,7 @@ pub struct PeltonGpuExec {
     /// The plans of the host inputs.
     children: Vec<Arc<dyn ExecutionPlan>>,
     scans: Vec<(usize, PeltonScanExec)>,
+    parameters: Vec<Arc<dyn PhysicalExpr>>,
     average_counts: Vec<usize>,
     /// The subtree as it was planned.
     cpu: Arc<dyn ExecutionPlan>,
@@ -100,6 +102,7 @@ impl PeltonGpuExec {
             host_inputs: lowered.host_inputs,
             children,
             scans: lowered.scans,
+            parameters: lowered.parameters,
             average_counts: lowered.average_counts,
             estimated_rows: pelton_planner::estimated_rows(&cpu),
             cpu,
@@ -176,6 +179,7 @@ impl PeltonGpuExec {
             host_inputs: self.host_inputs.clone(),
             children,
             scans: self.scans.clone(),
+            parameters: self.parameters.clone(),
             average_counts: self.average_counts.clone(),
             cpu: Arc::clone(&self.cpu),
             device: Arc::clone(&self.device),
@@ -204,6 +208,7 @@ impl PeltonGpuExec {
             plan: self.plan.clone(),
             host_inputs: self.host_inputs.clone(),
             children: self.children.clone(),
+            parameters: self.parameters.clone(),
             average_counts: self.average_counts.clone(),
             cpu: Arc::clone(&self.cpu),
             cpu_has_run: Arc::clone(&self.cpu_has_run),
@@ -220,6 +225,7 @@ struct Run {
     plan: Plan,
     host_inputs: Vec<HostInput>,
     children: Vec<Arc<dyn ExecutionPlan>>,
+    parameters: Vec<Arc<dyn PhysicalExpr>>,
     average_counts: Vec<usize>,
     cpu: Arc<dyn ExecutionPlan>,
     cpu_has_run: Arc<AtomicBool>,
@@ -277,6 +283,7 @@ impl Run {
 
     async fn on_device(&self, context: &Arc<TaskContext>) -> pelton_error::Result<Vec<RecordBatch>> {
         let memory = MemoryConsumer::new("PeltonGpuExec").register(context.memory_pool());
+        let parameters = self.parameters.iter().map(parameter_value).collect::<pelton_error::Result<_>>()?;
         let host_inputs = self.make_host_inputs(context, &memory).await?;
         let mut plan = self.plan.clone();
         for pipeline in &mut plan.pipelines {
@@ -288,7 +295,7 @@ impl Run {
         let (device, flag) = (Arc::clone(&self.device), cancel.0.clone());
         let tracer = tracer(context, self.owner);
         let run = tokio::task::spawn_blocking(move || {
-            device.runtime()?.run_traced(&plan, host_inputs, &flag, tracer.as_ref())
+            device.runtime()?.run_traced(&plan, Inputs { host_inputs, parameters }, &flag, tracer.as_ref())
         });
         let (mut rows, report) = run.await.map_err(|error| {
             // A panic of the run is a bug, and stays one.
@@ -320,6 +327,15 @@ impl Run {
 
     fn record(&self, what: impl FnOnce(&mut Outcome)) {
         what(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// The value of a parameter now.
+fn parameter_value(expr: &Arc<dyn PhysicalExpr>) -> pelton_error::Result<Literal> {
+    let no_columns = RecordBatch::new_empty(Arc::new(Schema::empty()));
+    match expr.evaluate(&no_columns).map_err(from_datafusion)? {
+        ColumnarValue::Scalar(scalar) => value::parameter(&scalar),
+        ColumnarValue::Array(_) => unreachable!("a scalar subquery has one value"),
     }
 }
 

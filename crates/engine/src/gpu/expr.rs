@@ -24,6 +24,7 @@ use datafusion::physical_expr::expressions::{
     BinaryExpr, CaseExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, Literal, NegativeExpr,
     NotExpr, TryCastExpr,
 };
+use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::ColumnarValue;
@@ -63,6 +64,9 @@ impl Exprs<'_> {
         if let Some(constant) = expr.downcast_ref::<Literal>() {
             return literal(constant.value());
         }
+        if let Some(subquery) = expr.downcast_ref::<ScalarSubqueryExpr>() {
+            return self.parameter(expr, subquery);
+        }
         if let Some(constant) = constant_value(expr) {
             return literal(&constant);
         }
@@ -87,6 +91,18 @@ impl Exprs<'_> {
             return Err(Error::unsupported(format!("{expr} is no condition")));
         }
         Ok(value.expr)
+    }
+
+    /// The value of a scalar subquery, which has run when the pipelines do.
+    fn parameter(&mut self, expr: &Arc<dyn PhysicalExpr>, subquery: &ScalarSubqueryExpr) -> Result<Value> {
+        let field = subquery.return_field(self.schema).map_err(from_datafusion)?;
+        let data_type = field.data_type().clone();
+        let ty = kernel_type(&data_type)?;
+        if ty == Type::Text {
+            return Err(Error::unsupported("a scalar subquery of text"));
+        }
+        let number = self.builder.parameters.number(expr);
+        Ok(Value { expr: Expr::Parameter { number, ty }, data_type, is_nullable: true, bounds: None })
     }
 
     fn of_text(&mut self, function: EntryFunction, column: usize) -> Result<Value> {

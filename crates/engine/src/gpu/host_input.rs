@@ -11,7 +11,7 @@ use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{Bounds, Column, Pipeline, Source, Type};
 use pelton_pipeline::{Dictionary, RowColumn, RowValues, Rows, TextSource};
 
-use super::builder::{Flow, PipelineBuilder};
+use super::builder::{Flow, Parameters, PipelineBuilder};
 use super::lower::Needed;
 use super::text::texts;
 use super::value::{Value, kernel_type, type_bounds};
@@ -44,7 +44,7 @@ impl HostInput {
     }
 
     /// The rows as a source, host input `number`.
-    pub(super) fn flow(&self, number: usize) -> Flow {
+    pub(super) fn flow(&self, number: usize, parameters: &Parameters) -> Flow {
         let schema = self.plan.schema();
         let mut outputs = vec![None; schema.fields().len()];
         let mut sources = Vec::with_capacity(self.columns.len());
@@ -60,7 +60,8 @@ impl HostInput {
             outputs[column] = Some(Value::column(index, field.data_type().clone(), field.is_nullable()));
         }
         let name = format!("host input {number}");
-        Flow { builder: PipelineBuilder::new(Source::HostInput(number), sources, name, None), outputs }
+        let builder = PipelineBuilder::new(Source::HostInput(number), sources, name, None, parameters);
+        Flow { builder, outputs }
     }
 
     /// `batches` of the plan as kernels take them.

@@ -26,7 +26,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::joins::utils::JoinFilter;
 use pelton_error::{Error, Result};
-use pelton_pipeline::ir::{ProbeKind, Type};
+use pelton_pipeline::ir::{Expr, ProbeKind, Type};
 
 use super::arithmetic;
 use super::builder::Flow;
@@ -85,6 +85,12 @@ impl Lowering<'_> {
         let payload = payload.collect::<Result<Vec<Value>>>()?;
         let table = self.build(build.builder, &build_keys, &payload);
         let probe_keys = probe_keys.into_iter().map(|key| key.expr).collect();
+        if let (Some(filter), ProbeKind::Semi | ProbeKind::Anti) = (join.filter(), roles.kind) {
+            let mut joined = Joined { probe, built, build_side: roles.build_side };
+            let payload = payload_columns.into_iter().zip(payload);
+            joined.probe_where(table, probe_keys, roles.kind, payload, filter)?;
+            return joined.into_flow(&outputs, needed);
+        }
         let brought = probe.builder.probe(table, probe_keys, roles.kind, payload);
         built.extend(payload_columns.into_iter().zip(brought));
 
@@ -117,9 +123,6 @@ impl<'a> Roles<'a> {
         if join.null_aware {
             return refused("NOT IN over values that may be NULL");
         }
-        if join.filter().is_some() && *join.join_type() != JoinType::Inner {
-            return refused(&format!("{} join with a further condition", join.join_type()));
-        }
         let (build_side, kind) = match join.join_type() {
             JoinType::Inner if left_should_probe(join) => (JoinSide::Right, ProbeKind::Inner),
             JoinType::Inner => (JoinSide::Left, ProbeKind::Inner),
@@ -133,6 +136,9 @@ impl<'a> Roles<'a> {
         };
         let left_keys = join.on().iter().map(|(left, _)| left).collect();
         let right_keys = join.on().iter().map(|(_, right)| right).collect();
+        if join.filter().is_some() && kind == ProbeKind::Outer {
+            return refused(&format!("{} join with a further condition", join.join_type()));
+        }
         Ok(match build_side {
             JoinSide::Left => Self {
                 build: join.left(),
@@ -229,6 +235,34 @@ impl Joined {
             let condition = exprs.condition(conjunct)?;
             self.probe.builder.filter(condition);
         }
+        Ok(())
+    }
+
+    /// Looks `keys` up in `table`, where only rows that fulfil `filter` match; those have `payload`, by column of the
+    /// build side.
+    fn probe_where(
+        &mut self,
+        table: usize,
+        keys: Vec<Expr>,
+        kind: ProbeKind,
+        payload: impl Iterator<Item = (usize, Value)>,
+        filter: &JoinFilter,
+    ) -> Result<()> {
+        let first = self.probe.builder.column_count();
+        self.built = payload
+            .enumerate()
+            .map(|(index, (column, value))| (column, Value { expr: Expr::Column(first + index), ..value }))
+            .collect();
+        let inputs = filter_columns(filter).map(|column| self.value(column).map(Some));
+        let inputs = inputs.collect::<Result<Vec<_>>>()?;
+        let schema = filter.schema();
+        let mut exprs = Exprs { builder: &mut self.probe.builder, inputs: &inputs, schema };
+        let residual = exprs.condition(filter.expression())?;
+        if self.probe.builder.column_count() != first {
+            return Err(Error::unsupported(format!("{kind:?} join whose condition computes a text")));
+        }
+        self.built.clear();
+        self.probe.builder.probe_where(table, keys, kind, residual);
         Ok(())
     }
 

@@ -28,10 +28,13 @@ use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{Op, Pipeline, Plan, ProbeKind, Sink};
 
-use super::builder::{Flow, PipelineBuilder};
+use super::aggregate::needs_division;
+use super::builder::{Flow, Parameters, PipelineBuilder};
 use super::device::DeviceHandle;
 use super::expr::Exprs;
 use super::host_input::HostInput;
@@ -53,6 +56,8 @@ pub(super) struct Lowered {
     pub(super) scans: Vec<(usize, PeltonScanExec)>,
     /// The columns of the result.
     pub(super) schema: SchemaRef,
+    /// Whose values pipelines take as parameters, by number.
+    pub(super) parameters: Vec<Arc<dyn PhysicalExpr>>,
     /// Columns of the result that are counts of averages: NULL where the sum, the column after, is.
     pub(super) average_counts: Vec<usize>,
 }
@@ -67,12 +72,9 @@ pub(super) fn lower(
     first: Option<&FirstRows>,
     device: &Arc<DeviceHandle>,
 ) -> Result<Lowered> {
-    if plan.output_ordering_is_promised() {
-        return Err(Error::unsupported("its order of rows is relied on"));
-    }
     let mut lowering = Lowering::new(device);
     match (plan.downcast_ref::<AggregateExec>(), first) {
-        (Some(aggregate), None) => {
+        (Some(aggregate), None) if !needs_division(aggregate) => {
             let expected = pelton_planner::estimated_rows(plan).map(|groups| groups as u64);
             lowering.aggregate(aggregate, expected)?;
         }
@@ -88,19 +90,9 @@ pub(super) fn lower(
         host_inputs: lowering.host_inputs,
         scans: lowering.scans,
         schema: plan.schema(),
+        parameters: lowering.parameters.list(),
         average_counts: lowering.average_counts,
     })
-}
-
-/// Whether parents may count on an order.
-trait PromisesOrder {
-    fn output_ordering_is_promised(&self) -> bool;
-}
-
-impl PromisesOrder for Arc<dyn ExecutionPlan> {
-    fn output_ordering_is_promised(&self) -> bool {
-        self.properties().output_ordering().is_some()
-    }
 }
 
 /// Pipelines as they come to be.
@@ -110,6 +102,7 @@ pub(super) struct Lowering<'a> {
     table_count: usize,
     host_inputs: Vec<HostInput>,
     scans: Vec<(usize, PeltonScanExec)>,
+    pub(super) parameters: Parameters,
     /// See [`Lowered`].
     pub(super) average_counts: Vec<usize>,
 }
@@ -130,6 +123,7 @@ impl<'a> Lowering<'a> {
             table_count: 0,
             host_inputs: Vec::new(),
             scans: Vec::new(),
+            parameters: Parameters::default(),
             average_counts: Vec::new(),
         }
     }
@@ -173,7 +167,11 @@ impl<'a> Lowering<'a> {
         if let Some(filter) = plan.downcast_ref::<FilterExec>() {
             return self.filter(filter, needed);
         }
-        if moves_rows_only(plan) {
+        if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
+            return self.groups(plan, aggregate, needed);
+        }
+        // Whoever relies on the order of rows sorts what comes out of the device.
+        if moves_rows_only(plan) || plan.is::<SortExec>() || plan.is::<SortPreservingMergeExec>() {
             return self.flow(plan.children()[0], needed);
         }
         Err(Error::unsupported(format!("kernels have no {}", plan.name())))
@@ -206,7 +204,7 @@ impl<'a> Lowering<'a> {
         }
         let host_input =
             HostInput::try_new(plan, needed).map_err(|other| error.context(other.to_string()))?;
-        let flow = host_input.flow(self.host_inputs.len());
+        let flow = host_input.flow(self.host_inputs.len(), &self.parameters);
         self.host_inputs.push(host_input);
         Ok(flow)
     }
@@ -256,11 +254,13 @@ impl<'a> Lowering<'a> {
         table
     }
 
-    /// Ends a pipeline in `sink`.
-    pub(super) fn finish(&mut self, builder: PipelineBuilder, purpose: &str, sink: Sink) {
+    /// Ends a pipeline in `sink`; gives the number of the pipeline.
+    pub(super) fn finish(&mut self, builder: PipelineBuilder, purpose: &str, sink: Sink) -> usize {
         let (pipeline, scan) = builder.into_pipeline(purpose, sink);
-        self.scans.extend(scan.map(|scan| (self.pipelines.len(), scan)));
+        let number = self.pipelines.len();
+        self.scans.extend(scan.map(|scan| (number, scan)));
         self.pipelines.push(pipeline);
+        number
     }
 
     fn mark(&self) -> Mark {
@@ -312,5 +312,5 @@ fn drops_rows(pipeline: &Pipeline) -> bool {
         Op::Probe { kind, .. } => *kind != ProbeKind::Outer,
         Op::Compute { .. } => false,
     };
-    pipeline.ops.iter().any(drops)
+    matches!(pipeline.sink, Sink::Aggregate { .. }) || pipeline.ops.iter().any(drops)
 }

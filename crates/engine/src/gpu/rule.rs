@@ -10,8 +10,8 @@
 //!
 //! A sort that stops at a number of rows stays where it is; its input gives no more rows than it needs (`top.rs`).
 //!
-//! It runs last of all, on plans whose distribution and order are settled. So it leaves an order that parents count on
-//! alone, and where parents count on rows being partitioned by hash, a repartition goes above the device's node. What
+//! It runs last of all, on plans whose distribution and order are settled. So an order that parents count on is restored
+//! by a sort of what comes out of the device, and where parents count on rows being partitioned by hash, a repartition goes above the device's node. What
 //! else an operator may count on is checked when it has its new children (`contract.rs`): where it does not hold, the
 //! operator and all below it stay on the CPU.
 
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use datafusion::common::config::ConfigOptions;
 use datafusion::error::Result as DataFusionResult;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::HashJoinExec;
@@ -87,9 +87,10 @@ fn rewrite(
     by_hash: bool,
 ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
     if is_root(plan)
+        && !keeps_its_order(plan, by_hash)
         && let Some(node) = on_device(plan, None, device)?
     {
-        return partitioned_as(plan, node, by_hash);
+        return partitioned_as(plan, ordered_as(plan, node), by_hash);
     }
     if let Some(sort) = plan.downcast_ref::<SortExec>()
         && !by_hash
@@ -97,11 +98,6 @@ fn rewrite(
         && let Some(node) = on_device(sort.input(), Some(&first), device)?
     {
         return Ok(FirstRows::sort_again(sort, node));
-    }
-    if let Some((states, finished)) = average_in_two_stages(plan)?
-        && let Some(node) = on_device(&states, None, device)?
-    {
-        return partitioned_as(plan, replace_children_if_necessary(finished, vec![node])?, by_hash);
     }
     let children = plan.children().into_iter().enumerate().map(|(index, child)| {
         let by_hash = counts_on_hash(plan, index, by_hash);
@@ -147,26 +143,21 @@ fn partitioned_as(
     }
 }
 
-/// An aggregate in one stage that has averages, as the stage that makes states and the one that finishes them.
-#[allow(clippy::type_complexity)] // two plans, or none
-fn average_in_two_stages(
-    plan: &Arc<dyn ExecutionPlan>,
-) -> DataFusionResult<Option<(Arc<dyn ExecutionPlan>, Arc<dyn ExecutionPlan>)>> {
-    let Some(whole) = plan.downcast_ref::<AggregateExec>() else { return Ok(None) };
-    let is_one_stage = matches!(whole.mode(), AggregateMode::Single | AggregateMode::SinglePartitioned);
-    let has_average = whole.aggr_expr().iter().any(|function| function.fun().name() == "avg");
-    if !is_one_stage || !has_average || whole.limit_options().is_some() {
-        return Ok(None);
+/// `node` in the order that parents of `plan` may count on.
+fn ordered_as(plan: &Arc<dyn ExecutionPlan>, node: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+    match plan.output_ordering() {
+        Some(order) => Arc::new(SortExec::new(order.clone(), node)),
+        None => node,
     }
-    let stage = |mode, group_by, input| {
-        let (functions, filters) = (whole.aggr_expr().to_vec(), whole.filter_expr().to_vec());
-        AggregateExec::try_new(mode, group_by, functions, filters, input, whole.input_schema())
-    };
-    let group_by = whole.group_expr();
-    let states = stage(AggregateMode::Partial, group_by.clone(), Arc::clone(whole.input()))?;
-    let states: Arc<dyn ExecutionPlan> = Arc::new(states);
-    let finished = stage(AggregateMode::Final, group_by.as_final(), Arc::clone(&states))?;
-    Ok(Some((states, Arc::new(finished))))
+}
+
+/// True where a parent may count on an order that the device would lose and nobody else should restore: that of a scan,
+/// whose rows the CPU has in order, or one of several partitions by hash.
+fn keeps_its_order(plan: &Arc<dyn ExecutionPlan>, by_hash: bool) -> bool {
+    fn is_scan(plan: &Arc<dyn ExecutionPlan>) -> bool {
+        !plan.is::<AggregateExec>() && !plan.is::<HashJoinExec>() && plan.children().into_iter().all(is_scan)
+    }
+    plan.output_ordering().is_some() && (by_hash || is_scan(plan))
 }
 
 /// Lowers `plan`, or the `first` rows of it, and decides that it should run on the device; with why.

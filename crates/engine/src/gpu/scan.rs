@@ -47,7 +47,8 @@ impl Lowering<'_> {
             row_groups: scan.row_groups().to_vec(),
             uses_runtime_filters: scan.options().dynamic && scan.options().skip != SkipKinds::NONE,
         });
-        let builder = PipelineBuilder::new(source, sources, table.name().to_owned(), Some(scan.clone()));
+        let (name, scanned) = (table.name().to_owned(), Some(scan.clone()));
+        let builder = PipelineBuilder::new(source, sources, name, scanned, &self.parameters);
         filtered(builder, scan, needed, &conjuncts, &values)
     }
 }

@@ -129,6 +129,18 @@ pub(super) fn literal(scalar: &ScalarValue) -> Result<Value> {
     Ok(Value { expr: Expr::Literal(literal), data_type, is_nullable: false, bounds })
 }
 
+/// The value of a parameter.
+///
+/// # Errors
+///
+/// As [`literal`].
+pub(super) fn parameter(scalar: &ScalarValue) -> Result<Literal> {
+    match literal(scalar)?.expr {
+        Expr::Literal(literal) => Ok(literal),
+        _ => Err(Error::unsupported(format!("the value {scalar} of a subquery"))),
+    }
+}
+
 /// The number that an integer, date, timestamp or decimal is held as.
 ///
 /// # Errors

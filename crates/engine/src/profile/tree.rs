@@ -181,6 +181,9 @@ impl Builder<'_> {
                 node.children.extend(self.pipeline(builder, all));
             }
         }
+        if let Source::Groups(from) = pipeline.source {
+            node.children.extend(self.pipeline(from, all));
+        }
         if let Source::HostInput(number) = pipeline.source {
             node.children.extend(all.host_inputs.get_mut(number).and_then(Option::take));
         }

@@ -51,6 +51,16 @@ pub(crate) enum Arg {
     GroupKeys,
     /// Slots less one.
     GroupSlotMask,
+    /// State of the groups that are the source.
+    SourceGroups,
+    /// Keys of the hashed groups that are the source.
+    SourceGroupKeys,
+    /// The lower 64 bits of a parameter.
+    Parameter(usize),
+    /// Its upper 64 bits.
+    ParameterHigh(usize),
+    /// Whether it is not NULL.
+    ParameterValid(usize),
     /// The worst key that is still wanted (i64).
     TopThreshold,
     /// Counts the rows that come out.

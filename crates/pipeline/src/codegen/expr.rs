@@ -6,6 +6,7 @@
 
 use pelton_error::{Error, Result};
 
+use super::args::Arg;
 use super::arithmetic::{self, in_form};
 use super::block::Block;
 use super::dates;
@@ -18,6 +19,7 @@ pub(crate) fn generate(expr: &Expr, scope: &mut dyn Scope, block: &mut Block) ->
     match expr {
         Expr::Column(column) => scope.column(*column, block),
         Expr::Literal(literal) => Ok(literal_value(*literal)),
+        Expr::Parameter { number, ty } => parameter(*number, *ty, scope, block),
         Expr::Arithmetic { op, left, right } => {
             let (left, right) = (generate(left, scope, block)?, generate(right, scope, block)?);
             arithmetic::arithmetic(*op, &left, &right, scope, block)
@@ -86,6 +88,27 @@ pub(crate) fn generate(expr: &Expr, scope: &mut dyn Scope, block: &mut Block) ->
         }
         Expr::OfText { column, function } => scope.of_text(*column, function, block),
     }
+}
+
+/// The value of a parameter, which comes with the arguments: another value is no other program.
+fn parameter(number: usize, ty: Type, scope: &mut dyn Scope, block: &mut Block) -> Result<Value> {
+    let args = scope.args();
+    let (word, valid) = (args.word(Arg::Parameter(number)), args.word(Arg::ParameterValid(number)));
+    let code = match ty {
+        Type::Bool => format!("{word} != 0"),
+        Type::I32 => format!("i32(i64({word}))"),
+        Type::I64 => format!("i64({word})"),
+        Type::F64 => format!("of_bits({word})"),
+        Type::I128 => {
+            let high = args.word(Arg::ParameterHigh(number));
+            format!("i128((u128({high}) << 64) | u128({word}))")
+        }
+        Type::Text => return Err(Error::unsupported("a text that is known only when the plan is run")),
+    };
+    let form = Form::of(ty, None);
+    let code = block.define(form.c_type(), "p", code);
+    let valid = block.define("bool", "n", format!("{valid} != 0"));
+    Ok(Value::new(code, ty, None).with_valid(Some(valid)))
 }
 
 fn literal_value(literal: Literal) -> Value {

@@ -76,11 +76,12 @@ impl FilterPlan {
                         }
                     }
                 }
-                Op::Probe { table, keys, kind }
+                Op::Probe { table, keys, kind, residual }
                     if keys.iter().all(|key| reads_source_alone(key, source.len())) =>
                 {
                     let Some(built) = tables.get(*table).and_then(Option::as_ref) else { continue };
-                    if built.layout.kind == TableKind::Direct && *kind != ProbeKind::Outer {
+                    let is_whole = *kind != ProbeKind::Outer && residual.is_none();
+                    if built.layout.kind == TableKind::Direct && is_whole {
                         plan.bitmaps.push(index);
                     }
                     if let Some(range) = runtime_filter::key_range(op, tables, pipeline, source) {
@@ -246,7 +247,7 @@ pub(crate) fn reads_source_alone(expr: &Expr, count: usize) -> bool {
     let all = |inputs: &[Expr]| inputs.iter().all(|input| reads_source_alone(input, count));
     match expr {
         Expr::Column(column) | Expr::OfText { column, .. } => *column < count,
-        Expr::Literal(_) => true,
+        Expr::Literal(_) | Expr::Parameter { .. } => true,
         Expr::Arithmetic { left, right, .. } | Expr::Compare { left, right, .. } => {
             reads_source_alone(left, count) && reads_source_alone(right, count)
         }
@@ -397,6 +398,7 @@ impl Generator<'_> {
         body.line("UNROLL_4");
         body.open("for (u32 r = 0; r < 32; r++) {");
         body.open("if (all >> r & 1) {");
+        self.find_place(body);
         let mut scope = RowScope::new(&mut self.kernel);
         let condition = test(step, self.request.pipeline, &mut scope, body)?;
         body.line(format!("keep |= u32({condition}) << r;"));
@@ -418,7 +420,7 @@ pub(super) fn test(
     match step {
         Step::Condition(condition) => Ok(expr::generate(condition, scope, block)?.is_true()),
         Step::Bitmap(index) => {
-            let Op::Probe { table, keys, kind } = &pipeline.ops[index] else {
+            let Op::Probe { table, keys, kind, .. } = &pipeline.ops[index] else {
                 unreachable!("only probes have bitmaps")
             };
             let found = probe::bitmap_test(*table, keys, scope, block)?;

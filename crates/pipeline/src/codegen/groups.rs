@@ -5,6 +5,7 @@
 //!   few groups     in shared memory of each block, several copies so that lanes seldom meet, added up at the end
 //!   some groups    in memory, at the group's packed key
 //!   many           in memory, at the slot that the packed key hashes to
+//!   wide keys      in memory, at the slot that the hash of several words leads to
 //! ```
 
 use pelton_error::{Error, Result};
@@ -15,14 +16,15 @@ use super::block::Block;
 use super::checks::Checks;
 use super::expr;
 use super::layout::{
-    AggregateOutput, GroupKind, GroupLayout, KeyDomain, SinkLayout, WordKind, count_packed_keys,
+    AggregateOutput, GroupKind, GroupLayout, KeyDomain, PayloadColumn, SinkLayout, WideKey, WideKeys,
+    WordKind, count_packed_keys,
 };
 use super::probe;
 use super::scope::Scope;
 use super::sink::RowCode;
 use super::source::RowScope;
 use super::value::{Form, Value, i64_constant};
-use crate::ir::{Aggregate, AggregateFunction, Expr, Type};
+use crate::ir::{Aggregate, AggregateFunction, Bounds, Expr, Type};
 
 /// What bounds the choice of a layout.
 pub(super) struct Limits {
@@ -57,19 +59,24 @@ pub(super) fn aggregate(
     block: &mut Block,
 ) -> Result<RowCode> {
     let key_values = keys.iter().map(|key| expr::generate(key, scope, block)).collect::<Result<Vec<_>>>()?;
-    let domains =
-        key_values.iter().map(|key| KeyDomain::of(key, "a group key")).collect::<Result<Vec<_>>>()?;
-    let packed_key_count = count_packed_keys(&domains, "group keys")?;
-    let (words, outputs, contributions) = state_of(aggregates, limits, scope, block)?;
+    let (mut words, outputs, contributions) = state_of(aggregates, limits, scope, block)?;
+    let packed = packed_domains(&key_values);
+    let wide = match packed {
+        Some(_) => None,
+        None => Some(wide_keys(&key_values, &mut words)?),
+    };
+    let (domains, packed_key_count) = packed.unwrap_or((Vec::new(), u64::MAX));
     let kind = match () {
         () if keys.is_empty() => GroupKind::Global,
+        () if wide.is_some() => GroupKind::Wide,
         () if packed_key_count <= limits.direct_keys_max => GroupKind::Direct,
         () => GroupKind::Hashed,
     };
     let state_bytes = (packed_key_count as usize).saturating_mul(words.len() * 8);
     let copies =
         if kind == GroupKind::Direct { shared_copies(state_bytes, limits.shared_bytes_max) } else { 0 };
-    let layout = GroupLayout { kind, keys: domains, packed_key_count, words, outputs, shared_copies: copies };
+    let layout =
+        GroupLayout { kind, keys: domains, wide, packed_key_count, words, outputs, shared_copies: copies };
     let code = RowCode {
         text: String::new(),
         prologue: String::new(),
@@ -79,11 +86,73 @@ pub(super) fn aggregate(
     };
     Ok(match kind {
         GroupKind::Global => in_registers(code, &layout, &contributions, keep.as_deref(), scope, block),
+        GroupKind::Wide => {
+            let key = wide_key_words(&key_values, &layout, block);
+            in_memory(code, &layout, &key, &contributions, limits, scope, block)
+        }
         _ => {
             let group = probe::packed_key(&key_values, &layout.keys, block);
             in_memory(code, &layout, &group, &contributions, limits, scope, block)
         }
     })
+}
+
+/// The domains of keys that one number holds together, and how many numbers that are; `None` for others.
+fn packed_domains(keys: &[Value]) -> Option<(Vec<KeyDomain>, u64)> {
+    let domains =
+        keys.iter().map(|key| KeyDomain::of(key, "a group key")).collect::<Result<Vec<_>>>().ok()?;
+    let count = count_packed_keys(&domains, "group keys").ok()?;
+    Some((domains, count))
+}
+
+/// Places for keys behind `words`, the state of a group.
+fn wide_keys(keys: &[Value], words: &mut Vec<WordKind>) -> Result<WideKeys> {
+    let first_word = words.len();
+    let mut wide = Vec::with_capacity(keys.len());
+    for key in keys {
+        wide.push(WideKey { column: PayloadColumn::of(key), word: words.len() });
+        words.extend(std::iter::repeat_n(WordKind::Key, if key.form == Form::I128 { 2 } else { 1 }));
+    }
+    let null_word = keys.iter().any(|key| key.valid.is_some()).then_some(words.len());
+    if null_word.is_some() {
+        if keys.len() > 64 {
+            return Err(Error::unsupported(format!("{} group keys that may be NULL", keys.len())));
+        }
+        words.push(WordKind::Key);
+    }
+    Ok(WideKeys { keys: wide, first_word, word_count: words.len() - first_word, null_word })
+}
+
+/// The words of a row's keys, as an array.
+fn wide_key_words(keys: &[Value], layout: &GroupLayout, block: &mut Block) -> String {
+    let wide = layout.wide.as_ref().expect("wide groups have wide keys");
+    let mut words = Vec::with_capacity(wide.word_count);
+    for key in keys {
+        let of = |word: String| match &key.valid {
+            Some(valid) => format!("({valid} ? {word} : 0ull)"),
+            None => word,
+        };
+        let code = &key.code;
+        match key.form {
+            Form::I128 => {
+                words.push(of(format!("u64(u128({code}))")));
+                words.push(of(format!("u64(u128({code}) >> 64)")));
+            }
+            Form::F64 => words.push(of(format!("bits_of(float_key({code}))"))),
+            Form::Bool | Form::Id => words.push(of(format!("u64({code})"))),
+            Form::I32 | Form::I64 => words.push(of(format!("u64(i64({code}))"))),
+        }
+    }
+    if wide.null_word.is_some() {
+        let bits = keys
+            .iter()
+            .enumerate()
+            .filter_map(|(index, key)| key.valid.as_ref().map(|valid| format!("u64(!{valid}) << {index}")));
+        words.push(bits.collect::<Vec<_>>().join(" | "));
+    }
+    let name = block.name("k");
+    block.line(format!("const u64 {name}[{}] = {{{}}};", words.len(), words.join(", ")));
+    name
 }
 
 /// Copies of the state in shared memory: as many as fit, up to one a lane; fewer than 4 are not worth their barrier.
@@ -106,7 +175,8 @@ fn state_of(
     let mut contributions = Vec::new();
     for aggregate in aggregates {
         let Some(input) = &aggregate.input else {
-            outputs.push(AggregateOutput { ty: Type::I64, word: 0, count_word: None });
+            let bounds = Some(count_bounds(limits.row_count));
+            outputs.push(AggregateOutput { ty: Type::I64, word: 0, count_word: None, bounds });
             continue;
         };
         let value = expr::generate(input, scope, block)?;
@@ -124,7 +194,8 @@ fn state_of(
             }
         };
         if aggregate.function == AggregateFunction::Count {
-            outputs.push(AggregateOutput { ty: Type::I64, word: count_word, count_word: None });
+            let bounds = Some(count_bounds(limits.row_count));
+            outputs.push(AggregateOutput { ty: Type::I64, word: count_word, count_word: None, bounds });
             continue;
         }
         let kind = word_kind(aggregate.function, &value, limits, scope)?;
@@ -138,10 +209,27 @@ fn state_of(
         if let WordKind::AddLow { .. } = kind {
             words.push(WordKind::AddHigh);
         }
-        outputs.push(AggregateOutput { ty, word, count_word: Some(count_word) });
+        let bounds = match aggregate.function {
+            AggregateFunction::Sum => value.bounds.and_then(|bounds| sum_bounds(bounds, limits.row_count)),
+            _ => value.bounds,
+        };
+        outputs.push(AggregateOutput { ty, word, count_word: Some(count_word), bounds });
         contributions.push(Contribution { word, kind, value, is_count: false });
     }
     Ok((words, outputs, contributions))
+}
+
+/// What a count of at most so many rows lies between.
+fn count_bounds(row_count: u64) -> Bounds {
+    Bounds { min: 0, max: row_count.min(i64::MAX as u64).into() }
+}
+
+/// What sums of at most so many values between `bounds` lie between.
+fn sum_bounds(bounds: Bounds, row_count: u64) -> Option<Bounds> {
+    let count = i128::from(row_count.max(1));
+    let (min, max) =
+        (bounds.min.min(bounds.min.checked_mul(count)?), bounds.max.max(bounds.max.checked_mul(count)?));
+    Some(Bounds { min, max })
 }
 
 fn word_kind(
@@ -170,7 +258,7 @@ fn word_kind(
 
 fn register_type(kind: WordKind) -> &'static str {
     match kind {
-        WordKind::Add => "u64",
+        WordKind::Add | WordKind::Key => "u64",
         WordKind::AddLow { .. } | WordKind::AddHigh => "u128",
         WordKind::AddDouble => "f64",
         WordKind::Min | WordKind::Max => "i64",
@@ -182,7 +270,7 @@ fn as_word(contribution: &Contribution) -> String {
     let code = &contribution.value.code;
     match (contribution.is_count, contribution.kind) {
         (true, _) => "1ull".into(),
-        (_, WordKind::Add) => format!("u64(i64({code}))"),
+        (_, WordKind::Add | WordKind::Key) => format!("u64(i64({code}))"),
         (_, WordKind::AddLow { .. } | WordKind::AddHigh) => format!("u128(i128({code}))"),
         (_, WordKind::AddDouble) => code.clone(),
         (_, WordKind::Min | WordKind::Max) => format!("i64({code})"),
@@ -257,7 +345,7 @@ fn in_registers(
         };
         code.prologue += &format!("{ty} a{word}[LANES]; EACH_LANE {{ AT(a{word}) = {identity}; }}\n");
         let (combine, update) = match kind {
-            WordKind::Add => ("lane_sum", format!("atomic_add({groups} + {word}, all)")),
+            WordKind::Add | WordKind::Key => ("lane_sum", format!("atomic_add({groups} + {word}, all)")),
             // Lanes do not add up what may be too much for them together.
             WordKind::AddLow { check: Some(_) } => {
                 let add = atomic_update(*kind, &format!("{groups} + {word}"), &format!("AT(a{word})"));
@@ -280,7 +368,7 @@ fn in_registers(
 /// Adds `value` to the word at `at`, whoever else does.
 fn atomic_update(kind: WordKind, at: &str, value: &str) -> String {
     match kind {
-        WordKind::Add => format!("atomic_add({at}, {value});"),
+        WordKind::Add | WordKind::Key => format!("atomic_add({at}, {value});"),
         WordKind::AddLow { check: Some(check) } => {
             Checks::statement(&format!("atomic_add_128_overflows({at}, i128({value}))"), check)
         }
@@ -311,6 +399,19 @@ fn in_memory(
                 "s",
                 format!("slot_to_insert({keys}, {mask}, {group}, {flags}, FLAG_GROUPS_FULL)"),
             );
+            block.line(format!("if ({slot} == NO_KEY) continue;"));
+            slot
+        }
+        GroupKind::Wide => {
+            let wide = layout.wide.as_ref().expect("wide groups have wide keys");
+            let (tags, mask) = (args.pointer(Arg::GroupKeys, "u64"), args.word(Arg::GroupSlotMask));
+            let flags = args.pointer(Arg::Flags, "u32");
+            let insert = format!(
+                "slot_to_insert_wide({tags}, {mask}, {group}, {groups} + {}, {}, {flags}, FLAG_GROUPS_FULL)",
+                wide.first_word,
+                layout.width()
+            );
+            let slot = block.define("u64", "s", insert);
             block.line(format!("if ({slot} == NO_KEY) continue;"));
             slot
         }

@@ -8,6 +8,7 @@
 //!   table, hashed    keys [slot], heads [slot] ─► rows: next, payload [row]      anything else; Bloom filter beside
 //!   groups, direct   state [key]                                                 few possible groups
 //!   groups, hashed   keys [slot], state [slot]                                   many
+//!   groups, wide     tags [slot], state and keys [slot]                          keys that one number does not hold
 //! ```
 
 use std::sync::Arc;
@@ -164,6 +165,8 @@ pub(crate) enum WordKind {
     Min,
     /// Keeps the greatest.
     Max,
+    /// A word of the keys, written once.
+    Key,
 }
 
 impl WordKind {
@@ -185,6 +188,8 @@ pub(crate) struct AggregateOutput {
     pub(crate) word: usize,
     /// The word that counts values: NULL where it is 0. `None` where the aggregate is never NULL.
     pub(crate) count_word: Option<usize>,
+    /// What it lies between, for integers.
+    pub(crate) bounds: Option<Bounds>,
 }
 
 /// How groups lie.
@@ -196,18 +201,81 @@ pub(crate) enum GroupKind {
     Direct,
     /// By hashing.
     Hashed,
+    /// By hashing keys of several words, which are compared in full.
+    Wide,
+}
+
+/// A key of wide groups, in the words behind their state.
+#[derive(Debug, Clone)]
+pub(crate) struct WideKey {
+    pub(crate) column: PayloadColumn,
+    /// The word (or the lower of two, for 128 bits) that holds it; 0 where it is NULL.
+    pub(crate) word: usize,
+}
+
+/// The keys of wide groups.
+#[derive(Debug, Clone)]
+pub(crate) struct WideKeys {
+    pub(crate) keys: Vec<WideKey>,
+    /// The first of their words.
+    pub(crate) first_word: usize,
+    /// How many words there are.
+    pub(crate) word_count: usize,
+    /// The word whose bits say which keys are NULL, where some may be; at most 64 keys may.
+    pub(crate) null_word: Option<usize>,
 }
 
 /// The groups of an aggregation. Word 0 counts rows.
 #[derive(Debug, Clone)]
 pub(crate) struct GroupLayout {
     pub(crate) kind: GroupKind,
+    /// Of packed keys.
     pub(crate) keys: Vec<KeyDomain>,
+    /// Of wide groups.
+    pub(crate) wide: Option<WideKeys>,
+    /// How many packed keys there can be; of wide keys the greatest number.
     pub(crate) packed_key_count: u64,
     pub(crate) words: Vec<WordKind>,
     pub(crate) outputs: Vec<AggregateOutput>,
     /// Copies of the state that a block keeps in shared memory; 0: none.
     pub(crate) shared_copies: u32,
+}
+
+impl GroupLayout {
+    /// The words of each group's state.
+    pub(crate) fn width(&self) -> usize {
+        self.words.len()
+    }
+
+    /// How many of its columns are keys.
+    pub(crate) fn key_count(&self) -> usize {
+        self.wide.as_ref().map_or(self.keys.len(), |wide| wide.keys.len())
+    }
+
+    /// What is known of its columns: keys, then aggregates.
+    pub(crate) fn columns(&self) -> Vec<PayloadColumn> {
+        let packed = self.keys.iter().map(|key| {
+            let bounds = Bounds { min: key.min, max: key.min + i128::from(key.size) - 1 };
+            let bounds = matches!(key.ty, Type::I32 | Type::I64 | Type::I128).then_some(bounds);
+            PayloadColumn {
+                ty: key.ty,
+                form: Form::of(key.ty, bounds),
+                bounds,
+                is_nullable: key.is_nullable,
+                dictionary: key.dictionary.clone(),
+            }
+        });
+        let wide = self.wide.iter().flat_map(|wide| wide.keys.iter().map(|key| key.column.clone()));
+        let aggregates = self.outputs.iter().map(|output| PayloadColumn {
+            ty: output.ty,
+            form: Form::of(output.ty, output.bounds),
+            bounds: output.bounds,
+            // Every group but the one without keys has rows.
+            is_nullable: output.count_word.is_some_and(|word| word > 0 || self.kind == GroupKind::Global),
+            dictionary: None,
+        });
+        packed.chain(wide).chain(aggregates).collect()
+    }
 }
 
 /// What a pipeline leaves behind.

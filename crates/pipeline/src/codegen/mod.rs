@@ -24,6 +24,7 @@ mod checks;
 mod dates;
 mod expr;
 mod filter;
+mod group_source;
 mod groups;
 mod layout;
 mod probe;
@@ -42,9 +43,10 @@ use pelton_error::{Result, ResultExt};
 pub(crate) use args::Arg;
 pub(crate) use build::KEYS_NOTED_MAX;
 pub(crate) use filter::Range;
+pub(crate) use group_source::ROW_GROUP_PLACES;
 pub(crate) use layout::{
     AggregateOutput, BuiltTable, GroupKind, GroupLayout, KeyDomain, PayloadColumn, RowsLayout, SinkLayout,
-    TableKind, TableLayout, TopLayout, WordKind,
+    TableKind, TableLayout, TopLayout, WideKey, WordKind,
 };
 pub(crate) use runtime_filter::{KeyList, wants_keys};
 pub(crate) use source::{SourceColumn, StoredAs};
@@ -81,6 +83,8 @@ pub(crate) struct Request<'a> {
     pub(crate) source: &'a [SourceColumn],
     /// What was built so far, by number.
     pub(crate) tables: &'a [Option<BuiltTable>],
+    /// The groups that are the source, if they are.
+    pub(crate) groups: Option<&'a GroupLayout>,
     /// Dictionaries of the source's text columns, by column.
     pub(crate) dictionaries: HashMap<usize, Arc<Dictionary>>,
     /// Rows of the source.
@@ -146,6 +150,7 @@ impl<'a> Generator<'a> {
             columns: &request.pipeline.columns,
             source: request.source,
             tables: request.tables,
+            groups: request.groups,
             dictionaries: request.dictionaries.clone(),
             args: args::Args::default(),
             luts: Vec::new(),
@@ -169,6 +174,9 @@ impl<'a> Generator<'a> {
         body.line("const u32 v = page_row >> 10;");
         body.line("u32 mask[LANES];");
         body.line("EACH_LANE { AT(mask) = first_mask(end - row, lane); }");
+        if let Some(layout) = self.request.groups {
+            group_source::occupied(layout, &mut self.kernel.args, &mut body);
+        }
         self.decode_deltas(&mut body)?;
         self.masks(&mut body)?;
         self.open_rows(&mut body);
@@ -200,12 +208,21 @@ impl<'a> Generator<'a> {
             body.line("UNROLL_4");
             body.open("for (u32 r = 0; r < 32; r++) {");
             body.open("if (all >> r & 1) {");
+            self.find_place(body);
             return;
         }
         body.line("u32 left = AT(mask);");
         body.open("while (left) {");
         body.line("const u32 r = trailing_zeros(left);");
         body.line("left &= left - 1;");
+        self.find_place(body);
+    }
+
+    /// Where the group lies that is the current row.
+    fn find_place(&self, body: &mut Block) {
+        if self.request.groups.is_some() {
+            body.line(group_source::PLACE);
+        }
     }
 
     /// Scratch memory of a warp.
@@ -248,20 +265,22 @@ impl<'a> Generator<'a> {
     }
 
     fn tile_head(&self, body: &mut Block, scratch_bytes: usize, warps: usize) -> Result<()> {
-        let stride = self.request.source.len() + self.text_columns().count();
+        let is_chunked = self.request.groups.is_none();
+        let stride = if is_chunked { self.request.source.len() + self.text_columns().count() } else { 1 };
         body.line("const u32 group = u32(tile / tiles_per_group);");
         body.line("const u32 group_rows = row_counts[group];");
         body.line("const u32 start = u32(tile % tiles_per_group) * tile_rows;");
         body.line("if (start >= group_rows) continue;");
         body.line("const u32 end = group_rows - start < tile_rows ? group_rows : start + tile_rows;");
         body.line(format!("const u64* const c = chunks + u64(group) * {stride};"));
-        match self.request.source.is_empty() {
-            true => body.line("const u32 page_rows = 1024;"),
-            false => body.line("const u32 page_rows = load((const u32*)(c[0] + 12));"),
+        match (is_chunked, self.request.source.is_empty()) {
+            (false, _) => body.line(group_source::ONE_PAGE),
+            (true, true) => body.line("const u32 page_rows = 1024;"),
+            (true, false) => body.line("const u32 page_rows = load((const u32*)(c[0] + 12));"),
         }
         body.line("const u32 pages = (group_rows + page_rows - 1) / page_rows;");
         body.line("u32 page = start / page_rows, page_row = start - page * page_rows - 1024;");
-        for (k, source) in self.request.source.iter().enumerate() {
+        for (k, source) in self.request.source.iter().enumerate().filter(|(_, source)| source.is_chunked()) {
             body.line(format!("{} p{k};", source.page_type()?));
         }
         for (place, k) in self.text_columns().enumerate() {
@@ -298,7 +317,7 @@ impl<'a> Generator<'a> {
         body.line(
             "const u32 rows = group_rows - page_start < page_rows ? group_rows - page_start : page_rows;",
         );
-        for k in 0..self.request.source.len() {
+        for (k, _) in self.request.source.iter().enumerate().filter(|(_, source)| source.is_chunked()) {
             body.line(format!("p{k}.open((const u8*)c[{k}], page, pages, rows);"));
         }
         self.plan.find_codes(&mut self.kernel.args, body);

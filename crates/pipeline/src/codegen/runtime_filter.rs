@@ -17,7 +17,7 @@ pub(crate) struct KeyList {
 
 /// The key of `op` and the table it is looked up in, where rows without a match go no further.
 fn sole_key<'p>(op: &'p Op, tables: &'p [Option<BuiltTable>]) -> Option<(&'p Expr, &'p BuiltTable)> {
-    let Op::Probe { table, keys, kind: ProbeKind::Inner | ProbeKind::Semi } = op else { return None };
+    let Op::Probe { table, keys, kind: ProbeKind::Inner | ProbeKind::Semi, .. } = op else { return None };
     let [key] = keys.as_slice() else { return None };
     Some((key, tables.get(*table)?.as_ref()?))
 }
@@ -71,7 +71,7 @@ pub(crate) fn wants_keys(pipeline: &Pipeline, number: usize) -> bool {
     use crate::ir::Source;
     let Source::Table(scan) = &pipeline.source else { return false };
     let probes = |op: &Op| match op {
-        Op::Probe { table, keys, kind: ProbeKind::Inner | ProbeKind::Semi } => {
+        Op::Probe { table, keys, kind: ProbeKind::Inner | ProbeKind::Semi, .. } => {
             *table == number
                 && matches!(keys.as_slice(), [key] if source_column(key).is_some_and(|c| c < pipeline.columns.len()))
         }

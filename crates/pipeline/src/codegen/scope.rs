@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use pelton_error::Result;
 
+use super::args::Args;
 use super::block::Block;
 use super::checks::Checks;
 use super::value::Value;
@@ -24,6 +25,9 @@ pub(crate) trait Scope {
 
     /// The checks of the kernel.
     fn checks(&mut self) -> &mut Checks;
+
+    /// The arguments of the kernel.
+    fn args(&mut self) -> &mut Args;
 
     /// What must hold for SQL to evaluate the current expression for the current row.
     fn guards(&mut self) -> &mut Vec<String>;

@@ -71,9 +71,10 @@ impl Generator<'_> {
                     scope.set(next_column, value);
                     next_column += 1;
                 }
-                Op::Probe { table, keys, kind } => {
-                    let probe =
-                        Probe { table: *table, keys, kind: *kind, is_matched: self.plan.is_matched(index) };
+                Op::Probe { table, keys, kind, residual } => {
+                    let is_matched = self.plan.is_matched(index);
+                    let residual = residual.as_ref();
+                    let probe = Probe { table: *table, keys, kind: *kind, residual, is_matched };
                     if probe.needs_row(&scope) {
                         guard.open(&mut scope, &mut block);
                     }
@@ -150,6 +151,7 @@ struct Probe<'p> {
     table: usize,
     keys: &'p [Expr],
     kind: ProbeKind,
+    residual: Option<&'p Expr>,
     /// The mask has only rows that match (or, for `Anti`, do not).
     is_matched: bool,
 }
@@ -176,6 +178,10 @@ impl Probe<'_> {
         let (condition, key) = probe::probe_key(self.table, self.keys, scope, block)?;
         let built = scope.kernel.tables[self.table].as_ref().expect("built before");
         let (kind, is_unique) = (built.layout.kind, built.is_unique);
+        if let Some(residual) = self.residual {
+            let found = self.first_match(kind, &condition, &key, scope, block);
+            return self.any_match(kind, found, residual, first_column, scope, block);
+        }
         let (row, matched) = match kind {
             TableKind::Direct => self.direct(&condition, key, scope, block),
             TableKind::Hashed => self.hashed(&condition, &key, is_unique, scope, block),
@@ -208,6 +214,85 @@ impl Probe<'_> {
         (key, None)
     }
 
+    /// The first row of the key's chain, counted from 1, as a variable; 0 where the key has none.
+    fn first_in_chain(
+        &self,
+        condition: &str,
+        key: &str,
+        scope: &mut RowScope<'_, '_>,
+        block: &mut Block,
+    ) -> String {
+        let (table, args) = (self.table, &mut scope.kernel.args);
+        let (keys, mask) =
+            (args.pointer(Arg::TableKeys(table), "const u64"), args.word(Arg::TableSlotMask(table)));
+        let (bloom, bloom_mask) =
+            (args.pointer(Arg::Bloom(table), "const u64"), args.word(Arg::BloomMask(table)));
+        let heads = args.pointer(Arg::Heads(table), "const u32");
+        let first = block.name("h");
+        block.line(format!("u32 {first} = 0;"));
+        block.open(format!("if ({condition} && bloom_may_hold({bloom}, {bloom_mask}, {key})) {{"));
+        block.line(format!("const u64 slot = slot_of({keys}, {mask}, {key});"));
+        block.line(format!("if (slot != NO_KEY) {first} = load({heads} + slot);"));
+        block.close();
+        first
+    }
+
+    /// As [`first_in_chain`](Self::first_in_chain), of a direct table a row counted from 1 too.
+    fn first_match(
+        &self,
+        kind: TableKind,
+        condition: &str,
+        key: &str,
+        scope: &mut RowScope<'_, '_>,
+        block: &mut Block,
+    ) -> String {
+        if kind == TableKind::Hashed {
+            return self.first_in_chain(condition, key, scope, block);
+        }
+        let bitmap = scope.kernel.args.pointer(Arg::Bitmap(self.table), "const u32");
+        let first = block.name("h");
+        block.line(format!(
+            "u32 {first} = {condition} && bitmap_holds({bitmap}, {key}) ? u32({key}) + 1 : 0;"
+        ));
+        first
+    }
+
+    /// Looks for a match that fulfils `residual`; opens the condition under which the row goes on.
+    fn any_match(
+        &self,
+        kind: TableKind,
+        first: String,
+        residual: &Expr,
+        first_column: usize,
+        scope: &mut RowScope<'_, '_>,
+        block: &mut Block,
+    ) -> Result<()> {
+        let found = block.name("b");
+        block.line(format!("bool {found} = false;"));
+        let step = match kind {
+            TableKind::Direct => format!("{first} = 0"),
+            TableKind::Hashed => {
+                let next = scope.kernel.args.pointer(Arg::Next(self.table), "const u32");
+                format!("{first} = load({next} + ({first} - 1))")
+            }
+        };
+        block.open(format!("for (; {first} && !{found}; {step}) {{"));
+        let outside = scope.snapshot();
+        let built = scope.kernel.tables[self.table].as_ref().expect("built before");
+        for index in 0..built.layout.payload.len() {
+            let row = format!("({first} - 1)");
+            let payload = PendingPayload { table: self.table, index, row, matched: None };
+            scope.set_pending(first_column + index, payload);
+        }
+        let holds = expr::generate(residual, scope, block)?.is_true();
+        block.line(format!("{found} = {holds};"));
+        scope.restore(outside);
+        block.close();
+        let sign = if self.kind == ProbeKind::Anti { "!" } else { "" };
+        block.open(format!("if ({sign}{found}) {{"));
+        Ok(())
+    }
+
     /// Finds the first row of the key's chain, counted from 1; opens the loop over the chain where it may be longer.
     fn hashed(
         &self,
@@ -217,19 +302,8 @@ impl Probe<'_> {
         scope: &mut RowScope<'_, '_>,
         block: &mut Block,
     ) -> (String, Option<String>) {
-        let (table, args) = (self.table, &mut scope.kernel.args);
-        let (keys, mask) =
-            (args.pointer(Arg::TableKeys(table), "const u64"), args.word(Arg::TableSlotMask(table)));
-        let (bloom, bloom_mask) =
-            (args.pointer(Arg::Bloom(table), "const u64"), args.word(Arg::BloomMask(table)));
-        let (heads, next) =
-            (args.pointer(Arg::Heads(table), "const u32"), args.pointer(Arg::Next(table), "const u32"));
-        let first = block.name("h");
-        block.line(format!("u32 {first} = 0;"));
-        block.open(format!("if ({condition} && bloom_may_hold({bloom}, {bloom_mask}, {key})) {{"));
-        block.line(format!("const u64 slot = slot_of({keys}, {mask}, {key});"));
-        block.line(format!("if (slot != NO_KEY) {first} = load({heads} + slot);"));
-        block.close();
+        let first = self.first_in_chain(condition, key, scope, block);
+        let next = scope.kernel.args.pointer(Arg::Next(self.table), "const u32");
         let row = format!("({first} - 1)");
         match self.kind {
             ProbeKind::Semi => block.open(format!("if ({first}) {{")),

@@ -9,7 +9,8 @@ use pelton_error::{Error, Result};
 use super::args::{Arg, Args};
 use super::block::Block;
 use super::checks::Checks;
-use super::layout::BuiltTable;
+use super::group_source;
+use super::layout::{BuiltTable, GroupLayout};
 use super::scope::Scope;
 use super::value::{Form, Value};
 use crate::ir::{Column, TextFunction, Type};
@@ -25,6 +26,8 @@ pub(crate) enum StoredAs {
     TextCodes,
     /// Entries of the column's dictionary.
     TextIds,
+    /// This column of the groups that are the source, in no chunk.
+    Group(usize),
 }
 
 /// How a source column is stored.
@@ -38,6 +41,16 @@ pub(crate) struct SourceColumn {
 }
 
 impl SourceColumn {
+    /// Column `index` of the groups that are the source.
+    pub(crate) fn of_groups(index: usize) -> Self {
+        Self { stored: StoredAs::Group(index), formats: BTreeSet::new(), widths: None }
+    }
+
+    /// True for columns that lie in chunks.
+    pub(crate) fn is_chunked(&self) -> bool {
+        !matches!(self.stored, StoredAs::Group(_))
+    }
+
     /// The C++ type of stored values.
     fn stored_type(&self) -> Result<&'static str> {
         Ok(match self.stored {
@@ -54,6 +67,7 @@ impl SourceColumn {
                 PhysicalType::F64 => "f64",
                 other => return Err(Error::unsupported(format!("a column stored as {other:?}"))),
             },
+            StoredAs::Group(_) => unreachable!("groups have no pages"),
         })
     }
 
@@ -61,6 +75,7 @@ impl SourceColumn {
     fn word_bits(&self) -> usize {
         match self.stored {
             StoredAs::TextCodes | StoredAs::TextIds => 32,
+            StoredAs::Group(_) => 64,
             StoredAs::Values(physical) => (physical.width_bytes().unwrap_or(4) * 8).min(64),
         }
     }
@@ -155,6 +170,8 @@ pub(crate) struct KernelContext<'a> {
     pub(crate) columns: &'a [Column],
     pub(crate) source: &'a [SourceColumn],
     pub(crate) tables: &'a [Option<BuiltTable>],
+    /// The groups that are the source, if they are.
+    pub(crate) groups: Option<&'a GroupLayout>,
     /// Of text columns of the source, by column.
     pub(crate) dictionaries: HashMap<usize, Arc<Dictionary>>,
     pub(crate) args: Args,
@@ -187,6 +204,9 @@ impl<'k, 'a> RowScope<'k, 'a> {
 
     fn load_source(&mut self, k: usize, block: &mut Block) -> Result<Value> {
         let (column, source) = (&self.kernel.columns[k], &self.kernel.source[k]);
+        if let (StoredAs::Group(index), Some(layout)) = (source.stored, self.kernel.groups) {
+            return Ok(group_source::load(layout, index, &mut self.kernel.args, block));
+        }
         let form = Form::of(column.ty, column.bounds);
         let direct = match (column.ty, source.stored) {
             (Type::Text, StoredAs::TextCodes) => format!("load(m{k} + p{k}.code_at(v, r, lane))"),
@@ -230,6 +250,22 @@ impl<'k, 'a> RowScope<'k, 'a> {
         value.dictionary = payload.dictionary;
         Ok(value)
     }
+
+    /// What is known of columns now, to go back to after code whose names are not visible later.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot { known: self.known.clone(), pending: self.pending.clone() }
+    }
+
+    /// Goes back to `snapshot`.
+    pub(crate) fn restore(&mut self, snapshot: Snapshot) {
+        (self.known, self.pending) = (snapshot.known, snapshot.pending);
+    }
+}
+
+/// See [`RowScope::snapshot`].
+pub(crate) struct Snapshot {
+    known: HashMap<usize, Value>,
+    pending: HashMap<usize, PendingPayload>,
 }
 
 fn with_zero(bounds: crate::ir::Bounds) -> crate::ir::Bounds {
@@ -243,6 +279,10 @@ impl Scope for RowScope<'_, '_> {
 
     fn guards(&mut self) -> &mut Vec<String> {
         &mut self.guards
+    }
+
+    fn args(&mut self) -> &mut Args {
+        &mut self.kernel.args
     }
 
     fn column(&mut self, column: usize, block: &mut Block) -> Result<Value> {

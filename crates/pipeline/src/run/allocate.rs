@@ -111,7 +111,7 @@ impl Execution<'_> {
         let places = match layout.kind {
             GroupKind::Global => 1,
             GroupKind::Direct => layout.packed_key_count,
-            GroupKind::Hashed => {
+            GroupKind::Hashed | GroupKind::Wide => {
                 let groups = layout.packed_key_count.min(attempt.groups).min(row_count.max(64));
                 let slots = (groups * 2).next_power_of_two();
                 kernel.state.set(Arg::GroupSlotMask, slots - 1);

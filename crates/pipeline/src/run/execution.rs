@@ -5,18 +5,18 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
-use pelton_device::{Event, Stream};
+use pelton_device::{Event, Span, Stream};
 use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt, Tier};
 use pelton_store::Table;
 
-use super::finish::{Outcome, finish};
+use super::finish::{Outcome, finish, hold_groups};
 use super::host_input::{CopiedInput, copy_rows};
 use super::memory::{HeldLanes, State};
 use super::report::PipelineReport;
 use super::trace::RunTrace;
 use super::{Filters, OverflowChecks, Runtime};
-use crate::codegen::{self, BuiltTable, Generated, Request, SourceColumn, StoredAs};
-use crate::ir::{Pipeline, Plan, Sink, Source, TableScan, Type};
+use crate::codegen::{self, Arg, BuiltTable, Generated, GroupLayout, Request, SourceColumn, StoredAs};
+use crate::ir::{Inputs, Literal, Pipeline, Plan, Sink, Source, TableScan, Type};
 use crate::program::Program;
 use crate::rows::{RowValues, Rows};
 use crate::text::{Dictionary, TextSource};
@@ -46,7 +46,10 @@ pub(crate) struct Execution<'r> {
     plan: &'r Plan,
     pub(super) cancel: &'r CancelFlag,
     host_inputs: Vec<Arc<Rows>>,
+    parameters: Arc<[Literal]>,
     built: Vec<Option<BuiltTable>>,
+    /// The groups that later pipelines read, by the pipeline that made them.
+    groups: HashMap<usize, Arc<HeldGroups>>,
     /// Arrays of the tables built so far.
     tables: State,
     lane: HeldLanes<'r>,
@@ -61,7 +64,38 @@ pub(super) struct Prepared {
     dictionaries: HashMap<usize, Arc<Dictionary>>,
     pub(super) texts: Vec<(usize, Arc<ColumnText>)>,
     host_input: Option<CopiedInput>,
+    groups: Option<Arc<HeldGroups>>,
     pub(super) row_count: u64,
+}
+
+impl Prepared {
+    fn of(row_count: u64) -> Self {
+        Self {
+            columns: Vec::new(),
+            dictionaries: HashMap::new(),
+            texts: Vec::new(),
+            host_input: None,
+            groups: None,
+            row_count,
+        }
+    }
+}
+
+/// Groups that stay on the device.
+pub(crate) struct HeldGroups {
+    pub(crate) layout: GroupLayout,
+    pub(crate) groups: Span,
+    /// Of hashed groups.
+    pub(crate) keys: Option<Span>,
+    /// How many groups there are.
+    pub(crate) count: u64,
+}
+
+impl HeldGroups {
+    /// Places for groups, with a group or without.
+    pub(super) fn places(&self) -> u64 {
+        self.groups.len() as u64 / 8 / self.layout.width() as u64
+    }
 }
 
 /// A kernel with its memory.
@@ -77,10 +111,11 @@ impl<'r> Execution<'r> {
     pub(crate) fn new(
         runtime: &'r Runtime,
         plan: &'r Plan,
-        host_inputs: Vec<Rows>,
+        inputs: Inputs,
         cancel: &'r CancelFlag,
         tracer: Option<&'r Tracer>,
     ) -> Result<Self> {
+        let Inputs { host_inputs, parameters } = inputs;
         if host_inputs.len() != plan.host_input_count {
             let (given, expected) = (host_inputs.len(), plan.host_input_count);
             return Err(Error::invalid_input(format!("{given} host inputs in place of {expected}")));
@@ -92,7 +127,9 @@ impl<'r> Execution<'r> {
             plan,
             cancel,
             host_inputs: host_inputs.into_iter().map(Arc::new).collect(),
+            parameters: parameters.into(),
             built: vec![None; plan.table_count],
+            groups: HashMap::new(),
             tables: State::default(),
             lane,
             reports: Vec::with_capacity(plan.pipelines.len()),
@@ -146,7 +183,9 @@ impl<'r> Execution<'r> {
             plan: self.plan,
             cancel: self.cancel,
             host_inputs: self.host_inputs.clone(),
+            parameters: Arc::clone(&self.parameters),
             built: self.built.clone(),
+            groups: self.groups.clone(),
             tables: self.tables.clone(),
             lane: self.runtime.lanes.hold(&self.runtime.machine, self.runtime.device, 1, 0)?,
             reports: Vec::new(),
@@ -156,7 +195,7 @@ impl<'r> Execution<'r> {
 
     /// Takes over what pipeline `index`, run apart, has left.
     fn take_in(&mut self, index: usize, apart: Self, outcome: Result<Option<Rows>>) -> Result<Option<Rows>> {
-        let Self { tables, mut built, lane, reports, .. } = apart;
+        let Self { tables, mut built, mut groups, lane, reports, .. } = apart;
         // What comes next runs on other streams.
         lane.wait_blocking()?;
         let rows = outcome?;
@@ -164,6 +203,7 @@ impl<'r> Execution<'r> {
             self.tables.adopt(&tables, |arg| arg.is_of_table(*table));
             self.built[*table] = built[*table].take();
         }
+        self.groups.extend(groups.remove(&index).map(|held| (index, held)));
         self.reports.extend(reports);
         Ok(rows)
     }
@@ -190,16 +230,23 @@ impl<'r> Execution<'r> {
             trace.begin_pipeline(index);
         }
         let prepared = self.prepare(pipeline)?;
+        let described = prepared.groups.as_ref().map(|held| described(pipeline, &held.layout));
+        let pipeline = described.as_ref().unwrap_or(pipeline);
         report.prepare = started.elapsed();
         self.traced(Activity::Prepare, started);
         let groups = self.groups_to_begin_with(&pipeline.sink)?;
         let mut attempt = Attempt { number: 0, is_hashed: false, groups, build_rows_factor: 1 };
         let rows = loop {
             self.cancel.check()?;
-            match self.attempt_evicting(pipeline, &prepared, attempt, &mut report)? {
+            match self.attempt_evicting((index, pipeline), &prepared, attempt, &mut report)? {
                 Outcome::Built(table, state) => {
                     report.rows_out = table.row_count;
                     self.keep_table(&pipeline.sink, table, state);
+                    break None;
+                }
+                Outcome::Groups(held) => {
+                    report.rows_out = held.count;
+                    self.groups.insert(index, Arc::new(held));
                     break None;
                 }
                 Outcome::Rows(rows) => {
@@ -238,17 +285,21 @@ impl<'r> Execution<'r> {
         match &pipeline.source {
             Source::Table(scan) => self.prepare_table(pipeline, scan),
             Source::HostInput(host_input) => self.prepare_host_input(pipeline, *host_input),
+            Source::Groups(from) => {
+                let missing = || {
+                    let name = &pipeline.name;
+                    Error::invalid_input(format!("pipeline '{name}' reads groups that no pipeline has made"))
+                };
+                let held = self.groups.get(from).cloned().ok_or_else(missing)?;
+                let columns = (0..pipeline.columns.len()).map(SourceColumn::of_groups).collect();
+                Ok(Prepared { columns, groups: Some(Arc::clone(&held)), ..Prepared::of(held.count) })
+            }
         }
     }
 
     fn prepare_table(&self, pipeline: &Pipeline, scan: &TableScan) -> Result<Prepared> {
-        let mut prepared = Prepared {
-            columns: Vec::with_capacity(scan.columns.len()),
-            dictionaries: HashMap::new(),
-            texts: Vec::new(),
-            host_input: None,
-            row_count: scan.row_groups.iter().map(|group| row_count(&scan.table, *group)).sum(),
-        };
+        let mut prepared =
+            Prepared::of(scan.row_groups.iter().map(|group| row_count(&scan.table, *group)).sum());
         for (k, &table_column) in scan.columns.iter().enumerate() {
             let physical = scan.table.schema().columns[table_column].logical.physical_type();
             let stored = match pipeline.columns[k].ty {
@@ -288,21 +339,20 @@ impl<'r> Execution<'r> {
         Ok(Prepared {
             columns: copied.columns.clone(),
             dictionaries,
-            texts: Vec::new(),
-            row_count: rows.row_count as u64,
             host_input: Some(copied),
+            ..Prepared::of(rows.row_count as u64)
         })
     }
 
     /// As `attempt`; where device memory is short, evicts cached columns and tries again.
     fn attempt_evicting(
         &mut self,
-        pipeline: &Pipeline,
+        (index, pipeline): (usize, &Pipeline),
         prepared: &Prepared,
         attempt: Attempt,
         report: &mut PipelineReport,
     ) -> Result<Outcome> {
-        let outcome = self.attempt(pipeline, prepared, attempt, report);
+        let outcome = self.attempt((index, pipeline), prepared, attempt, report);
         let Err(error) = &outcome else { return outcome };
         let is_full = matches!(error.kind(), ErrorKind::OutOfMemory { tier: Tier::Device, .. });
         if !is_full || self.runtime.column_cache.evict(self.runtime.device, u64::MAX) == 0 {
@@ -311,12 +361,12 @@ impl<'r> Execution<'r> {
         report
             .notes
             .push("cached columns were evicted to make room; --device-memory-limit gives more".into());
-        self.attempt(pipeline, prepared, attempt, report)
+        self.attempt((index, pipeline), prepared, attempt, report)
     }
 
     fn attempt(
         &mut self,
-        pipeline: &Pipeline,
+        (index, pipeline): (usize, &Pipeline),
         prepared: &Prepared,
         attempt: Attempt,
         report: &mut PipelineReport,
@@ -326,6 +376,7 @@ impl<'r> Execution<'r> {
             pipeline,
             source: &prepared.columns,
             tables: &self.built,
+            groups: prepared.groups.as_ref().map(|held| &held.layout),
             dictionaries: prepared.dictionaries.clone(),
             row_count: prepared.row_count,
             is_hashed: attempt.is_hashed,
@@ -345,6 +396,7 @@ impl<'r> Execution<'r> {
         self.traced(Activity::Compile, started);
         let mut kernel =
             Kernel { program, generated, state: self.tables.clone(), started: RefCell::new(None) };
+        self.set_parameters(&mut kernel)?;
         let started = Instant::now();
         self.allocate(&mut kernel, prepared, &attempt)?;
         report.allocate += started.elapsed();
@@ -355,13 +407,43 @@ impl<'r> Execution<'r> {
             (Source::Table(scan), _) => self.run_scan(&mut kernel, scan, prepared, report)?,
             (Source::HostInput(_), Some(copied)) => self.run_host_input(&mut kernel, copied, report)?,
             (Source::HostInput(_), None) => unreachable!("host inputs are prepared"),
+            (Source::Groups(_), _) => {
+                let held = prepared.groups.as_ref().expect("groups are prepared");
+                self.run_groups(&mut kernel, held, report)?
+            }
         };
         report.run += started.elapsed();
         let started = Instant::now();
-        let outcome = finish(self, kernel, rows, attempt);
+        let outcome = match self.plan.has_groups_reader(index) {
+            true => hold_groups(self, kernel, attempt),
+            false => finish(self, kernel, rows, attempt),
+        };
         report.finish += started.elapsed();
         self.traced(Activity::Result, started);
         outcome
+    }
+
+    /// Gives `kernel` the values of the parameters that it reads.
+    fn set_parameters(&self, kernel: &mut Kernel) -> Result<()> {
+        for arg in kernel.generated.args.clone() {
+            let Arg::ParameterValid(number) = arg else { continue };
+            let value = self.parameters.get(number).copied();
+            let value = value.ok_or_else(|| {
+                Error::invalid_input(format!("parameter {number} of the plan has no value"))
+            })?;
+            let bits = match value {
+                Literal::Bool(value) => i128::from(value),
+                Literal::I32(value) => value.into(),
+                Literal::I64(value) => value.into(),
+                Literal::I128(value) => value,
+                Literal::F64(value) => value.to_bits().into(),
+                Literal::Null(_) => 0,
+            } as u128;
+            kernel.state.set(Arg::Parameter(number), bits as u64);
+            kernel.state.set(Arg::ParameterHigh(number), (bits >> 64) as u64);
+            kernel.state.set(arg, u64::from(!matches!(value, Literal::Null(_))));
+        }
+        Ok(())
     }
 
     /// Whether a later pipeline has a use for the keys that end in `sink`.
@@ -373,6 +455,15 @@ impl<'r> Execution<'r> {
     fn device_memory_limit(&self) -> Result<u64> {
         Ok(self.runtime.machine.device_budget(self.runtime.device)?.limit_bytes())
     }
+}
+
+/// `pipeline`, which reads groups, with what is known of those as its source columns.
+fn described(pipeline: &Pipeline, layout: &GroupLayout) -> Pipeline {
+    let mut described = pipeline.clone();
+    for (column, known) in described.columns.iter_mut().zip(layout.columns()) {
+        (column.ty, column.is_nullable, column.bounds) = (known.ty, known.is_nullable, known.bounds);
+    }
+    described
 }
 
 fn row_count(table: &Table, group: u32) -> u64 {

@@ -3,7 +3,7 @@
 use pelton_device::{DeviceId, Machine, MemoryKind, OnFull, Span, Stream};
 use pelton_error::{Error, Result};
 
-use super::execution::{Attempt, Execution, GROWTH, Kernel};
+use super::execution::{Attempt, Execution, GROWTH, HeldGroups, Kernel};
 use super::memory::{State, download_blocking, download_words_blocking};
 use super::results::{group_rows, output_column};
 use crate::codegen::{
@@ -28,6 +28,8 @@ const ATTEMPTS_MAX: usize = 12;
 pub(crate) enum Outcome {
     /// A table, and its arrays.
     Built(BuiltTable, State),
+    /// Groups that stay on the device.
+    Groups(HeldGroups),
     /// Rows.
     Rows(Rows),
     /// To be tried again so.
@@ -101,6 +103,40 @@ fn without_overflow(word: u64, kernel: &Kernel) -> Result<u64> {
     Err(Error::unsupported(format!("{what} may overflow for some row, which the CPU looks at")))
 }
 
+/// Looks at the flags of an aggregation that has run, and leaves its groups where they are.
+pub(crate) fn hold_groups(execution: &Execution<'_>, kernel: Kernel, attempt: Attempt) -> Result<Outcome> {
+    let SinkLayout::Groups(layout) = kernel.generated.sink.clone() else {
+        return Err(Error::invalid_input("a pipeline that reads the groups of one that makes none"));
+    };
+    if attempt.number >= ATTEMPTS_MAX {
+        return Err(Error::unsupported("a table that stays too small for its rows"));
+    }
+    if flags(execution.stream(), &kernel)? & FLAG_GROUPS_FULL != 0 {
+        return Ok(Outcome::Again(Attempt {
+            number: attempt.number + 1,
+            groups: attempt.groups * GROWTH,
+            ..attempt
+        }));
+    }
+    let keys = (layout.kind == GroupKind::Hashed).then(|| kernel.state.span(Arg::GroupKeys).cloned());
+    let groups = kernel.state.span(Arg::Groups)?.clone();
+    let mut held = HeldGroups { layout, groups, keys: keys.transpose()?, count: 1 };
+    if held.layout.kind != GroupKind::Global {
+        held.count = count_groups(execution, &kernel, &held)?;
+    }
+    Ok(Outcome::Groups(held))
+}
+
+/// How many groups have rows: a gathering without room for any.
+fn count_groups(execution: &Execution<'_>, kernel: &Kernel, held: &HeldGroups) -> Result<u64> {
+    let count = on_device(execution.runtime.machine(), execution.runtime.device(), 8)?;
+    execution.clear(kernel, &count)?;
+    let width = held.layout.width() as u64;
+    let words = vec![held.groups.address(), held.places(), width, 0, 0, count.address(), 0];
+    execution.compact(kernel, words, vec![held.groups.clone()], vec![count.clone()])?;
+    Ok(download_words_blocking(execution.stream(), &count)?[0])
+}
+
 fn finish_groups(
     execution: &Execution<'_>,
     kernel: &Kernel,
@@ -108,7 +144,8 @@ fn finish_groups(
     next: Attempt,
 ) -> Result<Outcome> {
     let stream = execution.stream();
-    let is_checked = layout.kind == GroupKind::Hashed || !kernel.generated.checks.is_empty();
+    let is_hashed = matches!(layout.kind, GroupKind::Hashed | GroupKind::Wide);
+    let is_checked = is_hashed || !kernel.generated.checks.is_empty();
     let flags = if is_checked { flags(stream, kernel)? } else { 0 };
     if layout.kind == GroupKind::Global {
         let words = download_words_blocking(stream, kernel.state.span(Arg::Groups)?)?;

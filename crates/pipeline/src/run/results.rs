@@ -2,7 +2,7 @@
 
 use pelton_error::{Error, Result};
 
-use crate::codegen::{AggregateOutput, Form, GroupLayout, KeyDomain, PayloadColumn, WordKind};
+use crate::codegen::{AggregateOutput, Form, GroupLayout, KeyDomain, PayloadColumn, WideKey, WordKind};
 use crate::ir::Type;
 use crate::rows::{RowColumn, RowValues, Rows};
 use crate::text::Dictionary;
@@ -13,6 +13,9 @@ pub(crate) fn group_rows(layout: &GroupLayout, records: &[u64]) -> Result<Rows> 
     let records: Vec<&[u64]> = records.chunks_exact(width).collect();
     let mut columns = Vec::with_capacity(layout.keys.len() + layout.outputs.len());
     let mut stride = 1u64;
+    for key in layout.wide.iter().flat_map(|wide| &wide.keys).enumerate() {
+        columns.push(wide_key_column(layout, key, &records)?);
+    }
     for key in &layout.keys {
         let numbers = records.iter().map(|record| record[0] / stride % key.count());
         columns.push(key_column(key, numbers)?);
@@ -22,6 +25,35 @@ pub(crate) fn group_rows(layout: &GroupLayout, records: &[u64]) -> Result<Rows> 
         columns.push(aggregate_column(layout, output, &records)?);
     }
     Ok(Rows { row_count: records.len(), columns })
+}
+
+/// Key `index` of wide groups.
+fn wide_key_column(
+    layout: &GroupLayout,
+    (index, key): (usize, &WideKey),
+    records: &[&[u64]],
+) -> Result<RowColumn> {
+    let null_word = layout.wide.as_ref().and_then(|wide| wide.null_word).filter(|_| key.column.is_nullable);
+    let word = key.word + 1;
+    let wide = |record: &&[u64]| match key.column.form {
+        Form::I128 => (u128::from(record[word]) | u128::from(record[word + 1]) << 64) as i128,
+        _ => i128::from(record[word] as i64),
+    };
+    let low = records.iter().map(|record| record[word]);
+    let values = match key.column.ty {
+        Type::Bool => RowValues::Bool(low.map(|value| u8::from(value != 0)).collect()),
+        Type::I32 => RowValues::I32(low.map(|value| value as i32).collect()),
+        Type::I64 => RowValues::I64(low.map(|value| value as i64).collect()),
+        Type::I128 => RowValues::I128(records.iter().map(wide).collect()),
+        Type::F64 => RowValues::F64(low.map(f64::from_bits).collect()),
+        Type::Text => RowValues::Text {
+            ids: low.map(|value| value as u32).collect(),
+            dictionary: key.column.dictionary.clone().unwrap_or_else(|| Dictionary::default().into()),
+        },
+    };
+    let is_valid =
+        |null_word: usize| records.iter().map(|record| record[null_word + 1] >> index & 1 == 0).collect();
+    Ok(RowColumn { values, valid: null_word.map(is_valid) })
 }
 
 fn key_column(key: &KeyDomain, numbers: impl Iterator<Item = u64>) -> Result<RowColumn> {

@@ -12,7 +12,7 @@ use pelton_device::{Event, Span, Stream, Work};
 use pelton_error::{Error, Result};
 
 use super::allocate::THREADS_PER_MULTIPROCESSOR;
-use super::execution::{Execution, Kernel, Prepared};
+use super::execution::{Execution, HeldGroups, Kernel, Prepared};
 use super::finish::Output;
 use super::host_input::CopiedInput;
 use super::memory::{Descriptors, HeldLanes, Lane, State, upload};
@@ -20,7 +20,7 @@ use super::report::PipelineReport;
 use super::results::append;
 use super::runtime_filter::RuntimeFilter;
 use super::top::Top;
-use crate::codegen::{Arg, ENTRY, SinkLayout};
+use crate::codegen::{Arg, ENTRY, ROW_GROUP_PLACES, SinkLayout};
 use crate::ir::TableScan;
 use crate::program::Launch;
 use crate::rows::Rows;
@@ -49,6 +49,7 @@ impl Execution<'_> {
         let morsel = Morsel {
             addresses: &copied.addresses,
             row_counts: &copied.row_counts,
+            rows: copied.row_counts.iter().map(|count| u64::from(*count)).sum(),
             reads: vec![copied.span.clone()],
         };
         let mut top = Top::of(kernel, None)?;
@@ -63,6 +64,42 @@ impl Execution<'_> {
             // It was copied once, however often kernels go through it.
             if let (Some((before, after)), 0) = (&copied.copy, report.repeats) {
                 trace.device(0, Activity::Copy, (before, after), size)?;
+            }
+        }
+        if let (Some(top), Some(rows)) = (&mut top, &mut rows) {
+            top.keep_best(rows);
+        }
+        Ok(rows)
+    }
+
+    /// Goes through groups that an earlier pipeline left on the device.
+    pub(super) fn run_groups(
+        &mut self,
+        kernel: &mut Kernel,
+        held: &HeldGroups,
+        report: &mut PipelineReport,
+    ) -> Result<Option<Rows>> {
+        kernel.state.set(Arg::SourceGroups, held.groups.address());
+        kernel.state.set(Arg::SourceGroupKeys, held.keys.as_ref().map_or(0, Span::address));
+        report.rows_in += held.count;
+        let places = held.places();
+        let firsts: Vec<u64> = (0..places).step_by(ROW_GROUP_PLACES as usize).collect();
+        let row_counts: Vec<u32> =
+            firsts.iter().map(|first| (places - first).min(ROW_GROUP_PLACES) as u32).collect();
+        let words = firsts.len() + row_counts.len().div_ceil(2);
+        let descriptors = Descriptors::new(&self.runtime.machine, self.runtime.device, words)?;
+        let reads = [&held.groups].into_iter().chain(&held.keys).cloned().collect();
+        let morsel = Morsel { addresses: &firsts, row_counts: &row_counts, rows: held.count, reads };
+        let mut top = Top::of(kernel, None)?;
+        top.iter().for_each(|top| top.set_threshold(kernel));
+        let mut rows = self.run_morsel(kernel, self.stream(), &descriptors, &morsel)?;
+        let done = self.stream().record()?;
+        done.wait_blocking()?;
+        if let Some(started) = kernel.started.take() {
+            report.kernels += done.elapsed_since(&started)?;
+            if let Some(trace) = &self.trace {
+                let size = SpanSize { bytes: 0, rows: held.count };
+                trace.device(0, Activity::Kernel, (&started, &done), size)?;
             }
         }
         if let (Some(top), Some(rows)) = (&mut top, &mut rows) {
@@ -224,7 +261,8 @@ impl Execution<'_> {
             with_mappings(&prefetched.addresses, &prefetched.row_groups, scan.columns.len(), mappings);
         let mut reads = prefetched.reads;
         reads.extend(mappings.iter().map(|mapping| mapping.span.clone()));
-        let morsel = Morsel { addresses: &addresses, row_counts: &row_counts, reads };
+        let rows = row_counts.iter().map(|count| u64::from(*count)).sum();
+        let morsel = Morsel { addresses: &addresses, row_counts: &row_counts, rows, reads };
         self.run_morsel(kernel, stream, descriptors, &morsel)
     }
 
@@ -297,7 +335,7 @@ impl Execution<'_> {
         descriptors: &Descriptors,
         morsel: &Morsel<'_>,
     ) -> Result<Option<Rows>> {
-        let rows: u64 = morsel.row_counts.iter().map(|count| u64::from(*count)).sum();
+        let rows = morsel.rows;
         if rows == 0 {
             return Ok(None);
         }
@@ -376,7 +414,10 @@ struct Launched {
 /// Row groups that one launch goes through.
 struct Morsel<'m> {
     addresses: &'m [u64],
+    /// Of each, or places for rows.
     row_counts: &'m [u32],
+    /// Of all together.
+    rows: u64,
     reads: Vec<Span>,
 }
 

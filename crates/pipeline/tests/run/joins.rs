@@ -32,7 +32,7 @@ fn plan(table: &Arc<Table>, options: &RuntimeOptions, key: &Expr, probe_key: &Ex
     let mut plan = single(
         source,
         columns,
-        vec![Op::Probe { table: 0, keys: vec![probe_key.clone()], kind }],
+        vec![Op::Probe { table: 0, keys: vec![probe_key.clone()], kind, residual: None }],
         Sink::Materialize { columns: output, top: None },
     );
     plan.pipelines.insert(0, build);

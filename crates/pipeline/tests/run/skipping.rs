@@ -51,7 +51,7 @@ fn plan(table: &Arc<Table>, kind: ProbeKind, uses_runtime_filters: bool) -> Plan
         name: "facts".into(),
         source: Source::Table(scan),
         columns: vec![key_column()],
-        ops: vec![Op::Probe { table: 0, keys: vec![column(0)], kind }],
+        ops: vec![Op::Probe { table: 0, keys: vec![column(0)], kind, residual: None }],
         sink: Sink::Aggregate { keys: Vec::new(), aggregates: vec![count], expected: None },
     };
     Plan { pipelines: vec![build, facts], table_count: 1, host_input_count: 1 }

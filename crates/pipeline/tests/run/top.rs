@@ -218,7 +218,7 @@ fn the_key_may_come_from_a_hash_table() {
         sink: Sink::Build { table: 0, keys: vec![column(0)], payload: vec![column(1)] },
     };
     let quantity = column(columns.len());
-    let probe = Op::Probe { table: 0, keys: vec![column(0)], kind: ProbeKind::Inner };
+    let probe = Op::Probe { table: 0, keys: vec![column(0)], kind: ProbeKind::Inner, residual: None };
     let sink = Sink::Materialize { columns: vec![quantity.clone()], top: top(quantity, false, false, 20) };
     let mut plan = single(source, columns, vec![probe], sink);
     plan.pipelines.insert(0, build);
