@@ -21,7 +21,6 @@ pub mod ir;
 mod rows;
 mod text;
 mod text_results;
-mod trace;
 
 mod codegen;
 mod program;
@@ -38,8 +37,4 @@ pub use text::{Dictionary, TextSource};
 pub use tier::{
     ColumnCache, ColumnCacheOptions, ColumnText, DataTier, Decompress, Decompression, Morsel, PinReport,
     PrefetchOptions, PrefetchReport, Prefetcher, TableText, column_dictionary, formats, text_supported,
-};
-pub use trace::{
-    Activity, CURVE_POINTS_MAX, MemoryCurve, MemoryTier, SPANS_MAX, SpanPlace, SpanSize, Trace, TraceSpan,
-    Tracer,
 };

@@ -35,6 +35,7 @@ use pelton_fabric::measure::Profile;
 use pelton_fabric::transfer::{Links, links_for};
 use pelton_fabric::{self as fabric, Sources};
 use pelton_store::{IoEngine, TableId};
+use pelton_trace::Tracer;
 
 use self::execution::Execution;
 use self::memory::Lanes;
@@ -43,7 +44,6 @@ use crate::ir::{Op, Plan, Sink, Source, TableScan, Type};
 use crate::program::{CompileReport, Compiler, Program, Target, check, nvrtc_status};
 use crate::rows::Rows;
 use crate::tier::{ColumnCache, ColumnCacheOptions, DataTier, Decompress, Decompression, text_supported};
-use crate::trace::Tracer;
 
 /// What pipelines run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

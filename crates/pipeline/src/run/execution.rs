@@ -8,6 +8,7 @@ use std::time::Instant;
 use pelton_device::{Event, Stream};
 use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt, Tier};
 use pelton_store::Table;
+use pelton_trace::{Activity, Tracer};
 
 use super::finish::{Outcome, finish};
 use super::host_input::{CopiedInput, copy_rows};
@@ -21,7 +22,6 @@ use crate::program::Program;
 use crate::rows::{RowValues, Rows};
 use crate::text::{Dictionary, TextSource};
 use crate::tier::{ColumnText, formats};
-use crate::trace::{Activity, Tracer};
 
 /// Packed keys of groups by position, where memory allows: their state is cleared and scanned in every run.
 const DIRECT_KEYS_MAX: u64 = 1 << 22;

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use pelton_device::{Event, Span, Stream, Work};
 use pelton_error::{Error, Result};
+use pelton_trace::{Activity, SpanSize};
 
 use super::allocate::THREADS_PER_MULTIPROCESSOR;
 use super::execution::{Execution, Kernel, Prepared};
@@ -25,7 +26,6 @@ use crate::ir::TableScan;
 use crate::program::Launch;
 use crate::rows::Rows;
 use crate::tier::{self, DataTier, MorselTimings, PrefetchOptions, Prefetcher};
-use crate::trace::{Activity, SpanSize};
 
 /// Room for rows of a morsel of a top-k at first; where more come, the morsel is repeated with more room.
 const TOP_ROWS_ROOM: u64 = 1 << 16;

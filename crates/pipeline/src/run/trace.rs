@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 
 use pelton_device::{DeviceId, Event, Machine, Stream};
 use pelton_error::Result;
-
-use crate::trace::{Activity, MemoryTier, SpanPlace, SpanSize, Tracer};
+use pelton_trace::{Activity, MemoryTier, SpanPlace, SpanSize, Tracer};
 
 /// Leaves the spans of one run.
 pub(crate) struct RunTrace<'t> {

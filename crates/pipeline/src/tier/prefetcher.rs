@@ -26,6 +26,7 @@ use pelton_device::{DeviceId, Event, Span, Stream};
 use pelton_error::{CancelFlag, ErrorKind, Result, ResultExt};
 use pelton_fabric::transfer::MultiLinkCopier;
 use pelton_store::Table;
+use pelton_trace::Activity;
 
 use super::ColumnCache;
 use super::device_decompression::{Compressed, DecompressionPlan, DeviceDecompression};
@@ -35,7 +36,6 @@ use super::morsel_layout::{MorselLayout, Piece, StagingBytes};
 use super::read_ahead::{DropRowGroup, Incoming, ReadAhead, estimated_compressed_size};
 use super::staging::{Need, StagingBuffer, StagingSource, take_buffers};
 use super::timings::MorselTimings;
-use crate::trace::Activity;
 
 /// How a prefetcher forms morsels.
 #[derive(Debug, Clone, Copy)]

@@ -3,8 +3,7 @@
 use std::time::Instant;
 
 use pelton_device::Event;
-
-use crate::trace::Activity;
+use pelton_trace::Activity;
 
 /// What was done for one morsel, and when.
 #[derive(Debug)]
