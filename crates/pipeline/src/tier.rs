@@ -46,7 +46,7 @@ use self::multi_link::Copiers;
 pub use self::prefetcher::{Morsel, PrefetchOptions, PrefetchReport, Prefetcher};
 use self::text::TextCell;
 pub use self::text::{ColumnText, TableText, column_dictionary};
-pub(crate) use self::timings::MorselTimings;
+pub use self::timings::{Lap, MorselTimings};
 
 /// A column of a snapshot.
 type Key = (TableId, usize);

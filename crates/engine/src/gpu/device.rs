@@ -13,7 +13,8 @@ use std::sync::{Arc, OnceLock};
 
 use pelton_device::cuda;
 use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt};
-use pelton_pipeline::{DataTier, Dictionary, Runtime, RuntimeOptions, TargetChoice, TextSource};
+use pelton_exec::{Runtime, RuntimeOptions, TargetChoice};
+use pelton_pipeline::{DataTier, Dictionary, TextSource};
 use pelton_store::{IoEngine, Table};
 
 /// Where queries run.

@@ -205,12 +205,12 @@ impl Prefetcher {
     }
 
     /// Records timings from now on.
-    pub(crate) fn record_timings(&mut self) {
+    pub fn record_timings(&mut self) {
         self.timings = Some(Vec::new());
     }
 
     /// The timings so far, if they were recorded.
-    pub(crate) fn take_timings(&mut self) -> Vec<MorselTimings> {
+    pub fn take_timings(&mut self) -> Vec<MorselTimings> {
         self.timings.take().unwrap_or_default()
     }
 

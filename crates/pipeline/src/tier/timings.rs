@@ -7,26 +7,30 @@ use pelton_trace::Activity;
 
 /// What was done for one morsel, and when.
 #[derive(Debug)]
-pub(crate) struct MorselTimings {
+pub struct MorselTimings {
     /// Its buffer.
-    pub(crate) buffer: usize,
+    pub buffer: usize,
     /// What the host did, in order.
-    pub(crate) laps: Vec<Lap>,
+    pub laps: Vec<Lap>,
     /// Before and after its copies; none where nothing was copied.
-    pub(crate) copy: Option<(Event, Event)>,
+    pub copy: Option<(Event, Event)>,
     /// Bytes of the copies.
-    pub(crate) copied_bytes: u64,
+    pub copied_bytes: u64,
     /// When the next lap begins.
     at: Instant,
 }
 
 /// Something that the host did.
 #[derive(Debug)]
-pub(crate) struct Lap {
-    pub(crate) activity: Activity,
-    pub(crate) start: Instant,
-    pub(crate) end: Instant,
-    pub(crate) bytes: u64,
+pub struct Lap {
+    /// What.
+    pub activity: Activity,
+    /// When it began.
+    pub start: Instant,
+    /// When it ended.
+    pub end: Instant,
+    /// Bytes that were read, checked or moved; 0 where nobody counted.
+    pub bytes: u64,
 }
 
 impl MorselTimings {

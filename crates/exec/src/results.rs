@@ -1,11 +1,9 @@
 //! From what kernels left in memory to rows.
 
 use pelton_error::{Error, Result};
-
-use crate::codegen::{AggregateOutput, Form, GroupLayout, KeyDomain, PayloadColumn, WordKind};
-use crate::ir::Type;
-use crate::rows::{RowColumn, RowValues, Rows};
-use crate::text::Dictionary;
+use pelton_pipeline::codegen::{AggregateOutput, Form, GroupLayout, KeyDomain, PayloadColumn, WordKind};
+use pelton_pipeline::ir::Type;
+use pelton_pipeline::{Dictionary, RowColumn, RowValues, Rows};
 
 /// The groups in `records`: the packed key of each, then the words of its state.
 pub(crate) fn group_rows(layout: &GroupLayout, records: &[u64]) -> Result<Rows> {

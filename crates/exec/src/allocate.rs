@@ -3,14 +3,14 @@
 use pelton_device::Span;
 use pelton_device::cuda::Grid;
 use pelton_error::{Error, Result};
-
-use super::execution::{Attempt, Execution, Kernel, Prepared};
-use super::memory::upload;
-use crate::codegen::{
+use pelton_pipeline::Launch;
+use pelton_pipeline::codegen::{
     Arg, COMPACT_ENTRY, FILL_ENTRY, GroupKind, GroupLayout, KEYS_NOTED_MAX, SinkLayout, TableKind,
     TableLayout, WordKind,
 };
-use crate::program::Launch;
+
+use super::execution::{Attempt, Execution, Kernel, Prepared};
+use super::memory::upload;
 
 /// Threads of a multiprocessor that a grid fills.
 pub(super) const THREADS_PER_MULTIPROCESSOR: u32 = 2048;

@@ -18,14 +18,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use pelton_error::Result;
+use pelton_pipeline::codegen::{Arg, SinkLayout, TopLayout};
+use pelton_pipeline::ir::TableScan;
+use pelton_pipeline::{RowColumn, RowValues, Rows};
 use pelton_zone::{ColumnTest, CompareOp, Scalar, SkipKinds, Verdict, ZoneMap};
 
 use super::execution::Kernel;
 use super::report::PipelineReport;
 use super::results::retain;
-use crate::codegen::{Arg, SinkLayout, TopLayout};
-use crate::ir::TableScan;
-use crate::rows::{RowColumn, RowValues, Rows};
 
 /// The row groups that are read first hold about this many rows for each that is wanted: a guess at how many of them
 /// conditions drop.

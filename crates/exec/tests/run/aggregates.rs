@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use pelton_chunk::Codec;
 use pelton_error::CancelFlag;
+use pelton_exec::RuntimeOptions;
 use pelton_pipeline::ir::{
     Aggregate, AggregateFunction, ArithmeticOp, Bounds, Column, CompareOp, Expr, Literal, Op, Sink, Source,
     Type,
 };
-use pelton_pipeline::{RowColumn, RowValues, Rows, RuntimeOptions};
+use pelton_pipeline::{RowColumn, RowValues, Rows};
 
 use crate::fixture::table;
 use crate::oracle::{Cell, all_rows, column, int, options, run, runtime, single, sort, sorted, source};

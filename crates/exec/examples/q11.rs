@@ -1,7 +1,7 @@
 //! SSB Q1.1 as a plan by hand, from each tier, timed: what the generated kernel and the prefetcher reach without SQL.
 //!
 //! ```text
-//! cargo run --release -p pelton-pipeline --example q11 -- [million rows, default 16] [cuda|host] [folder]
+//! cargo run --release -p pelton-exec --example q11 -- [million rows, default 16] [cuda|host] [folder]
 //! ```
 //!
 //! The columns have the distributions of the benchmark, unsorted: a date among 2406, discount 0 to 10, quantity 1 to
@@ -15,11 +15,12 @@ use std::time::Instant;
 use pelton_chunk::{Column as Values, Values as Data};
 use pelton_device::Place;
 use pelton_error::CancelFlag;
+use pelton_exec::{Runtime, RuntimeOptions, TargetChoice};
 use pelton_pipeline::ir::{
     Aggregate, AggregateFunction, ArithmeticOp, Bounds, Column, CompareOp, Expr, Literal, Op, Pipeline, Plan,
     ProbeKind, Sink, Source, TableScan, Type,
 };
-use pelton_pipeline::{RowColumn, RowValues, Rows, Runtime, RuntimeOptions, TargetChoice};
+use pelton_pipeline::{RowColumn, RowValues, Rows};
 use pelton_store::{
     ColumnChoice, ColumnSchema, IoEngine, IoOptions, LogicalType, Table, TablePlan, TableSchema, TableWriter,
     Warehouse, WriteMode, WriteOptions, encode_row_group,

@@ -5,8 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use pelton_device::{Buffer, DeviceId, Machine, MemoryKind, OnFull, Place, Span, Stream};
 use pelton_error::{Error, Result, ResultExt};
-
-use crate::codegen::Arg;
+use pelton_pipeline::codegen::Arg;
 
 /// Arrays on the device by the argument that leads to them, and the words of arguments.
 #[derive(Debug, Default, Clone)]

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 
 use pelton_chunk::Codec;
 use pelton_error::CancelFlag;
+use pelton_exec::{Filters, RunReport, RuntimeOptions};
 use pelton_pipeline::ir::{
     ArithmeticOp, Bounds, Column, CompareOp, Expr, Literal, Op, Pipeline, Plan, ProbeKind, Sink, Source,
     TopK, Type,
 };
-use pelton_pipeline::{Filters, RowColumn, RowValues, Rows, RunReport, RuntimeOptions};
+use pelton_pipeline::{RowColumn, RowValues, Rows};
 
 use crate::fixture::table;
 use crate::oracle::{Cell, all_rows, column, int, options, run, runtime, single, sort, sorted, source};

@@ -2,7 +2,7 @@
 //! all arithmetic checked and all sums in 128 bits. The answers are the same. The figures are printed:
 //!
 //! ```sh
-//! cargo test --release -p pelton-pipeline --test run checks -- --nocapture      # or, of a bundle: tests/…/run checks --nocapture
+//! cargo test --release -p pelton-exec --test run checks -- --nocapture      # or, of a bundle: tests/…/run checks --nocapture
 //! ```
 //!
 //! On a GPU the table has 32 million rows and lies in its memory, and kernels are timed by the device's clock.
@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use pelton_chunk::{Column as Values_, Encoding, Values};
 use pelton_error::CancelFlag;
+use pelton_exec::{OverflowChecks, Runtime, RuntimeOptions, TargetChoice};
 use pelton_pipeline::ir::{
     Aggregate, AggregateFunction, ArithmeticOp, Bounds, Column, Expr, Plan, Sink, Source, TableScan, Type,
 };
-use pelton_pipeline::{OverflowChecks, Runtime, RuntimeOptions, TargetChoice};
 use pelton_store::{ColumnSchema, LogicalType, Table, TableSchema};
 
 use crate::fixture::{Place, place};

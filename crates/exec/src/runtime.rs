@@ -10,18 +10,6 @@
 //!            ──► Rows, RunReport
 //! ```
 
-mod allocate;
-mod execution;
-mod finish;
-mod host_input;
-mod memory;
-mod report;
-mod results;
-mod runtime_filter;
-mod scan;
-mod top;
-mod trace;
-
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,16 +22,15 @@ use pelton_error::{CancelFlag, Error, ErrorKind, Result};
 use pelton_fabric::measure::Profile;
 use pelton_fabric::transfer::{Links, links_for};
 use pelton_fabric::{self as fabric, Sources};
+use pelton_pipeline::ir::{Op, Plan, Sink, Source, TableScan, Type};
+use pelton_pipeline::{ColumnCache, ColumnCacheOptions, DataTier, Decompress, Decompression, text_supported};
+use pelton_pipeline::{CompileReport, Compiler, Program, Rows, Target, check_source, nvrtc_status};
 use pelton_store::{IoEngine, TableId};
 use pelton_trace::Tracer;
 
-use self::execution::Execution;
-use self::memory::Lanes;
-pub use self::report::{PipelineReport, RunReport};
-use crate::ir::{Op, Plan, Sink, Source, TableScan, Type};
-use crate::program::{CompileReport, Compiler, Program, Target, check, nvrtc_status};
-use crate::rows::Rows;
-use crate::tier::{ColumnCache, ColumnCacheOptions, DataTier, Decompress, Decompression, text_supported};
+use crate::execution::Execution;
+use crate::memory::Lanes;
+use crate::report::RunReport;
 
 /// What pipelines run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,14 +130,14 @@ impl Default for RuntimeOptions {
 
 /// Runs plans on one device. `Send` and `Sync`; one serves a session.
 pub struct Runtime {
-    options: RuntimeOptions,
-    machine: Machine,
-    device: DeviceId,
+    pub(crate) options: RuntimeOptions,
+    pub(crate) machine: Machine,
+    pub(crate) device: DeviceId,
     target: Target,
     compiler: Compiler,
-    column_cache: Arc<ColumnCache>,
-    lanes: Lanes,
-    has_column_cache: bool,
+    pub(crate) column_cache: Arc<ColumnCache>,
+    pub(crate) lanes: Lanes,
+    pub(crate) has_column_cache: bool,
     /// Columns that a scan has read.
     used: Mutex<HashSet<(TableId, usize)>>,
 }
@@ -237,15 +224,15 @@ impl Runtime {
     }
 
     /// Compiles `source`, twice where that is asked for.
-    fn compile(&self, source: &str) -> Result<(Arc<Program>, CompileReport)> {
+    pub(crate) fn compile(&self, source: &str) -> Result<(Arc<Program>, CompileReport)> {
         if let Some((major, minor)) = self.options.check_for {
-            check(source, major, minor)?;
+            check_source(source, major, minor)?;
         }
         self.compiler.compile(source, self.target)
     }
 
     /// Admits columns to the column cache that are read for the second time, or of which most is read now.
-    fn admit_hot(&self, scan: &TableScan, stream: &Stream, cancel: &CancelFlag) -> Result<()> {
+    pub(crate) fn admit_hot(&self, scan: &TableScan, stream: &Stream, cancel: &CancelFlag) -> Result<()> {
         if !self.has_column_cache {
             return Ok(());
         }

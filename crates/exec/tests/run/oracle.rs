@@ -5,10 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use pelton_chunk::DecodedValues;
 use pelton_error::CancelFlag;
+use pelton_exec::{Filters, RunReport, Runtime, RuntimeOptions, TargetChoice};
 use pelton_pipeline::ir::{Bounds, Column, Expr, Literal, Op, Pipeline, Plan, Sink, Source, TableScan, Type};
-use pelton_pipeline::{
-    Filters, RowColumn, RowValues, Rows, RunReport, Runtime, RuntimeOptions, TargetChoice,
-};
+use pelton_pipeline::{RowColumn, RowValues, Rows};
 use pelton_store::{LogicalType, Table, read_chunk};
 
 use crate::fixture::{COLUMNS, READABLE, engine};

@@ -6,11 +6,11 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use pelton_error::Result;
+use pelton_pipeline::ir::TableScan;
 use pelton_zone::{ColumnTest, Scalar, SkipKinds, Verdict, ZoneMap};
 
 use super::execution::{Kernel, Prepared};
 use super::report::PipelineReport;
-use crate::ir::TableScan;
 
 /// What a row group's zone map of one column must not rule out.
 struct Test {

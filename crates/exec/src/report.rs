@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::program::{CompileReport, Origin};
-use crate::tier::PrefetchReport;
+use pelton_pipeline::PrefetchReport;
+use pelton_pipeline::{CompileReport, Origin};
 
 /// One pipeline of a run.
 #[derive(Debug, Clone, Default)]

@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 use pelton_chunk::{ChunkView, Column, PhysicalType, Validity, Values, encode_chunk};
 use pelton_device::{Buffer, DeviceId, Event, MemoryKind, OnFull, Span, Stream};
 use pelton_error::{Error, Result};
-
-use crate::codegen::{SourceColumn, StoredAs};
-use crate::rows::{RowColumn, RowValues, Rows};
+use pelton_pipeline::codegen::{SourceColumn, StoredAs};
+use pelton_pipeline::{RowColumn, RowValues, Rows};
 
 /// Rows of a row group of a host input.
 const ROW_GROUP_ROWS: usize = 1 << 20;

@@ -1,11 +1,12 @@
 //! Arithmetic at the ends of its types: the exact result, or a run that ends and names the check; never another number.
 
 use pelton_error::{CancelFlag, ErrorKind};
+use pelton_exec::{Filters, OverflowChecks, Runtime, RuntimeOptions};
 use pelton_pipeline::ir::{
     Aggregate, AggregateFunction, ArithmeticOp, Bounds, Column, CompareOp, Expr, Literal, Op, Plan, Sink,
     Source, Type,
 };
-use pelton_pipeline::{Filters, OverflowChecks, RowColumn, RowValues, Rows, Runtime, RuntimeOptions};
+use pelton_pipeline::{RowColumn, RowValues, Rows};
 
 use crate::oracle::{Cell, column, int, options, runtime, single, sorted};
 

@@ -1,6 +1,6 @@
 //! Plans run on a GPU, or the host target without one, against the same computed row by row.
 
-#[path = "../tier/fixture.rs"]
+#[path = "../../../pipeline/tests/tier/fixture.rs"]
 #[allow(dead_code)]
 mod fixture;
 
@@ -13,3 +13,5 @@ mod oracle;
 mod overflow;
 mod skipping;
 mod top;
+
+use tempfile as _; // of the fixture, whose file is another crate's

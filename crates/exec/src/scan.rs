@@ -10,6 +10,10 @@ use std::time::Instant;
 
 use pelton_device::{Event, Span, Stream, Work};
 use pelton_error::{Error, Result};
+use pelton_pipeline::codegen::{Arg, ENTRY, SinkLayout};
+use pelton_pipeline::ir::TableScan;
+use pelton_pipeline::{DataTier, MorselTimings, PrefetchOptions, Prefetcher};
+use pelton_pipeline::{Launch, Rows};
 use pelton_trace::{Activity, SpanSize};
 
 use super::allocate::THREADS_PER_MULTIPROCESSOR;
@@ -21,11 +25,6 @@ use super::report::PipelineReport;
 use super::results::append;
 use super::runtime_filter::RuntimeFilter;
 use super::top::Top;
-use crate::codegen::{Arg, ENTRY, SinkLayout};
-use crate::ir::TableScan;
-use crate::program::Launch;
-use crate::rows::Rows;
-use crate::tier::{self, DataTier, MorselTimings, PrefetchOptions, Prefetcher};
 
 /// Room for rows of a morsel of a top-k at first; where more come, the morsel is repeated with more room.
 const TOP_ROWS_ROOM: u64 = 1 << 16;
@@ -213,7 +212,7 @@ impl Execution<'_> {
         descriptors: &Descriptors,
         scan: &TableScan,
         mappings: &[Mappings],
-        prefetched: tier::Morsel,
+        prefetched: pelton_pipeline::Morsel,
         report: &mut PipelineReport,
     ) -> Result<Option<Rows>> {
         let row_count = |group: &u32| scan.table.row_group(*group as usize).row_count;

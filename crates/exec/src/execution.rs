@@ -7,6 +7,10 @@ use std::time::Instant;
 
 use pelton_device::{Event, Stream};
 use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt, Tier};
+use pelton_pipeline::codegen::{self, BuiltTable, Generated, Request, SourceColumn, StoredAs};
+use pelton_pipeline::ir::{Pipeline, Plan, Sink, Source, TableScan, Type};
+use pelton_pipeline::{ColumnText, formats};
+use pelton_pipeline::{Dictionary, Program, RowValues, Rows, TextSource};
 use pelton_store::Table;
 use pelton_trace::{Activity, Tracer};
 
@@ -16,12 +20,6 @@ use super::memory::{HeldLanes, State};
 use super::report::PipelineReport;
 use super::trace::RunTrace;
 use super::{Filters, OverflowChecks, Runtime};
-use crate::codegen::{self, BuiltTable, Generated, Request, SourceColumn, StoredAs};
-use crate::ir::{Pipeline, Plan, Sink, Source, TableScan, Type};
-use crate::program::Program;
-use crate::rows::{RowValues, Rows};
-use crate::text::{Dictionary, TextSource};
-use crate::tier::{ColumnText, formats};
 
 /// Packed keys of groups by position, where memory allows: their state is cleared and scanned in every run.
 const DIRECT_KEYS_MAX: u64 = 1 << 22;

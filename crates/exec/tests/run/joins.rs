@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pelton_chunk::Codec;
-use pelton_pipeline::RuntimeOptions;
+use pelton_exec::RuntimeOptions;
 use pelton_pipeline::ir::{ArithmeticOp, Column, Expr, Op, Pipeline, Plan, ProbeKind, Sink, Source, Type};
 use pelton_store::Table;
 

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pelton_chunk::Codec;
 use pelton_error::{CancelFlag, ErrorKind};
+use pelton_exec::{Runtime, RuntimeOptions};
+use pelton_pipeline::Rows;
 use pelton_pipeline::ir::{Aggregate, AggregateFunction, Plan, Sink};
-use pelton_pipeline::{Rows, Runtime, RuntimeOptions};
 
 use crate::fixture::{Place, table};
 use crate::oracle::{column, options, runtime, single, sorted, source};

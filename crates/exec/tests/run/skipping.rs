@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use pelton_chunk::{Column as Values, Values as Data};
 use pelton_error::CancelFlag;
+use pelton_exec::RunReport;
 use pelton_pipeline::ir::{
     Aggregate, AggregateFunction, Bounds, Column, Expr, Op, Pipeline, Plan, ProbeKind, Sink, Source,
     TableScan, Type,
 };
-use pelton_pipeline::{RowColumn, RowValues, Rows, RunReport};
+use pelton_pipeline::{RowColumn, RowValues, Rows};
 use pelton_store::{ColumnSchema, LogicalType, Table, TableSchema};
 
 use crate::fixture::{Place, place};

@@ -2,15 +2,15 @@
 
 use pelton_device::{DeviceId, Machine, MemoryKind, OnFull, Span, Stream};
 use pelton_error::{Error, Result};
+use pelton_pipeline::Rows;
+use pelton_pipeline::codegen::{
+    Arg, BuiltTable, GroupKind, GroupLayout, KEYS_NOTED_MAX, PayloadColumn, RowsLayout, SinkLayout,
+    TableKind, TableLayout,
+};
 
 use super::execution::{Attempt, Execution, GROWTH, Kernel};
 use super::memory::{State, download_blocking, download_words_blocking};
 use super::results::{group_rows, output_column};
-use crate::codegen::{
-    Arg, BuiltTable, GroupKind, GroupLayout, KEYS_NOTED_MAX, PayloadColumn, RowsLayout, SinkLayout,
-    TableKind, TableLayout,
-};
-use crate::rows::Rows;
 
 /// Flags, as in cuda/pipeline/target.h.
 const FLAG_DUPLICATE: u64 = 1;
