@@ -77,7 +77,7 @@ pub use numbers::with_numbers;
 pub use parse::parse;
 pub use pelton_exec::{Filters, Links, OverflowChecks, Runtime, RuntimeOptions};
 pub use pelton_limits::bytes_text;
-pub use pelton_pipeline::Decompress;
+pub use pelton_scan::Decompress;
 pub use planning::cancellable;
 pub use prepared::Prepared;
 pub use profile::{

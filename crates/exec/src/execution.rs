@@ -9,8 +9,8 @@ use pelton_device::{Event, Stream};
 use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt, Tier};
 use pelton_pipeline::codegen::{self, BuiltTable, Generated, Request, SourceColumn, StoredAs};
 use pelton_pipeline::ir::{Pipeline, Plan, Sink, Source, TableScan, Type};
-use pelton_pipeline::{ColumnText, formats};
 use pelton_pipeline::{Dictionary, Program, RowValues, Rows, TextSource};
+use pelton_scan::{ColumnText, formats};
 use pelton_store::Table;
 use pelton_trace::{Activity, Tracer};
 

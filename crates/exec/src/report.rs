@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use pelton_pipeline::PrefetchReport;
 use pelton_pipeline::{CompileReport, Origin};
+use pelton_scan::PrefetchReport;
 
 /// One pipeline of a run.
 #[derive(Debug, Clone, Default)]

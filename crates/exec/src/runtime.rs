@@ -23,8 +23,8 @@ use pelton_fabric::measure::Profile;
 use pelton_fabric::transfer::{Links, links_for};
 use pelton_fabric::{self as fabric, Sources};
 use pelton_pipeline::ir::{Op, Plan, Sink, Source, TableScan, Type};
-use pelton_pipeline::{ColumnCache, ColumnCacheOptions, DataTier, Decompress, Decompression, text_supported};
 use pelton_pipeline::{CompileReport, Compiler, Program, Rows, Target, check_source, nvrtc_status};
+use pelton_scan::{ColumnCache, ColumnCacheOptions, DataTier, Decompress, Decompression, text_supported};
 use pelton_store::{IoEngine, TableId};
 use pelton_trace::Tracer;
 

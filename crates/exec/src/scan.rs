@@ -12,8 +12,8 @@ use pelton_device::{Event, Span, Stream, Work};
 use pelton_error::{Error, Result};
 use pelton_pipeline::codegen::{Arg, ENTRY, SinkLayout};
 use pelton_pipeline::ir::TableScan;
-use pelton_pipeline::{DataTier, MorselTimings, PrefetchOptions, Prefetcher};
 use pelton_pipeline::{Launch, Rows};
+use pelton_scan::{DataTier, MorselTimings, PrefetchOptions, Prefetcher};
 use pelton_trace::{Activity, SpanSize};
 
 use super::allocate::THREADS_PER_MULTIPROCESSOR;
@@ -212,7 +212,7 @@ impl Execution<'_> {
         descriptors: &Descriptors,
         scan: &TableScan,
         mappings: &[Mappings],
-        prefetched: pelton_pipeline::Morsel,
+        prefetched: pelton_scan::Morsel,
         report: &mut PipelineReport,
     ) -> Result<Option<Rows>> {
         let row_count = |group: &u32| scan.table.row_group(*group as usize).row_count;

@@ -3,12 +3,11 @@
 //! ```text
 //!   Plan (ir) ──► codegen    a kernel for each pipeline, as source, and how its arguments and results lie
 //!             ──► program    compiled for a GPU by NVRTC, for the host by the system's compiler; cached
-//!   tier      where columns are: disk, pinned memory, device memory; prefetching them to the device
 //! ```
 //!
 //! One source serves both targets, so that pipelines are tested without a GPU (docs/decisions/0007). The parts of it
 //! that do not depend on the query are in `cuda/pipeline`. Invariants: what a kernel cannot compute exactly as the CPU
-//! would is refused by name; nothing is compiled twice. Deliberately absent: runs; SQL, DataFusion, Arrow.
+//! would is refused by name; nothing is compiled twice. Deliberately absent: bytes of columns and runs; SQL, DataFusion, Arrow.
 
 #![deny(unsafe_code)]
 
@@ -20,15 +19,9 @@ mod text_results;
 
 pub mod codegen;
 mod program;
-mod tier;
 
 pub use program::{
     CompileReport, Compiler, Launch, Origin, Program, Target, check_source, compile_for_check, nvrtc_status,
 };
 pub use rows::{RowColumn, RowValues, Rows};
 pub use text::{Dictionary, TextSource};
-pub use tier::{
-    ColumnCache, ColumnCacheOptions, ColumnText, DataTier, Decompress, Decompression, Lap, Morsel,
-    MorselTimings, PinReport, PrefetchOptions, PrefetchReport, Prefetcher, TableText, column_dictionary,
-    formats, text_supported,
-};

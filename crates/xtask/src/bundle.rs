@@ -18,10 +18,11 @@ use crate::readme::empty;
 use crate::workspace::{Workspace, short_name};
 
 /// Crates whose tests run on a GPU too; none of them waits for DataFusion.
-const CRATES: [&str; 6] = [
+const CRATES: [&str; 7] = [
     "pelton-device",
     "pelton-kernels",
     "pelton-pipeline",
+    "pelton-scan",
     "pelton-exec",
     "pelton-fabric",
     "pelton-experiment",

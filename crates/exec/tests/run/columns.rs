@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use pelton_chunk::{Codec, Column as Values, Values as Data};
 use pelton_exec::{Filters, Runtime, RuntimeOptions};
-use pelton_pipeline::Decompress;
 use pelton_pipeline::ir::{Bounds, Column, CompareOp, Expr, Op, Sink, Source, TableScan, Type};
+use pelton_scan::Decompress;
 use pelton_store::{ColumnSchema, LogicalType, Table, TableSchema};
 
 use crate::fixture::{strings, table};

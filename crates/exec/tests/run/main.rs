@@ -1,6 +1,6 @@
 //! Plans run on a GPU, or the host target without one, against the same computed row by row.
 
-#[path = "../../../pipeline/tests/tier/fixture.rs"]
+#[path = "../../../scan/tests/tier/fixture.rs"]
 #[allow(dead_code)]
 mod fixture;
 

@@ -29,15 +29,15 @@ use pelton_chunk::Codec;
 use pelton_device::cuda::Grid;
 use pelton_device::{DeviceId, DeviceKind, Machine, Stream, Work};
 use pelton_error::{Error, Result};
+use pelton_pipeline::codegen::TARGET;
+use pelton_pipeline::{Compiler, Launch, Program, Target};
 
 pub(super) use self::batch::batches;
 pub(super) use self::choose::CodecBytes;
 use self::choose::pays;
 pub(super) use self::job::{Addresses, Batch, Body, CompressedSize, Job, Part, Words, write_body};
-use crate::codegen::TARGET;
-use crate::program::{Compiler, Launch, Program, Target};
 
-const PLACE: &str = include_str!("../../../../cuda/pipeline/place.h");
+const PLACE: &str = include_str!("../../../cuda/pipeline/place.h");
 const PLACE_ENTRY: &str = "k_place";
 /// Warps of a block of `k_place`.
 const PLACE_BLOCK_WARPS: u32 = 8;

@@ -13,21 +13,6 @@
 //! Bounds: pinned and cached columns are counted by the machine's budgets, those cached on a device also by
 //! [`ColumnCacheOptions::device_cache_bytes`]; loading holds one extent per thread beside them.
 
-mod admit;
-mod cache;
-mod decompress;
-mod device_decompression;
-mod extent;
-mod formats;
-mod morsel_layout;
-mod multi_link;
-mod parallel;
-mod prefetcher;
-mod read_ahead;
-mod staging;
-mod text;
-mod timings;
-
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,18 +23,16 @@ use pelton_error::{CancelFlag, Result, ResultExt};
 use pelton_fabric::transfer::Links;
 use pelton_store::{IoEngine, Table, TableId};
 
-use self::cache::DeviceCache;
-pub use self::decompress::{Decompress, Decompression};
-use self::extent::{LoadedExtent, StoredColumn, load_extent, plan_extents};
-pub use self::formats::{formats, text_supported};
-use self::multi_link::Copiers;
-pub use self::prefetcher::{Morsel, PrefetchOptions, PrefetchReport, Prefetcher};
-use self::text::TextCell;
-pub use self::text::{ColumnText, TableText, column_dictionary};
-pub use self::timings::{Lap, MorselTimings};
+use crate::cache::DeviceCache;
+use crate::decompress::Decompression;
+use crate::extent::{LoadedExtent, StoredColumn, load_extent, plan_extents};
+use crate::formats::text_supported;
+use crate::multi_link::Copiers;
+use crate::parallel;
+use crate::text::{ColumnText, TextCell};
 
 /// A column of a snapshot.
-type Key = (TableId, usize);
+pub(super) type Key = (TableId, usize);
 
 /// How columns are cached.
 #[derive(Debug, Clone)]
@@ -110,22 +93,22 @@ pub struct PinReport {
 /// The column cache: the columns that are in pinned and device memory of one machine. `Send` and `Sync`; share it in an
 /// [`Arc`].
 pub struct ColumnCache {
-    machine: Machine,
-    io: Arc<IoEngine>,
-    options: ColumnCacheOptions,
+    pub(super) machine: Machine,
+    pub(super) io: Arc<IoEngine>,
+    pub(super) options: ColumnCacheOptions,
     state: Mutex<State>,
     /// Held while a column is admitted, so that two admissions do not evict each other's columns.
-    admission: Mutex<()>,
-    copiers: Copiers,
+    pub(super) admission: Mutex<()>,
+    pub(super) copiers: Copiers,
 }
 
 #[derive(Default)]
-struct State {
-    pinned: HashMap<Key, Arc<StoredColumn>>,
+pub(super) struct State {
+    pub(super) pinned: HashMap<Key, Arc<StoredColumn>>,
     /// By device.
-    devices: Vec<DeviceCache>,
+    pub(super) devices: Vec<DeviceCache>,
     /// Known once a column was loaded.
-    widths: HashMap<Key, BTreeSet<u8>>,
+    pub(super) widths: HashMap<Key, BTreeSet<u8>>,
     texts: HashMap<Key, Arc<TextCell>>,
 }
 
@@ -204,7 +187,7 @@ impl ColumnCache {
             .collect())
     }
 
-    fn load_extents(
+    pub(super) fn load_extents(
         &self,
         table: &Arc<Table>,
         jobs: Vec<(usize, Range<usize>)>,
@@ -262,15 +245,15 @@ impl ColumnCache {
         Arc::new(ColumnText::new(Arc::clone(self), Arc::clone(table), column, cell))
     }
 
-    fn pinned(&self, key: Key) -> Option<Arc<StoredColumn>> {
+    pub(super) fn pinned(&self, key: Key) -> Option<Arc<StoredColumn>> {
         self.state().pinned.get(&key).cloned()
     }
 
-    fn cached(&self, key: Key, device: DeviceId) -> Option<Arc<StoredColumn>> {
+    pub(super) fn cached(&self, key: Key, device: DeviceId) -> Option<Arc<StoredColumn>> {
         self.state().devices[device.0 as usize].take(key)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -15,12 +15,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use pelton_chunk::ByteValues;
 use pelton_error::{CancelFlag, Error, Result, ResultExt};
+use pelton_pipeline::{Dictionary, TextSource};
 use pelton_store::{ChunkRead, IoEngine, Table, read_chunk};
 
 use super::ColumnCache;
 use super::extent::StoredColumn;
 use super::formats::check_readable;
-use crate::text::{Dictionary, TextSource};
 
 /// Chunks read ahead.
 const READ_AHEAD_BYTES: u64 = 32 << 20;

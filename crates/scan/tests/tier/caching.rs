@@ -2,7 +2,7 @@
 
 use pelton_chunk::{Codec, Layout, Transform};
 use pelton_error::{CancelFlag, ErrorKind, Tier};
-use pelton_pipeline::{DataTier, Prefetcher, formats};
+use pelton_scan::{DataTier, Prefetcher, formats};
 
 use crate::fixture::{
     COMMENT, DEVICE, READABLE, all_row_groups, cache, cache_of, machine, options, run_all, stream, table,

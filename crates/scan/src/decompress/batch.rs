@@ -13,7 +13,7 @@ const TEMP_BYTES_MAX: usize = 128 << 20;
 impl DeviceDecompressor {
     /// What a buffer needs so that up to `count` sections of up to `section_bytes_max` bytes of each codec are one
     /// batch, within [`TEMP_BYTES_MAX`], and any section fits.
-    pub(in crate::tier) fn buffer_temp_bytes(
+    pub(crate) fn buffer_temp_bytes(
         &self,
         codecs: &[Codec],
         count: usize,
@@ -35,7 +35,7 @@ impl DeviceDecompressor {
 /// # Errors
 ///
 /// Of `temp_bytes`.
-pub(in crate::tier) fn batches(
+pub(crate) fn batches(
     parts: &mut [Part],
     room: usize,
     temp_bytes: impl Fn(Codec, usize, usize) -> Result<usize>,

@@ -7,7 +7,7 @@ use pelton_chunk::Codec;
 use pelton_device::cuda::{self, CudaOptions};
 use pelton_device::{DeviceKind, Machine};
 use pelton_error::{CancelFlag, ErrorKind};
-use pelton_pipeline::{
+use pelton_scan::{
     ColumnCache, ColumnCacheOptions, DataTier, Decompress, Decompression, PrefetchOptions, Prefetcher,
 };
 

@@ -18,11 +18,11 @@ use pelton_chunk::{
 use pelton_device::Span;
 use pelton_error::Result;
 
-use crate::tier::extent::CHUNK_ALIGN;
+use crate::extent::CHUNK_ALIGN;
 
 /// Larger sections are the host's: a device goes through one section at some 30 MB/s (an H200 through 1000 at once at
 /// 33 GB/s, nvCOMP 6.0, Zstd), a core at 1 GB/s, so one of this size keeps a morsel waiting for 8 ms.
-pub(in crate::tier) const SECTION_BYTES_MAX: usize = 256 << 10;
+pub(crate) const SECTION_BYTES_MAX: usize = 256 << 10;
 /// A warp moves so much at most, so that large parts are shared among many. A guess.
 const MOVE_BYTES_MAX: usize = 32 << 10;
 const MOVE_WORDS: usize = 4;
@@ -33,16 +33,16 @@ const SECTION_WORDS_BYTES: usize = 6 * WORD_BYTES;
 
 /// What a compressed chunk takes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(in crate::tier) struct CompressedSize {
+pub(crate) struct CompressedSize {
     /// Of compressed bytes: its body.
-    pub(in crate::tier) body: usize,
+    pub(crate) body: usize,
     /// Of compressed bytes: its share of the words, at most.
     words: usize,
 }
 
 impl CompressedSize {
     /// Of a chunk that is here.
-    pub(in crate::tier) fn of(view: &ChunkView<'_>) -> Self {
+    pub(crate) fn of(view: &ChunkView<'_>) -> Self {
         let directory = directory_bytes(view);
         let mut compressed_size = Self { body: directory, words: moves_of(directory) * MOVE_BYTES };
         for section in sections(view) {
@@ -57,11 +57,7 @@ impl CompressedSize {
     }
 
     /// Of a chunk of which the directory of chunks is all that is known.
-    pub(in crate::tier) fn estimated(
-        stored_bytes: usize,
-        decompressed_bytes: usize,
-        section_count: usize,
-    ) -> Self {
+    pub(crate) fn estimated(stored_bytes: usize, decompressed_bytes: usize, section_count: usize) -> Self {
         let moves = section_count + 1 + decompressed_bytes / MOVE_BYTES_MAX;
         Self {
             body: stored_bytes.next_multiple_of(CHUNK_ALIGN),
@@ -70,7 +66,7 @@ impl CompressedSize {
     }
 
     /// Both.
-    pub(in crate::tier) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.body + self.words.next_multiple_of(CHUNK_ALIGN)
     }
 }
@@ -89,25 +85,25 @@ fn compressed_section_bytes(section: &Section) -> usize {
 
 /// A chunk of a morsel and where it goes.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::tier) struct Body {
-    pub(in crate::tier) row_group: usize,
-    pub(in crate::tier) column: usize,
+pub(crate) struct Body {
+    pub(crate) row_group: usize,
+    pub(crate) column: usize,
     /// Its first byte in the compressed bytes.
-    pub(in crate::tier) compressed: usize,
+    pub(crate) compressed: usize,
     /// Its first byte among the decompressed ones.
-    pub(in crate::tier) target: usize,
+    pub(crate) target: usize,
 }
 
 /// A part of a body.
 #[derive(Debug, Clone)]
-pub(in crate::tier) struct Part {
-    pub(in crate::tier) body: Body,
+pub(crate) struct Part {
+    pub(crate) body: Body,
     /// What the device decompresses; `None` where it is copied.
-    pub(in crate::tier) section: Option<(Codec, Section)>,
+    pub(crate) section: Option<(Codec, Section)>,
     /// Of the compressed bytes.
-    pub(in crate::tier) compressed: Range<usize>,
+    pub(crate) compressed: Range<usize>,
     /// Of the decompressed bytes.
-    pub(in crate::tier) target: Range<usize>,
+    pub(crate) target: Range<usize>,
     /// Zeros behind it.
     zeros: usize,
 }
@@ -117,7 +113,7 @@ pub(in crate::tier) struct Part {
 /// # Errors
 ///
 /// `Corrupt` where a section that is the host's does not decompress.
-pub(in crate::tier) fn write_body(
+pub(crate) fn write_body(
     view: &ChunkView<'_>,
     chunk: &[u8],
     body: Body,
@@ -163,26 +159,26 @@ fn fill_gaps(parts: &mut [Part], room: usize) {
 
 /// The decompression of a morsel.
 #[derive(Debug)]
-pub(in crate::tier) struct Job {
+pub(crate) struct Job {
     /// On the device, words included.
-    pub(in crate::tier) compressed: Span,
+    pub(crate) compressed: Span,
     /// The chunks without codec.
-    pub(in crate::tier) target: Span,
+    pub(crate) target: Span,
     /// What decoders work in.
-    pub(in crate::tier) temp: Span,
-    pub(in crate::tier) words: Words,
+    pub(crate) temp: Span,
+    pub(crate) words: Words,
     /// Sections from the first on, as many as each says.
-    pub(in crate::tier) batches: Vec<Batch>,
+    pub(crate) batches: Vec<Batch>,
 }
 
 /// Sections that are decompressed at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::tier) struct Batch {
-    pub(in crate::tier) codec: Codec,
-    pub(in crate::tier) first: usize,
-    pub(in crate::tier) count: usize,
+pub(crate) struct Batch {
+    pub(crate) codec: Codec,
+    pub(crate) first: usize,
+    pub(crate) count: usize,
     /// Decompressed, of the largest.
-    pub(in crate::tier) section_bytes_max: usize,
+    pub(crate) section_bytes_max: usize,
 }
 
 impl Job {
@@ -194,25 +190,25 @@ impl Job {
 
 /// Where the words are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::tier) struct Words {
+pub(crate) struct Words {
     /// Of the compressed bytes, a multiple of 8.
     start: usize,
     moves: usize,
     /// Sections that the device decompresses.
-    pub(in crate::tier) sections: usize,
+    pub(crate) sections: usize,
 }
 
 /// Addresses of what a job is about.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::tier) struct Addresses {
-    pub(in crate::tier) compressed: u64,
-    pub(in crate::tier) target: u64,
+pub(crate) struct Addresses {
+    pub(crate) compressed: u64,
+    pub(crate) target: u64,
 }
 
 impl Words {
     /// Writes the words of `parts` to `compressed` from byte `start` on. Sections are numbered in the order of their
     /// parts.
-    pub(in crate::tier) fn write(compressed: &mut [u8], start: usize, parts: &[Part], at: Addresses) -> Self {
+    pub(crate) fn write(compressed: &mut [u8], start: usize, parts: &[Part], at: Addresses) -> Self {
         let mut end = start;
         let mut put = |word: u64| {
             compressed[end..end + WORD_BYTES].copy_from_slice(&word.to_le_bytes());
@@ -260,12 +256,12 @@ impl Words {
     }
 
     /// What the device writes: written bytes and statuses.
-    pub(in crate::tier) fn outcome(&self) -> Range<usize> {
+    pub(crate) fn outcome(&self) -> Range<usize> {
         self.written_bytes()..self.statuses() + self.sections * size_of::<i32>()
     }
 
     /// Written bytes and status of section `index`, from compressed bytes that hold its outcome.
-    pub(in crate::tier) fn outcome_of(&self, compressed: &[u8], index: usize) -> (u64, i32) {
+    pub(crate) fn outcome_of(&self, compressed: &[u8], index: usize) -> (u64, i32) {
         let written = &compressed[self.written_bytes() + index * WORD_BYTES..][..WORD_BYTES];
         let status = &compressed[self.statuses() + index * size_of::<i32>()..][..size_of::<i32>()];
         (

@@ -18,12 +18,12 @@ const DEVICE_FIXED_S: f64 = 0.002;
 
 /// What a scan reads from disk under a codec, by estimate.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(in crate::tier) struct CodecBytes {
-    pub(in crate::tier) codec: Codec,
+pub(crate) struct CodecBytes {
+    pub(crate) codec: Codec,
     /// With it.
-    pub(in crate::tier) stored: u64,
+    pub(crate) stored: u64,
     /// Without it.
-    pub(in crate::tier) decompressed: u64,
+    pub(crate) decompressed: u64,
 }
 
 /// Bytes without codec per second: of a device, of one core.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pelton_chunk::{Codec, DecodedValues};
 use pelton_error::{CancelFlag, ErrorKind};
 use pelton_pipeline::TextSource;
-use pelton_pipeline::{TableText, column_dictionary, text_supported};
+use pelton_scan::{TableText, column_dictionary, text_supported};
 use pelton_store::Table;
 
 use crate::fixture::{COMMENT, MODE, NULL, cache, damage, engine, expected, table};

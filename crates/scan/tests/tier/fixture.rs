@@ -12,7 +12,7 @@ use pelton_device::{
     host,
 };
 use pelton_error::{CancelFlag, Result};
-use pelton_pipeline::{ColumnCache, ColumnCacheOptions, Morsel, PrefetchOptions, PrefetchReport, Prefetcher};
+use pelton_scan::{ColumnCache, ColumnCacheOptions, Morsel, PrefetchOptions, PrefetchReport, Prefetcher};
 use pelton_store::{
     ColumnChoice, ColumnSchema, IoEngine, IoOptions, LogicalType, Table, TablePlan, TableSchema, TableWriter,
     Warehouse, WriteMode, WriteOptions, encode_row_group, read_chunk,

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::Key;
+use super::column_cache::Key;
 use super::extent::StoredColumn;
 
 /// Columns in the memory of one device.

@@ -8,7 +8,7 @@ use pelton_device::{DeviceId, host};
 use pelton_device::{MemoryKind, OnFull};
 use pelton_error::{CancelFlag, ErrorKind};
 use pelton_fabric::transfer::{HelperLink, Links};
-use pelton_pipeline::{ColumnCache, ColumnCacheOptions, DataTier, PrefetchOptions, Prefetcher};
+use pelton_scan::{ColumnCache, ColumnCacheOptions, DataTier, PrefetchOptions, Prefetcher};
 use pelton_store::{ColumnSchema, LogicalType, Table, TableSchema};
 
 use crate::fixture::{
