@@ -91,7 +91,7 @@ if [ -n "$sanitizer" ]; then
     tools=(memcheck)
     # Only programs that launch kernels have races, barriers and memory of kernels to look at.
     case $(basename "$program") in
-      kernels-* | pipeline-program | pipeline-run) tools+=(racecheck initcheck synccheck) ;;
+      kernels-* | pipeline-program | exec-run) tools+=(racecheck initcheck synccheck) ;;
     esac
     for tool in "${tools[@]}"; do
       # Programs may start compilers, which call no CUDA and are not what is tested.

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use pelton_error::{Error, Result};
-use pelton_pipeline::RuntimeOptions;
+use pelton_exec::RuntimeOptions;
 use pelton_store::{IoEngine, Table, Warehouse};
 
 use crate::bounded;

@@ -3,7 +3,7 @@
 //! ```text
 //!   PeltonSession ── SessionContext ── WarehouseSchema ── PeltonTable ── PeltonScanExec
 //!                        │ physical rules: join order (pelton-planner), sideways skipping,
-//!                        └                 subtrees to a device ── PeltonGpuExec (pelton-pipeline)
+//!                        └                 subtrees to a device ── PeltonGpuExec (pelton-exec)
 //! ```
 //!
 //! Two interfaces: [`PeltonSession`] is a whole session over one warehouse; [`with_pelton`] adds the same to a
@@ -75,8 +75,9 @@ pub use listing::ListedTable;
 pub use memory::QueryMemory;
 pub use numbers::with_numbers;
 pub use parse::parse;
+pub use pelton_exec::{Filters, Links, OverflowChecks, Runtime, RuntimeOptions};
 pub use pelton_limits::bytes_text;
-pub use pelton_pipeline::{Decompress, Filters, Links, OverflowChecks, Runtime, RuntimeOptions};
+pub use pelton_scan::Decompress;
 pub use planning::cancellable;
 pub use prepared::Prepared;
 pub use profile::{

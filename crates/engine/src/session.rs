@@ -24,8 +24,8 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement;
 use pelton_error::{CancelFlag, Error, Result};
+use pelton_exec::{Runtime, RuntimeOptions};
 use pelton_limits::{Account, SpillOptions, SpillSpace};
-use pelton_pipeline::{Runtime, RuntimeOptions};
 use pelton_store::{IoOptions, Warehouse};
 
 use crate::bounded;

@@ -284,9 +284,12 @@ pub fn compile_for_check(source: &str, major: u32, minor: u32) -> Result<Vec<u8>
     CudaCompiler::for_capability(major, minor)?.compile(source)
 }
 
-/// As [`compile_for_check`], once a process for a source. What does not compile is no reason to take another path: an
-/// error of kind `Corrupt`.
-pub(crate) fn check(source: &str, major: u32, minor: u32) -> Result<()> {
+/// As [`compile_for_check`], once a process for a source.
+///
+/// # Errors
+///
+/// `Corrupt` for what does not compile: that is no reason to take another path.
+pub fn check_source(source: &str, major: u32, minor: u32) -> Result<()> {
     static PASSED: Mutex<BTreeSet<(u64, u32, u32)>> = Mutex::new(BTreeSet::new());
     let key = (xxhash_rust::xxh3::xxh3_64(source.as_bytes()), major, minor);
     let passed = || PASSED.lock().unwrap_or_else(PoisonError::into_inner);

@@ -12,7 +12,7 @@ use crate::text::Dictionary;
 
 /// The results of one function over one dictionary, as an array in memory.
 #[derive(Debug, Clone)]
-pub(crate) struct Lut {
+pub struct Lut {
     name: String,
     source: Arc<Dictionary>,
     pub(crate) ty: Type,
@@ -21,9 +21,9 @@ pub(crate) struct Lut {
     /// Of results that are texts.
     pub(crate) dictionary: Option<Arc<Dictionary>>,
     /// One value an entry, in `form`; at least one.
-    pub(crate) bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
     /// Whether each is not NULL; `None` where none is.
-    pub(crate) valid: Option<Vec<u8>>,
+    pub valid: Option<Vec<u8>>,
 }
 
 impl Lut {

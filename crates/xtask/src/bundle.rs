@@ -18,8 +18,15 @@ use crate::readme::empty;
 use crate::workspace::{Workspace, short_name};
 
 /// Crates whose tests run on a GPU too; none of them waits for DataFusion.
-const CRATES: [&str; 5] =
-    ["pelton-device", "pelton-kernels", "pelton-pipeline", "pelton-fabric", "pelton-experiment"];
+const CRATES: [&str; 7] = [
+    "pelton-device",
+    "pelton-kernels",
+    "pelton-pipeline",
+    "pelton-scan",
+    "pelton-exec",
+    "pelton-fabric",
+    "pelton-experiment",
+];
 
 const SCRIPTS: [&str; 2] = ["run-gpu-tests.sh", "README.txt"];
 

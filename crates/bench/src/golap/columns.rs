@@ -110,7 +110,7 @@ fn measure(stage: &Stage<'_>, warehouse: &Path, fact: &str) -> Result<(Vec<Point
         if stage.options.is_quick && !QUICK.contains(&schema.name.as_str()) {
             continue;
         }
-        if let (true, Err(reason)) = (stage.has_device(), pelton_pipeline::text_supported(table, column)) {
+        if let (true, Err(reason)) = (stage.has_device(), pelton_scan::text_supported(table, column)) {
             left_out.push((schema.name.clone(), reason));
             continue;
         }

@@ -13,7 +13,9 @@ use std::sync::{Arc, OnceLock};
 
 use pelton_device::cuda;
 use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt};
-use pelton_pipeline::{DataTier, Dictionary, Runtime, RuntimeOptions, TargetChoice, TextSource};
+use pelton_exec::{Runtime, RuntimeOptions, TargetChoice};
+use pelton_pipeline::{Dictionary, TextSource};
+use pelton_scan::DataTier;
 use pelton_store::{IoEngine, Table};
 
 /// Where queries run.
@@ -180,7 +182,7 @@ impl fmt::Debug for DeviceHandle {
 ///
 /// `Unsupported`, with the reason and the remedy.
 pub(super) fn text_supported(table: &Table, column: usize) -> Result<()> {
-    pelton_pipeline::text_supported(table, column).map_err(Error::unsupported)
+    pelton_scan::text_supported(table, column).map_err(Error::unsupported)
 }
 
 /// The dictionary of a text column of a table, read when a kernel first needs it.

@@ -34,8 +34,9 @@ use datafusion::physical_plan::{
 };
 use futures::{StreamExt, TryStreamExt};
 use pelton_error::{CancelFlag, Error, ErrorKind};
+use pelton_exec::RunReport;
+use pelton_pipeline::Rows;
 use pelton_pipeline::ir::{Inputs, Literal, Plan, Source};
-use pelton_pipeline::{Rows, RunReport};
 
 use super::again::anew;
 use super::device::DeviceHandle;

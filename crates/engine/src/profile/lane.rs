@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use datafusion::execution::TaskContext;
-use pelton_pipeline::{Activity, SpanPlace, Trace, Tracer};
+use pelton_trace::{Activity, SpanPlace, Trace, Tracer};
 
 /// Spans of one kind that are closer than this become one; a guess at what no screen shows.
 const MERGE_GAP: Duration = Duration::from_micros(50);

@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use pelton_pipeline::{Activity, TraceSpan};
+use pelton_trace::{Activity, TraceSpan};
 
 use super::tree::Tree;
 

@@ -1,7 +1,7 @@
 //! The profile of a query: what it was planned as, what it did when, what that cost.
 //!
 //! ```text
-//!   Query::traced ─▶ Trace: spans, memory ◀── scans (lane.rs), pool (pool.rs), runs on a device (pelton-pipeline)
+//!   Query::traced ─▶ Trace: spans, memory ◀── scans (lane.rs), pool (pool.rs), runs on a device (pelton-exec)
 //!        │ run                  │
 //!        ▼                      ▼
 //!   plan with metrics ─▶ node.rs  tree.rs       ─┐

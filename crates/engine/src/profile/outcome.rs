@@ -7,7 +7,7 @@ use datafusion::error::Result as DataFusionResult;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
-use pelton_pipeline::Trace;
+use pelton_trace::Trace;
 
 use super::QueryState;
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
-use pelton_pipeline::{MemoryTier, Trace};
+use pelton_trace::{MemoryTier, Trace};
 
 /// Less is not worth telling: operators ask for a few bytes with every batch.
 const STEP_BYTES: usize = 64 << 10;

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use datafusion::execution::memory_pool::{MemoryLimit, MemoryPool};
 use datafusion::physical_plan::ExecutionPlan;
 use pelton_error::Result;
-use pelton_pipeline::{Activity, MemoryTier, Trace, TraceSpan};
+use pelton_trace::{Activity, MemoryTier, Trace, TraceSpan};
 
 use super::links;
 use super::node::ProfileNode;
@@ -121,7 +121,7 @@ pub(crate) fn assemble(parts: &Parts<'_>, context: ProfileContext) -> Result<Que
 fn notes(spans_dropped: u64) -> Vec<String> {
     let too_many = format!(
         "the timeline shows the first {} spans; {spans_dropped} later ones were counted only",
-        pelton_pipeline::SPANS_MAX
+        pelton_trace::SPANS_MAX
     );
     (spans_dropped > 0).then_some(too_many).into_iter().collect()
 }

@@ -17,7 +17,7 @@ use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::metrics::{MetricValue, MetricsSet};
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use pelton_error::Result;
-use pelton_pipeline::PipelineReport;
+use pelton_exec::PipelineReport;
 use pelton_pipeline::ir::{Op, Pipeline, Sink, Source};
 
 use super::node::{Place, ProfileNode, Unit};

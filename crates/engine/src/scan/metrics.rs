@@ -11,8 +11,8 @@ use datafusion::physical_plan::metrics::{
     BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, Time,
 };
 use pelton_error::Result;
-use pelton_pipeline::{Activity, Tracer};
 use pelton_store::Table;
+use pelton_trace::{Activity, Tracer};
 
 use crate::profile::LaneTrace;
 use crate::prune::{Pruned, SkippedBy};

@@ -14,7 +14,7 @@ mod substrait;
 use std::path::PathBuf;
 
 use pelton_engine::{DeviceChoice, SessionOptions};
-use pelton_pipeline::RuntimeOptions;
+use pelton_exec::RuntimeOptions;
 
 /// Everything that kernels can do, on the host's cores. Programs are kept between runs of the tests.
 fn on_host() -> SessionOptions {

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use datafusion::physical_plan::ExecutionPlan;
 use pelton_engine::{DeviceChoice, PeltonGpuExec, Query, SessionOptions};
-use pelton_pipeline::RuntimeOptions;
+use pelton_exec::RuntimeOptions;
 
 /// Everything that kernels can do, on the host's cores. Programs are kept between runs of the tests.
 fn on_host() -> SessionOptions {

@@ -2,7 +2,7 @@
 
 /// One 64-bit argument. Numbers of tables, payload columns and so on are those of the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Arg {
+pub enum Arg {
     /// Addresses of chunks, then of dictionary mappings of text columns, row group after row group.
     Chunks,
     /// Rows of each row group (u32).
@@ -75,7 +75,7 @@ pub(crate) enum Arg {
 
 impl Arg {
     /// True for what leads to table `number`, while it is built or probed.
-    pub(crate) fn is_of_table(&self, number: usize) -> bool {
+    pub fn is_of_table(&self, number: usize) -> bool {
         match self {
             Arg::Bitmap(table)
             | Arg::TableKeys(table)

@@ -20,7 +20,7 @@ const DIRECT_KEYS_PER_ROW: u64 = 16;
 
 /// As many keys are noted for the host at most: each is looked for in the zone map of every row group of later scans.
 /// A guess at where that still costs less than what it saves.
-pub(crate) const KEYS_NOTED_MAX: usize = 64;
+pub const KEYS_NOTED_MAX: usize = 64;
 
 /// The build of one table.
 pub(super) struct Build<'b> {

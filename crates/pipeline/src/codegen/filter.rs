@@ -19,12 +19,15 @@ use crate::ir::{CompareOp, Expr, Literal, Op, Pipeline, ProbeKind, Sink, TopK, T
 
 /// A range filter of one source column.
 #[derive(Debug, Clone)]
-pub(crate) struct Range {
-    pub(crate) column: usize,
-    pub(crate) low: i64,
-    pub(crate) high: i64,
+pub struct Range {
+    /// The column of the source.
+    pub column: usize,
+    /// The least value that passes.
+    pub low: i64,
+    /// The greatest.
+    pub high: i64,
     /// True where a finished table has narrowed it: planning could not know.
-    pub(crate) is_runtime_filter: bool,
+    pub is_runtime_filter: bool,
 }
 
 /// A step that looks at single rows.

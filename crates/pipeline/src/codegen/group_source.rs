@@ -12,7 +12,7 @@ use super::value::{Form, Value, i64_constant};
 use crate::ir::Type;
 
 /// Places of a row group at most.
-pub(crate) const ROW_GROUP_PLACES: u64 = 1 << 30;
+pub const ROW_GROUP_PLACES: u64 = 1 << 30;
 /// A row group is one page.
 pub(super) const ONE_PAGE: &str = "const u32 page_rows = 1u << 30;";
 /// The place of row `r` of `lane`.

@@ -24,14 +24,17 @@ const PACKED_KEY_MAX: u128 = 1 << 63;
 
 /// The values that one key may have.
 #[derive(Debug, Clone)]
-pub(crate) struct KeyDomain {
-    pub(crate) ty: Type,
-    pub(crate) min: i128,
+pub struct KeyDomain {
+    /// Of the values.
+    pub ty: Type,
+    /// The least value; 0 for what is numbered.
+    pub min: i128,
     /// Number of values, NULL not counted.
-    pub(crate) size: u64,
+    pub size: u64,
     /// NULL has the number `size`.
-    pub(crate) is_nullable: bool,
-    pub(crate) dictionary: Option<Arc<Dictionary>>,
+    pub is_nullable: bool,
+    /// What the numbers stand for, of a text.
+    pub dictionary: Option<Arc<Dictionary>>,
 }
 
 impl KeyDomain {
@@ -56,7 +59,7 @@ impl KeyDomain {
     }
 
     /// Packed keys of this key alone.
-    pub(crate) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.size + u64::from(self.is_nullable)
     }
 }
@@ -76,12 +79,17 @@ pub(crate) fn count_packed_keys(domains: &[KeyDomain], what: &str) -> Result<u64
 
 /// What a match brings.
 #[derive(Debug, Clone)]
-pub(crate) struct PayloadColumn {
-    pub(crate) ty: Type,
-    pub(crate) form: Form,
-    pub(crate) bounds: Option<Bounds>,
-    pub(crate) is_nullable: bool,
-    pub(crate) dictionary: Option<Arc<Dictionary>>,
+pub struct PayloadColumn {
+    /// Of the values.
+    pub ty: Type,
+    /// How they lie.
+    pub form: Form,
+    /// What it lies between, for integers.
+    pub bounds: Option<Bounds>,
+    /// Whether an array says which are not NULL.
+    pub is_nullable: bool,
+    /// What the numbers stand for, of a text.
+    pub dictionary: Option<Arc<Dictionary>>,
 }
 
 impl PayloadColumn {
@@ -98,7 +106,7 @@ impl PayloadColumn {
 
 /// How a table finds keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TableKind {
+pub enum TableKind {
     /// By position. Keys are unique.
     Direct,
     /// By hashing; equal keys are chained.
@@ -107,23 +115,29 @@ pub(crate) enum TableKind {
 
 /// A hash table.
 #[derive(Debug, Clone)]
-pub(crate) struct TableLayout {
-    pub(crate) kind: TableKind,
+pub struct TableLayout {
+    /// How it finds keys.
+    pub kind: TableKind,
     pub(crate) keys: Vec<KeyDomain>,
-    pub(crate) packed_key_count: u64,
-    pub(crate) payload: Vec<PayloadColumn>,
+    /// How many packed keys there may be: places of a direct table.
+    pub packed_key_count: u64,
+    /// Its columns.
+    pub payload: Vec<PayloadColumn>,
 }
 
 /// What is known of a table once it is built, to probe it by.
 #[derive(Debug, Clone)]
-pub(crate) struct BuiltTable {
-    pub(crate) layout: TableLayout,
-    pub(crate) is_unique: bool,
-    pub(crate) row_count: u64,
+pub struct BuiltTable {
+    /// As it was generated.
+    pub layout: TableLayout,
+    /// Whether no two rows have the same key.
+    pub is_unique: bool,
+    /// Rows that went in.
+    pub row_count: u64,
     /// The packed keys that occur lie between these.
-    pub(crate) packed_key_range: Option<(u64, u64)>,
+    pub packed_key_range: Option<(u64, u64)>,
     /// The packed keys that occur, where they are few and somebody wants them.
-    pub(crate) few_packed_keys: Option<Vec<u64>>,
+    pub few_packed_keys: Option<Vec<u64>>,
 }
 
 impl BuiltTable {
@@ -149,7 +163,7 @@ impl BuiltTable {
 
 /// What a word of a group's state does with values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WordKind {
+pub enum WordKind {
     /// Adds modulo 2^64.
     Add,
     /// The lower half of a 128-bit sum; the next word is the upper.
@@ -171,7 +185,7 @@ pub(crate) enum WordKind {
 
 impl WordKind {
     /// What the word starts with.
-    pub(crate) fn identity(self) -> u64 {
+    pub fn identity(self) -> u64 {
         match self {
             WordKind::Min => i64::MAX as u64,
             WordKind::Max => i64::MIN as u64,
@@ -182,19 +196,20 @@ impl WordKind {
 
 /// One aggregate of a group, in the words of its state.
 #[derive(Debug, Clone)]
-pub(crate) struct AggregateOutput {
-    pub(crate) ty: Type,
+pub struct AggregateOutput {
+    /// Of the value.
+    pub ty: Type,
     /// The word (or the lower of two) that holds the value.
-    pub(crate) word: usize,
+    pub word: usize,
     /// The word that counts values: NULL where it is 0. `None` where the aggregate is never NULL.
-    pub(crate) count_word: Option<usize>,
+    pub count_word: Option<usize>,
     /// What it lies between, for integers.
-    pub(crate) bounds: Option<Bounds>,
+    pub bounds: Option<Bounds>,
 }
 
 /// How groups lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum GroupKind {
+pub enum GroupKind {
     /// One group, without keys.
     Global,
     /// By position.
@@ -207,53 +222,58 @@ pub(crate) enum GroupKind {
 
 /// A key of wide groups, in the words behind their state.
 #[derive(Debug, Clone)]
-pub(crate) struct WideKey {
-    pub(crate) column: PayloadColumn,
+pub struct WideKey {
+    /// What is known of it.
+    pub column: PayloadColumn,
     /// The word (or the lower of two, for 128 bits) that holds it; 0 where it is NULL.
-    pub(crate) word: usize,
+    pub word: usize,
 }
 
 /// The keys of wide groups.
 #[derive(Debug, Clone)]
-pub(crate) struct WideKeys {
-    pub(crate) keys: Vec<WideKey>,
+pub struct WideKeys {
+    /// In order.
+    pub keys: Vec<WideKey>,
     /// The first of their words.
-    pub(crate) first_word: usize,
+    pub first_word: usize,
     /// How many words there are.
-    pub(crate) word_count: usize,
+    pub word_count: usize,
     /// The word whose bits say which keys are NULL, where some may be; at most 64 keys may.
-    pub(crate) null_word: Option<usize>,
+    pub null_word: Option<usize>,
 }
 
 /// The groups of an aggregation. Word 0 counts rows.
 #[derive(Debug, Clone)]
-pub(crate) struct GroupLayout {
-    pub(crate) kind: GroupKind,
-    /// Of packed keys.
-    pub(crate) keys: Vec<KeyDomain>,
-    /// Of wide groups.
-    pub(crate) wide: Option<WideKeys>,
-    /// How many packed keys there can be; of wide keys the greatest number.
-    pub(crate) packed_key_count: u64,
-    pub(crate) words: Vec<WordKind>,
-    pub(crate) outputs: Vec<AggregateOutput>,
+pub struct GroupLayout {
+    /// How they are found.
+    pub kind: GroupKind,
+    /// The first varies fastest in packed keys.
+    pub keys: Vec<KeyDomain>,
+    /// The keys of wide groups.
+    pub wide: Option<WideKeys>,
+    /// How many packed keys there may be; of wide keys the greatest number.
+    pub packed_key_count: u64,
+    /// The state of a group.
+    pub words: Vec<WordKind>,
+    /// What is made of it, one an aggregate.
+    pub outputs: Vec<AggregateOutput>,
     /// Copies of the state that a block keeps in shared memory; 0: none.
     pub(crate) shared_copies: u32,
 }
 
 impl GroupLayout {
     /// The words of each group's state.
-    pub(crate) fn width(&self) -> usize {
+    pub fn width(&self) -> usize {
         self.words.len()
     }
 
     /// How many of its columns are keys.
-    pub(crate) fn key_count(&self) -> usize {
+    pub fn key_count(&self) -> usize {
         self.wide.as_ref().map_or(self.keys.len(), |wide| wide.keys.len())
     }
 
     /// What is known of its columns: keys, then aggregates.
-    pub(crate) fn columns(&self) -> Vec<PayloadColumn> {
+    pub fn columns(&self) -> Vec<PayloadColumn> {
         let packed = self.keys.iter().map(|key| {
             let bounds = Bounds { min: key.min, max: key.min + i128::from(key.size) - 1 };
             let bounds = matches!(key.ty, Type::I32 | Type::I64 | Type::I128).then_some(bounds);
@@ -280,28 +300,35 @@ impl GroupLayout {
 
 /// What a pipeline leaves behind.
 #[derive(Debug, Clone)]
-pub(crate) enum SinkLayout {
+pub enum SinkLayout {
+    /// A hash table.
     Build(TableLayout),
+    /// Groups.
     Groups(GroupLayout),
+    /// Rows.
     Rows(RowsLayout),
 }
 
 /// Rows that come out.
 #[derive(Debug, Clone)]
-pub(crate) struct RowsLayout {
-    pub(crate) columns: Vec<PayloadColumn>,
+pub struct RowsLayout {
+    /// One array each.
+    pub columns: Vec<PayloadColumn>,
     /// Where not all are asked for. Then the last column is the key, for the run alone.
-    pub(crate) top: Option<TopLayout>,
+    pub top: Option<TopLayout>,
 }
 
 /// The first rows by a key.
 #[derive(Debug, Clone)]
-pub(crate) struct TopLayout {
-    pub(crate) is_descending: bool,
-    pub(crate) keeps_ties: bool,
-    pub(crate) row_count: u64,
+pub struct TopLayout {
+    /// Whether the greatest keys come first.
+    pub is_descending: bool,
+    /// Whether all rows like the last one are wanted.
+    pub keeps_ties: bool,
+    /// Rows that are wanted.
+    pub row_count: u64,
     /// The column of the source that the key is.
-    pub(crate) source_column: Option<usize>,
+    pub source_column: Option<usize>,
     /// The number of the range filter that leaves out rows beyond the threshold; without one the sink does.
-    pub(crate) range: Option<usize>,
+    pub range: Option<usize>,
 }

@@ -40,36 +40,37 @@ use std::sync::Arc;
 
 use pelton_error::{Result, ResultExt};
 
-pub(crate) use args::Arg;
-pub(crate) use build::KEYS_NOTED_MAX;
-pub(crate) use filter::Range;
-pub(crate) use group_source::ROW_GROUP_PLACES;
-pub(crate) use layout::{
+pub use args::Arg;
+pub use build::KEYS_NOTED_MAX;
+pub use filter::Range;
+pub use group_source::ROW_GROUP_PLACES;
+pub use layout::{
     AggregateOutput, BuiltTable, GroupKind, GroupLayout, KeyDomain, PayloadColumn, RowsLayout, SinkLayout,
-    TableKind, TableLayout, TopLayout, WideKey, WordKind,
+    TableKind, TableLayout, TopLayout, WideKey, WideKeys, WordKind,
 };
-pub(crate) use runtime_filter::{KeyList, wants_keys};
-pub(crate) use source::{SourceColumn, StoredAs};
-pub(crate) use value::Form;
+pub use runtime_filter::{KeyList, wants_keys};
+pub use source::{SourceColumn, StoredAs};
+pub use value::Form;
+
+pub use crate::text_results::Lut;
 
 use self::block::Block;
 use self::checks::Checks;
 use self::source::KernelContext;
 use crate::ir::Pipeline;
 use crate::text::Dictionary;
-use crate::text_results::Lut;
 
 /// The parts of every source that do not depend on the query.
-pub(crate) const TARGET: &str = include_str!("../../../../cuda/pipeline/target.h");
+pub const TARGET: &str = include_str!("../../../../cuda/pipeline/target.h");
 const CHUNK: &str = include_str!("../../../../cuda/pipeline/chunk.h");
 const STATE: &str = include_str!("../../../../cuda/pipeline/state.h");
 
 /// The kernel's name in every program.
-pub(crate) const ENTRY: &str = "k_run";
+pub const ENTRY: &str = "k_run";
 /// The kernel that fills words.
-pub(crate) const FILL_ENTRY: &str = "k_fill";
+pub const FILL_ENTRY: &str = "k_fill";
 /// The kernel that gathers the groups that have rows.
-pub(crate) const COMPACT_ENTRY: &str = "k_compact";
+pub const COMPACT_ENTRY: &str = "k_compact";
 /// Words that the fixed kernels take; programs take no fewer.
 const FIXED_ARGS: usize = 7;
 /// Shared memory of a block that every device has.
@@ -78,54 +79,62 @@ const SHARED_BYTES_MAX: usize = 48 << 10;
 const BLOCK_THREADS: usize = 256;
 
 /// What the generator may choose, and what it must know.
-pub(crate) struct Request<'a> {
-    pub(crate) pipeline: &'a Pipeline,
-    pub(crate) source: &'a [SourceColumn],
+pub struct Request<'a> {
+    /// What to generate a kernel for.
+    pub pipeline: &'a Pipeline,
+    /// How its source is stored, by column.
+    pub source: &'a [SourceColumn],
     /// What was built so far, by number.
-    pub(crate) tables: &'a [Option<BuiltTable>],
+    pub tables: &'a [Option<BuiltTable>],
     /// The groups that are the source, if they are.
-    pub(crate) groups: Option<&'a GroupLayout>,
+    pub groups: Option<&'a GroupLayout>,
     /// Dictionaries of the source's text columns, by column.
-    pub(crate) dictionaries: HashMap<usize, Arc<Dictionary>>,
+    pub dictionaries: HashMap<usize, Arc<Dictionary>>,
     /// Rows of the source.
-    pub(crate) row_count: u64,
+    pub row_count: u64,
     /// The table to build must be hashed: its keys turned out not to be unique.
-    pub(crate) is_hashed: bool,
+    pub is_hashed: bool,
     /// The most packed keys of groups by position.
-    pub(crate) direct_keys_max: u64,
+    pub direct_keys_max: u64,
     /// The most packed keys of a direct table.
-    pub(crate) table_keys_max: u64,
+    pub table_keys_max: u64,
     /// All hashes equal, to test collisions.
-    pub(crate) has_equal_hashes: bool,
+    pub has_equal_hashes: bool,
     /// All conditions of a row are computed, without branches.
-    pub(crate) is_predicated: bool,
+    pub is_predicated: bool,
     /// All arithmetic is checked, whatever bounds show.
-    pub(crate) checks_everywhere: bool,
+    pub checks_everywhere: bool,
     /// A later pipeline has a use for the keys of the table that is built.
-    pub(crate) wants_keys: bool,
+    pub wants_keys: bool,
 }
 
 impl Generated {
     /// Words that every entry of the program takes.
-    pub(crate) fn word_count(&self) -> usize {
+    pub fn word_count(&self) -> usize {
         self.args.len().max(FIXED_ARGS)
     }
 }
 
 /// A kernel and how to run it.
-pub(crate) struct Generated {
-    pub(crate) text: String,
-    pub(crate) args: Vec<Arg>,
-    pub(crate) luts: Vec<Lut>,
+pub struct Generated {
+    /// The source, to be compiled.
+    pub text: String,
+    /// What each word stands for.
+    pub args: Vec<Arg>,
+    /// Results of text functions, by number.
+    pub luts: Vec<Lut>,
     /// What is checked for overflow; the flags name one by its number from 1.
-    pub(crate) checks: Vec<String>,
+    pub checks: Vec<String>,
     /// The range filters, by number.
-    pub(crate) ranges: Vec<Range>,
+    pub ranges: Vec<Range>,
     /// What finished tables leave of source columns.
-    pub(crate) key_lists: Vec<KeyList>,
-    pub(crate) sink: SinkLayout,
-    pub(crate) block_threads: u32,
-    pub(crate) shared_bytes: u32,
+    pub key_lists: Vec<KeyList>,
+    /// What it leaves behind.
+    pub sink: SinkLayout,
+    /// Threads of a block.
+    pub block_threads: u32,
+    /// Shared memory of a block, bytes.
+    pub shared_bytes: u32,
 }
 
 /// Generates the kernel.
@@ -133,7 +142,7 @@ pub(crate) struct Generated {
 /// # Errors
 ///
 /// `Unsupported` for what kernels cannot do or cannot do exactly as the CPU would; a text function's own error.
-pub(crate) fn generate(request: Request<'_>) -> Result<Generated> {
+pub fn generate(request: Request<'_>) -> Result<Generated> {
     let name = request.pipeline.name.clone();
     Generator::new(request).run().context(|| format!("pipeline '{name}'"))
 }

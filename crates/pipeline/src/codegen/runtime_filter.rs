@@ -10,9 +10,11 @@ use crate::ir::{Expr, Op, Pipeline, ProbeKind};
 
 /// The only values of a source column for which rows find something.
 #[derive(Debug, Clone)]
-pub(crate) struct KeyList {
-    pub(crate) column: usize,
-    pub(crate) values: Vec<i128>,
+pub struct KeyList {
+    /// The column.
+    pub column: usize,
+    /// The values.
+    pub values: Vec<i128>,
 }
 
 /// The key of `op` and the table it is looked up in, where rows without a match go no further.
@@ -67,7 +69,7 @@ pub(super) fn source_column(expr: &Expr) -> Option<usize> {
 }
 
 /// True where `pipeline` would skip row groups by the keys of table `number`.
-pub(crate) fn wants_keys(pipeline: &Pipeline, number: usize) -> bool {
+pub fn wants_keys(pipeline: &Pipeline, number: usize) -> bool {
     use crate::ir::Source;
     let Source::Table(scan) = &pipeline.source else { return false };
     let probes = |op: &Op| match op {

@@ -19,7 +19,7 @@ use crate::text_results::Lut;
 
 /// What the chunks of a column hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StoredAs {
+pub enum StoredAs {
     /// Values of this type.
     Values(PhysicalType),
     /// Codes of each chunk's own dictionary of texts, mapped to entries of the column's.
@@ -32,17 +32,18 @@ pub(crate) enum StoredAs {
 
 /// How a source column is stored.
 #[derive(Debug, Clone)]
-pub(crate) struct SourceColumn {
-    pub(crate) stored: StoredAs,
+pub struct SourceColumn {
+    /// What its chunks hold.
+    pub stored: StoredAs,
     /// All that occur.
-    pub(crate) formats: BTreeSet<(Transform, Layout)>,
+    pub formats: BTreeSet<(Transform, Layout)>,
     /// Widths of its bit-packed pages, where they are known.
-    pub(crate) widths: Option<BTreeSet<u8>>,
+    pub widths: Option<BTreeSet<u8>>,
 }
 
 impl SourceColumn {
     /// Column `index` of the groups that are the source.
-    pub(crate) fn of_groups(index: usize) -> Self {
+    pub fn of_groups(index: usize) -> Self {
         Self { stored: StoredAs::Group(index), formats: BTreeSet::new(), widths: None }
     }
 
@@ -120,7 +121,7 @@ impl SourceColumn {
     }
 
     /// True where a range of values can be looked for among packed bits.
-    pub(crate) fn has_ranges(&self) -> bool {
+    pub fn has_ranges(&self) -> bool {
         use PhysicalType::*;
         let is_integer = matches!(self.stored, StoredAs::Values(U8 | U16 | U32 | I8 | I16 | I32 | I64));
         is_integer && !self.has_delta()

@@ -7,11 +7,16 @@ use crate::text::Dictionary;
 
 /// How a value is held in a register or an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Form {
+pub enum Form {
+    /// One byte in an array, 0 or 1.
     Bool,
+    /// 32 bits.
     I32,
+    /// 64 bits.
     I64,
+    /// 128 bits.
     I128,
+    /// A double.
     F64,
     /// The number of a dictionary entry.
     Id,
@@ -35,7 +40,7 @@ impl Form {
     }
 
     /// Bytes of a value in an array.
-    pub(crate) fn bytes(self) -> usize {
+    pub fn bytes(self) -> usize {
         match self {
             Form::Bool => 1,
             Form::I32 | Form::Id => 4,

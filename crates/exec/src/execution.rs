@@ -1,0 +1,471 @@
+//! One run of a plan: what was built so far, and the current pipeline.
+
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Instant;
+
+use pelton_device::{Event, Span, Stream};
+use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt, Tier};
+use pelton_pipeline::codegen::{
+    self, Arg, BuiltTable, Generated, GroupLayout, Request, SourceColumn, StoredAs,
+};
+use pelton_pipeline::ir::{Inputs, Literal, Pipeline, Plan, Sink, Source, TableScan, Type};
+use pelton_pipeline::{Dictionary, Program, RowValues, Rows, TextSource};
+use pelton_scan::{ColumnText, formats};
+use pelton_store::Table;
+use pelton_trace::{Activity, Tracer};
+
+use super::finish::{Outcome, finish, hold_groups};
+use super::host_input::{CopiedInput, copy_rows};
+use super::memory::{HeldLanes, State};
+use super::report::PipelineReport;
+use super::trace::RunTrace;
+use super::{Filters, OverflowChecks, Runtime};
+
+/// Packed keys of groups by position, where memory allows: their state is cleared and scanned in every run.
+const DIRECT_KEYS_MAX: u64 = 1 << 22;
+/// Packed keys of a direct table, where memory allows: only its bitmap is cleared.
+const TABLE_KEYS_MAX: u64 = 1 << 31;
+/// Groups that a hashed aggregation starts with room for at least.
+const FIRST_GROUPS: u64 = 1 << 20;
+/// How much larger the next try is after one that was too small.
+pub(crate) const GROWTH: u64 = 8;
+/// What the last try of a pipeline taught.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Attempt {
+    pub(crate) number: usize,
+    pub(crate) is_hashed: bool,
+    pub(crate) groups: u64,
+    pub(crate) build_rows_factor: u64,
+}
+
+/// A run of a plan.
+pub(crate) struct Execution<'r> {
+    pub(crate) runtime: &'r Runtime,
+    plan: &'r Plan,
+    pub(super) cancel: &'r CancelFlag,
+    host_inputs: Vec<Arc<Rows>>,
+    parameters: Arc<[Literal]>,
+    built: Vec<Option<BuiltTable>>,
+    /// The groups that later pipelines read, by the pipeline that made them.
+    groups: HashMap<usize, Arc<HeldGroups>>,
+    /// Arrays of the tables built so far.
+    tables: State,
+    lane: HeldLanes<'r>,
+    /// By pipeline.
+    reports: Vec<(usize, PipelineReport)>,
+    pub(super) trace: Option<RunTrace<'r>>,
+}
+
+/// The source of a pipeline, ready to be read.
+pub(super) struct Prepared {
+    pub(super) columns: Vec<SourceColumn>,
+    dictionaries: HashMap<usize, Arc<Dictionary>>,
+    pub(super) texts: Vec<(usize, Arc<ColumnText>)>,
+    host_input: Option<CopiedInput>,
+    groups: Option<Arc<HeldGroups>>,
+    pub(super) row_count: u64,
+}
+
+impl Prepared {
+    fn of(row_count: u64) -> Self {
+        Self {
+            columns: Vec::new(),
+            dictionaries: HashMap::new(),
+            texts: Vec::new(),
+            host_input: None,
+            groups: None,
+            row_count,
+        }
+    }
+}
+
+/// Groups that stay on the device.
+pub(crate) struct HeldGroups {
+    pub(crate) layout: GroupLayout,
+    pub(crate) groups: Span,
+    /// Of hashed groups.
+    pub(crate) keys: Option<Span>,
+    /// How many groups there are.
+    pub(crate) count: u64,
+}
+
+impl HeldGroups {
+    /// Places for groups, with a group or without.
+    pub(super) fn places(&self) -> u64 {
+        self.groups.len() as u64 / 8 / self.layout.width() as u64
+    }
+}
+
+/// A kernel with its memory.
+pub(crate) struct Kernel {
+    pub(crate) program: Arc<Program>,
+    pub(crate) generated: Generated,
+    pub(crate) state: State,
+    /// Just before its last launch.
+    pub(super) started: RefCell<Option<Event>>,
+}
+
+impl<'r> Execution<'r> {
+    pub(crate) fn new(
+        runtime: &'r Runtime,
+        plan: &'r Plan,
+        inputs: Inputs,
+        cancel: &'r CancelFlag,
+        tracer: Option<&'r Tracer>,
+    ) -> Result<Self> {
+        let Inputs { host_inputs, parameters } = inputs;
+        if host_inputs.len() != plan.host_input_count {
+            let (given, expected) = (host_inputs.len(), plan.host_input_count);
+            return Err(Error::invalid_input(format!("{given} host inputs in place of {expected}")));
+        }
+        let lane = runtime.lanes.hold(&runtime.machine, runtime.device, 1, 0)?;
+        let trace = tracer.map(|tracer| RunTrace::new(tracer, &lane.list()[0].stream)).transpose()?;
+        Ok(Self {
+            runtime,
+            plan,
+            cancel,
+            host_inputs: host_inputs.into_iter().map(Arc::new).collect(),
+            parameters: parameters.into(),
+            built: vec![None; plan.table_count],
+            groups: HashMap::new(),
+            tables: State::default(),
+            lane,
+            reports: Vec::with_capacity(plan.pipelines.len()),
+            trace,
+        })
+    }
+
+    /// The reports, once all is done.
+    pub(crate) fn finish(mut self) -> Vec<PipelineReport> {
+        self.reports.sort_by_key(|(index, _)| *index);
+        self.reports.into_iter().map(|(_, report)| report).collect()
+    }
+
+    /// Runs the pipelines of a stage at once; gives the rows of the one that ends in any. Most of the time of a small
+    /// pipeline is spent waiting for the device, in which the others go on.
+    pub(crate) fn stage(&mut self, indexes: &[usize]) -> Result<Option<Rows>> {
+        if let [index] = indexes {
+            return self.pipeline(*index);
+        }
+        let apart = indexes.iter().map(|index| Ok((*index, self.apart()?)));
+        let mut apart = apart.collect::<Result<Vec<_>>>()?;
+        let (first, others) = apart.split_first_mut().expect("a stage has a pipeline");
+        let outcomes: Vec<Result<Option<Rows>>> = std::thread::scope(|threads| {
+            let run = |(index, execution): &mut (usize, Self)| execution.pipeline(*index);
+            let others: Vec<_> = others.iter_mut().map(|other| threads.spawn(move || run(other))).collect();
+            let first = run(first);
+            let joined = others.into_iter().map(|other| match other.join() {
+                Ok(outcome) => outcome,
+                Err(panic) => std::panic::resume_unwind(panic),
+            });
+            [first].into_iter().chain(joined).collect()
+        });
+        let mut rows = None;
+        for ((index, execution), outcome) in apart.into_iter().zip(outcomes) {
+            rows = match self.take_in(index, execution, outcome) {
+                // Alone it has the memory that the others took meanwhile.
+                Err(error) if matches!(error.kind(), ErrorKind::OutOfMemory { .. }) => {
+                    self.pipeline(index)?
+                }
+                outcome => outcome?,
+            }
+            .or(rows);
+        }
+        Ok(rows)
+    }
+
+    /// An execution for one pipeline alone, over the tables built so far.
+    fn apart(&self) -> Result<Self> {
+        Ok(Self {
+            runtime: self.runtime,
+            plan: self.plan,
+            cancel: self.cancel,
+            host_inputs: self.host_inputs.clone(),
+            parameters: Arc::clone(&self.parameters),
+            built: self.built.clone(),
+            groups: self.groups.clone(),
+            tables: self.tables.clone(),
+            lane: self.runtime.lanes.hold(&self.runtime.machine, self.runtime.device, 1, 0)?,
+            reports: Vec::new(),
+            trace: self.trace.as_ref().map(RunTrace::fork),
+        })
+    }
+
+    /// Takes over what pipeline `index`, run apart, has left.
+    fn take_in(&mut self, index: usize, apart: Self, outcome: Result<Option<Rows>>) -> Result<Option<Rows>> {
+        let Self { tables, mut built, mut groups, lane, reports, .. } = apart;
+        // What comes next runs on other streams.
+        lane.wait_blocking()?;
+        let rows = outcome?;
+        if let Sink::Build { table, .. } = &self.plan.pipelines[index].sink {
+            self.tables.adopt(&tables, |arg| arg.is_of_table(*table));
+            self.built[*table] = built[*table].take();
+        }
+        self.groups.extend(groups.remove(&index).map(|held| (index, held)));
+        self.reports.extend(reports);
+        Ok(rows)
+    }
+
+    /// The stream of everything but morsels.
+    pub(crate) fn stream(&self) -> &Stream {
+        &self.lane.list()[0].stream
+    }
+
+    /// Leaves a span of the phase that began at `started`, and what memory is held after it.
+    pub(super) fn traced(&self, activity: Activity, started: Instant) {
+        if let Some(trace) = &self.trace {
+            trace.phase(activity, started);
+            trace.memory(&self.runtime.machine, self.runtime.device);
+        }
+    }
+
+    /// Runs pipeline `index`; gives its rows, if it ends in any.
+    pub(crate) fn pipeline(&mut self, index: usize) -> Result<Option<Rows>> {
+        let pipeline = &self.plan.pipelines[index];
+        let started = Instant::now();
+        let mut report = PipelineReport { name: pipeline.name.clone(), ..PipelineReport::default() };
+        if let Some(trace) = &self.trace {
+            trace.begin_pipeline(index);
+        }
+        let prepared = self.prepare(pipeline)?;
+        let described = prepared.groups.as_ref().map(|held| described(pipeline, &held.layout));
+        let pipeline = described.as_ref().unwrap_or(pipeline);
+        report.prepare = started.elapsed();
+        self.traced(Activity::Prepare, started);
+        let groups = self.groups_to_begin_with(&pipeline.sink)?;
+        let mut attempt = Attempt { number: 0, is_hashed: false, groups, build_rows_factor: 1 };
+        let rows = loop {
+            self.cancel.check()?;
+            match self.attempt_evicting((index, pipeline), &prepared, attempt, &mut report)? {
+                Outcome::Built(table, state) => {
+                    report.rows_out = table.row_count;
+                    self.keep_table(&pipeline.sink, table, state);
+                    break None;
+                }
+                Outcome::Groups(held) => {
+                    report.rows_out = held.count;
+                    self.groups.insert(index, Arc::new(held));
+                    break None;
+                }
+                Outcome::Rows(rows) => {
+                    report.rows_out = rows.row_count as u64;
+                    break Some(rows);
+                }
+                Outcome::Again(next) => {
+                    report.repeats += 1;
+                    attempt = next;
+                }
+            }
+        };
+        report.elapsed = started.elapsed().saturating_sub(report.compile);
+        self.reports.push((index, report));
+        Ok(rows)
+    }
+
+    /// Room for those that are expected and a quarter more, where a quarter of the memory holds them.
+    fn groups_to_begin_with(&self, sink: &Sink) -> Result<u64> {
+        let Sink::Aggregate { aggregates, expected: Some(expected), .. } = sink else {
+            return Ok(FIRST_GROUPS);
+        };
+        // Two places a group: a key, a count of rows, and at most three words an aggregate.
+        let group_bytes = 2 * 8 * (2 + 3 * aggregates.len() as u64);
+        let most = (self.device_memory_limit()? / 4 / group_bytes).max(FIRST_GROUPS);
+        Ok(expected.saturating_add(expected / 4).clamp(FIRST_GROUPS, most))
+    }
+
+    fn keep_table(&mut self, sink: &Sink, table: BuiltTable, state: State) {
+        let Sink::Build { table: number, .. } = sink else { unreachable!("only builds leave tables") };
+        self.tables.adopt(&state, |arg| arg.is_of_table(*number));
+        self.built[*number] = Some(table);
+    }
+
+    fn prepare(&self, pipeline: &Pipeline) -> Result<Prepared> {
+        match &pipeline.source {
+            Source::Table(scan) => self.prepare_table(pipeline, scan),
+            Source::HostInput(host_input) => self.prepare_host_input(pipeline, *host_input),
+            Source::Groups(from) => {
+                let missing = || {
+                    let name = &pipeline.name;
+                    Error::invalid_input(format!("pipeline '{name}' reads groups that no pipeline has made"))
+                };
+                let held = self.groups.get(from).cloned().ok_or_else(missing)?;
+                let columns = (0..pipeline.columns.len()).map(SourceColumn::of_groups).collect();
+                Ok(Prepared { columns, groups: Some(Arc::clone(&held)), ..Prepared::of(held.count) })
+            }
+        }
+    }
+
+    fn prepare_table(&self, pipeline: &Pipeline, scan: &TableScan) -> Result<Prepared> {
+        let mut prepared =
+            Prepared::of(scan.row_groups.iter().map(|group| row_count(&scan.table, *group)).sum());
+        for (k, &table_column) in scan.columns.iter().enumerate() {
+            let physical = scan.table.schema().columns[table_column].logical.physical_type();
+            let stored = match pipeline.columns[k].ty {
+                Type::Text => {
+                    let text = self.runtime.column_cache.text(&scan.table, table_column);
+                    prepared.dictionaries.insert(k, text.dictionary()?);
+                    prepared.texts.push((k, text));
+                    StoredAs::TextCodes
+                }
+                _ => StoredAs::Values(physical),
+            };
+            prepared.columns.push(SourceColumn {
+                stored,
+                formats: formats(&scan.table, table_column, &scan.row_groups)?
+                    .into_iter()
+                    .collect::<BTreeSet<_>>(),
+                widths: self.runtime.column_cache.widths(&scan.table, table_column),
+            });
+        }
+        Ok(prepared)
+    }
+
+    fn prepare_host_input(&self, pipeline: &Pipeline, host_input: usize) -> Result<Prepared> {
+        let rows = self.host_inputs.get(host_input).cloned().ok_or_else(|| {
+            Error::invalid_input(format!(
+                "host input {host_input} of pipeline '{}' is not there",
+                pipeline.name
+            ))
+        })?;
+        let copied = copy_rows(&rows, self.runtime.device, self.stream(), self.trace.is_some())?;
+        let mut dictionaries = HashMap::new();
+        for (k, column) in rows.columns.iter().enumerate() {
+            if let RowValues::Text { dictionary, .. } = &column.values {
+                dictionaries.insert(k, Arc::clone(dictionary));
+            }
+        }
+        Ok(Prepared {
+            columns: copied.columns.clone(),
+            dictionaries,
+            host_input: Some(copied),
+            ..Prepared::of(rows.row_count as u64)
+        })
+    }
+
+    /// As `attempt`; where device memory is short, evicts cached columns and tries again.
+    fn attempt_evicting(
+        &mut self,
+        (index, pipeline): (usize, &Pipeline),
+        prepared: &Prepared,
+        attempt: Attempt,
+        report: &mut PipelineReport,
+    ) -> Result<Outcome> {
+        let outcome = self.attempt((index, pipeline), prepared, attempt, report);
+        let Err(error) = &outcome else { return outcome };
+        let is_full = matches!(error.kind(), ErrorKind::OutOfMemory { tier: Tier::Device, .. });
+        if !is_full || self.runtime.column_cache.evict(self.runtime.device, u64::MAX) == 0 {
+            return outcome;
+        }
+        report
+            .notes
+            .push("cached columns were evicted to make room; --device-memory-limit gives more".into());
+        self.attempt((index, pipeline), prepared, attempt, report)
+    }
+
+    fn attempt(
+        &mut self,
+        (index, pipeline): (usize, &Pipeline),
+        prepared: &Prepared,
+        attempt: Attempt,
+        report: &mut PipelineReport,
+    ) -> Result<Outcome> {
+        let started = Instant::now();
+        let generated = codegen::generate(Request {
+            pipeline,
+            source: &prepared.columns,
+            tables: &self.built,
+            groups: prepared.groups.as_ref().map(|held| &held.layout),
+            dictionaries: prepared.dictionaries.clone(),
+            row_count: prepared.row_count,
+            is_hashed: attempt.is_hashed,
+            direct_keys_max: DIRECT_KEYS_MAX.min(self.device_memory_limit()? / 256).max(1024),
+            table_keys_max: TABLE_KEYS_MAX.min(self.device_memory_limit()? / 64),
+            has_equal_hashes: self.runtime.options.equal_hashes,
+            is_predicated: self.runtime.options.filters == Filters::Predicated,
+            checks_everywhere: self.runtime.options.overflow_checks == OverflowChecks::Everywhere,
+            wants_keys: self.wants_keys(&pipeline.sink),
+        })?;
+        report.generate += started.elapsed();
+        self.traced(Activity::Generate, started);
+        let started = Instant::now();
+        let compiled = self.runtime.compile(&generated.text);
+        let (program, compile) = compiled.context(|| format!("pipeline '{}'", pipeline.name))?;
+        report.add_compile(&compile);
+        self.traced(Activity::Compile, started);
+        let mut kernel =
+            Kernel { program, generated, state: self.tables.clone(), started: RefCell::new(None) };
+        self.set_parameters(&mut kernel)?;
+        let started = Instant::now();
+        self.allocate(&mut kernel, prepared, &attempt)?;
+        report.allocate += started.elapsed();
+        self.traced(Activity::Allocate, started);
+        report.state_bytes = kernel.state.bytes();
+        let started = Instant::now();
+        let rows = match (&pipeline.source, &prepared.host_input) {
+            (Source::Table(scan), _) => self.run_scan(&mut kernel, scan, prepared, report)?,
+            (Source::HostInput(_), Some(copied)) => self.run_host_input(&mut kernel, copied, report)?,
+            (Source::HostInput(_), None) => unreachable!("host inputs are prepared"),
+            (Source::Groups(_), _) => {
+                let held = prepared.groups.as_ref().expect("groups are prepared");
+                self.run_groups(&mut kernel, held, report)?
+            }
+        };
+        report.run += started.elapsed();
+        let started = Instant::now();
+        let outcome = match self.plan.has_groups_reader(index) {
+            true => hold_groups(self, kernel, attempt),
+            false => finish(self, kernel, rows, attempt),
+        };
+        report.finish += started.elapsed();
+        self.traced(Activity::Result, started);
+        outcome
+    }
+
+    /// Gives `kernel` the values of the parameters that it reads.
+    fn set_parameters(&self, kernel: &mut Kernel) -> Result<()> {
+        for arg in kernel.generated.args.clone() {
+            let Arg::ParameterValid(number) = arg else { continue };
+            let value = self.parameters.get(number).copied();
+            let value = value.ok_or_else(|| {
+                Error::invalid_input(format!("parameter {number} of the plan has no value"))
+            })?;
+            let bits = match value {
+                Literal::Bool(value) => i128::from(value),
+                Literal::I32(value) => value.into(),
+                Literal::I64(value) => value.into(),
+                Literal::I128(value) => value,
+                Literal::F64(value) => value.to_bits().into(),
+                Literal::Null(_) => 0,
+            } as u128;
+            kernel.state.set(Arg::Parameter(number), bits as u64);
+            kernel.state.set(Arg::ParameterHigh(number), (bits >> 64) as u64);
+            kernel.state.set(arg, u64::from(!matches!(value, Literal::Null(_))));
+        }
+        Ok(())
+    }
+
+    /// Whether a later pipeline has a use for the keys that end in `sink`.
+    fn wants_keys(&self, sink: &Sink) -> bool {
+        let Sink::Build { table, .. } = sink else { return false };
+        self.plan.pipelines.iter().any(|pipeline| codegen::wants_keys(pipeline, *table))
+    }
+
+    fn device_memory_limit(&self) -> Result<u64> {
+        Ok(self.runtime.machine.device_budget(self.runtime.device)?.limit_bytes())
+    }
+}
+
+/// `pipeline`, which reads groups, with what is known of those as its source columns.
+fn described(pipeline: &Pipeline, layout: &GroupLayout) -> Pipeline {
+    let mut described = pipeline.clone();
+    for (column, known) in described.columns.iter_mut().zip(layout.columns()) {
+        (column.ty, column.is_nullable, column.bounds) = (known.ty, known.is_nullable, known.bounds);
+    }
+    described
+}
+
+fn row_count(table: &Table, group: u32) -> u64 {
+    u64::from(table.row_group(group as usize).row_count)
+}

@@ -1,0 +1,36 @@
+//! Runs of plans on one device, a GPU or threads of the host: what was compiled meets what was brought.
+//!
+//! ```text
+//!   Plan ──► Runtime ──► Rows, RunReport
+//!              ├ execution     stages of pipelines that do not wait for each other; each is tried until its table fits
+//!              ├ allocate      tables, groups and rows: memory on the device
+//!              ├ scan          morsels in flight: descriptors, launches; host_input: rows that a caller gives
+//!              ├ runtime_filter, top    what finished tables and thresholds rule out
+//!              └ finish        flags read, groups gathered; results: words become rows
+//! ```
+//!
+//! Invariants: a plan gives the rows that the same query gives on the CPU, or an error of kind `Unsupported` or
+//! `OutOfMemory` that sends it there; memory is taken under the device's budget; however a run ends, what its streams
+//! still do is waited for; without a trace it is not timed morsel by morsel. Deliberately absent: SQL, DataFusion,
+//! Arrow; source code, which `pelton-pipeline` writes; files and codecs, which are the prefetcher's; the choice of what
+//! runs where; more than one device at a time.
+
+#![forbid(unsafe_code)]
+
+mod runtime;
+
+mod allocate;
+mod execution;
+mod finish;
+mod host_input;
+mod memory;
+mod report;
+mod results;
+mod runtime_filter;
+mod scan;
+mod top;
+mod trace;
+
+pub use pelton_fabric::transfer::Links;
+pub use report::{PipelineReport, RunReport};
+pub use runtime::{Filters, OverflowChecks, Runtime, RuntimeOptions, TargetChoice};

@@ -1,0 +1,218 @@
+//! What a run did, pipeline by pipeline.
+
+use std::time::Duration;
+
+use pelton_pipeline::{CompileReport, Origin};
+use pelton_scan::PrefetchReport;
+
+/// One pipeline of a run.
+#[derive(Debug, Clone, Default)]
+pub struct PipelineReport {
+    /// As in the plan.
+    pub name: String,
+    /// Rows of the row groups that were scanned.
+    pub rows_in: u64,
+    /// Rows, or groups, that came out.
+    pub rows_out: u64,
+    /// Row groups that were skipped while the query ran: ruled out by finished hash tables, or beyond the threshold of a top-k.
+    pub row_groups_skipped: u64,
+    /// Of them, by the single keys of a table, where the range of its keys did not.
+    pub row_groups_skipped_by_keys: u64,
+    /// Of them, beyond the threshold of a top-k.
+    pub row_groups_beyond_top: u64,
+    /// Bytes of chunks asked of the table's files.
+    pub disk_bytes: u64,
+    /// Bytes of chunks taken from pinned memory, where they lie without their heavy codec.
+    pub pinned_bytes: u64,
+    /// Bytes of chunks moved over the link.
+    pub link_bytes: u64,
+    /// Of them, over the links of other devices.
+    pub helper_link_bytes: u64,
+    /// Bytes of chunks that were on the device.
+    pub device_bytes: u64,
+    /// Bytes of the columns before encoding, of the row groups that were scanned.
+    pub raw_bytes: u64,
+    /// Bytes of chunks that the host decompressed, compressed, and the time that its threads took.
+    pub codec_bytes: u64,
+    /// See `codec_bytes`.
+    pub codec_time: Duration,
+    /// Why the host did.
+    pub codec_reason: Option<String>,
+    /// Bytes of chunks that the device decompressed, compressed.
+    pub device_codec_bytes: u64,
+    /// The same chunks, decompressed.
+    pub device_codec_bytes_after: u64,
+    /// Time of the device for it; morsels that were decompressed at once count each.
+    pub device_codec_time: Duration,
+    /// What decompressed on the device.
+    pub device_codec_name: Option<String>,
+    /// Time spent waiting for files.
+    pub disk_wait: Duration,
+    /// Device memory that buffers for chunks took, bytes.
+    pub staging_bytes: u64,
+    /// Buffers in flight.
+    pub staging_buffers: usize,
+    /// The most row groups read ahead of the morsel that was worked on, that one included.
+    pub row_groups_ahead_max: usize,
+    /// Device memory of tables, groups and rows, bytes.
+    pub state_bytes: u64,
+    /// Time that compilers took, and how many programs were compiled anew.
+    pub compile: Duration,
+    /// See `compile`.
+    pub compiled: usize,
+    /// Runs that found a table too small or keys not unique, and were repeated.
+    pub repeats: usize,
+    /// Time of the kernels on the device, all together; those of several morsels may run at once.
+    pub kernels: Duration,
+    /// Time to look up how columns are stored, and dictionaries.
+    pub prepare: Duration,
+    /// Time to generate source.
+    pub generate: Duration,
+    /// Time to take and clear memory.
+    pub allocate: Duration,
+    /// Time to prefetch and run all morsels.
+    pub run: Duration,
+    /// Time to bring the result to the host.
+    pub finish: Duration,
+    /// Time of the pipeline, without compiling.
+    pub elapsed: Duration,
+    /// What was done with less memory than wanted, and which knob gives more.
+    pub notes: Vec<String>,
+}
+
+impl PipelineReport {
+    pub(crate) fn add_prefetch(&mut self, prefetcher: &PrefetchReport) {
+        self.disk_bytes += prefetcher.disk_bytes;
+        self.pinned_bytes += prefetcher.pinned_bytes;
+        self.link_bytes += prefetcher.moved_bytes;
+        self.helper_link_bytes += prefetcher.helper_link_bytes;
+        self.device_bytes += prefetcher.device_bytes;
+        self.codec_bytes += prefetcher.codec_bytes_before;
+        self.codec_time += prefetcher.codec_time;
+        self.codec_reason = prefetcher.codec_reason.clone().or(self.codec_reason.take());
+        self.device_codec_bytes += prefetcher.device_codec_bytes_before;
+        self.device_codec_bytes_after += prefetcher.device_codec_bytes_after;
+        self.device_codec_time += prefetcher.device_codec_time;
+        self.device_codec_name = prefetcher.device_codec_name.clone().or(self.device_codec_name.take());
+        self.disk_wait += prefetcher.disk_wait;
+        self.row_groups_skipped += prefetcher.row_groups_dropped;
+        self.staging_buffers = prefetcher.staging_buffers;
+        self.row_groups_ahead_max = self.row_groups_ahead_max.max(prefetcher.row_groups_ahead_max);
+        self.staging_bytes = (prefetcher.staging_buffers * prefetcher.buffer_device_bytes) as u64;
+    }
+
+    pub(crate) fn add_compile(&mut self, report: &CompileReport) {
+        self.compile += report.elapsed;
+        self.compiled += usize::from(matches!(report.origin, Origin::Compiled));
+    }
+
+    /// The report as text, the first line the pipeline itself.
+    pub fn lines(&self) -> Vec<String> {
+        let rate = |bytes: u64| bytes as f64 / self.elapsed.as_secs_f64().max(1e-9) / 1e9;
+        let mut lines = vec![format!(
+            "{}: {} rows in, {} out, {:.2} ms, kernels {:.2} ms",
+            self.name,
+            self.rows_in,
+            self.rows_out,
+            self.elapsed.as_secs_f64() * 1e3,
+            self.kernels.as_secs_f64() * 1e3
+        )];
+        lines.push(format!(
+            "  chunks: {:.2} MB from files, {:.2} MB over the link ({:.1} GB/s), {:.2} MB on the device; \
+             {:.2} MB uncompressed ({:.1} GB/s)",
+            self.disk_bytes as f64 / 1e6,
+            self.link_bytes as f64 / 1e6,
+            rate(self.link_bytes),
+            self.device_bytes as f64 / 1e6,
+            self.raw_bytes as f64 / 1e6,
+            rate(self.raw_bytes)
+        ));
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        lines.push(format!(
+            "  time: prepare {:.2} ms, generate {:.2}, memory {:.2}, morsels {:.2}, result {:.2}",
+            ms(self.prepare),
+            ms(self.generate),
+            ms(self.allocate),
+            ms(self.run),
+            ms(self.finish)
+        ));
+        lines.push(format!(
+            "  memory: {} buffers of {:.2} MB for chunks, {:.2} MB of state",
+            self.staging_buffers,
+            self.staging_bytes as f64 / 1e6 / self.staging_buffers.max(1) as f64,
+            self.state_bytes as f64 / 1e6
+        ));
+        if self.helper_link_bytes > 0 {
+            lines.push(format!(
+                "  multi-link: {:.2} MB over links of other devices",
+                self.helper_link_bytes as f64 / 1e6
+            ));
+        }
+        let by_tables = self.row_groups_skipped.saturating_sub(self.row_groups_beyond_top);
+        if by_tables > 0 {
+            let by_keys = self.row_groups_skipped_by_keys;
+            lines.push(format!(
+                "  skipped by finished hash tables: {by_tables} row groups, {by_keys} of them by single keys"
+            ));
+        }
+        if self.row_groups_beyond_top > 0 {
+            lines.push(format!("  skipped beyond the threshold: {} row groups", self.row_groups_beyond_top));
+        }
+        lines.extend(self.codec_lines());
+        if self.compiled > 0 || self.compile > Duration::from_millis(1) {
+            lines.push(format!(
+                "  compile: {:.1} ms ({})",
+                self.compile.as_secs_f64() * 1e3,
+                if self.compiled > 0 { "new" } else { "from the cache" }
+            ));
+        }
+        if self.repeats > 0 {
+            lines.push(format!("  repeated {} times with a larger or another table", self.repeats));
+        }
+        lines.extend(self.notes.iter().map(|note| format!("  {note}")));
+        lines
+    }
+
+    /// Who undid heavy codecs, how fast, and why the host did what it did.
+    fn codec_lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if self.codec_bytes > 0 {
+            let reason = self.codec_reason.as_ref().map_or(String::new(), |reason| format!("; {reason}"));
+            lines.push(format!(
+                "  decompressed on the host: {:.2} MB in {:.2} ms of thread time{reason}",
+                self.codec_bytes as f64 / 1e6,
+                self.codec_time.as_secs_f64() * 1e3
+            ));
+        }
+        if let Some(name) = self.device_codec_name.as_ref().filter(|_| self.device_codec_bytes > 0) {
+            lines.push(format!(
+                "  decompressed by {name}: {:.2} MB to {:.2} MB in {:.2} ms, all morsels together",
+                self.device_codec_bytes as f64 / 1e6,
+                self.device_codec_bytes_after as f64 / 1e6,
+                self.device_codec_time.as_secs_f64() * 1e3
+            ));
+        }
+        lines
+    }
+}
+
+/// A run.
+#[derive(Debug, Clone, Default)]
+pub struct RunReport {
+    /// Its pipelines, in order.
+    pub pipelines: Vec<PipelineReport>,
+    /// From the call to the rows.
+    pub elapsed: Duration,
+}
+
+impl RunReport {
+    /// The report as text.
+    pub fn lines(&self) -> Vec<String> {
+        self.pipelines.iter().flat_map(PipelineReport::lines).collect()
+    }
+
+    /// Time that compilers took.
+    pub fn compile(&self) -> Duration {
+        self.pipelines.iter().map(|pipeline| pipeline.compile).sum()
+    }
+}

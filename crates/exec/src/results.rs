@@ -1,0 +1,168 @@
+//! From what kernels left in memory to rows.
+
+use pelton_error::{Error, Result};
+use pelton_pipeline::codegen::{AggregateOutput, Form, GroupLayout, KeyDomain, PayloadColumn, WideKey, WordKind};
+use pelton_pipeline::ir::Type;
+use pelton_pipeline::{Dictionary, RowColumn, RowValues, Rows};
+
+/// The groups in `records`: the packed key of each, then the words of its state.
+pub(crate) fn group_rows(layout: &GroupLayout, records: &[u64]) -> Result<Rows> {
+    let width = layout.words.len() + 1;
+    let records: Vec<&[u64]> = records.chunks_exact(width).collect();
+    let mut columns = Vec::with_capacity(layout.keys.len() + layout.outputs.len());
+    let mut stride = 1u64;
+    for key in layout.wide.iter().flat_map(|wide| &wide.keys).enumerate() {
+        columns.push(wide_key_column(layout, key, &records)?);
+    }
+    for key in &layout.keys {
+        let numbers = records.iter().map(|record| record[0] / stride % key.count());
+        columns.push(key_column(key, numbers)?);
+        stride *= key.count();
+    }
+    for output in &layout.outputs {
+        columns.push(aggregate_column(layout, output, &records)?);
+    }
+    Ok(Rows { row_count: records.len(), columns })
+}
+
+/// Key `index` of wide groups.
+fn wide_key_column(
+    layout: &GroupLayout,
+    (index, key): (usize, &WideKey),
+    records: &[&[u64]],
+) -> Result<RowColumn> {
+    let null_word = layout.wide.as_ref().and_then(|wide| wide.null_word).filter(|_| key.column.is_nullable);
+    let word = key.word + 1;
+    let wide = |record: &&[u64]| match key.column.form {
+        Form::I128 => (u128::from(record[word]) | u128::from(record[word + 1]) << 64) as i128,
+        _ => i128::from(record[word] as i64),
+    };
+    let low = records.iter().map(|record| record[word]);
+    let values = match key.column.ty {
+        Type::Bool => RowValues::Bool(low.map(|value| u8::from(value != 0)).collect()),
+        Type::I32 => RowValues::I32(low.map(|value| value as i32).collect()),
+        Type::I64 => RowValues::I64(low.map(|value| value as i64).collect()),
+        Type::I128 => RowValues::I128(records.iter().map(wide).collect()),
+        Type::F64 => RowValues::F64(low.map(f64::from_bits).collect()),
+        Type::Text => RowValues::Text {
+            ids: low.map(|value| value as u32).collect(),
+            dictionary: key.column.dictionary.clone().unwrap_or_else(|| Dictionary::default().into()),
+        },
+    };
+    let is_valid =
+        |null_word: usize| records.iter().map(|record| record[null_word + 1] >> index & 1 == 0).collect();
+    Ok(RowColumn { values, valid: null_word.map(is_valid) })
+}
+
+fn key_column(key: &KeyDomain, numbers: impl Iterator<Item = u64>) -> Result<RowColumn> {
+    let numbers: Vec<u64> = numbers.collect();
+    let value = |number: &u64| key.min + i128::from(if *number == key.size { 0 } else { *number });
+    let values = match key.ty {
+        Type::Bool => RowValues::Bool(numbers.iter().map(|number| u8::from(*number == 1)).collect()),
+        Type::I32 => RowValues::I32(numbers.iter().map(|number| value(number) as i32).collect()),
+        Type::I64 => RowValues::I64(numbers.iter().map(|number| value(number) as i64).collect()),
+        Type::I128 => RowValues::I128(numbers.iter().map(value).collect()),
+        Type::Text => RowValues::Text {
+            ids: numbers.iter().map(|number| if *number == key.size { 0 } else { *number as u32 }).collect(),
+            dictionary: key.dictionary.clone().unwrap_or_else(|| Dictionary::default().into()),
+        },
+        Type::F64 => return Err(Error::unsupported("groups by doubles")),
+    };
+    let valid = key.is_nullable.then(|| numbers.iter().map(|number| *number != key.size).collect());
+    Ok(RowColumn { values, valid })
+}
+
+fn aggregate_column(layout: &GroupLayout, output: &AggregateOutput, records: &[&[u64]]) -> Result<RowColumn> {
+    let word = output.word + 1;
+    let low = |record: &&[u64]| record[word];
+    let wide = |record: &&[u64]| match layout.words[output.word] {
+        WordKind::AddLow { .. } => (u128::from(record[word]) | u128::from(record[word + 1]) << 64) as i128,
+        _ => i128::from(record[word] as i64),
+    };
+    let values = match output.ty {
+        Type::I32 => RowValues::I32(records.iter().map(|record| low(record) as i32).collect()),
+        Type::I64 => RowValues::I64(records.iter().map(|record| low(record) as i64).collect()),
+        Type::I128 => RowValues::I128(records.iter().map(wide).collect()),
+        Type::F64 => RowValues::F64(records.iter().map(|record| f64::from_bits(low(record))).collect()),
+        other => return Err(Error::unsupported(format!("an aggregate of type {other:?}"))),
+    };
+    let valid = output.count_word.map(|count| records.iter().map(|record| record[count + 1] != 0).collect());
+    Ok(RowColumn { values, valid })
+}
+
+/// An output column from the bytes of its arrays, the first `count` values of each.
+pub(crate) fn output_column(
+    column: &PayloadColumn,
+    values: &[u8],
+    valid: Option<&[u8]>,
+    count: usize,
+) -> RowColumn {
+    let words = |bytes: usize| values.chunks_exact(bytes).take(count);
+    let narrow = || words(8).map(|word| i64::from_le_bytes(word.try_into().expect("8 bytes")));
+    let values = match (column.ty, column.form) {
+        (Type::Bool, _) => RowValues::Bool(values[..count].to_vec()),
+        (Type::I32, _) => RowValues::I32(
+            words(4).map(|word| i32::from_le_bytes(word.try_into().expect("4 bytes"))).collect(),
+        ),
+        (Type::Text, _) => RowValues::Text {
+            ids: words(4).map(|word| u32::from_le_bytes(word.try_into().expect("4 bytes"))).collect(),
+            dictionary: column.dictionary.clone().unwrap_or_else(|| Dictionary::default().into()),
+        },
+        (Type::F64, _) => RowValues::F64(
+            words(8).map(|word| f64::from_le_bytes(word.try_into().expect("8 bytes"))).collect(),
+        ),
+        (Type::I128, Form::I128) => RowValues::I128(
+            words(16).map(|word| i128::from_le_bytes(word.try_into().expect("16 bytes"))).collect(),
+        ),
+        (Type::I128, _) => RowValues::I128(narrow().map(i128::from).collect()),
+        (Type::I64, _) => RowValues::I64(narrow().collect()),
+    };
+    let valid = valid.map(|valid| valid[..count].iter().map(|valid| *valid != 0).collect());
+    RowColumn { values, valid }
+}
+
+/// `more` after `rows`, of the same columns.
+pub(crate) fn append(rows: &mut Rows, more: Rows) {
+    if rows.columns.is_empty() {
+        *rows = more;
+        return;
+    }
+    rows.row_count += more.row_count;
+    for (column, more) in rows.columns.iter_mut().zip(more.columns) {
+        match (&mut column.values, more.values) {
+            (RowValues::Bool(all), RowValues::Bool(more)) => all.extend(more),
+            (RowValues::I32(all), RowValues::I32(more)) => all.extend(more),
+            (RowValues::I64(all), RowValues::I64(more)) => all.extend(more),
+            (RowValues::I128(all), RowValues::I128(more)) => all.extend(more),
+            (RowValues::F64(all), RowValues::F64(more)) => all.extend(more),
+            (RowValues::Text { ids: all, .. }, RowValues::Text { ids: more, .. }) => all.extend(more),
+            _ => unreachable!("morsels of one pipeline have the same columns"),
+        }
+        if let (Some(all), Some(more)) = (&mut column.valid, more.valid) {
+            all.extend(more);
+        }
+    }
+}
+
+/// Leaves of `rows` those that `is_kept`.
+pub(crate) fn retain(rows: &mut Rows, is_kept: &[bool]) {
+    fn chosen<T>(values: &mut Vec<T>, is_kept: &[bool]) {
+        let mut kept = is_kept.iter();
+        values.retain(|_| *kept.next().expect("one a row"));
+    }
+    rows.row_count = is_kept.iter().filter(|kept| **kept).count();
+    if rows.row_count == is_kept.len() {
+        return;
+    }
+    for column in &mut rows.columns {
+        match &mut column.values {
+            RowValues::Bool(values) => chosen(values, is_kept),
+            RowValues::I32(values) => chosen(values, is_kept),
+            RowValues::I64(values) => chosen(values, is_kept),
+            RowValues::I128(values) => chosen(values, is_kept),
+            RowValues::F64(values) => chosen(values, is_kept),
+            RowValues::Text { ids, .. } => chosen(ids, is_kept),
+        }
+        column.valid.iter_mut().for_each(|valid| chosen(valid, is_kept));
+    }
+}

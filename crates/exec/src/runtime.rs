@@ -1,0 +1,380 @@
+//! Running plans: pipelines after those whose tables they probe, each over morsels, several in flight.
+//!
+//! ```text
+//!   Plan ──► for each pipeline
+//!              what is stored how ──► source ──► program          (from memory, disk, or compiled)
+//!              tables, groups, rows: memory on the device
+//!              Prefetcher ──► buffer 0: copy ── kernel ── done     up to `staging_buffers` morsels at once
+//!                             buffer 1:    copy ── kernel ── done
+//!              flags ──► repeat with another table, or go on
+//!            ──► Rows, RunReport
+//! ```
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use pelton_device::cuda::{self, CudaOptions};
+use pelton_device::host::{self, HostOptions};
+use pelton_device::{DeviceId, DeviceKind, Machine, Stream};
+use pelton_error::{CancelFlag, Error, ErrorKind, Result};
+use pelton_fabric::measure::Profile;
+use pelton_fabric::transfer::{Links, links_for};
+use pelton_fabric::{self as fabric, Sources};
+use pelton_pipeline::ir::{Inputs, Op, Plan, Sink, Source, TableScan, Type};
+use pelton_pipeline::{CompileReport, Compiler, Program, Rows, Target, check_source, nvrtc_status};
+use pelton_scan::{ColumnCache, ColumnCacheOptions, DataTier, Decompress, Decompression, text_supported};
+use pelton_store::{IoEngine, TableId};
+use pelton_trace::Tracer;
+
+use crate::execution::Execution;
+use crate::memory::Lanes;
+use crate::report::RunReport;
+
+/// What pipelines run on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TargetChoice {
+    /// This GPU.
+    Cuda {
+        /// Its number.
+        device: u32,
+    },
+    /// Threads of the host, by a logical device: the same pipelines, compiled by the system's C++ compiler.
+    Host,
+}
+
+/// How kernels drop the rows that conditions are not true for (Lutz et al., "Pump Up the Volume", 2020).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub enum Filters {
+    /// Condition by condition; what one drops, the next does not look at.
+    #[default]
+    Branching,
+    /// All conditions of each row are computed and combined without branches, and sums without groups add 0 for rows
+    /// that do not pass. Where a row must pass before anything is done with it (payloads of a hash table, groups,
+    /// rows that come out), one branch stands there.
+    Predicated,
+}
+
+/// Where kernels check arithmetic for overflow. Either way no number wraps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub enum OverflowChecks {
+    /// Where the bounds of columns do not show that results fit.
+    #[default]
+    WhereNeeded,
+    /// In all arithmetic of integers and decimals, whose sums take 128 bits: a measure of what bounds save.
+    Everywhere,
+}
+
+/// How pipelines run. None of it changes results.
+#[derive(Debug, Clone)]
+pub struct RuntimeOptions {
+    /// The GPU or the host threads that run the kernels.
+    pub target: TargetChoice,
+    /// The most device memory that is taken, bytes; `None`: all that is free.
+    pub device_memory_limit_bytes: Option<u64>,
+    /// The most pinned memory that is taken, bytes; `None`: half of the machine's.
+    pub pinned_memory_limit_bytes: Option<u64>,
+    /// Folder of compiled programs; `None`: the user's cache.
+    pub cache: Option<PathBuf>,
+    /// Whether the next morsel is read and copied while one is worked on. Without it, `staging_buffers` morsels at most
+    /// are under way from their read to their result.
+    pub overlap: bool,
+    /// All keys hash alike: a test of collisions.
+    pub equal_hashes: bool,
+    /// How conditions are computed.
+    pub filters: Filters,
+    /// Where arithmetic is checked.
+    pub overflow_checks: OverflowChecks,
+    /// Bytes of chunks that are moved in one go.
+    pub morsel_bytes: usize,
+    /// Row groups of a morsel at most.
+    pub row_groups_max: usize,
+    /// Morsels in flight.
+    pub staging_buffers: usize,
+    /// Bytes of device memory for the column cache; `None`: half of its memory on a GPU, nothing on the host target.
+    pub device_cache_bytes: Option<u64>,
+    /// Links of other devices that pinned chunks may come over; `None`: on GPUs those that are predicted to pay.
+    pub links: Option<Links>,
+    /// Who decompresses heavy codecs of what is read from disk.
+    pub decompress: Decompress,
+    /// Threads of the host target; 0: all cores.
+    pub workers: u32,
+    /// Compiles every source for this compute capability (major, minor) as well and refuses what does not compile: a
+    /// test of the host target.
+    pub check_for: Option<(u32, u32)>,
+}
+
+impl Default for RuntimeOptions {
+    fn default() -> Self {
+        Self {
+            target: TargetChoice::Cuda { device: 0 },
+            device_memory_limit_bytes: None,
+            pinned_memory_limit_bytes: None,
+            cache: None,
+            overlap: true,
+            equal_hashes: false,
+            filters: Filters::Branching,
+            overflow_checks: OverflowChecks::WhereNeeded,
+            morsel_bytes: 32 << 20,
+            row_groups_max: 4096,
+            staging_buffers: 4,
+            device_cache_bytes: None,
+            links: None,
+            decompress: Decompress::Auto,
+            workers: 0,
+            check_for: None,
+        }
+    }
+}
+
+/// Runs plans on one device. `Send` and `Sync`; one serves a session.
+pub struct Runtime {
+    pub(crate) options: RuntimeOptions,
+    pub(crate) machine: Machine,
+    pub(crate) device: DeviceId,
+    target: Target,
+    compiler: Compiler,
+    pub(crate) column_cache: Arc<ColumnCache>,
+    pub(crate) lanes: Lanes,
+    pub(crate) has_column_cache: bool,
+    /// Columns that a scan has read.
+    used: Mutex<HashSet<(TableId, usize)>>,
+}
+
+impl Runtime {
+    /// Opens the device and finds a compiler for it.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` that names what is missing (driver, NVRTC, nvCOMP where it was asked for) and the remedy;
+    /// `InvalidInput` for a device that the machine lacks.
+    pub fn open(mut options: RuntimeOptions, io: Arc<IoEngine>) -> Result<Arc<Self>> {
+        if options.workers == 0 {
+            options.workers = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
+        }
+        let machine = open_machine(&options)?;
+        let device = DeviceId(match options.target {
+            TargetChoice::Cuda { device } => device,
+            TargetChoice::Host => 0,
+        });
+        let target = match machine.device(device)?.kind {
+            DeviceKind::Cuda { major, minor } => {
+                nvrtc_status()?;
+                Target::Cuda { device, major, minor }
+            }
+            DeviceKind::Logical => Target::Host,
+            DeviceKind::Simulated => return Err(Error::unsupported("pipelines on a simulated device")),
+        };
+        let device_cache_bytes = options.device_cache_bytes.unwrap_or(match target {
+            Target::Cuda { .. } => machine.device(device)?.memory_limit_bytes / 2,
+            Target::Host => 0,
+        });
+        let links = options.links.clone().unwrap_or_else(|| links_of(&machine, device, target));
+        let decompression = Decompression::open(options.decompress, &machine, device, options.cache.clone())?;
+        let cache_options =
+            ColumnCacheOptions { device_cache_bytes, links, decompression, ..ColumnCacheOptions::default() };
+        let column_cache = Arc::new(ColumnCache::new(machine.clone(), io, cache_options));
+        let compiler = Compiler::new(options.cache.clone());
+        let used = Mutex::default();
+        let has_column_cache = device_cache_bytes > 0;
+        let lanes = Lanes::default();
+        Ok(Arc::new(Self {
+            options,
+            machine,
+            device,
+            target,
+            compiler,
+            column_cache,
+            lanes,
+            has_column_cache,
+            used,
+        }))
+    }
+
+    /// Where columns are.
+    pub fn column_cache(&self) -> &Arc<ColumnCache> {
+        &self.column_cache
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// The device that pipelines run on.
+    pub fn device(&self) -> DeviceId {
+        self.device
+    }
+
+    /// How pipelines run.
+    pub fn options(&self) -> &RuntimeOptions {
+        &self.options
+    }
+
+    /// The device in words.
+    pub fn describe(&self) -> String {
+        match self.target {
+            Target::Host => "host target".into(),
+            Target::Cuda { device, .. } => {
+                let name = self.machine.device(device).map_or("GPU".into(), |info| info.name.clone());
+                format!("{name} ({device})")
+            }
+        }
+    }
+
+    /// Compiles `source`, twice where that is asked for.
+    pub(crate) fn compile(&self, source: &str) -> Result<(Arc<Program>, CompileReport)> {
+        if let Some((major, minor)) = self.options.check_for {
+            check_source(source, major, minor)?;
+        }
+        self.compiler.compile(source, self.target)
+    }
+
+    /// Admits columns to the column cache that are read for the second time, or of which most is read now.
+    pub(crate) fn admit_hot(&self, scan: &TableScan, stream: &Stream, cancel: &CancelFlag) -> Result<()> {
+        if !self.has_column_cache {
+            return Ok(());
+        }
+        let is_most = scan.row_groups.len() * 2 > scan.table.row_group_count();
+        for &column in &scan.columns {
+            let is_first =
+                self.used.lock().unwrap_or_else(PoisonError::into_inner).insert((scan.table.id(), column));
+            let is_there =
+                matches!(self.column_cache.tier(&scan.table, column, self.device), DataTier::Device(_));
+            if is_there || (is_first && !is_most) {
+                continue;
+            }
+            match self.column_cache.admit(&scan.table, column, self.device, stream, cancel) {
+                Err(error) if !matches!(error.kind(), ErrorKind::OutOfMemory { .. }) => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether `plan` could be run, as far as can be told before anything is read.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` with the reason.
+    pub fn check(&self, plan: &Plan) -> Result<()> {
+        for pipeline in &plan.pipelines {
+            let Source::Table(scan) = &pipeline.source else { continue };
+            for (table_column, column) in scan.columns.iter().zip(&pipeline.columns) {
+                if column.ty == Type::Text {
+                    text_supported(&scan.table, *table_column).map_err(Error::unsupported)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs `plan` over tables and these inputs and waits for its rows.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` and `OutOfMemory` where another path should be taken, `Corrupt` for damaged files, `Cancelled`,
+    /// `DeviceLost`.
+    pub fn run(
+        &self,
+        plan: &Plan,
+        inputs: impl Into<Inputs>,
+        cancel: &CancelFlag,
+    ) -> Result<(Rows, RunReport)> {
+        self.run_traced(plan, inputs.into(), cancel, None)
+    }
+
+    /// As [`run`](Self::run); leaves spans with `tracer`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`run`](Self::run).
+    pub fn run_traced(
+        &self,
+        plan: &Plan,
+        inputs: Inputs,
+        cancel: &CancelFlag,
+        tracer: Option<&Tracer>,
+    ) -> Result<(Rows, RunReport)> {
+        let started = Instant::now();
+        let mut execution = Execution::new(self, plan, inputs, cancel, tracer)?;
+        let mut result = Rows::default();
+        for stage in stages(plan) {
+            cancel.check()?;
+            if let Some(rows) = execution.stage(&stage)? {
+                result = rows;
+            }
+        }
+        let pipelines = execution.finish();
+        Ok((result, RunReport { pipelines, elapsed: started.elapsed() }))
+    }
+}
+
+/// The links that pay for `device`, by what was measured on this machine or else by what its links promise. Links of
+/// which neither is known are not used.
+fn links_of(machine: &Machine, device: DeviceId, target: Target) -> Links {
+    let devices = &machine.info().devices;
+    if target == Target::Host || devices.len() < 2 {
+        return Links::default();
+    }
+    let addresses = devices.iter().filter_map(|info| info.pci_address.clone()).collect();
+    let Ok(survey) = fabric::survey(&Sources { device_addresses: addresses, ..Sources::default() }) else {
+        return Links::default();
+    };
+    let profile = Profile::default_folder().ok().and_then(|at| Profile::load(&at, &survey.fingerprint()));
+    let topology = match profile {
+        Some(profile) => profile.apply(survey.topology),
+        None => survey.topology,
+    };
+    let node = devices[device.0 as usize].node.0;
+    links_for(&topology, node, device).unwrap_or_default()
+}
+
+/// The pipelines of `plan` by stage. Those of a stage may run at once: none probes a table that another one builds, or
+/// reads its groups.
+fn stages(plan: &Plan) -> Vec<Vec<usize>> {
+    let mut stage_of_table = vec![0; plan.table_count];
+    let mut stage_of_pipeline = Vec::with_capacity(plan.pipelines.len());
+    let mut stages: Vec<Vec<usize>> = Vec::new();
+    for (index, pipeline) in plan.pipelines.iter().enumerate() {
+        let probed = pipeline.ops.iter().filter_map(|op| match op {
+            Op::Probe { table, .. } => Some(stage_of_table[*table]),
+            _ => None,
+        });
+        let read = match pipeline.source {
+            Source::Groups(from) => stage_of_pipeline[from] + 1,
+            _ => 0,
+        };
+        let stage = probed.max().unwrap_or(0).max(read);
+        stage_of_pipeline.push(stage);
+        if let Sink::Build { table, .. } = &pipeline.sink {
+            stage_of_table[*table] = stage + 1;
+        }
+        if stages.len() <= stage {
+            stages.resize_with(stage + 1, Vec::new);
+        }
+        stages[stage].push(index);
+    }
+    stages
+}
+
+fn open_machine(options: &RuntimeOptions) -> Result<Machine> {
+    match options.target {
+        TargetChoice::Cuda { .. } => cuda::open(&CudaOptions {
+            device_memory_limit_bytes: options.device_memory_limit_bytes,
+            pinned_memory_limit_bytes: options.pinned_memory_limit_bytes,
+        }),
+        TargetChoice::Host => {
+            let defaults = HostOptions::default();
+            Ok(host::open(&HostOptions {
+                device_memory_limit_bytes: options.device_memory_limit_bytes.unwrap_or(HOST_TARGET_BYTES),
+                pinned_memory_limit_bytes: options.pinned_memory_limit_bytes.unwrap_or(HOST_TARGET_BYTES),
+                ..defaults
+            }))
+        }
+    }
+}
+
+/// Memory that the host target takes at most where nobody says.
+const HOST_TARGET_BYTES: u64 = 4 << 30;

@@ -1,0 +1,448 @@
+//! Running a pipeline over its source: morsel by morsel from a table, or all at once from a host input.
+//!
+//! ```text
+//!   buffer 0   chunks, descriptors ── kernel ── done
+//!   buffer 1      chunks, descriptors ── kernel ── done        a buffer is used again when its kernel is done
+//! ```
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use pelton_device::{Event, Span, Stream, Work};
+use pelton_error::{Error, Result};
+use pelton_pipeline::codegen::{Arg, ENTRY, ROW_GROUP_PLACES, SinkLayout};
+use pelton_pipeline::ir::TableScan;
+use pelton_pipeline::{Launch, Rows};
+use pelton_scan::{DataTier, MorselTimings, PrefetchOptions, Prefetcher};
+use pelton_trace::{Activity, SpanSize};
+
+use super::allocate::THREADS_PER_MULTIPROCESSOR;
+use super::execution::{Execution, HeldGroups, Kernel, Prepared};
+use super::finish::Output;
+use super::host_input::CopiedInput;
+use super::memory::{Descriptors, HeldLanes, Lane, State, upload};
+use super::report::PipelineReport;
+use super::results::append;
+use super::runtime_filter::RuntimeFilter;
+use super::top::Top;
+
+/// Room for rows of a morsel of a top-k at first; where more come, the morsel is repeated with more room.
+const TOP_ROWS_ROOM: u64 = 1 << 16;
+/// Blocks of a grid at most.
+const BLOCKS_MAX: u64 = 1 << 20;
+
+impl Execution<'_> {
+    pub(super) fn run_host_input(
+        &mut self,
+        kernel: &mut Kernel,
+        copied: &CopiedInput,
+        report: &mut PipelineReport,
+    ) -> Result<Option<Rows>> {
+        let descriptors = Descriptors::new(
+            &self.runtime.machine,
+            self.runtime.device,
+            copied.addresses.len() + copied.row_counts.len().div_ceil(2),
+        )?;
+        report.rows_in += copied.row_counts.iter().map(|count| u64::from(*count)).sum::<u64>();
+        report.link_bytes += copied.bytes;
+        let morsel = Morsel {
+            addresses: &copied.addresses,
+            row_counts: &copied.row_counts,
+            rows: copied.row_counts.iter().map(|count| u64::from(*count)).sum(),
+            reads: vec![copied.span.clone()],
+        };
+        let mut top = Top::of(kernel, None)?;
+        top.iter().for_each(|top| top.set_threshold(kernel));
+        let mut rows = self.run_morsel(kernel, self.stream(), &descriptors, &morsel)?;
+        let done = self.stream().record()?;
+        done.wait_blocking()?;
+        if let (Some(trace), Some(started)) = (&self.trace, kernel.started.take()) {
+            let rows = copied.row_counts.iter().map(|count| u64::from(*count)).sum();
+            let size = SpanSize { bytes: copied.bytes, rows };
+            trace.device(0, Activity::Kernel, (&started, &done), size)?;
+            // It was copied once, however often kernels go through it.
+            if let (Some((before, after)), 0) = (&copied.copy, report.repeats) {
+                trace.device(0, Activity::Copy, (before, after), size)?;
+            }
+        }
+        if let (Some(top), Some(rows)) = (&mut top, &mut rows) {
+            top.keep_best(rows);
+        }
+        Ok(rows)
+    }
+
+    /// Goes through groups that an earlier pipeline left on the device.
+    pub(super) fn run_groups(
+        &mut self,
+        kernel: &mut Kernel,
+        held: &HeldGroups,
+        report: &mut PipelineReport,
+    ) -> Result<Option<Rows>> {
+        kernel.state.set(Arg::SourceGroups, held.groups.address());
+        kernel.state.set(Arg::SourceGroupKeys, held.keys.as_ref().map_or(0, Span::address));
+        report.rows_in += held.count;
+        let places = held.places();
+        let firsts: Vec<u64> = (0..places).step_by(ROW_GROUP_PLACES as usize).collect();
+        let row_counts: Vec<u32> =
+            firsts.iter().map(|first| (places - first).min(ROW_GROUP_PLACES) as u32).collect();
+        let words = firsts.len() + row_counts.len().div_ceil(2);
+        let descriptors = Descriptors::new(&self.runtime.machine, self.runtime.device, words)?;
+        let reads = [&held.groups].into_iter().chain(&held.keys).cloned().collect();
+        let morsel = Morsel { addresses: &firsts, row_counts: &row_counts, rows: held.count, reads };
+        let mut top = Top::of(kernel, None)?;
+        top.iter().for_each(|top| top.set_threshold(kernel));
+        let mut rows = self.run_morsel(kernel, self.stream(), &descriptors, &morsel)?;
+        let done = self.stream().record()?;
+        done.wait_blocking()?;
+        if let Some(started) = kernel.started.take() {
+            report.kernels += done.elapsed_since(&started)?;
+            if let Some(trace) = &self.trace {
+                let size = SpanSize { bytes: 0, rows: held.count };
+                trace.device(0, Activity::Kernel, (&started, &done), size)?;
+            }
+        }
+        if let (Some(top), Some(rows)) = (&mut top, &mut rows) {
+            top.keep_best(rows);
+        }
+        Ok(rows)
+    }
+
+    pub(super) fn run_scan(
+        &mut self,
+        kernel: &mut Kernel,
+        scan: &TableScan,
+        prepared: &Prepared,
+        report: &mut PipelineReport,
+    ) -> Result<Option<Rows>> {
+        let mut top = Top::of(kernel, Some(scan))?;
+        let row_groups = top.as_ref().map_or_else(|| scan.row_groups.clone(), |top| top.in_order(scan));
+        let started = Instant::now();
+        let mappings = self.send_mappings(prepared, scan)?;
+        self.traced(Activity::Prepare, started);
+        let ready = self.stream().record()?;
+        let started = Instant::now();
+        self.runtime.admit_hot(scan, self.stream(), self.cancel)?;
+        if self.runtime.has_column_cache {
+            self.traced(Activity::Admit, started);
+        }
+        let started = Instant::now();
+        let is_output = matches!(kernel.generated.sink, SinkLayout::Rows(_));
+        let mut prefetcher = self.prefetcher(scan, &row_groups, is_output, top.is_some(), report)?;
+        let lanes = self.lanes(&prefetcher, scan.columns.len() + mappings.len() + 1, scan, &ready)?;
+        let runtime_filter = RuntimeFilter::new(scan, kernel, prepared)?;
+        self.traced(Activity::Allocate, started);
+        let mut rows = is_output.then(Rows::default);
+        let mut kernels = Vec::new();
+        for turn in 0.. {
+            self.cancel.check()?;
+            let buffer = turn % lanes.list().len();
+            let Lane { stream, descriptors } = &lanes.list()[buffer];
+            if let Some(top) = &mut top {
+                prefetcher.limit_row_groups(top.row_groups_max(self.runtime.options.row_groups_max));
+                top.set_threshold(kernel);
+            }
+            let is_beyond = |group| top.as_ref().is_some_and(|top| top.rules_out(group));
+            let mut is_unwanted = |group| runtime_filter.rules_out(group) || is_beyond(group);
+            let Some(morsel) = prefetcher.next(buffer, stream, &mut is_unwanted)? else { break };
+            let rows_before = report.rows_in;
+            let more = self.run_row_groups(kernel, stream, descriptors, scan, &mappings, morsel, report)?;
+            if let (Some(rows), Some(more)) = (&mut rows, more) {
+                append(rows, more);
+                top.iter_mut().for_each(|top| top.keep_best(rows));
+            }
+            let done = stream.record()?;
+            prefetcher.release(buffer, done.clone());
+            let (launched, row_count) = (kernel.started.take(), report.rows_in - rows_before);
+            kernels.extend(launched.map(|started| Launched { buffer, rows: row_count, started, done }));
+            if let Some(trace) = &self.trace {
+                trace.memory(&self.runtime.machine, self.runtime.device);
+            }
+            if !self.runtime.options.overlap {
+                stream.wait_blocking()?;
+            }
+        }
+        lanes.wait_blocking()?;
+        for launched in &kernels {
+            report.kernels += launched.done.elapsed_since(&launched.started)?;
+        }
+        self.trace_morsels(&prefetcher.take_timings(), &kernels)?;
+        report.add_prefetch(&prefetcher.report());
+        runtime_filter.add_to(report);
+        top.iter().for_each(|top| top.add_to(report));
+        Ok(rows)
+    }
+
+    /// The prefetcher for `row_groups` of `scan`. Rows that come out are waited for morsel by morsel, so one buffer
+    /// does.
+    fn prefetcher(
+        &self,
+        scan: &TableScan,
+        row_groups: &[u32],
+        is_output: bool,
+        is_top: bool,
+        report: &mut PipelineReport,
+    ) -> Result<Prefetcher> {
+        let options = &self.runtime.options;
+        let wanted = if options.overlap && !is_output { options.staging_buffers } else { 1 };
+        let buffers = wanted.min(self.morsels_expected(scan)?);
+        let prefetch_options = PrefetchOptions {
+            morsel_bytes: options.morsel_bytes,
+            row_groups_max: options.row_groups_max,
+            staging_buffers: buffers,
+            reads_ahead: self.reads_ahead(buffers, is_top),
+        };
+        let (column_cache, cancel) = (&self.runtime.column_cache, self.cancel.clone());
+        let mut prefetcher = Prefetcher::new(
+            column_cache,
+            self.runtime.device,
+            &scan.table,
+            &scan.columns,
+            row_groups,
+            prefetch_options,
+            cancel,
+        )?;
+        if self.trace.is_some() {
+            prefetcher.record_timings();
+        }
+        if prefetcher.buffer_count() < buffers {
+            report.notes.push(format!(
+                "{} buffers in flight in place of {buffers}: device or pinned memory is short; raise \
+                 --device-memory-limit or pin fewer tables",
+                prefetcher.buffer_count()
+            ));
+        }
+        Ok(prefetcher)
+    }
+
+    /// Morsels whose reads are under way at once: those of all pipelines and, with overlap, the one after them. Rows
+    /// that come out share one buffer; their reads run as far ahead all the same. A top-k may find that it needs few.
+    fn reads_ahead(&self, buffers: usize, is_top: bool) -> usize {
+        let options = &self.runtime.options;
+        let pipelines = if is_top { buffers } else { options.staging_buffers.max(buffers) };
+        pipelines + usize::from(options.overlap)
+    }
+
+    /// A lane for each buffer of `prefetcher`, with room for `words_per_group` words per row group; what they do comes
+    /// after `ready`.
+    fn lanes(
+        &self,
+        prefetcher: &Prefetcher,
+        words_per_group: usize,
+        scan: &TableScan,
+        ready: &Event,
+    ) -> Result<HeldLanes<'_>> {
+        let groups = self.runtime.options.row_groups_max.min(scan.row_groups.len());
+        let (runtime, words) = (self.runtime, words_per_group * groups);
+        let lanes = runtime.lanes.hold(&runtime.machine, runtime.device, prefetcher.buffer_count(), words)?;
+        for lane in lanes.list() {
+            lane.stream.wait_for(ready)?;
+        }
+        Ok(lanes)
+    }
+
+    /// Enqueues the kernel over the row groups of a morsel; gives rows, where it ends in any.
+    #[allow(clippy::too_many_arguments)] // what a morsel is of, where it runs, what it adds to
+    fn run_row_groups(
+        &self,
+        kernel: &mut Kernel,
+        stream: &Stream,
+        descriptors: &Descriptors,
+        scan: &TableScan,
+        mappings: &[Mappings],
+        prefetched: pelton_scan::Morsel,
+        report: &mut PipelineReport,
+    ) -> Result<Option<Rows>> {
+        let row_count = |group: &u32| scan.table.row_group(*group as usize).row_count;
+        let row_counts: Vec<u32> = prefetched.row_groups.iter().map(row_count).collect();
+        report.rows_in += row_counts.iter().map(|count| u64::from(*count)).sum::<u64>();
+        report.raw_bytes += raw_bytes(scan, &prefetched.row_groups)?;
+        let addresses =
+            with_mappings(&prefetched.addresses, &prefetched.row_groups, scan.columns.len(), mappings);
+        let mut reads = prefetched.reads;
+        reads.extend(mappings.iter().map(|mapping| mapping.span.clone()));
+        let rows = row_counts.iter().map(|count| u64::from(*count)).sum();
+        let morsel = Morsel { addresses: &addresses, row_counts: &row_counts, rows, reads };
+        self.run_morsel(kernel, stream, descriptors, &morsel)
+    }
+
+    /// Leaves spans of what was done for morsels; their streams have been waited for.
+    fn trace_morsels(&self, timings: &[MorselTimings], kernels: &[Launched]) -> Result<()> {
+        let Some(trace) = &self.trace else { return Ok(()) };
+        for timings in timings {
+            for lap in &timings.laps {
+                trace.host(timings.buffer, lap.activity, lap.start, lap.end, lap.bytes);
+            }
+            if let Some((before, after)) = &timings.copy {
+                let size = SpanSize { bytes: timings.copied_bytes, rows: 0 };
+                trace.device(timings.buffer, Activity::Copy, (before, after), size)?;
+            }
+        }
+        for Launched { buffer, rows, started, done } in kernels {
+            let size = SpanSize { bytes: 0, rows: *rows };
+            trace.device(*buffer, Activity::Kernel, (started, done), size)?;
+        }
+        Ok(())
+    }
+
+    /// Morsels that the scan makes at most, as far as sizes tell; at least 1.
+    fn morsels_expected(&self, scan: &TableScan) -> Result<usize> {
+        let options = &self.runtime.options;
+        let mut bytes = 0;
+        for &column in &scan.columns {
+            if matches!(
+                self.runtime.column_cache.tier(&scan.table, column, self.runtime.device),
+                DataTier::Device(_)
+            ) {
+                continue;
+            }
+            for &group in &scan.row_groups {
+                bytes += scan.table.chunk(group as usize, column)?.raw_bytes;
+            }
+        }
+        let by_bytes = bytes as usize / options.morsel_bytes;
+        Ok((by_bytes + scan.row_groups.len() / options.row_groups_max + 1).max(1))
+    }
+
+    /// Copies the dictionary mappings of all row groups of each text column to the device.
+    fn send_mappings(&self, prepared: &Prepared, scan: &TableScan) -> Result<Vec<Mappings>> {
+        let mut all = Vec::with_capacity(prepared.texts.len());
+        for (_, text) in &prepared.texts {
+            let by_group = text.mappings()?;
+            let mut bytes = Vec::new();
+            let mut offsets = HashMap::with_capacity(scan.row_groups.len());
+            for &group in &scan.row_groups {
+                offsets.insert(group, bytes.len() as u64);
+                let mapping = &by_group[group as usize];
+                mapping.iter().for_each(|entry| bytes.extend_from_slice(&entry.to_le_bytes()));
+                if mapping.is_empty() {
+                    bytes.extend_from_slice(&[0; 4]);
+                }
+            }
+            // Not an argument of the kernel: addresses go with the chunks.
+            let mut state = State::default();
+            upload(&mut state, self.stream(), self.runtime.device, Arg::Chunks, &bytes)?;
+            all.push(Mappings { span: state.span(Arg::Chunks)?.clone(), offsets });
+        }
+        Ok(all)
+    }
+
+    /// Enqueues the kernel over a morsel; where it gives rows, waits for them.
+    fn run_morsel(
+        &self,
+        kernel: &mut Kernel,
+        stream: &Stream,
+        descriptors: &Descriptors,
+        morsel: &Morsel<'_>,
+    ) -> Result<Option<Rows>> {
+        let rows = morsel.rows;
+        if rows == 0 {
+            return Ok(None);
+        }
+        if let SinkLayout::Rows(layout) = kernel.generated.sink.clone() {
+            // Few rows of a top-k come through, once there is a threshold.
+            let rows = if layout.top.is_some() { rows.min(TOP_ROWS_ROOM) } else { rows };
+            let output = Output { columns: &layout.columns, rows };
+            return output
+                .run(self, kernel, stream, |kernel| self.launch(kernel, stream, descriptors, morsel))
+                .map(Some);
+        }
+        self.launch(kernel, stream, descriptors, morsel)?;
+        Ok(None)
+    }
+
+    fn launch(
+        &self,
+        kernel: &Kernel,
+        stream: &Stream,
+        descriptors: &Descriptors,
+        morsel: &Morsel<'_>,
+    ) -> Result<()> {
+        let (chunks, row_counts) = descriptors.send(stream, morsel.addresses, morsel.row_counts)?;
+        let largest = morsel.row_counts.iter().copied().max().unwrap_or(0);
+        let rows: u64 = morsel.row_counts.iter().map(|count| u64::from(*count)).sum();
+        let (tile_rows, tiles_per_group) = self.tiles(rows, largest)?;
+        let generated = &kernel.generated;
+        let mut words = Vec::with_capacity(generated.word_count());
+        for arg in &generated.args {
+            words.push(match arg {
+                Arg::Chunks => chunks,
+                Arg::RowGroupRows => row_counts,
+                Arg::RowGroupCount => morsel.row_counts.len() as u64,
+                Arg::TileRows => u64::from(tile_rows),
+                Arg::TilesPerGroup => u64::from(tiles_per_group),
+                other => kernel.state.word(*other).ok_or_else(|| {
+                    Error::invalid_input(format!("a pipeline without a value for its argument {other:?}"))
+                })?,
+            });
+        }
+        words.resize(generated.word_count(), 0);
+        let warps = u64::from(generated.block_threads / 32);
+        let tiles = morsel.row_counts.len() as u64 * u64::from(tiles_per_group);
+        let mut grid = self.grid(tiles.div_ceil(warps), generated.block_threads, generated.shared_bytes)?;
+        if generated.shared_bytes == 0 {
+            // Blocks without anything to set up are cheap, and as many as there are tiles balance themselves.
+            grid.blocks = tiles.div_ceil(warps).clamp(1, BLOCKS_MAX) as u32;
+        }
+        let workers = (self.runtime.options.workers as u64).clamp(1, tiles.max(1)) as u32;
+        let mut reads = morsel.reads.clone();
+        reads.push(descriptors.span().clone());
+        let writes = kernel.state.spans().cloned().collect();
+        let work: Work =
+            kernel.program.work("pipeline", ENTRY, words, Launch { grid, workers }, reads, writes)?;
+        kernel.started.replace(Some(stream.record()?));
+        stream.run(work)
+    }
+
+    /// Rows of a tile, so that a morsel keeps the whole device busy, and tiles of the largest row group.
+    fn tiles(&self, rows: u64, largest_group_rows: u32) -> Result<(u32, u32)> {
+        let multiprocessors = self.runtime.machine.device(self.runtime.device)?.multiprocessors;
+        let warps = u64::from(multiprocessors * THREADS_PER_MULTIPROCESSOR / 32);
+        let tile_rows = (rows / warps / 1024).clamp(1, 8) as u32 * 1024;
+        Ok((tile_rows, largest_group_rows.div_ceil(tile_rows).max(1)))
+    }
+}
+
+/// A kernel under way.
+struct Launched {
+    buffer: usize,
+    rows: u64,
+    started: Event,
+    done: Event,
+}
+
+/// Row groups that one launch goes through.
+struct Morsel<'m> {
+    addresses: &'m [u64],
+    /// Of each, or places for rows.
+    row_counts: &'m [u32],
+    /// Of all together.
+    rows: u64,
+    reads: Vec<Span>,
+}
+
+/// The dictionary mappings of a text column on the device.
+struct Mappings {
+    span: Span,
+    /// By row group, bytes.
+    offsets: HashMap<u32, u64>,
+}
+
+/// The addresses of each row group's chunks, then of its dictionary mappings.
+fn with_mappings(addresses: &[u64], row_groups: &[u32], columns: usize, mappings: &[Mappings]) -> Vec<u64> {
+    let mut all = Vec::with_capacity(addresses.len() + row_groups.len() * mappings.len());
+    for (at, group) in row_groups.iter().enumerate() {
+        all.extend_from_slice(&addresses[at * columns..(at + 1) * columns]);
+        all.extend(mappings.iter().map(|mapping| mapping.span.address() + mapping.offsets[group]));
+    }
+    all
+}
+
+fn raw_bytes(scan: &TableScan, row_groups: &[u32]) -> Result<u64> {
+    let mut bytes = 0;
+    for &group in row_groups {
+        for &column in &scan.columns {
+            bytes += scan.table.chunk(group as usize, column)?.raw_bytes;
+        }
+    }
+    Ok(bytes)
+}

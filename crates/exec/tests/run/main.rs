@@ -1,0 +1,17 @@
+//! Plans run on a GPU, or the host target without one, against the same computed row by row.
+
+#[path = "../../../scan/tests/tier/fixture.rs"]
+#[allow(dead_code)]
+mod fixture;
+
+mod aggregates;
+mod cancelling;
+mod checks;
+mod columns;
+mod joins;
+mod oracle;
+mod overflow;
+mod skipping;
+mod top;
+
+use tempfile as _; // of the fixture, whose file is another crate's

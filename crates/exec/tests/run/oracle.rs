@@ -1,0 +1,184 @@
+//! The fixture's rows as plain values, and plans over its table. Plans run on a GPU where there is one.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use pelton_chunk::DecodedValues;
+use pelton_error::CancelFlag;
+use pelton_exec::{Filters, RunReport, Runtime, RuntimeOptions, TargetChoice};
+use pelton_pipeline::ir::{Bounds, Column, Expr, Literal, Op, Pipeline, Plan, Sink, Source, TableScan, Type};
+use pelton_pipeline::{RowColumn, RowValues, Rows};
+use pelton_store::{LogicalType, Table, read_chunk};
+
+use crate::fixture::{COLUMNS, READABLE, engine};
+
+/// A value of a row.
+#[derive(Debug, Clone, PartialEq, PartialOrd)]
+pub(crate) enum Cell {
+    Null,
+    Int(i128),
+    Float(f64),
+    Text(Vec<u8>),
+}
+
+/// One folder of compiled programs for all tests of this process and the next.
+fn cache() -> PathBuf {
+    static CACHE: OnceLock<PathBuf> = OnceLock::new();
+    CACHE.get_or_init(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("programs")).clone()
+}
+
+/// The first GPU where there is one, else the host target.
+fn target() -> TargetChoice {
+    static TARGET: OnceLock<TargetChoice> = OnceLock::new();
+    *TARGET.get_or_init(|| match pelton_device::cuda::open(&pelton_device::cuda::CudaOptions::default()) {
+        Ok(_) => TargetChoice::Cuda { device: 0 },
+        Err(_) => TargetChoice::Host,
+    })
+}
+
+/// Options for small tables.
+pub(crate) fn options() -> RuntimeOptions {
+    RuntimeOptions {
+        target: target(),
+        cache: Some(cache()),
+        workers: 3,
+        device_memory_limit_bytes: Some(256 << 20),
+        pinned_memory_limit_bytes: Some(256 << 20),
+        check_for: pelton_pipeline::nvrtc_status().is_ok().then_some((9, 0)),
+        ..RuntimeOptions::default()
+    }
+}
+
+pub(crate) fn runtime(options: RuntimeOptions) -> Arc<Runtime> {
+    Runtime::open(options, engine()).unwrap()
+}
+
+/// Runs `plan`; where it has conditions, with and without branches, which must give the same rows. (A top-k may choose
+/// others of equal keys.)
+pub(crate) fn run(options: RuntimeOptions, plan: &Plan) -> (Rows, RunReport) {
+    let run = |options| runtime(options).run(plan, Vec::new(), &CancelFlag::new()).unwrap();
+    let result = run(options.clone());
+    let has_conditions =
+        |pipeline: &Pipeline| pipeline.ops.iter().any(|op| !matches!(op, Op::Compute { .. }));
+    let is_top = |pipeline: &Pipeline| matches!(pipeline.sink, Sink::Materialize { top: Some(_), .. });
+    if plan.pipelines.iter().any(has_conditions) && !plan.pipelines.iter().any(is_top) {
+        let (predicated, _) = run(RuntimeOptions { filters: Filters::Predicated, ..options });
+        assert_eq!(sorted(&predicated), sorted(&result.0), "predicated");
+    }
+    result
+}
+
+/// All readable columns of `table` as the source of a pipeline.
+pub(crate) fn source(runtime: &Runtime, table: &Arc<Table>) -> (Source, Vec<Column>) {
+    let columns = READABLE.map(|index| {
+        let (name, logical, _) = &COLUMNS[index];
+        let ty = match logical {
+            LogicalType::Int64 => Type::I64,
+            LogicalType::Float64 => Type::F64,
+            LogicalType::Decimal { .. } => Type::I128,
+            LogicalType::Bool => Type::Bool,
+            LogicalType::Utf8 => Type::Text,
+            _ => Type::I32,
+        };
+        let all: Vec<i128> = cells(table, index)
+            .iter()
+            .filter_map(|cell| if let Cell::Int(value) = cell { Some(*value) } else { None })
+            .collect();
+        let bounds = all.iter().min().zip(all.iter().max()).map(|(min, max)| Bounds { min: *min, max: *max });
+        let text = (ty == Type::Text)
+            .then(|| runtime.column_cache().text(table, index) as Arc<dyn pelton_pipeline::TextSource>);
+        Column { name: (*name).into(), ty, is_nullable: true, bounds, text }
+    });
+    let row_groups = (0..table.row_group_count() as u32).collect();
+    let scan = TableScan {
+        table: Arc::clone(table),
+        columns: READABLE.to_vec(),
+        row_groups,
+        uses_runtime_filters: true,
+    };
+    (Source::Table(scan), columns.to_vec())
+}
+
+/// The values of a column of the table, by the CPU's decoder.
+pub(crate) fn cells(table: &Arc<Table>, column: usize) -> Vec<Cell> {
+    let io = engine();
+    let mut cells = Vec::new();
+    for group in 0..table.row_group_count() {
+        let bytes = read_chunk(&io, table, group, column).unwrap().wait_blocking().unwrap();
+        let decoded = table.chunk_view(group, column, &bytes).unwrap().decode().unwrap();
+        let count = table.row_group(group).row_count as usize;
+        for row in 0..count {
+            let is_valid = decoded.validity.as_ref().is_none_or(|validity| validity.is_valid(row));
+            cells.push(if is_valid { cell(&decoded.values, row) } else { Cell::Null });
+        }
+    }
+    cells
+}
+
+fn cell(values: &DecodedValues, row: usize) -> Cell {
+    use pelton_chunk::Values::*;
+    match values {
+        DecodedValues::Plain(values) => match values {
+            U8(values) => Cell::Int(values[row].into()),
+            U16(values) => Cell::Int(values[row].into()),
+            I32(values) => Cell::Int(values[row].into()),
+            I64(values) => Cell::Int(values[row].into()),
+            I128(values) => Cell::Int(values[row]),
+            F64(values) => Cell::Float(values[row]),
+            Bytes(values) => Cell::Text(values.get(row).to_vec()),
+            other => panic!("no such column in the fixture: {other:?}"),
+        },
+        DecodedValues::Dictionary { codes, dictionary } => {
+            Cell::Text(dictionary.get(codes[row] as usize).to_vec())
+        }
+    }
+}
+
+/// The rows that came out, in sorted order.
+pub(crate) fn sorted(rows: &Rows) -> Vec<Vec<Cell>> {
+    let mut all: Vec<Vec<Cell>> = (0..rows.row_count)
+        .map(|row| rows.columns.iter().map(|column| output_cell(column, row)).collect())
+        .collect();
+    sort(&mut all);
+    all
+}
+
+pub(crate) fn sort(rows: &mut [Vec<Cell>]) {
+    rows.sort_by(|a, b| a.partial_cmp(b).expect("no NaN in the fixture"));
+}
+
+fn output_cell(column: &RowColumn, row: usize) -> Cell {
+    if column.valid.as_ref().is_some_and(|valid| !valid[row]) {
+        return Cell::Null;
+    }
+    match &column.values {
+        RowValues::Bool(values) => Cell::Int(values[row].into()),
+        RowValues::I32(values) => Cell::Int(values[row].into()),
+        RowValues::I64(values) => Cell::Int(values[row].into()),
+        RowValues::I128(values) => Cell::Int(values[row]),
+        RowValues::F64(values) => Cell::Float(values[row]),
+        RowValues::Text { ids, dictionary } => Cell::Text(dictionary.entries.get(ids[row] as usize).to_vec()),
+    }
+}
+
+/// The table's rows as cells, readable columns alone.
+pub(crate) fn all_rows(table: &Arc<Table>) -> Vec<Vec<Cell>> {
+    let columns: Vec<Vec<Cell>> = READABLE.iter().map(|column| cells(table, *column)).collect();
+    (0..table.row_count() as usize)
+        .map(|row| columns.iter().map(|column| column[row].clone()).collect())
+        .collect()
+}
+
+/// A plan of one pipeline.
+pub(crate) fn single(source: Source, columns: Vec<Column>, ops: Vec<Op>, sink: Sink) -> Plan {
+    let pipeline = Pipeline { name: "test".into(), source, columns, ops, sink };
+    Plan { pipelines: vec![pipeline], table_count: 0, host_input_count: 0 }
+}
+
+pub(crate) fn column(index: usize) -> Expr {
+    Expr::Column(index)
+}
+
+pub(crate) fn int(value: i32) -> Expr {
+    Expr::Literal(Literal::I32(value))
+}
