@@ -22,7 +22,7 @@ mod shapes;
 
 use pelton_device::{DeviceId, Machine};
 use pelton_error::{Error, Result, ResultExt};
-use pelton_fabric::sim::{self, SimOptions};
+use pelton_sim::{self as sim, SimOptions};
 
 use crate::harness::Times;
 use crate::report::{Grid, Measured, Outcome, Report, Row, Tag};

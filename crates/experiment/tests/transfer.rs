@@ -6,8 +6,8 @@ use pelton_device::{Machine, PageableAccess};
 use pelton_error::ErrorKind;
 use pelton_experiment::transfer::{self, TransferExperiment};
 use pelton_experiment::{Outcome, Report, Tag, Verdict};
-use pelton_fabric::sim::{self, SimOptions};
 use pelton_kernels::Library;
+use pelton_sim::{self as sim, SimOptions};
 
 fn small(machine: Machine) -> TransferExperiment {
     let mut options = TransferExperiment::on(machine, None);

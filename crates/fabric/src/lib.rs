@@ -3,16 +3,16 @@
 //! ```text
 //!   discover ─┐                             ┌─ render   tables and drawings
 //!   preset ───┼──► Topology ──► route ──────┤
-//!   JSON ─────┘       ▲                     └─ sim      a Machine in virtual time
+//!   JSON ─────┘       ▲                     └─ pelton_sim   a Machine in virtual time
 //!                     │ apply                              │
 //!   Machine ──► measure ──► Profile                     Machine
 //!      └──────────────────► transfer ◄─────────────────────┘
 //! ```
 //!
 //! The crate moves bytes between places and knows what each way costs; it does not know what a column means, and
-//! nothing above it knows the machine but through it. What is simulated says so.
+//! nothing above it knows the machine but through it.
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 pub mod discover;
 pub mod doctor;
@@ -20,7 +20,6 @@ pub mod measure;
 mod preset;
 pub mod render;
 mod route;
-pub mod sim;
 mod size_curve;
 mod topology;
 pub mod transfer;

@@ -4,10 +4,10 @@ use pelton_device::cuda::{self, CudaOptions};
 use pelton_device::host::{self, HostOptions};
 use pelton_device::{DeviceId, Machine};
 use pelton_fabric::measure::{MeasureOptions, Profile, measure};
-use pelton_fabric::sim::{self, SimOptions};
 use pelton_fabric::transfer::Method;
 use pelton_fabric::{Vertex, preset};
 use pelton_kernels::Library;
+use pelton_sim::{self as sim, SimOptions};
 
 fn quick(bytes: usize) -> MeasureOptions<'static> {
     MeasureOptions { bytes, repetitions: 1, ..MeasureOptions::default() }

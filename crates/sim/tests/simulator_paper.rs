@@ -6,7 +6,7 @@
 
 use pelton_device::{DeviceId, Machine, MemoryKind, NodeId, OnFull, Place, Stream};
 use pelton_fabric::preset;
-use pelton_fabric::sim::{SimOptions, machine};
+use pelton_sim::{SimOptions, machine};
 
 const BYTES: usize = 4_000_000_000;
 

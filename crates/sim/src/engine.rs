@@ -16,10 +16,10 @@ use std::sync::{Arc, OnceLock};
 use pelton_device::Place;
 use pelton_error::Result;
 
-use crate::sim::operation::{self, Effect, Failure, Flow, Mark, Operation, Reached, Task};
-use crate::sim::resources::Resources;
-use crate::sim::share::share;
-use crate::sim::usage::LinkUsage;
+use crate::operation::{self, Effect, Failure, Flow, Mark, Operation, Reached, Task};
+use crate::resources::Resources;
+use crate::share::share;
+use crate::usage::LinkUsage;
 
 /// A flow is through when less than this is left: far below a byte, far above the error of adding doubles.
 const THROUGH_BYTES: f64 = 1e-3;

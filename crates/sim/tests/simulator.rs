@@ -9,10 +9,10 @@ use pelton_device::{
     Work,
 };
 use pelton_error::{Error, ErrorKind};
-use pelton_fabric::sim::{SimOptions, machine, observed};
 use pelton_fabric::{
     DeviceVertex, HostNode, Link, LinkKind, Origin, Switch, Topology, Vertex, direct_route, preset,
 };
+use pelton_sim::{SimOptions, machine, observed};
 use proptest::prelude::*;
 
 const GPU0: DeviceId = DeviceId(0);

@@ -12,12 +12,12 @@ use std::thread::ThreadId;
 use pelton_device::{MachineInfo, Place};
 use pelton_error::{Error, Result};
 
-use crate::sim::engine::{Engine, Step};
-use crate::sim::memory::Memory;
-use crate::sim::operation::{Mark, Task};
-use crate::sim::options::SimOptions;
-use crate::sim::plan::Planner;
-use crate::sim::resources::Resources;
+use crate::engine::{Engine, Step};
+use crate::memory::Memory;
+use crate::operation::{Mark, Task};
+use crate::options::SimOptions;
+use crate::plan::Planner;
+use crate::resources::Resources;
 
 /// Enough for a scheduler that looks at all of its events once, few enough for a loop that spins.
 const POLLS_PER_STEP: u32 = 256;

@@ -1,7 +1,8 @@
 //! What crosses the links of a simulated machine: for utilisation, and to check that no link carries too much.
 
-use crate::route::Hop;
-use crate::sim::operation::Flow;
+use pelton_fabric::Hop;
+
+use crate::operation::Flow;
 
 /// What one link has carried.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

@@ -13,12 +13,12 @@ use std::collections::BTreeMap;
 
 use pelton_device::{Access, MachineInfo, MemoryKind, PageableAccess, Place, Span, Work};
 use pelton_error::{Error, Result};
+use pelton_fabric::Route;
 
-use crate::route::Route;
-use crate::sim::memory::{Memory, Run};
-use crate::sim::operation::{Engine, Flow, Operation};
-use crate::sim::options::SimOptions;
-use crate::sim::resources::{Resources, Touch};
+use crate::memory::{Memory, Run};
+use crate::operation::{Engine, Flow, Operation};
+use crate::options::SimOptions;
+use crate::resources::{Resources, Touch};
 
 /// Plans operations of a stream at `place`.
 pub(super) struct Planner<'a> {

@@ -4,9 +4,9 @@ use std::sync::{Arc, OnceLock};
 
 use pelton_device::{DeviceId, Place};
 use pelton_error::{Error, ErrorKind, Result};
+use pelton_fabric::Hop;
 
-use crate::route::Hop;
-use crate::sim::share::{Shared, Use};
+use crate::share::{Shared, Use};
 
 /// What happens to bytes when an operation completes: a copy, or the host form of work.
 pub(super) type Effect = Box<dyn FnOnce() -> Result<()> + Send>;

@@ -10,9 +10,9 @@ use pelton_device::{
 };
 use pelton_error::{Error, Result};
 
-use crate::sim::memory::copy_effect;
-use crate::sim::operation::{Mark, Task};
-use crate::sim::shared::Shared;
+use crate::memory::copy_effect;
+use crate::operation::{Mark, Task};
+use crate::shared::Shared;
 
 /// A machine in virtual time.
 pub(super) struct SimBackend {

@@ -57,7 +57,7 @@ impl Default for SimOptions {
             managed_fault_bytes_per_s: 12.2e9,
             // 48.7 of 55.5 GB/s.
             prefetch_efficiency: 0.88,
-            staging_efficiency: crate::route::STAGING_EFFICIENCY,
+            staging_efficiency: pelton_fabric::STAGING_EFFICIENCY,
             random: AccessRates {
                 device_memory: 41.1e9,
                 host_memory: 1e9,

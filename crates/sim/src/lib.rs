@@ -14,6 +14,11 @@
 //!
 //! What is known to be missing: the time to launch a kernel, to allocate and to map memory; caches; translation
 //! misses; a host core that moves bytes for a copy of pageable memory is not taken from anybody.
+//!
+//! The crate knows links and memories from a [`Topology`], wherever that comes from; it chooses no route for anybody,
+//! cuts no transfer into chunks, and says of every machine that it is simulated.
+
+#![deny(unsafe_code)]
 
 mod backend;
 mod engine;
@@ -33,11 +38,11 @@ use pelton_device::{
     Capabilities, DeviceId, DeviceInfo, DeviceKind, Machine, MachineInfo, NodeId, PageableAccess,
 };
 use pelton_error::{Error, Result};
+use pelton_fabric::{DeviceVertex, LinkKind, Topology, Vertex};
 
-use crate::sim::backend::SimBackend;
-use crate::sim::resources::Resources;
-use crate::sim::shared::Shared;
-use crate::topology::{DeviceVertex, LinkKind, Topology, Vertex};
+use crate::backend::SimBackend;
+use crate::resources::Resources;
+use crate::shared::Shared;
 
 pub use options::{AccessRates, SimOptions};
 pub use usage::LinkLoad;

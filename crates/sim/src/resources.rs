@@ -12,11 +12,10 @@ use std::collections::HashMap;
 
 use pelton_device::{Access, DeviceId, NodeId, Place};
 
-use crate::route::{Hop, Route, direct_route};
-use crate::sim::options::{AccessRates, SimOptions};
-use crate::sim::share::Use;
-use crate::size_curve::SizeCurve;
-use crate::topology::{LinkKind, Topology, Vertex};
+use pelton_fabric::{Hop, LinkKind, Route, SizeCurve, Topology, Vertex, direct_route};
+
+use crate::options::{AccessRates, SimOptions};
+use crate::share::Use;
 
 /// Bytes that a memory or link moves at least for one random access.
 const SECTOR_BYTES: f64 = 32.0;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use pelton_device::{DeviceId, MemoryKind, NodeId, Place, RawMemory, Span, VIRTUAL_PAGE_BYTES};
 use pelton_error::{Error, ErrorKind, Result, Tier};
 
-use crate::sim::operation::Effect;
+use crate::operation::Effect;
 
 /// Allocations begin at whole pages, as page locks require.
 const ALIGN_BYTES: usize = 4096;
