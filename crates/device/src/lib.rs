@@ -6,7 +6,7 @@
 //!      └────── stream ──────► Stream ◄── copy, run ──┘
 //!                               └── record ──► Event ── wait_for (a stream), wait_blocking (the host)
 //!   ────────────────────────────── Backend ──────────────────────────────
-//!      cuda: the driver, found at run time      host: memory and threads      (fabric: virtual time)
+//!      cuda: the driver, found at run time      host: memory and threads      (sim: virtual time)
 //! ```
 //!
 //! The words are CUDA's. A *machine* is what one backend executes: its devices and host memory share one address

@@ -28,7 +28,7 @@ mod program;
 mod run;
 mod tier;
 
-pub use pelton_fabric::transfer::Links;
+pub use pelton_transfer::Links;
 pub use program::{
     CompileReport, Compiler, Launch, Origin, Program, Target, compile_for_check, nvrtc_status,
 };

@@ -31,10 +31,10 @@ use pelton_device::cuda::{self, CudaOptions};
 use pelton_device::host::{self, HostOptions};
 use pelton_device::{DeviceId, DeviceKind, Machine, Stream};
 use pelton_error::{CancelFlag, Error, ErrorKind, Result};
-use pelton_fabric::measure::Profile;
-use pelton_fabric::transfer::{Links, links_for};
+use pelton_fabric::profile::Profile;
 use pelton_fabric::{self as fabric, Sources};
 use pelton_store::{IoEngine, TableId};
+use pelton_transfer::{Links, links_for};
 
 use self::execution::Execution;
 use self::memory::Lanes;

@@ -19,7 +19,7 @@ use crate::workspace::{Workspace, short_name};
 
 /// Crates whose tests run on a GPU too; none of them waits for DataFusion.
 const CRATES: [&str; 5] =
-    ["pelton-device", "pelton-kernels", "pelton-pipeline", "pelton-fabric", "pelton-experiment"];
+    ["pelton-device", "pelton-kernels", "pelton-pipeline", "pelton-transfer", "pelton-experiment"];
 
 const SCRIPTS: [&str; 2] = ["run-gpu-tests.sh", "README.txt"];
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pelton_device::{NodeId, Place};
 use pelton_error::{ErrorKind, Result};
-use pelton_fabric::measure::{AccessTimes, time_access};
+use pelton_transfer::measure::{AccessTimes, time_access};
 
 use super::{Stage, summary};
 use crate::report::{Outcome, Quoted, Row};

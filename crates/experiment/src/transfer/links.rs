@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use pelton_device::{DeviceId, MemoryKind, OnFull, Place};
 use pelton_error::{Error, ErrorKind, Result};
-use pelton_fabric::measure::{MeasureOptions, time_storage};
-use pelton_fabric::transfer::{HelperLink, copy, copy_multi_link};
+use pelton_transfer::measure::{MeasureOptions, time_storage};
+use pelton_transfer::{HelperLink, copy, copy_multi_link};
 
 use super::{GB_PER_S, Stage, summary};
 use crate::report::{Outcome, Row};
@@ -150,7 +150,7 @@ fn storage(stage: &Stage<'_>, folder: &Path) -> Result<Vec<Row>> {
         }
         Err(error) => return Err(error),
     };
-    let row = |point: pelton_fabric::measure::StorageRate| {
+    let row = |point: pelton_fabric::profile::StorageRate| {
         let what = format!("{} KiB, {} at once", point.read_bytes >> 10, point.depth);
         let outcome = summary(&[point.bytes_per_s / GB_PER_S]);
         Row { note: point.path, ..stage.row(STORAGE, what, "GB/s", outcome) }

@@ -1,8 +1,8 @@
 //! The eight methods.
 
 use pelton_error::{ErrorKind, Result};
-use pelton_fabric::measure::time_method;
-use pelton_fabric::transfer::Method;
+use pelton_transfer::Method;
+use pelton_transfer::measure::time_method;
 
 use super::{GB_PER_S, Stage, summary};
 use crate::report::{Outcome, Quoted, Row};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use pelton_device::Machine;
 use pelton_error::{Error, Result};
-use pelton_fabric::transfer::TransferOptions;
 use pelton_kernels::Library;
+use pelton_transfer::TransferOptions;
 
 /// Bytes that the paper's joins read from host memory: 2 GiB and 32 GiB.
 pub(super) const PAPER_BYTES: u64 = 34 << 30;

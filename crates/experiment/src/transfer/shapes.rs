@@ -1,7 +1,7 @@
 //! The findings of the paper as conditions on the figures.
 
 use pelton_device::PageableAccess;
-use pelton_fabric::transfer::Method;
+use pelton_transfer::Method;
 
 use super::{Stage, accesses, links, methods};
 use crate::report::{Row, Shape, Verdict};

@@ -3,11 +3,12 @@
 use pelton_device::cuda::{self, CudaOptions};
 use pelton_device::host::{self, HostOptions};
 use pelton_device::{DeviceId, Machine};
-use pelton_fabric::measure::{MeasureOptions, Profile, measure};
-use pelton_fabric::transfer::Method;
+use pelton_fabric::profile::Profile;
 use pelton_fabric::{Vertex, preset};
 use pelton_kernels::Library;
 use pelton_sim::{self as sim, SimOptions};
+use pelton_transfer::measure::{MeasureOptions, measure};
+use pelton_transfer::{Method, MethodRates};
 
 fn quick(bytes: usize) -> MeasureOptions<'static> {
     MeasureOptions { bytes, repetitions: 1, ..MeasureOptions::default() }
@@ -40,7 +41,7 @@ fn every_path_of_a_machine_has_a_positive_rate() {
         for method in &profile.methods {
             assert_eq!(method.bytes_per_s.is_none(), !method.missing.is_empty(), "{method:?}");
         }
-        assert!(!profile.method_rates(DeviceId(0)).0.is_empty());
+        assert!(!MethodRates::of(&profile, DeviceId(0)).0.is_empty());
         assert!(profile.host.iter().all(|host| host.read_bytes_per_s > 0.0 && host.copy_bytes_per_s > 0.0));
         assert!(!profile.storage.is_empty());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "the file that was read is gone");

@@ -12,11 +12,10 @@
 
 use pelton_device::{DeviceId, Event, Machine, Place, Span, Stream};
 use pelton_error::{Error, Result};
+use pelton_fabric::{Route, Topology, Vertex, direct_route};
 
-use super::lane::{Lane, Transfer, check_lengths, check_peers, check_route, chunk_bytes, home};
-use super::options::TransferOptions;
-use crate::route::{Route, direct_route};
-use crate::topology::{Topology, Vertex};
+use crate::lane::{Lane, Transfer, check_lengths, check_peers, check_route, chunk_bytes, home};
+use crate::options::TransferOptions;
 
 /// A lane that adds less than this share of the own link's rate is not worth its neighbour's memory. A guess.
 const WORTH_SHARE: f64 = 0.1;
@@ -82,7 +81,7 @@ pub fn links_for(topology: &Topology, node: u32, device: DeviceId) -> Option<Lin
 ///
 /// # Errors
 ///
-/// As [`relay`](super::relay), for every lane; `InvalidInput` for rates that are not positive.
+/// As [`relay`](crate::relay), for every lane; `InvalidInput` for rates that are not positive.
 pub fn copy_multi_link(
     machine: &Machine,
     source: &Span,
@@ -230,7 +229,7 @@ fn deal(busy_until: &mut [f64], rates: &[f64], bytes: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::preset::preset;
+    use pelton_fabric::preset;
 
     #[test]
     fn chunks_are_dealt_in_proportion_to_the_rates() {

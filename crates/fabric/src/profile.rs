@@ -4,16 +4,16 @@
 //! (`docs/specs/profile.md`) in the user's cache folder, written beside and renamed, so that a reader meets a whole
 //! profile or none.
 
+mod apply;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use pelton_device::DeviceId;
 use pelton_error::{Error, Result, ResultExt};
 use serde::{Deserialize, Serialize};
 
 use crate::topology::{BandwidthAt, Vertex};
-use crate::transfer::{Method, MethodRate, MethodRates};
 
 /// The version of the form below.
 const FORMAT: u32 = 1;
@@ -153,19 +153,6 @@ impl Profile {
     pub fn age(&self) -> Duration {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         now.saturating_sub(Duration::from_secs(self.taken_at_s))
-    }
-
-    /// Rates of the methods on `device`, to choose by.
-    pub fn method_rates(&self, device: DeviceId) -> MethodRates {
-        let of_device = self.methods.iter().filter(|result| result.device == device.0);
-        let rate = |result: &MethodResult| {
-            Some(MethodRate {
-                method: result.method.parse::<Method>().ok()?,
-                sequential_bytes_per_s: result.bytes_per_s?,
-                random_accesses_per_s: result.random_accesses_per_s,
-            })
-        };
-        MethodRates(of_device.filter_map(rate).collect())
     }
 
     /// The copies from `from` to `to`, if they were measured.

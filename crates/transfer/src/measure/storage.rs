@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use pelton_device::{DeviceId, Machine, MemoryKind, OnFull, Place};
 use pelton_error::{Result, ResultExt};
+use pelton_fabric::Vertex;
+use pelton_fabric::profile::StorageRate;
 
 use super::MeasureOptions;
-use super::profile::StorageRate;
 use super::timing::{best, per_second};
-use crate::topology::Vertex;
-use crate::transfer::{Storage, StorageOptions};
+use crate::{Storage, StorageOptions};
 
 /// (bytes of one read, reads in flight): what shows where latency ends and the device's bandwidth begins.
 const POINTS: [(usize, usize); 7] =

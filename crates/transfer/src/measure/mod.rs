@@ -9,10 +9,8 @@
 //! of a few runs counts: what disturbs a link only adds time.
 
 mod accesses;
-mod apply;
 mod copies;
 mod methods;
-mod profile;
 mod storage;
 mod timing;
 
@@ -21,11 +19,11 @@ use std::sync::Arc;
 
 use pelton_device::Machine;
 use pelton_error::{Error, Result, ResultExt};
+use pelton_fabric::profile::Profile;
 use pelton_kernels::Library;
 
 pub use accesses::{AccessTimes, time_access};
 pub use methods::{MethodTimes, time_method};
-pub use profile::{AccessRates, CopyRates, HostRates, MethodResult, Profile, SetRate, StorageRate};
 pub use storage::{remove_storage_file, time_storage};
 
 /// How a machine is measured.

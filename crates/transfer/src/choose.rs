@@ -2,8 +2,9 @@
 
 use pelton_device::{Access, DeviceId, Machine, MemoryKind};
 use pelton_error::{Error, Result};
+use pelton_fabric::profile::{MethodResult, Profile};
 
-use super::method::Method;
+use crate::method::Method;
 
 /// What a method reached on a device.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -19,6 +20,21 @@ pub struct MethodRate {
 /// What was measured on one device.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MethodRates(pub Vec<MethodRate>);
+
+impl MethodRates {
+    /// Those that were measured on `device` of the machine that `profile` is of.
+    pub fn of(profile: &Profile, device: DeviceId) -> Self {
+        let of_device = profile.methods.iter().filter(|result| result.device == device.0);
+        let rate = |result: &MethodResult| {
+            Some(MethodRate {
+                method: result.method.parse::<Method>().ok()?,
+                sequential_bytes_per_s: result.bytes_per_s?,
+                random_accesses_per_s: result.random_accesses_per_s,
+            })
+        };
+        Self(of_device.filter_map(rate).collect())
+    }
+}
 
 /// A method and why.
 #[derive(Debug, Clone, PartialEq)]

@@ -3,7 +3,7 @@
 use crate::route::direct_route;
 use crate::topology::{Link, Topology, Vertex};
 
-use super::profile::{CopyRates, Profile};
+use super::{CopyRates, Profile};
 
 impl Profile {
     /// `topology` with what was measured in place of what vendors state.
@@ -68,8 +68,8 @@ fn put(link: &mut Link, device: Vertex, there: &CopyRates, back: Option<&CopyRat
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::HostRates;
     use crate::preset;
+    use crate::profile::HostRates;
 
     #[test]
     fn a_topology_stays_valid_whatever_was_measured_of_the_host() {

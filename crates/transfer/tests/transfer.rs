@@ -9,11 +9,11 @@ use pelton_device::{
     Access, Buffer, Capabilities, DeviceId, Machine, MemoryKind, NodeId, OnFull, PageableAccess, Place, Span,
 };
 use pelton_error::{CancelFlag, ErrorKind};
-use pelton_fabric::transfer::{
+use pelton_kernels::Library;
+use pelton_transfer::{
     Column, Delivery, HelperLink, Method, MethodRate, MethodRates, Storage, StorageOptions, StoragePath,
     TransferOptions, choose, copy, copy_multi_link, relay,
 };
-use pelton_kernels::Library;
 
 const MIB: usize = 1 << 20;
 const FIRST: DeviceId = DeviceId(0);

@@ -3,11 +3,11 @@
 
 use pelton_device::{Buffer, DeviceId, Machine, MemoryKind, NodeId, OnFull, Place, Span, Stream};
 use pelton_error::Result;
+use pelton_fabric::profile::{CopyRates, SetRate};
+use pelton_fabric::{BandwidthAt, Vertex};
 
 use super::MeasureOptions;
-use super::profile::{CopyRates, SetRate};
 use super::timing::{best, per_second};
-use crate::topology::{BandwidthAt, Vertex};
 
 /// Smallest size, bytes; each next is four times as large.
 const FIRST_SIZE: usize = 2 << 10;

@@ -6,6 +6,7 @@
 //!   multi-link span ──► own link ─────────────────► span                                      multi_link.rs
 //!                └────► a neighbour's link ─► peer link ─┘
 //!   Storage    file ──► device memory, by cuFile or through pinned memory                     storage.rs
+//!   measure    a machine ──► its Profile: every link, every method, host memory, storage      measure/mod.rs
 //! ```
 //!
 //! All of them cut what they move into chunks and keep some in flight; what a chunk waits for is said by events, so
@@ -14,10 +15,16 @@
 //! do is an error that names the capability, never a silent substitute.
 //!
 //! Traffic: every byte once over every link of its route; staged copies read and write host memory once more.
+//!
+//! Queries and measurements use the same transfers, so what was measured is what a query gets. The crate asks a topology
+//! which links there are; it finds no machine, keeps no profile, and does not know what a column means.
+
+#![forbid(unsafe_code)]
 
 mod choose;
 mod delivery;
 mod lane;
+pub mod measure;
 mod method;
 mod multi_link;
 mod options;

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use pelton_device::{Buffer, DeviceId, Machine, MemoryKind, NodeId, OnFull, Place};
 use pelton_error::{Error, ErrorKind, Result};
+use pelton_fabric::profile::MethodResult;
 use pelton_kernels::{Gather, Library, fill_random, gather, read};
 
 use super::MeasureOptions;
-use super::profile::MethodResult;
 use super::timing::{best, least, per_second};
-use crate::transfer::{Column, Delivery, Method, TransferOptions};
+use crate::{Column, Delivery, Method, TransferOptions};
 
 /// Random accesses of 8 bytes in one run, at most.
 const LOADS_MAX: u64 = 1 << 22;

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use pelton_device::{DeviceKind, Machine, NodeId, OnFull, Place, Stream};
 use pelton_error::{Error, Result};
+use pelton_fabric::profile::{AccessRates, HostRates};
 use pelton_kernels::{Chase, Cycle, Gather, Library, chase, fill_cycle, fill_random, gather, read};
 
 use super::MeasureOptions;
 use super::copies::memory_at;
-use super::profile::{AccessRates, HostRates};
 use super::timing::{best, least, per_second, runs};
 
 /// Bytes of one random load, as in the source.

@@ -18,8 +18,8 @@ use std::ops::Range;
 use pelton_device::{Buffer, DeviceId, Machine, MemoryKind, NodeId, PageLock, Place, Span, Stream};
 use pelton_error::{Error, Result, ResultExt};
 
-use super::method::Method;
-use super::options::TransferOptions;
+use crate::method::Method;
+use crate::options::TransferOptions;
 
 /// Fixed-width values in host memory.
 #[derive(Debug, Clone)]

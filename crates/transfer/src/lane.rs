@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use pelton_device::{Buffer, Event, Machine, MemoryKind, NodeId, Place, Span, Stream};
 use pelton_error::{Error, Result, ResultExt};
 
-use super::options::TransferOptions;
+use crate::options::TransferOptions;
 
 /// A transfer under way. Dropping it waits for what was enqueued.
 #[derive(Debug)]
