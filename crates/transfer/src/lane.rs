@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use pelton_device::{Buffer, Event, Machine, MemoryKind, NodeId, Place, Span, Stream};
+use pelton_device::{Buffer, Event, Machine, MemoryKind, Place, Span, Stream};
 use pelton_error::{Error, Result, ResultExt};
 
 use crate::options::TransferOptions;
@@ -18,8 +18,8 @@ use crate::options::TransferOptions;
 #[derive(Debug)]
 pub struct Transfer {
     /// They carry the lanes, and must outlive what is enqueued.
-    pub(super) _streams: Vec<Stream>,
-    pub(super) ends: Vec<Event>,
+    pub(crate) _streams: Vec<Stream>,
+    pub(crate) ends: Vec<Event>,
 }
 
 impl Transfer {
@@ -89,7 +89,7 @@ pub fn relay(
 }
 
 /// One route with its streams and the staging buffers between its hops.
-pub(super) struct Lane {
+pub(crate) struct Lane {
     hops: Vec<Hop>,
     depth: usize,
 }
@@ -104,7 +104,7 @@ struct Hop {
 }
 
 impl Lane {
-    pub(super) fn new(
+    pub(crate) fn new(
         machine: &Machine,
         route: &[Place],
         chunk_bytes: usize,
@@ -125,7 +125,7 @@ impl Lane {
         Ok(Self { hops, depth: options.depth })
     }
 
-    pub(super) fn enqueue(&mut self, source: &Span, target: &Span) -> Result<()> {
+    pub(crate) fn enqueue(&mut self, source: &Span, target: &Span) -> Result<()> {
         let mut from = source.clone();
         let mut arrived: Option<Event> = None;
         for index in 0..self.hops.len() {
@@ -149,11 +149,11 @@ impl Lane {
     }
 
     /// The end of every hop: an error on an early one must not be lost on the way.
-    pub(super) fn ends(&self) -> Result<Vec<Event>> {
+    pub(crate) fn ends(&self) -> Result<Vec<Event>> {
         self.hops.iter().map(|hop| hop.stream.record()).collect()
     }
 
-    pub(super) fn into_streams(self) -> Vec<Stream> {
+    pub(crate) fn into_streams(self) -> Vec<Stream> {
         self.hops.into_iter().map(|hop| hop.stream).collect()
     }
 }
@@ -170,31 +170,32 @@ impl Hop {
 }
 
 /// Where the copy of a hop is enqueued: at the device that reads from the host, else at the source.
-fn carrier(from: Place, to: Place) -> Place {
+pub(crate) fn carrier(from: Place, to: Place) -> Place {
     match (from, to) {
         (Place::Host(_), Place::Device(_)) => to,
         _ => from,
     }
 }
 
-fn memory_at(place: Place) -> MemoryKind {
+/// Memory of a place that copies are fastest with.
+pub(crate) fn memory_at(place: Place) -> MemoryKind {
     match place {
-        Place::Host(node) => MemoryKind::Pinned(NodeId(node.0)),
+        Place::Host(node) => MemoryKind::Pinned(node),
         Place::Device(device) => MemoryKind::Device(device),
     }
 }
 
-pub(super) fn home(span: &Span) -> Result<Place> {
+pub(crate) fn home(span: &Span) -> Result<Place> {
     span.kind().home().ok_or_else(|| {
         Error::invalid_input(format!("{} lies at several places; name a route for one of them", span.kind()))
     })
 }
 
-pub(super) fn chunk_bytes(source: &Span, options: &TransferOptions) -> usize {
+pub(crate) fn chunk_bytes(source: &Span, options: &TransferOptions) -> usize {
     options.chunk_bytes.min(source.len().max(1))
 }
 
-pub(super) fn check_lengths(source: &Span, target: &Span) -> Result<()> {
+pub(crate) fn check_lengths(source: &Span, target: &Span) -> Result<()> {
     if source.len() != target.len() {
         return Err(Error::invalid_input(format!(
             "a transfer of {} bytes to a span of {}; cut them to one length",
@@ -205,7 +206,7 @@ pub(super) fn check_lengths(source: &Span, target: &Span) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn check_route(machine: &Machine, route: &[Place], source: &Span, target: &Span) -> Result<()> {
+fn check_route(machine: &Machine, route: &[Place], source: &Span, target: &Span) -> Result<()> {
     if route.len() < 2 {
         return Err(Error::invalid_input("a route names at least where it begins and where it ends"));
     }
@@ -216,7 +217,7 @@ pub(super) fn check_route(machine: &Machine, route: &[Place], source: &Span, tar
 }
 
 /// Refuses hops between devices that do not reach each other's memory.
-pub(super) fn check_peers(machine: &Machine, route: &[Place]) -> Result<()> {
+pub(crate) fn check_peers(machine: &Machine, route: &[Place]) -> Result<()> {
     for pair in route.windows(2) {
         if let (Place::Device(from), Place::Device(to)) = (pair[0], pair[1])
             && !machine.is_peer(from, to)

@@ -10,11 +10,11 @@
 //! Capacity Limitations in GPU-Accelerated Large-Scale Data Analytics", 2025. Whether a neighbour's
 //! lane pays follows from the topology: it does where it shares no link with those in use already.
 
-use pelton_device::{DeviceId, Event, Machine, Place, Span, Stream};
-use pelton_error::{Error, Result};
+use pelton_device::{DeviceId, Machine, Place, Span, Stream};
+use pelton_error::{CancelFlag, Error, Result};
 use pelton_fabric::{Route, Topology, Vertex, direct_route};
 
-use crate::lane::{Lane, Transfer, check_lengths, check_peers, check_route, chunk_bytes, home};
+use crate::lane::{Lane, Transfer, carrier, check_lengths, check_peers, chunk_bytes, home};
 use crate::options::TransferOptions;
 
 /// A lane that adds less than this share of the own link's rate is not worth its neighbour's memory. A guess.
@@ -90,30 +90,14 @@ pub fn copy_multi_link(
     helpers: &[HelperLink],
     options: &TransferOptions,
 ) -> Result<Transfer> {
-    options.check()?;
-    check_lengths(source, target)?;
     let (from, to) = (home(source)?, home(target)?);
-    let mut routes = vec![(vec![from, to], own_rate)];
-    for helper in helpers {
-        check_is_other(helper, to)?;
-        routes.push((vec![from, Place::Device(helper.device), to], helper.rate));
-    }
-    let mut lanes = Vec::with_capacity(routes.len());
-    for (route, rate) in &routes {
-        check_rate(*rate)?;
-        check_route(machine, route, source, target)?;
-        lanes.push(Lane::new(machine, route, chunk_bytes(source, options), options)?);
-    }
-    let rates: Vec<f64> = routes.iter().map(|(_, rate)| *rate).collect();
-    let mut busy_until = vec![0.0; lanes.len()];
-    for (source, target) in source.chunks(options.chunk_bytes).zip(target.chunks(options.chunk_bytes)) {
-        options.cancel.check()?;
-        let lane = deal(&mut busy_until, &rates, source.len());
-        lanes[lane].enqueue(&source, &target)?;
-    }
-    let ends: Vec<Vec<Event>> = lanes.iter().map(Lane::ends).collect::<Result<_>>()?;
-    let streams = lanes.into_iter().flat_map(Lane::into_streams).collect();
-    Ok(Transfer { _streams: streams, ends: ends.into_iter().flatten().collect() })
+    check_peers(machine, &[from, to])?;
+    // What is smaller than a chunk takes no more of helpers' memory than its own length.
+    let options = TransferOptions { chunk_bytes: chunk_bytes(source, options), ..options.clone() };
+    let mut copier = MultiLinkCopier::between(machine, from, to, (own_rate, helpers), &options)?;
+    let own = machine.stream(carrier(from, to))?;
+    copier.copy(&own, source, target)?;
+    copier.into_transfer(own)
 }
 
 /// Copies from one host node to one device, one after another, over the device's own link and those of helpers.
@@ -126,6 +110,7 @@ pub struct MultiLinkCopier {
     /// When each lane would have carried what it was dealt, seconds; the own one first.
     busy_until: Vec<f64>,
     chunk_bytes: usize,
+    cancel: CancelFlag,
     /// Bytes that came over helpers' links.
     helper_link_bytes: u64,
 }
@@ -144,20 +129,31 @@ impl MultiLinkCopier {
         links: &Links,
         options: &TransferOptions,
     ) -> Result<Self> {
+        Self::between(machine, from, Place::Device(device), (links.own_rate, &links.helpers), options)
+    }
+
+    fn between(
+        machine: &Machine,
+        from: Place,
+        to: Place,
+        (own_rate, helpers): (f64, &[HelperLink]),
+        options: &TransferOptions,
+    ) -> Result<Self> {
         options.check()?;
-        check_rate(links.own_rate)?;
-        let mut lanes = Vec::with_capacity(links.helpers.len());
-        for helper in &links.helpers {
+        check_rate(own_rate)?;
+        let mut lanes = Vec::with_capacity(helpers.len());
+        for helper in helpers {
             check_rate(helper.rate)?;
-            check_is_other(helper, Place::Device(device))?;
-            let route = [from, Place::Device(helper.device), Place::Device(device)];
+            check_is_other(helper, to)?;
+            let route = [from, Place::Device(helper.device), to];
             check_peers(machine, &route)?;
             lanes.push(Lane::new(machine, &route, options.chunk_bytes, options)?);
         }
         let rates: Vec<f64> =
-            [links.own_rate].into_iter().chain(links.helpers.iter().map(|helper| helper.rate)).collect();
+            [own_rate].into_iter().chain(helpers.iter().map(|helper| helper.rate)).collect();
         let busy_until = vec![0.0; rates.len()];
-        Ok(Self { lanes, rates, busy_until, chunk_bytes: options.chunk_bytes, helper_link_bytes: 0 })
+        let (chunk_bytes, cancel) = (options.chunk_bytes, options.cancel.clone());
+        Ok(Self { lanes, rates, busy_until, chunk_bytes, cancel, helper_link_bytes: 0 })
     }
 
     /// Enqueues the copy of `source`, in memory of the host node, to `target` on the device: the own link's share on
@@ -165,10 +161,11 @@ impl MultiLinkCopier {
     ///
     /// # Errors
     ///
-    /// `InvalidInput` if the lengths differ; what the devices report.
+    /// `InvalidInput` if the lengths differ; `Cancelled`; what the devices report.
     pub fn copy(&mut self, own: &Stream, source: &Span, target: &Span) -> Result<()> {
         check_lengths(source, target)?;
         for (source, target) in source.chunks(self.chunk_bytes).zip(target.chunks(self.chunk_bytes)) {
+            self.cancel.check()?;
             match deal(&mut self.busy_until, &self.rates, source.len()) {
                 0 => own.copy(&source, &target)?,
                 lane => {
@@ -193,6 +190,16 @@ impl MultiLinkCopier {
         let least = self.busy_until.iter().copied().fold(f64::INFINITY, f64::min);
         self.busy_until.iter_mut().for_each(|until| *until -= least);
         Ok(())
+    }
+
+    /// All that was enqueued, on `own` and on helpers' lanes, as one transfer.
+    fn into_transfer(self, own: Stream) -> Result<Transfer> {
+        let mut ends = vec![own.record()?];
+        for lane in &self.lanes {
+            ends.extend(lane.ends()?);
+        }
+        let streams = [own].into_iter().chain(self.lanes.into_iter().flat_map(Lane::into_streams));
+        Ok(Transfer { _streams: streams.collect(), ends })
     }
 
     /// Bytes that came over helpers' links.

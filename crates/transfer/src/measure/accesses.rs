@@ -9,8 +9,8 @@ use pelton_fabric::profile::{AccessRates, HostRates};
 use pelton_kernels::{Chase, Cycle, Gather, Library, chase, fill_cycle, fill_random, gather, read};
 
 use super::MeasureOptions;
-use super::copies::memory_at;
 use super::timing::{best, least, per_second, runs};
+use crate::lane::memory_at;
 
 /// Bytes of one random load, as in the source.
 const WIDTH_BYTES: u32 = 4;

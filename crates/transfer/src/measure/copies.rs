@@ -1,13 +1,14 @@
 //! Copies: bandwidth by size, latency, both directions at once, several links at once (Maltenberger et al. 2022,
 //! section 4; packet sizes as in Paul et al. 2021, section 5.2).
 
-use pelton_device::{Buffer, DeviceId, Machine, MemoryKind, NodeId, OnFull, Place, Span, Stream};
+use pelton_device::{Buffer, DeviceId, Machine, NodeId, OnFull, Place, Span, Stream};
 use pelton_error::Result;
 use pelton_fabric::profile::{CopyRates, SetRate};
 use pelton_fabric::{BandwidthAt, Vertex};
 
 use super::MeasureOptions;
 use super::timing::{best, per_second};
+use crate::lane::{carrier, memory_at};
 
 /// Smallest size, bytes; each next is four times as large.
 const FIRST_SIZE: usize = 2 << 10;
@@ -65,12 +66,8 @@ struct Line {
 
 impl Line {
     fn new(machine: &Machine, from: Place, to: Place, bytes: usize) -> Result<Self> {
-        let at = match (from, to) {
-            (Place::Host(_), Place::Device(_)) => to,
-            _ => from,
-        };
         let take = |place| machine.allocate(memory_at(place), bytes, OnFull::Refuse);
-        Ok(Self { stream: machine.stream(at)?, source: take(from)?, target: take(to)? })
+        Ok(Self { stream: machine.stream(carrier(from, to))?, source: take(from)?, target: take(to)? })
     }
 
     fn pieces(&self, piece_bytes: usize) -> Vec<(Span, Span)> {
@@ -157,12 +154,4 @@ fn measure_set(machine: &Machine, set: &[(Place, Place)], options: &MeasureOptio
     })?;
     let copies = set.iter().map(|(from, to)| (Vertex::from(*from), Vertex::from(*to))).collect();
     Ok(SetRate { copies, bytes_per_s: per_second((lines.len() * options.bytes) as f64, time) })
-}
-
-/// Memory of a place that copies are fastest with.
-pub(crate) fn memory_at(place: Place) -> MemoryKind {
-    match place {
-        Place::Host(node) => MemoryKind::Pinned(node),
-        Place::Device(device) => MemoryKind::Device(device),
-    }
 }
