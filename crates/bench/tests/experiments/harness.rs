@@ -1,15 +1,13 @@
 //! The harness on a clock that is set by hand.
 
-mod common;
-
 use std::sync::atomic::Ordering;
 
+use pelton_bench::{Harness, Measured, Times};
 use pelton_error::{Error, ErrorKind};
-use pelton_experiment::{Harness, Measured, Times};
 
 /// Times of repetitions that take `nanoseconds`, one after another, the last one for ever.
 fn times(harness: Harness, nanoseconds: &[u64]) -> Times {
-    let (machine, clock) = common::idle_machine(1);
+    let (machine, clock) = crate::common::idle_machine(1);
     let mut call = 0;
     harness
         .measure(&machine, || {
@@ -66,7 +64,7 @@ fn a_standard_error_above_five_percent_is_unsteady() {
 
 #[test]
 fn no_repetitions_are_refused_and_errors_end_the_measurement() {
-    let (machine, _) = common::idle_machine(1);
+    let (machine, _) = crate::common::idle_machine(1);
     let error = repeat(0, 5).measure(&machine, || Ok(())).unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::InvalidInput);
     let mut calls = 0;

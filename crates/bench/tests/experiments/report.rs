@@ -1,6 +1,6 @@
 //! Reports as text and as JSON.
 
-use pelton_experiment::{Grid, Measured, Outcome, Quoted, Report, Row, Shape, Tag, Verdict};
+use pelton_bench::{Grid, Measured, Outcome, Quoted, Report, Row, Shape, Tag, Verdict};
 
 fn row(machine: &str, tag: Tag, what: &str, paper: Option<Quoted>, ours: Outcome) -> Row {
     Row {
@@ -131,7 +131,7 @@ fn json_has_the_fields_of_its_specification() {
 
 #[test]
 fn json_names_no_field_that_the_specification_lacks() {
-    let specification = include_str!("../../../docs/specs/experiment.md");
+    let specification = include_str!("../../../../docs/specs/experiment.md");
     let json: serde_json::Value = serde_json::from_str(&example().to_json()).unwrap();
     let mut names = Vec::new();
     collect_names(&json, &mut names);

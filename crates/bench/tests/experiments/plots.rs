@@ -1,6 +1,6 @@
 //! Plots are well-formed XML, show all of their data, and stay inside their frame.
 
-use pelton_experiment::plot::{Bar, BarChart, BarSeries, LineChart, LineSeries, Scale};
+use pelton_bench::plot::{Bar, BarChart, BarSeries, LineChart, LineSeries, Scale};
 
 /// Elements of a document by name, with their attributes as text; panics unless tags nest and texts are escaped.
 fn elements(svg: &str) -> Vec<(String, String)> {

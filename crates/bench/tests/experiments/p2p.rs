@@ -1,14 +1,12 @@
 //! The experiment `p2p` on logical devices, on simulated machines, and on one that does not copy.
 
-mod common;
-
 use std::collections::BTreeSet;
 
+use pelton_bench::p2p::{self, P2pOptions, Subject};
+use pelton_bench::{Harness, Outcome, Report, Tag, Verdict};
 use pelton_device::Machine;
 use pelton_device::host::{self, HostOptions};
 use pelton_error::ErrorKind;
-use pelton_experiment::p2p::{self, P2pOptions, Subject};
-use pelton_experiment::{Harness, Outcome, Report, Tag, Verdict};
 
 /// Enough for several pieces and a remainder that is no whole word.
 const SMALL_BYTES: u64 = (1 << 20) + 5;
@@ -67,7 +65,7 @@ fn bytes_arrive_whole_in_pieces_of_any_size() {
 
 #[test]
 fn a_machine_that_does_not_copy_is_found_out() {
-    let (machine, _) = common::idle_machine(2);
+    let (machine, _) = crate::common::idle_machine(2);
     let error = p2p::run(&small(machine.clone())).unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::Corrupt, "{error}");
     let unchecked = P2pOptions { check_bytes: false, ..small(machine) };
@@ -109,7 +107,7 @@ fn sizes_follow_scale_and_caps() {
 
 #[test]
 fn a_machine_without_devices_is_unsupported() {
-    let error = p2p::run(&small(common::idle_machine(0).0)).unwrap_err();
+    let error = p2p::run(&small(crate::common::idle_machine(0).0)).unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::Unsupported, "{error}");
 }
 

@@ -1,11 +1,11 @@
 //! The experiment `transfer` on logical devices and on simulated machines.
 
+use pelton_bench::transfer::{self, TransferExperiment};
+use pelton_bench::{Outcome, Report, Tag, Verdict};
 use pelton_device::cuda::{self, CudaOptions};
 use pelton_device::host::{self, HostOptions};
 use pelton_device::{Machine, PageableAccess};
 use pelton_error::ErrorKind;
-use pelton_experiment::transfer::{self, TransferExperiment};
-use pelton_experiment::{Outcome, Report, Tag, Verdict};
 use pelton_kernels::Library;
 use pelton_sim::{self as sim, SimOptions};
 
