@@ -31,8 +31,8 @@ mod slots;
 mod stage;
 mod systems;
 
+use crate::{Report, Row, Shape};
 use pelton_error::{Result, ResultExt};
-use pelton_experiment::{Report, Row, Shape};
 use pelton_load::CancelFlag;
 
 pub use self::options::{GolapOptions, Part};

@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::sync::mpsc::channel;
 
+use pelton_bench::p2p::{self, P2pOptions, Subject};
+use pelton_bench::transfer::{self, TransferExperiment};
+use pelton_bench::{Harness, Report};
 use pelton_error::{Error, ErrorKind, Result, ResultExt};
-use pelton_experiment::p2p::{self, P2pOptions, Subject};
-use pelton_experiment::transfer::{self, TransferExperiment};
-use pelton_experiment::{Harness, Report};
 use pelton_fabric::PRESET_NAMES;
-use pelton_fabric::transfer::TransferOptions;
 use pelton_load::CancelFlag;
+use pelton_transfer::TransferOptions;
 
 use crate::args::{LayerArgs, P2pArgs, TransferArgs};
 use crate::{cancel, console, machine, topology};

@@ -6,8 +6,8 @@ use pelton_device::Machine;
 use pelton_device::cuda::{self, CudaOptions};
 use pelton_device::host::{self, HostOptions};
 use pelton_error::{Error, Result};
-use pelton_fabric::sim::{self, SimOptions};
 use pelton_kernels::Library;
+use pelton_sim::{self as sim, SimOptions};
 
 use crate::console;
 

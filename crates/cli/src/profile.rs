@@ -6,7 +6,7 @@ use std::time::Duration;
 use pelton_engine::{Ceiling, Ceilings, DeviceChoice, ProfileContext, Query};
 use pelton_error::{Error, Result, ResultExt};
 use pelton_fabric::Vertex;
-use pelton_fabric::measure::Profile;
+use pelton_fabric::profile::Profile;
 
 use crate::topology;
 
@@ -116,7 +116,7 @@ fn measured(profile: &Profile, device: DeviceChoice, unknown: Ceilings) -> Ceili
     });
     let copies = profile.copies.iter().filter(|copies| copies.to == place);
     let copies = copies.filter(|copies| matches!(copies.from, Vertex::Node(_)));
-    let peak = copies.map(pelton_fabric::measure::CopyRates::peak_bytes_per_s).reduce(f64::max);
+    let peak = copies.map(pelton_fabric::profile::CopyRates::peak_bytes_per_s).reduce(f64::max);
     let loads = profile.accesses.iter().find(|access| access.processor == place && access.memory == place);
     Ceilings {
         to_device: peak.map(|rate| ceiling(rate, "copies from pinned memory")),
@@ -129,7 +129,7 @@ fn measured(profile: &Profile, device: DeviceChoice, unknown: Ceilings) -> Ceili
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pelton_fabric::measure::{AccessRates, CopyRates, HostRates};
+    use pelton_fabric::profile::{AccessRates, CopyRates, HostRates};
 
     fn profile() -> Profile {
         let mut profile = Profile::new("abc".into(), false);

@@ -8,9 +8,10 @@ use pelton_device::Machine;
 use pelton_device::host::{self, HostOptions};
 use pelton_error::{Result, ResultExt};
 use pelton_fabric::discover::{Sources, survey};
-use pelton_fabric::measure::{self, MeasureOptions, Profile};
-use pelton_fabric::sim::{self, SimOptions};
+use pelton_fabric::profile::Profile;
 use pelton_fabric::{Survey, Topology, preset, render};
+use pelton_sim::{self as sim, SimOptions};
+use pelton_transfer::measure::{self, MeasureOptions};
 
 use crate::args::TopologyArgs;
 use crate::machine::{self, Opened};

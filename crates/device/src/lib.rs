@@ -6,7 +6,7 @@
 //!      └────── stream ──────► Stream ◄── copy, run ──┘
 //!                               └── record ──► Event ── wait_for (a stream), wait_blocking (the host)
 //!   ────────────────────────────── Backend ──────────────────────────────
-//!      cuda: the driver, found at run time      host: memory and threads      (fabric: virtual time)
+//!      cuda: the driver, found at run time      host: memory and threads      (sim: virtual time)
 //! ```
 //!
 //! The words are CUDA's. A *machine* is what one backend executes: its devices and host memory share one address
@@ -15,7 +15,7 @@
 //! error says which device refused what.
 //!
 //! Without a driver [`cuda::open`] returns an error that says what is missing and what to install; nothing else here
-//! needs one. This is the only crate that names the driver's interface. It does not know what a column is, chooses
+//! needs one. This is the only crate that names the driver's interface; [`libraries`] is the one place that finds libraries. It does not know what a column is, chooses
 //! no routes and measures nothing.
 
 #![deny(unsafe_code)]
@@ -33,6 +33,8 @@ mod page_lock;
 
 mod machine;
 mod stream;
+
+pub mod libraries;
 
 #[allow(unsafe_code)]
 pub mod cuda;

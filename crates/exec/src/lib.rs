@@ -31,6 +31,6 @@ mod scan;
 mod top;
 mod trace;
 
-pub use pelton_fabric::transfer::Links;
+pub use pelton_transfer::Links;
 pub use report::{PipelineReport, RunReport};
 pub use runtime::{Filters, OverflowChecks, Runtime, RuntimeOptions, TargetChoice};

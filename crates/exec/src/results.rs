@@ -1,7 +1,9 @@
 //! From what kernels left in memory to rows.
 
 use pelton_error::{Error, Result};
-use pelton_pipeline::codegen::{AggregateOutput, Form, GroupLayout, KeyDomain, PayloadColumn, WideKey, WordKind};
+use pelton_pipeline::codegen::{
+    AggregateOutput, Form, GroupLayout, KeyDomain, PayloadColumn, WideKey, WordKind,
+};
 use pelton_pipeline::ir::Type;
 use pelton_pipeline::{Dictionary, RowColumn, RowValues, Rows};
 

@@ -19,14 +19,14 @@ use pelton_device::cuda::{self, CudaOptions};
 use pelton_device::host::{self, HostOptions};
 use pelton_device::{DeviceId, DeviceKind, Machine, Stream};
 use pelton_error::{CancelFlag, Error, ErrorKind, Result};
-use pelton_fabric::measure::Profile;
-use pelton_fabric::transfer::{Links, links_for};
+use pelton_fabric::profile::Profile;
 use pelton_fabric::{self as fabric, Sources};
 use pelton_pipeline::ir::{Inputs, Op, Plan, Sink, Source, TableScan, Type};
 use pelton_pipeline::{CompileReport, Compiler, Program, Rows, Target, check_source, nvrtc_status};
 use pelton_scan::{ColumnCache, ColumnCacheOptions, DataTier, Decompress, Decompression, text_supported};
 use pelton_store::{IoEngine, TableId};
 use pelton_trace::Tracer;
+use pelton_transfer::{Links, links_for};
 
 use crate::execution::Execution;
 use crate::memory::Lanes;

@@ -1,29 +1,26 @@
 //! The machine as a graph: what it is made of, how fast each link is, how bytes get from one place to another.
 //!
 //! ```text
-//!   discover ─┐                             ┌─ render   tables and drawings
-//!   preset ───┼──► Topology ──► route ──────┤
-//!   JSON ─────┘       ▲                     └─ sim      a Machine in virtual time
-//!                     │ apply                              │
-//!   Machine ──► measure ──► Profile                     Machine
-//!      └──────────────────► transfer ◄─────────────────────┘
+//!   discover ─┐                             ┌─ render       tables and drawings
+//!   preset ───┼──► Topology ──► route ──────┼─ pelton_sim   a Machine in virtual time
+//!   JSON ─────┘       ▲                     │                        │
+//!                     │ apply               └─ pelton_transfer ──► Machine
+//!                  Profile ◄────────────────────── measure ◄─────────┘
 //! ```
 //!
-//! The crate moves bytes between places and knows what each way costs; it does not know what a column means, and
-//! nothing above it knows the machine but through it. What is simulated says so.
+//! The crate knows what a machine is made of and what each way through it costs; it moves no byte and measures nothing
+//! itself. It does not know what a column means, and nothing above it knows the machine but through it.
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 pub mod discover;
 pub mod doctor;
-pub mod measure;
 mod preset;
+pub mod profile;
 pub mod render;
 mod route;
-pub mod sim;
 mod size_curve;
 mod topology;
-pub mod transfer;
 
 pub use discover::{GpuSource, Sources, Survey, discover, fingerprint, survey};
 pub use preset::{PRESET_NAMES, preset};

@@ -21,7 +21,6 @@ mod mix;
 mod library;
 #[allow(unsafe_code)]
 mod memory;
-mod search;
 #[allow(unsafe_code)]
 mod sys;
 
@@ -40,4 +39,3 @@ pub use gather::{Gather, gather};
 pub use library::{Library, Policy};
 pub use mix::random_word;
 pub use read::{read, sum_of_words};
-pub use search::{LIBRARY_VARIABLE, look_in};

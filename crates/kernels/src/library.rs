@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use pelton_device::LaunchTarget;
+use pelton_device::libraries::{CUDA_LIBRARY, find_cuda_library};
 use pelton_error::{Error, Result};
 
 use crate::mix::{GOLDEN_GAMMA, fingerprint_term, mix, permuted, random_word};
-use crate::search::{self, REMEDY};
 use crate::sys;
 
 /// How work is mapped to a device. Never changes a result.
@@ -75,7 +75,7 @@ impl Library {
     ///
     /// `Unsupported` if there is none or it is of another build than this program, with the remedy.
     pub fn open() -> Result<Arc<Self>> {
-        Self::open_at(&search::find()?)
+        Self::open_at(&find_cuda_library()?)
     }
 
     /// Loads the library at `path`.
@@ -172,7 +172,9 @@ where
     let library = library.cloned();
     move |target| match library {
         Some(library) => library.launch(choose, target, fill),
-        None => Err(Error::unsupported(format!("kernels need Pelton's CUDA library; {REMEDY}"))),
+        None => {
+            Err(Error::unsupported(format!("kernels need Pelton's CUDA library; {}", CUDA_LIBRARY.remedy)))
+        }
     }
 }
 
@@ -258,7 +260,8 @@ fn expected_report() -> sys::AbiReport {
 }
 
 fn refuse(path: &Path, why: impl fmt::Display) -> Error {
-    Error::unsupported(format!("{}: not the CUDA library of this build: {why}; {REMEDY}", path.display()))
+    let (path, remedy) = (path.display(), CUDA_LIBRARY.remedy);
+    Error::unsupported(format!("{path}: not the CUDA library of this build: {why}; {remedy}"))
 }
 
 /// # Safety

@@ -2,20 +2,24 @@
 
 use std::path::Path;
 
+use pelton_device::libraries::CUDA_LIBRARY_VARIABLE;
 use pelton_device::{DeviceId, LaunchTarget, MemoryKind, OnFull, host};
 use pelton_error::ErrorKind;
-use pelton_kernels::{LIBRARY_VARIABLE, Library, fill_random};
+use pelton_kernels::{Library, fill_random};
 
 /// The library where it is looked for, or where `make cuda` puts it.
 fn built() -> Option<std::sync::Arc<Library>> {
     let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../build/cuda/libpelton_cuda.so");
-    if std::env::var_os(LIBRARY_VARIABLE).is_none() && default.is_file() {
+    if std::env::var_os(CUDA_LIBRARY_VARIABLE).is_none() && default.is_file() {
         return Some(Library::open_at(&default).unwrap());
     }
     match Library::open() {
         Ok(library) => Some(library),
         Err(error) => {
-            assert!(std::env::var_os(LIBRARY_VARIABLE).is_none(), "the library that is named opens: {error}");
+            assert!(
+                std::env::var_os(CUDA_LIBRARY_VARIABLE).is_none(),
+                "the library that is named opens: {error}"
+            );
             eprintln!("library: SKIPPED: {error}");
             None
         }

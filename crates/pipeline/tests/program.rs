@@ -6,6 +6,7 @@ use std::sync::{Arc, Barrier};
 
 use pelton_device::cuda::{self, CudaOptions, Grid};
 use pelton_device::host::{self, HostOptions};
+use pelton_device::libraries::NVRTC_VARIABLE;
 use pelton_device::{Buffer, DeviceId, DeviceKind, Machine, MemoryKind, OnFull, Place};
 use pelton_error::ErrorKind;
 use pelton_pipeline::{Compiler, Launch, Origin, Program, Target, compile_for_check, nvrtc_status};
@@ -272,9 +273,9 @@ fn wheel() -> Option<PathBuf> {
 fn has_nvrtc(name: &str) -> bool {
     let Err(error) = nvrtc_status() else { return true };
     match wheel() {
-        Some(path) if std::env::var_os(cuda::NVRTC_VARIABLE).is_none() => {
+        Some(path) if std::env::var_os(NVRTC_VARIABLE).is_none() => {
             let mut child = Command::new(std::env::current_exe().unwrap());
-            child.env(cuda::NVRTC_VARIABLE, path).args(["--exact", name, "--nocapture"]);
+            child.env(NVRTC_VARIABLE, path).args(["--exact", name, "--nocapture"]);
             assert!(child.status().unwrap().success(), "in a process of its own");
         }
         _ => println!("SKIPPED: {error}"),

@@ -31,6 +31,7 @@ mod wait;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use pelton_device::libraries;
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 
@@ -68,6 +69,6 @@ fn run_command(py: Python<'_>, args: Vec<OsString>) -> u8 {
 /// anything else.
 #[pyfunction]
 fn set_folders(package: PathBuf, nvrtc: Vec<PathBuf>) {
-    pelton_kernels::look_in(package);
-    pelton_device::cuda::look_for_nvrtc_in(nvrtc);
+    libraries::look_for_cuda_library_in(package);
+    libraries::look_for_nvrtc_in(nvrtc);
 }

@@ -6,7 +6,7 @@ use pelton_device::cuda;
 use pelton_error::{Error, Result};
 use pelton_fabric::discover::{Sources, survey};
 use pelton_fabric::doctor::{DoctorOptions, Environment, examine};
-use pelton_fabric::measure::Profile;
+use pelton_fabric::profile::Profile;
 use pelton_fabric::{PRESET_NAMES, preset};
 use pelton_kernels::Library;
 use pyo3::prelude::*;

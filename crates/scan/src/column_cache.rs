@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 
 use pelton_device::{DeviceId, Machine};
 use pelton_error::{CancelFlag, Result, ResultExt};
-use pelton_fabric::transfer::Links;
 use pelton_store::{IoEngine, Table, TableId};
+use pelton_transfer::Links;
 
 use crate::cache::DeviceCache;
 use crate::decompress::Decompression;
@@ -44,7 +44,7 @@ pub struct ColumnCacheOptions {
     /// About as many bytes of a column are loaded by one thread in one go, to one buffer.
     pub extent_bytes: usize,
     /// Neighbours' host links over which a device takes pinned chunks beside its own; none where they share what
-    /// limits it (`pelton_fabric::transfer::links_for` says which pay).
+    /// limits it (`pelton_transfer::links_for` says which pay).
     pub links: Links,
     /// Bytes of one copy over a helper link; a prefetcher that moves less than four of them uses its own link alone.
     pub link_chunk_bytes: usize,

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use pelton_device::{DeviceId, NodeId, OnFull, Place};
 use pelton_error::{ErrorKind, Result};
-use pelton_fabric::transfer::{MultiLinkCopier, TransferOptions};
+use pelton_transfer::{MultiLinkCopier, TransferOptions};
 
 use super::ColumnCache;
 

@@ -24,9 +24,9 @@ use std::time::Duration;
 use pelton_chunk::Codec;
 use pelton_device::{DeviceId, Event, Span, Stream};
 use pelton_error::{CancelFlag, ErrorKind, Result, ResultExt};
-use pelton_fabric::transfer::MultiLinkCopier;
 use pelton_store::Table;
 use pelton_trace::Activity;
+use pelton_transfer::MultiLinkCopier;
 
 use super::ColumnCache;
 use super::device_decompression::{Compressed, DecompressionPlan, DeviceDecompression};

@@ -3,7 +3,7 @@
 //! ```text
 //!   pelton, stripped ────────────────┐
 //!   libpelton_cuda.so ───────────────┤
-//!   test programs of CRATES, stripped┼──▶ build/bundle/pelton-gpu-<version>.tar.xz
+//!   test programs, stripped ─────────┼──▶ build/bundle/pelton-gpu-<version>.tar.xz
 //!   scripts/bundle/* ────────────────┤
 //!   cuda/ ───────────────────────────┘
 //! ```
@@ -18,15 +18,10 @@ use crate::readme::empty;
 use crate::workspace::{Workspace, short_name};
 
 /// Crates whose tests run on a GPU too; none of them waits for DataFusion.
-const CRATES: [&str; 7] = [
-    "pelton-device",
-    "pelton-kernels",
-    "pelton-pipeline",
-    "pelton-scan",
-    "pelton-exec",
-    "pelton-fabric",
-    "pelton-experiment",
-];
+const CRATES: [&str; 6] =
+    ["pelton-device", "pelton-kernels", "pelton-transfer", "pelton-pipeline", "pelton-scan", "pelton-exec"];
+/// The same of the experiments on the machine layer; DataFusion is below it, as it is below the command.
+const EXPERIMENTS: [&str; 3] = ["pelton-bench", "--test", "experiments"];
 
 const SCRIPTS: [&str; 2] = ["run-gpu-tests.sh", "README.txt"];
 
@@ -51,7 +46,7 @@ pub(crate) fn run(workspace: &Workspace, has_pelton: bool) -> Result<()> {
         copy_stripped(workspace, &workspace.pelton(), &folder.join("pelton"))?;
     }
     empty(&folder.join("tests"))?;
-    for program in build_tests(workspace)? {
+    for program in test_programs(workspace, has_pelton)? {
         copy_stripped(workspace, &program.path, &folder.join("tests").join(&program.name))?;
     }
     for script in SCRIPTS {
@@ -61,13 +56,24 @@ pub(crate) fn run(workspace: &Workspace, has_pelton: bool) -> Result<()> {
     pack(&parent, &name)
 }
 
-/// Builds the test programs and says which there are.
-fn build_tests(workspace: &Workspace) -> Result<Vec<TestProgram>> {
-    let mut args =
-        vec!["test", "--release", "--locked", "--no-run", "--message-format=json-render-diagnostics"];
+/// Builds the test programs and says which there are; experiments are among them where the command is.
+fn test_programs(workspace: &Workspace, has_pelton: bool) -> Result<Vec<TestProgram>> {
+    let mut args = Vec::new();
     for name in CRATES {
         args.extend(["-p", name]);
     }
+    let mut programs = build_tests(workspace, &args)?;
+    if has_pelton {
+        let [name, kind, target] = EXPERIMENTS;
+        programs.extend(build_tests(workspace, &["-p", name, kind, target])?);
+    }
+    Ok(programs)
+}
+
+fn build_tests(workspace: &Workspace, which: &[&str]) -> Result<Vec<TestProgram>> {
+    let mut args =
+        vec!["test", "--release", "--locked", "--no-run", "--message-format=json-render-diagnostics"];
+    args.extend(which);
     let messages = process::output(&mut process::cargo(&workspace.root, &args))?;
     let programs: Vec<TestProgram> = messages.lines().filter_map(test_program).collect();
     if programs.is_empty() { Err("cargo built no test program".into()) } else { Ok(programs) }

@@ -10,11 +10,11 @@
 
 use std::path::Path;
 
+use crate::plot::{LineChart, LineSeries, Scale};
+use crate::{Outcome, Quoted, Shape};
 use pelton_datagen::Dataset;
 use pelton_engine::{DeviceChoice, ScanOptions, bytes_text};
 use pelton_error::Result;
-use pelton_experiment::plot::{LineChart, LineSeries, Scale};
-use pelton_experiment::{Outcome, Quoted, Shape};
 use pelton_zone::{SkipKind, SkipKinds};
 
 use super::data::{Data, Form, row_group_rows};

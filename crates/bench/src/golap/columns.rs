@@ -14,10 +14,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::Quoted;
+use crate::plot::{LineChart, LineSeries, Scale};
 use pelton_datagen::Dataset;
 use pelton_error::{Result, ResultExt};
-use pelton_experiment::Quoted;
-use pelton_experiment::plot::{LineChart, LineSeries, Scale};
 use pelton_store::Table;
 
 use super::data::{Data, Form};
@@ -66,13 +66,7 @@ pub(super) fn run(stage: &Stage<'_>) -> Result<Findings> {
         findings.rows.push(with(row(&stage.machine, "10", point.name.clone(), "MB/s", ours), None, note));
     }
     for (name, reason) in left_out {
-        findings.rows.push(row(
-            &stage.machine,
-            "10",
-            name,
-            "MB/s",
-            pelton_experiment::Outcome::Missing(reason),
-        ));
+        findings.rows.push(row(&stage.machine, "10", name, "MB/s", crate::Outcome::Missing(reason)));
     }
     findings.shapes.push(shape(
         &stage.machine,
@@ -150,9 +144,7 @@ fn crossover(stage: &Stage<'_>, points: &[Point], storage: f64, findings: &mut F
     let figure = "10, turn";
     let ours = match turn {
         Some(point) => derived(point.ratio),
-        None => {
-            pelton_experiment::Outcome::Missing("a column that decodes slower than storage allows".into())
-        }
+        None => crate::Outcome::Missing("a column that decodes slower than storage allows".into()),
     };
     let note = "lowest ratio of a column that is decoder-bound";
     let found = row(&stage.machine, figure, "ratio where decoding takes over, measured", "ratio", ours);

@@ -10,12 +10,12 @@
 
 use std::borrow::Cow;
 
+use crate::plot::{Bar, BarChart, BarSeries};
+use crate::{Outcome, Quoted, Row, Shape};
 use arrow::array::RecordBatch;
 use pelton_datagen::Dataset;
 use pelton_engine::{DeviceChoice, PeltonSession};
 use pelton_error::{Error, Result, ResultExt};
-use pelton_experiment::plot::{Bar, BarChart, BarSeries};
-use pelton_experiment::{Outcome, Quoted, Row, Shape};
 
 use super::data::{Data, Form};
 use super::options::PAPER_STORAGE_BYTES_PER_S;

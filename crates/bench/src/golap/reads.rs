@@ -17,12 +17,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use crate::plot::{LineChart, LineSeries, Scale};
+use crate::{Outcome, Quoted, Row, Shape};
 use pelton_datagen::Dataset;
 use pelton_device::cuda::{self, CuFile, CudaOptions};
 use pelton_device::{DeviceId, MemoryKind, NodeId, OnFull, Place};
 use pelton_error::{Error, ErrorKind, Result, ResultExt};
-use pelton_experiment::plot::{LineChart, LineSeries, Scale};
-use pelton_experiment::{Outcome, Quoted, Row, Shape};
 use pelton_store::{IoEngine, IoMode, IoOptions, SegmentFile, Warehouse};
 use rustix::fs::OFlags;
 

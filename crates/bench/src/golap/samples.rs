@@ -1,8 +1,8 @@
 //! E7: choosing encodings from 1, 5 and 10 % of a table, as `pelton bench sampling` measures it (Table 1).
 
+use crate::{Quoted, Shape};
 use pelton_datagen::Dataset;
 use pelton_error::Result;
-use pelton_experiment::{Quoted, Shape};
 use pelton_load::ClusterBy;
 
 use super::stage::{derived, row, shape, with};

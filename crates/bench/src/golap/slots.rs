@@ -10,11 +10,11 @@
 //!
 //! On the CPU engine a pipeline is a row group read ahead by each thread; copying to host memory is for devices.
 
+use crate::plot::{LineChart, LineSeries, Scale};
+use crate::{Outcome, Shape};
 use pelton_datagen::Dataset;
 use pelton_engine::bytes_text;
 use pelton_error::{Error, ErrorKind, Result};
-use pelton_experiment::plot::{LineChart, LineSeries, Scale};
-use pelton_experiment::{Outcome, Shape};
 
 use super::chunks::COLUMNS;
 use super::data::{Data, Form, row_group_rows};

@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::time::Instant;
 
+use crate::{Measured, Outcome, Quoted, Row, Shape, Summary, Tag, Verdict};
 use arrow::array::RecordBatch;
 use datafusion::physical_plan::ExecutionPlan;
 use pelton_engine::{
     DeviceChoice, PeltonGpuExec, PeltonScanExec, PeltonSession, ScanOptions, ScanReport, SessionOptions,
 };
 use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt};
-use pelton_experiment::{Measured, Outcome, Quoted, Row, Shape, Summary, Tag, Verdict};
 use pelton_store::{IoMode, IoOptions};
 use pelton_zone::SkipKinds;
 use tokio::runtime::Runtime;

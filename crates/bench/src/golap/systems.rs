@@ -9,13 +9,13 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
+use crate::plot::{Bar, BarChart, BarSeries};
+use crate::{Outcome, Quoted, Summary};
 use arrow::array::RecordBatch;
 use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
 use pelton_datagen::Dataset;
 use pelton_engine::{DeviceChoice, from_datafusion};
 use pelton_error::{Error, ErrorKind, Result, ResultExt};
-use pelton_experiment::plot::{Bar, BarChart, BarSeries};
-use pelton_experiment::{Outcome, Quoted, Summary};
 
 use super::data::{Data, Form};
 use super::stage::{Setup, derived, row, shape, unpruned, with};
@@ -133,7 +133,7 @@ fn duckdb_times(stage: &Stage<'_>) -> Result<HashMap<String, f64>> {
 
 fn times(ms: &[f64]) -> Outcome {
     let Summary { mean, standard_error, min, count } = Summary::of(ms);
-    Outcome::Done(pelton_experiment::Measured { mean, standard_error, best: min, repetitions: count })
+    Outcome::Done(crate::Measured { mean, standard_error, best: min, repetitions: count })
 }
 
 fn push(stage: &Stage<'_>, entry: &Entry, findings: &mut Findings) {

@@ -14,10 +14,10 @@ use libloading::Library;
 use pelton_error::{Error, Result};
 
 use super::driver::driver;
+use crate::libraries;
 use crate::memory::{Purpose, Span};
 use crate::place::{DeviceKind, MemoryKind};
 
-const NAMES: [&str; 2] = ["libcufile.so.0", "libcufile.so"];
 const KERNEL_MODULE: &str = "/proc/driver/nvidia-fs";
 const HANDLE_TYPE_OPAQUE_FD: i32 = 1;
 
@@ -186,7 +186,8 @@ fn library() -> Result<&'static Library> {
 }
 
 fn start() -> Result<Library> {
-    let library = load()?;
+    // SAFETY: opening cuFile runs its initialisers, which it is made for.
+    let library = libraries::open_cufile(|name| unsafe { Library::new(name) })?;
     // SAFETY: the entry has this type in every version of cuFile.
     let status = unsafe { library.get::<DriverCall>(b"cuFileDriverOpen").map(|open| open()) };
     match status {
@@ -198,23 +199,4 @@ fn start() -> Result<Library> {
         }
         Err(error) => Err(Error::unsupported("libcufile lacks cuFileDriverOpen").with_source(error)),
     }
-}
-
-fn load() -> Result<Library> {
-    let mut last = None;
-    for name in NAMES {
-        // SAFETY: opening cuFile runs its initialisers, which it is made for.
-        match unsafe { Library::new(name) } {
-            Ok(library) => return Ok(library),
-            Err(error) => last = Some(error),
-        }
-    }
-    let error = Error::unsupported(
-        "cuFile (libcufile.so.0) is not installed: 'pip install nvidia-cufile' and its folder in LD_LIBRARY_PATH, or \
-         'apt-get install nvidia-gds'",
-    );
-    Err(match last {
-        Some(cause) => error.with_source(cause),
-        None => error,
-    })
 }

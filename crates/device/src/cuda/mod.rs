@@ -28,5 +28,5 @@ pub use backend::{CudaOptions, copy_engine_counts, memory_info, open, pci_addres
 pub use driver::{DriverStatus, status};
 pub use file::{CuFile, CuFileHandle};
 pub use module::{Function, Grid, Module};
-pub use nvcomp::{NVCOMP_VARIABLE, Nvcomp, NvcompBatch, NvcompCodec, nvcomp};
-pub use nvrtc::{NVRTC_VARIABLE, Nvrtc, NvrtcArchitecture, look_for_nvrtc_in, nvrtc};
+pub use nvcomp::{Nvcomp, NvcompBatch, NvcompCodec, nvcomp};
+pub use nvrtc::{Nvrtc, NvrtcArchitecture, nvrtc};

@@ -6,40 +6,26 @@
 //!                        written_bytes[i], statuses[i]     what came of it, once the stream has come so far
 //! ```
 //!
-//! Where it is looked for, the first that loads:
-//!
-//! 1. `$PELTON_NVCOMP`, the library's file; if set, nowhere else.
-//! 2. Beside the executable, where a bundle may put it.
-//! 3. In `build/cuda-venv` of the folders above the executable, then in the active Python environment
-//!    (`$VIRTUAL_ENV`): `site-packages/nvidia/libnvcomp/lib64`, where its wheel puts it.
-//! 4. Where the dynamic loader looks.
-//!
-//! Never in the working directory: code is not loaded from where data lies.
+//! Where it is looked for: [`libraries`](crate::libraries).
 //!
 //! It brings a CUDA runtime of its own, which uses the primary context of the device that is current, as this crate
 //! does. It allocates nothing: whoever calls brings the memory that it works in. Its decoders trust their input: bytes
 //! that a codec did not write may make them read and write out of bounds, so only bytes that have passed a checksum
 //! are given to them.
 
-use std::ffi::{CStr, OsString, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
 
 use libloading::Library;
 use pelton_error::{Error, ErrorKind, Result};
 
+use crate::libraries;
 use crate::work::LaunchTarget;
 
-/// The environment variable that names the library's file.
-pub const NVCOMP_VARIABLE: &str = "PELTON_NVCOMP";
-
 /// Others declare other options.
-const FILE_NAME: &str = "libnvcomp.so.6";
 const VERSION_MAJOR: u32 = 6;
-const WHEEL_FOLDER: &str = "nvidia/libnvcomp/lib64";
-
-const REMEDY: &str = "pip install nvidia-libnvcomp-cu13==6.0.0.12, or point PELTON_NVCOMP at libnvcomp.so.6";
 
 /// `NVCOMP_DECOMPRESS_BACKEND_CUDA`: kernels. Engines of hardware report no damage.
 const BACKEND_CUDA: c_int = 2;
@@ -166,12 +152,7 @@ pub struct NvcompBatch {
 pub fn nvcomp() -> Result<&'static Nvcomp> {
     static NVCOMP: OnceLock<std::result::Result<Nvcomp, (ErrorKind, String)>> = OnceLock::new();
     let found = NVCOMP.get_or_init(|| {
-        let places = Places {
-            named: std::env::var_os(NVCOMP_VARIABLE),
-            environment: std::env::var_os("VIRTUAL_ENV"),
-            executable: std::env::current_exe().ok(),
-        };
-        open_from(places).map_err(|error| (error.kind().clone(), error.to_string()))
+        libraries::open_nvcomp(open_at).map_err(|error| (error.kind().clone(), error.to_string()))
     });
     found.as_ref().map_err(|(kind, message)| Error::new(kind.clone(), message.clone()))
 }
@@ -262,54 +243,6 @@ impl fmt::Debug for Nvcomp {
     }
 }
 
-/// What says where to look.
-#[derive(Debug, Default)]
-struct Places {
-    /// `$PELTON_NVCOMP`.
-    named: Option<OsString>,
-    /// `$VIRTUAL_ENV`.
-    environment: Option<OsString>,
-    executable: Option<PathBuf>,
-}
-
-/// Loads the first library of the places that these name.
-fn open_from(places: Places) -> Result<Nvcomp> {
-    if let Some(path) = places.named.as_ref().filter(|path| !path.is_empty()).map(PathBuf::from) {
-        if !path.is_absolute() {
-            let path = path.display();
-            return Err(Error::unsupported(format!("{NVCOMP_VARIABLE} is '{path}', which is no full path")));
-        }
-        return open_at(&path).map_err(|error| {
-            Error::unsupported(format!("{NVCOMP_VARIABLE} names what does not load: {error}; {REMEDY}"))
-        });
-    }
-    let files = folders(&places).into_iter().map(|folder| folder.join(FILE_NAME));
-    let mut refusals = String::new();
-    for candidate in files.filter(|path| path.is_file()).chain([PathBuf::from(FILE_NAME)]) {
-        match open_at(&candidate) {
-            Ok(nvcomp) => return Ok(nvcomp),
-            Err(error) if error.to_string().contains("No such file") => {}
-            Err(error) => refusals.push_str(&format!(" ({error})")),
-        }
-    }
-    Err(Error::unsupported(format!("nvCOMP is not there{refusals}: {REMEDY}")))
-}
-
-fn folders(places: &Places) -> Vec<PathBuf> {
-    let beside = places.executable.as_deref().and_then(Path::parent);
-    let mut folders: Vec<PathBuf> = beside.map(Path::to_path_buf).into_iter().collect();
-    let above = beside.into_iter().flat_map(Path::ancestors).map(|root| root.join("build/cuda-venv"));
-    let active = places.environment.as_ref().map(PathBuf::from).filter(|root| root.is_absolute());
-    folders.extend(above.chain(active).flat_map(|root| wheel_folders(&root)));
-    folders
-}
-
-/// The folder of nvCOMP's wheel in the Python environment `root`, for each Python there.
-fn wheel_folders(root: &Path) -> Vec<PathBuf> {
-    let pythons = std::fs::read_dir(root.join("lib")).into_iter().flatten().flatten();
-    pythons.map(|python| python.path().join("site-packages").join(WHEEL_FOLDER)).collect()
-}
-
 /// Loads the library at `path`, or the one of that name where the dynamic loader looks.
 fn open_at(path: &Path) -> Result<Nvcomp> {
     // SAFETY: what runs on loading are the library's own initialisers; that the file is nvCOMP is the word of whoever
@@ -384,33 +317,6 @@ fn symbol<T: Copy>(library: &'static Library, name: &str) -> Result<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_variable_decides_alone() {
-        let open = |named: &str| {
-            open_from(Places { named: Some(named.into()), ..Places::default() }).unwrap_err().to_string()
-        };
-        let error = open("/nowhere/libnvcomp.so.6");
-        assert!(error.contains("PELTON_NVCOMP") && error.contains("/nowhere/libnvcomp.so.6"), "{error}");
-        let error = open("libnvcomp.so.6");
-        assert!(error.contains("no full path"), "a relative path would be of the working directory: {error}");
-    }
-
-    #[test]
-    fn the_wheel_is_found_above_the_executable_and_in_the_active_environment() {
-        let root = std::env::temp_dir().join(format!("pelton-nvcomp-{}", std::process::id()));
-        let wheel = |at: &str| root.join(at).join("lib/python3.12/site-packages/nvidia/libnvcomp/lib64");
-        let (made, active) = (wheel("build/cuda-venv"), wheel("active"));
-        [&made, &active].into_iter().for_each(|folder| std::fs::create_dir_all(folder).unwrap());
-        let places = Places {
-            named: None,
-            environment: Some(root.join("active").into()),
-            executable: Some(root.join("target/release/pelton")),
-        };
-        let folders = folders(&places);
-        std::fs::remove_dir_all(&root).unwrap();
-        assert_eq!(folders, [root.join("target/release"), made, active]);
-    }
 
     #[test]
     fn it_is_there_or_the_error_says_how_to_get_it() {

@@ -6,36 +6,22 @@
 //!   source ──► architecture_for(9, 0) ──► compile ──► machine code (cubin), or intermediate code (PTX)
 //! ```
 //!
-//! Where it is looked for, the first that loads:
-//!
-//! 1. `$PELTON_NVRTC`, the library's file; if set, nowhere else.
-//! 2. Beside the executable, where a bundle may put it, and in the folders that the program names: a Python package
-//!    names those of the wheels that were installed with it.
-//! 3. `$CUDA_HOME/lib64` and `lib`, then `/usr/local/cuda/lib64` and `lib`.
-//! 4. In `build/cuda-venv` of the folders above the executable, where `make cuda` puts the wheels.
-//! 5. Where the dynamic loader looks.
-//!
-//! Never in the working directory: code is not loaded from where data lies.
+//! Where it is looked for: [`libraries`](crate::libraries).
 //!
 //! The library that PyPI offers does not know its own folder and asks the loader for its builtins by name alone. They
 //! are loaded before it from the same folder, which answers that.
 
-use std::ffi::{CStr, CString, OsString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
 
 use libloading::Library;
 use pelton_error::{Error, ErrorKind, Result};
 
-/// The environment variable that names the library's file.
-pub const NVRTC_VARIABLE: &str = "PELTON_NVRTC";
+use crate::libraries::{self, NVRTC_VARIABLE};
 
-const FILE_NAMES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
 const BUILTINS_PREFIX: &str = "libnvrtc-builtins.so";
-
-const REMEDY: &str = "install the CUDA toolkit, or let 'make cuda' in Pelton's sources fetch it, or run 'pip install \
-    nvidia-cuda-nvrtc==13.0.88'; PELTON_NVRTC names its libnvrtc.so.13";
 
 type Status = c_int;
 type Handle = *mut c_void;
@@ -89,15 +75,6 @@ impl fmt::Display for NvrtcArchitecture {
     }
 }
 
-/// The folders that [`look_for_nvrtc_in`] named.
-static NAMED: OnceLock<Vec<PathBuf>> = OnceLock::new();
-
-/// Has NVRTC looked for in `folders` as well, which are full paths. The first call of a process counts, and only before
-/// NVRTC is first asked for.
-pub fn look_for_nvrtc_in(folders: Vec<PathBuf>) {
-    NAMED.get_or_init(|| folders);
-}
-
 /// The compiler of this process, loaded on first use.
 ///
 /// # Errors
@@ -106,13 +83,7 @@ pub fn look_for_nvrtc_in(folders: Vec<PathBuf>) {
 pub fn nvrtc() -> Result<&'static Nvrtc> {
     static NVRTC: OnceLock<std::result::Result<Nvrtc, (ErrorKind, String)>> = OnceLock::new();
     let found = NVRTC.get_or_init(|| {
-        let opened = open_from(
-            std::env::var_os(NVRTC_VARIABLE),
-            std::env::var_os("CUDA_HOME"),
-            std::env::current_exe().ok().as_deref(),
-            NAMED.get().map_or(&[], Vec::as_slice),
-        );
-        opened.map_err(|error| (error.kind().clone(), error.to_string()))
+        libraries::open_nvrtc(open_at).map_err(|error| (error.kind().clone(), error.to_string()))
     });
     found.as_ref().map_err(|(kind, message)| Error::new(kind.clone(), message.clone()))
 }
@@ -253,57 +224,6 @@ impl Drop for Program<'_> {
     }
 }
 
-/// Loads the first library of the places that these name.
-fn open_from(
-    variable: Option<OsString>,
-    home: Option<OsString>,
-    executable: Option<&Path>,
-    named: &[PathBuf],
-) -> Result<Nvrtc> {
-    let set = |value: Option<OsString>| value.filter(|value| !value.is_empty()).map(PathBuf::from);
-    if let Some(path) = set(variable) {
-        if !path.is_absolute() {
-            let path = path.display();
-            return Err(Error::unsupported(format!("{NVRTC_VARIABLE} is '{path}', which is no full path")));
-        }
-        return open_at(&path).map_err(|error| {
-            Error::unsupported(format!("{NVRTC_VARIABLE} names what does not load: {error}; {REMEDY}"))
-        });
-    }
-    let folders = folders(set(home), executable, named);
-    let files = folders.iter().flat_map(|folder| FILE_NAMES.map(|name| folder.join(name)));
-    let mut refusals = String::new();
-    for candidate in files.filter(|path| path.is_file()).chain(FILE_NAMES.map(PathBuf::from)) {
-        match open_at(&candidate) {
-            Ok(nvrtc) => return Ok(nvrtc),
-            Err(error) if error.to_string().contains("No such file") => {}
-            Err(error) => refusals.push_str(&format!(" ({error})")),
-        }
-    }
-    let places: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
-    Err(Error::unsupported(format!(
-        "no NVRTC that loads: looked in {} and where the dynamic loader looks{refusals}; {REMEDY}",
-        places.join(", ")
-    )))
-}
-
-fn folders(home: Option<PathBuf>, executable: Option<&Path>, named: &[PathBuf]) -> Vec<PathBuf> {
-    let beside = executable.and_then(Path::parent);
-    let homes = home.filter(|home| home.is_absolute()).into_iter().chain([PathBuf::from("/usr/local/cuda")]);
-    let mut folders: Vec<PathBuf> = beside.map(Path::to_path_buf).into_iter().collect();
-    folders.extend(named.iter().filter(|folder| folder.is_absolute()).cloned());
-    folders.extend(homes.flat_map(|home| [home.join("lib64"), home.join("lib")]));
-    folders.extend(beside.into_iter().flat_map(Path::ancestors).flat_map(wheel_folders));
-    folders
-}
-
-/// The folder of NVRTC's wheel in `build/cuda-venv` below `root`, for each Python there.
-fn wheel_folders(root: &Path) -> Vec<PathBuf> {
-    let libraries = root.join("build/cuda-venv/lib");
-    let pythons = std::fs::read_dir(libraries).into_iter().flatten().flatten();
-    pythons.map(|python| python.path().join("site-packages/nvidia/cu13/lib")).collect()
-}
-
 /// Loads the library at `path`, or the one of that name where the dynamic loader looks.
 fn open_at(path: &Path) -> Result<Nvrtc> {
     load_builtins(path);
@@ -405,38 +325,6 @@ mod tests {
         check(12, 1, Some("compute_100"));
         check(7, 5, Some("sm_75"));
         check(7, 0, None);
-    }
-
-    #[test]
-    fn the_variable_decides_alone() {
-        let error = open_from(Some("/nowhere/libnvrtc.so.13".into()), None, None, &[]);
-        let error = error.unwrap_err().to_string();
-        assert!(error.contains("PELTON_NVRTC") && error.contains("/nowhere/libnvrtc.so.13"), "{error}");
-        let error = open_from(Some("libnvrtc.so".into()), None, None, &[]).unwrap_err().to_string();
-        assert!(error.contains("no full path"), "a relative path would be of the working directory: {error}");
-    }
-
-    #[test]
-    fn the_places_are_those_of_the_executable_of_the_program_and_of_the_toolkit() {
-        let named = ["/site/nvidia/cu13/lib".into(), "relative/lib".into()];
-        let places = folders(Some("/opt/cuda".into()), Some(Path::new("/usr/bin/pelton")), &named);
-        for place in
-            ["/usr/bin", "/site/nvidia/cu13/lib", "/opt/cuda/lib64", "/opt/cuda/lib", "/usr/local/cuda/lib64"]
-        {
-            assert!(places.contains(&PathBuf::from(place)), "{place} in {places:?}");
-        }
-        assert!(places.iter().all(|place| place.is_absolute()), "{places:?}");
-        assert!(!folders(Some("cuda".into()), None, &[]).contains(&PathBuf::from("cuda/lib")));
-    }
-
-    #[test]
-    fn the_wheel_is_found_above_the_executable() {
-        let root = std::env::temp_dir().join(format!("pelton-nvrtc-{}", std::process::id()));
-        let wheel = root.join("build/cuda-venv/lib/python3.11/site-packages/nvidia/cu13/lib");
-        std::fs::create_dir_all(&wheel).unwrap();
-        let places = folders(None, Some(&root.join("target/release/pelton")), &[]);
-        std::fs::remove_dir_all(&root).unwrap();
-        assert!(places.contains(&wheel), "{places:?}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use pelton_device::cuda::DriverStatus;
+use pelton_device::libraries::{CUDA_LIBRARY, CUDA_LIBRARY_VARIABLE};
 
 use crate::discover::tree::Tree;
 
@@ -89,12 +90,12 @@ fn gpu_finding(driver: &DriverStatus, card_count: u32) -> Finding {
 
 fn library_finding(library: Option<&Path>) -> Finding {
     let gives = "Pelton's kernels";
-    let finding = |detail: String| Finding::ok(Group::Gpu, "Pelton's CUDA library", gives, detail);
+    let finding = |detail: String| Finding::ok(Group::Gpu, CUDA_LIBRARY.name, gives, detail);
     match library {
         Some(path) => finding(path.display().to_string()),
         None => finding("not found".to_string()).but(
             State::Missing,
-            "make cuda, in Pelton's sources; PELTON_CUDA_LIBRARY names a library elsewhere",
+            format!("make cuda, in Pelton's sources; {CUDA_LIBRARY_VARIABLE} names a library elsewhere"),
         ),
     }
 }

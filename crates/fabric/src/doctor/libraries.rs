@@ -4,9 +4,12 @@
 //! 2. The loader's cache, in which paths stand as text.
 //! 3. Wheels of the active Python environment: there, but the loader does not see them; of nvCOMP Pelton does.
 //!
-//! `PELTON_NVCOMP`, where it is set, is where nvCOMP is, and nowhere else.
+//! `PELTON_NVCOMP`, where it is set, is where nvCOMP is, and nowhere else. Names, wheels and variables of what Pelton
+//! opens are those of [`pelton_device::libraries`].
 
 use std::path::Path;
+
+use pelton_device::libraries::{self, NVCOMP_VARIABLE, SharedLibrary};
 
 use crate::discover::tree::Tree;
 
@@ -14,56 +17,48 @@ use super::Environment;
 use super::package::Family;
 use super::report::{Finding, Group, State};
 
-/// A library that is used where it is found.
+/// A library that is used where it is found, and what for.
 struct Library {
-    name: &'static str,
-    /// File names, the preferred one first.
-    files: &'static [&'static str],
+    what: SharedLibrary,
     gives: &'static str,
-    wheel: &'static str,
-    /// Pelton itself looks into wheels of the active environment.
-    is_sought_in_wheels: bool,
 }
 
-const NVRTC: Library = Library {
-    name: "NVRTC",
-    files: &["libnvrtc.so.13", "libnvrtc.so.12"],
-    gives: "kernels compiled for each query",
-    wheel: "nvidia-cuda-nvrtc",
-    is_sought_in_wheels: false,
-};
+const NVRTC: Library = Library { what: libraries::NVRTC, gives: "kernels compiled for each query" };
 
-const NVCOMP: Library = Library {
-    name: "nvCOMP",
-    files: &["libnvcomp.so.6"],
-    gives: "LZ4, Snappy, Zstd and Deflate decoded on the GPU",
-    wheel: "nvidia-libnvcomp-cu13==6.0.0.12",
-    is_sought_in_wheels: true,
-};
+const NVCOMP: Library =
+    Library { what: libraries::NVCOMP, gives: "LZ4, Snappy, Zstd and Deflate decoded on the GPU" };
 
-const CUFILE: Library = Library {
-    name: "cuFile",
-    files: &["libcufile.so.0"],
-    gives: "reads from NVMe straight into GPU memory",
-    wheel: "nvidia-cufile",
-    is_sought_in_wheels: false,
-};
+const CUFILE: Library =
+    Library { what: libraries::CUFILE, gives: "reads from NVMe straight into GPU memory" };
 
+// Nothing opens these two yet.
 const NCCL: Library = Library {
-    name: "NCCL",
-    files: &["libnccl.so.2"],
+    what: unopened("NCCL", &["libnccl.so.2"], "nvidia-nccl-cu13"),
     gives: "collective transfers among GPUs, to compare with",
-    wheel: "nvidia-nccl-cu13",
-    is_sought_in_wheels: false,
 };
 
 const UCX: Library = Library {
-    name: "UCX",
-    files: &["libucp.so.0"],
+    what: unopened("UCX", &["libucp.so.0"], "libucx-cu13"),
     gives: "transfers between machines over RDMA",
-    wheel: "libucx-cu13",
-    is_sought_in_wheels: false,
 };
+
+const fn unopened(name: &'static str, files: &'static [&'static str], wheel: &'static str) -> SharedLibrary {
+    SharedLibrary {
+        name,
+        files,
+        unversioned_file: None,
+        variable: None,
+        wheel: Some(wheel),
+        is_sought_in_environment: false,
+        remedy: "",
+    }
+}
+
+impl Library {
+    fn wheel(&self) -> &'static str {
+        self.what.wheel.expect("every library here has a wheel")
+    }
+}
 
 /// Looks for all of them.
 pub(super) fn examine(tree: &Tree, environment: &Environment, family: Family) -> Vec<Finding> {
@@ -74,7 +69,7 @@ pub(super) fn examine(tree: &Tree, environment: &Environment, family: Family) ->
         ucx.fix = Some(format!(
             "{}; pip install {} has no InfiniBand",
             family.install("libucx0", "ucx"),
-            UCX.wheel
+            UCX.wheel()
         ));
     }
     vec![
@@ -96,7 +91,7 @@ enum Found {
 
 fn find(library: &Library, tree: &Tree, environment: &Environment) -> Option<Found> {
     let cache = tree.bytes("etc/ld.so.cache").unwrap_or_default();
-    for file in library.files {
+    for file in library.what.files {
         let mut by_loader = environment.library_directories().map(|directory| format!("{directory}/{file}"));
         if let Some(path) = by_loader.find(|path| tree.exists(path)) {
             return Some(Found::ByLoader(path));
@@ -106,7 +101,7 @@ fn find(library: &Library, tree: &Tree, environment: &Environment) -> Option<Fou
         }
     }
     let directories = wheel_directories(tree, environment);
-    library.files.iter().find_map(|file| {
+    library.what.files.iter().find_map(|file| {
         let directory = directories.iter().find(|directory| tree.exists(format!("{directory}/{file}")))?;
         Some(Found::InWheel { directory: directory.clone(), file })
     })
@@ -136,33 +131,30 @@ fn wheel_directories(tree: &Tree, environment: &Environment) -> Vec<String> {
 }
 
 fn finding_of(library: &Library, tree: &Tree, environment: &Environment) -> Finding {
-    let finding = |detail: String| Finding::ok(Group::Libraries, library.name, library.gives, detail);
+    let finding = |detail: String| Finding::ok(Group::Libraries, library.what.name, library.gives, detail);
     match find(library, tree, environment) {
         Some(Found::ByLoader(path)) => finding(path),
-        Some(Found::InWheel { directory, file }) if library.is_sought_in_wheels => {
+        Some(Found::InWheel { directory, file }) if library.what.is_sought_in_environment => {
             finding(format!("{directory}/{file}"))
         }
         Some(Found::InWheel { directory, file }) => {
             finding(format!("{directory}/{file}, unknown to the loader"))
                 .but(State::Limited, format!("export LD_LIBRARY_PATH={directory}:$LD_LIBRARY_PATH"))
         }
-        None => finding(format!("no {}", library.files.join(", no ")))
-            .but(State::Missing, format!("pip install {}", library.wheel)),
+        None => finding(format!("no {}", library.what.files.join(", no ")))
+            .but(State::Missing, format!("pip install {}", library.wheel())),
     }
 }
 
 /// nvCOMP is where its variable says, if it says so.
 fn nvcomp(found: Finding, tree: &Tree, environment: &Environment) -> Finding {
-    let finding = |detail: String| Finding::ok(Group::Libraries, NVCOMP.name, NVCOMP.gives, detail);
+    let finding = |detail: String| Finding::ok(Group::Libraries, NVCOMP.what.name, NVCOMP.gives, detail);
     match &environment.nvcomp_path {
         Some(path) if tree.exists(path) => finding(path.clone()),
-        Some(path) => finding(format!("PELTON_NVCOMP names {path}, which is not there"))
-            .but(State::Missing, format!("unset PELTON_NVCOMP; pip install {}", NVCOMP.wheel)),
+        Some(path) => finding(format!("{NVCOMP_VARIABLE} names {path}, which is not there"))
+            .but(State::Missing, format!("unset {NVCOMP_VARIABLE}; pip install {}", NVCOMP.wheel())),
         None => match found.state {
-            State::Missing => {
-                let fix = format!("pip install {}, or point PELTON_NVCOMP at libnvcomp.so.6", NVCOMP.wheel);
-                found.but(State::Missing, fix)
-            }
+            State::Missing => found.but(State::Missing, NVCOMP.what.remedy),
             _ => found,
         },
     }

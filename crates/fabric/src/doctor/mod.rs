@@ -12,7 +12,8 @@ mod system;
 
 use std::path::PathBuf;
 
-use pelton_device::cuda::{self, DriverStatus};
+use pelton_device::cuda::DriverStatus;
+use pelton_device::libraries::NVCOMP_VARIABLE;
 
 use crate::discover::tree::Tree;
 
@@ -56,7 +57,7 @@ impl Environment {
             library_path: variable("LD_LIBRARY_PATH").unwrap_or_default(),
             command_path: variable("PATH").unwrap_or_default(),
             virtual_environment: variable("VIRTUAL_ENV").filter(|path| !path.is_empty()),
-            nvcomp_path: variable(cuda::NVCOMP_VARIABLE).filter(|path| !path.is_empty()),
+            nvcomp_path: variable(NVCOMP_VARIABLE).filter(|path| !path.is_empty()),
         }
     }
 

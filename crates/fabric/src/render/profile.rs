@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::measure::{CopyRates, Profile};
+use crate::profile::{CopyRates, Profile};
 
 /// Sizes of copies that are shown, where they were measured.
 const SHOWN_BYTES: [(u64, &str); 4] =
@@ -146,7 +146,7 @@ fn aligned(text: &mut String, rows: &[Vec<String>]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::{HostRates, MethodResult};
+    use crate::profile::{HostRates, MethodResult};
 
     #[test]
     fn tables_show_what_was_measured_and_leave_out_what_was_not() {

@@ -7,9 +7,9 @@ use pelton_device::cuda::{self, CudaOptions};
 use pelton_device::{DeviceId, host};
 use pelton_device::{MemoryKind, OnFull};
 use pelton_error::{CancelFlag, ErrorKind};
-use pelton_fabric::transfer::{HelperLink, Links};
 use pelton_scan::{ColumnCache, ColumnCacheOptions, DataTier, PrefetchOptions, Prefetcher};
 use pelton_store::{ColumnSchema, LogicalType, Table, TableSchema};
+use pelton_transfer::{HelperLink, Links};
 
 use crate::fixture::{
     COMMENT, DEVICE, READABLE, Reader, all_row_groups, cache, cache_of, damage, machine, options, place,
