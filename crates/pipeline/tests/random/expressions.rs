@@ -108,12 +108,12 @@ impl Expressions<'_> {
         self.of(ty, depth)
     }
 
+    /// A text, or a condition where there is none: kernels know no text without a dictionary, not even NULL.
     fn text(&mut self) -> Made {
-        let column = self.column(|column| column.ty == Type::Text);
-        match column {
+        match self.column(|column| column.ty == Type::Text) {
             Some(made) if self.random.one_in(4) => self.of_text(made, Type::Text),
             Some(made) => made,
-            None => Made { expr: Expr::Literal(Literal::Null(Type::Text)), ty: Type::Text, bits: 0 },
+            None => self.condition(0),
         }
     }
 
@@ -330,7 +330,9 @@ impl Expressions<'_> {
         let Expr::Column(at) = column.expr else { return None };
         let Known { ty, low, high, .. } = self.columns[at];
         let value = self.random.between(low, high);
-        let op = *self.random.pick(&COMPARISONS);
+        // One value is seldom there.
+        let is_order = self.random.percent(85);
+        let op = *self.random.pick(if is_order { &COMPARISONS[1..] } else { &COMPARISONS });
         let (mut input, mut of) = (column.expr, ty);
         if ty == Type::I32 && self.random.one_in(4) {
             (input, of) = (Expr::Cast { input: Box::new(input), to: Type::I64 }, Type::I64);

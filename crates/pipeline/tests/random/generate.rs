@@ -33,9 +33,9 @@ struct Generator<'g> {
     host_inputs: Vec<Vec<Recipe>>,
 }
 
-/// The plan of `seed` over `tables`.
-pub(crate) fn generate(seed: u64, tables: &Tables) -> Draft {
-    let random = &mut Random::new(seed, 2);
+/// Plan number `turn` of `seed` over `tables`.
+pub(crate) fn generate(seed: u64, turn: u64, tables: &Tables) -> Draft {
+    let random = &mut Random::new(seed, 4 + turn);
     let build_count = *random.pick(&[0, 0, 1, 1, 2]);
     let mut generator = Generator { random, tables, built: Vec::new(), host_inputs: Vec::new() };
     let mut pipelines: Vec<Pipeline> = (0..build_count).map(|table| generator.build(table)).collect();
@@ -125,8 +125,8 @@ impl Generator<'_> {
             let (columns, known) = self.columns(&recipes);
             return (Source::HostInput(self.host_inputs.len() - 1), columns, known);
         }
-        // The first table is the largest, and read most.
-        let number = if self.random.one_in(2) { 0 } else { self.random.below(4) as usize };
+        // The largest tables come first, and are read most.
+        let number = *self.random.pick(&[0, 0, 0, 0, 1, 1, 2, 2, 2, 3]);
         let table = &self.tables.relations[number].table;
         let all = &self.tables.recipes[number];
         let mut chosen: Vec<usize> = Vec::new();
@@ -205,7 +205,7 @@ impl Generator<'_> {
 
     fn filter(&mut self, known: &[Known]) -> Expr {
         let is_range = self.random.percent(55);
-        let count = 1 + self.random.below(3);
+        let count = 1 + self.random.below(2);
         let mut expressions = self.expressions(known);
         let ranges: Vec<Expr> = (0..count).filter_map(|_| expressions.range()).collect();
         match ranges.len() {
@@ -249,8 +249,9 @@ impl Generator<'_> {
             let is_same = made.ty == ty;
             keys.push(if is_same { made.expr } else { Expr::Cast { input: Box::new(made.expr), to: ty } });
         }
-        let kind = *self.random.pick(&[ProbeKind::Inner, ProbeKind::Outer, ProbeKind::Semi, ProbeKind::Anti]);
-        if matches!(kind, ProbeKind::Inner | ProbeKind::Outer) {
+        use ProbeKind::{Anti, Inner, Outer, Semi};
+        let kind = *self.random.pick(&[Inner, Inner, Outer, Outer, Semi, Anti]);
+        if matches!(kind, Inner | Outer) {
             known.extend(self.built[table].payload.iter().cloned());
         }
         Op::Probe { table, keys, kind }

@@ -39,6 +39,8 @@ pub(crate) struct Data<'d> {
 pub(crate) struct Outcome {
     /// Of the last pipeline; with a top-k all that there are.
     pub(crate) rows: Vec<Row>,
+    /// Rows that came to the last sink.
+    pub(crate) ended: usize,
     /// The run must end with an overflow.
     pub(crate) must_overflow: bool,
     /// The run may end with an overflow.
@@ -64,6 +66,7 @@ pub(crate) fn interpret(plan: &Plan, data: &Data<'_>) -> Outcome {
             walk.step(0, row.clone(), false);
         }
         outcome.is_too_large |= walk.is_full();
+        outcome.ended = walk.ended.len();
         let (ended, types) = (walk.finish(&mut outcome), walk.scope.types);
         match &pipeline.sink {
             Sink::Build { table, keys, payload } => {

@@ -23,10 +23,9 @@ pub(crate) struct Tables {
     pub(crate) recipes: Vec<Vec<Recipe>>,
 }
 
-/// Rows of tables: none, one, few, around a vector of 1024, many.
-const ROW_COUNTS: [u64; 9] = [0, 1, 30, 333, 1023, 1024, 1025, 2500, 4000];
+/// Rows of each table of a block: many, around a vector of 1024, few, one, none.
+const ROW_COUNTS: [&[u64]; 4] = [&[2500, 4000], &[333, 1025, 3000], &[1023, 1024, 2047], &[0, 1, 30]];
 const ROW_GROUP_ROWS: [u32; 6] = [7, 100, 1000, 1024, 1500, 5000];
-const TABLES: usize = 4;
 
 impl Tables {
     pub(crate) fn new(seed: u64) -> Self {
@@ -34,9 +33,8 @@ impl Tables {
         let warehouse = Warehouse::open(folder.path()).unwrap();
         let random = &mut Random::new(seed, 1);
         let mut tables = Self { _folder: folder, relations: Vec::new(), recipes: Vec::new() };
-        for number in 0..TABLES {
-            // The first one is never empty.
-            let row_count = if number == 0 { 2500 } else { *random.pick(&ROW_COUNTS) };
+        for (number, row_counts) in ROW_COUNTS.iter().enumerate() {
+            let row_count = *random.pick(row_counts);
             let recipes = Recipe::of_table(random, row_count);
             tables.relations.push(stored(&warehouse, number, &recipes, row_count, random));
             tables.recipes.push(recipes);
