@@ -82,6 +82,8 @@ fn boxed(made: Made) -> Box<Expr> {
 pub(crate) struct Expressions<'e> {
     pub(crate) random: &'e mut Random,
     pub(crate) columns: &'e [Known],
+    /// Results need not fit their types.
+    pub(crate) is_wild: bool,
 }
 
 impl Expressions<'_> {
@@ -179,7 +181,7 @@ impl Expressions<'_> {
                 let from = *self.random.pick(&INTEGERS);
                 let made = self.integer(from, depth - 1);
                 // A narrower type seldom gets more than it holds.
-                let is_wild = self.random.one_in(30);
+                let is_wild = self.is_wild && self.random.one_in(4);
                 if made.bits > width(ty) && !is_wild { self.leaf(ty) } else { self.cast(made, ty) }
             }
             7 => {
@@ -217,7 +219,7 @@ impl Expressions<'_> {
             ArithmeticOp::Multiply => left.bits + right.bits,
             _ => left.bits.max(right.bits) + 1,
         };
-        if bits > width(ty) && !self.random.one_in(25) {
+        if bits > width(ty) && !self.random.one_in(if self.is_wild { 1 } else { 30 }) {
             return left;
         }
         let expr = Expr::Arithmetic { op, left: boxed(left), right: boxed(right) };

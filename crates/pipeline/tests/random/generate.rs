@@ -31,13 +31,14 @@ struct Generator<'g> {
     tables: &'g Tables,
     built: Vec<Built>,
     host_inputs: Vec<Vec<Recipe>>,
+    is_wild: bool,
 }
 
-/// Plan number `turn` of `seed` over `tables`.
-pub(crate) fn generate(seed: u64, turn: u64, tables: &Tables) -> Draft {
+/// Plan number `turn` of `seed` over `tables`; a wild one computes with large numbers as with small ones.
+pub(crate) fn generate(seed: u64, turn: u64, is_wild: bool, tables: &Tables) -> Draft {
     let random = &mut Random::new(seed, 4 + turn);
     let build_count = *random.pick(&[0, 0, 1, 1, 2]);
-    let mut generator = Generator { random, tables, built: Vec::new(), host_inputs: Vec::new() };
+    let mut generator = Generator { random, tables, built: Vec::new(), host_inputs: Vec::new(), is_wild };
     let mut pipelines: Vec<Pipeline> = (0..build_count).map(|table| generator.build(table)).collect();
     pipelines.push(generator.last());
     let host_inputs = generator.host_inputs;
@@ -174,7 +175,7 @@ impl Generator<'_> {
     }
 
     fn expressions<'e>(&'e mut self, columns: &'e [Known]) -> Expressions<'e> {
-        Expressions { random: self.random, columns }
+        Expressions { random: self.random, columns, is_wild: self.is_wild }
     }
 
     fn ops(&mut self, mut known: Vec<Known>, is_build: bool) -> (Vec<Op>, Vec<Known>) {

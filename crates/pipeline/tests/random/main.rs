@@ -91,5 +91,5 @@ fn check_coverage(count: u64, tally: &Tally) {
     assert!(tally.refusals() * 4 < count, "a quarter of the plans is refused: {tally:?}");
     assert!(tally.too_large * 10 < count, "a tenth of the plans is too large: {tally:?}");
     assert!(tally.with_rows * 2 > tally.runs, "half of the runs give no row: {tally:?}");
-    assert!(tally.overflows > 0, "nothing overflows: {tally:?}");
+    assert!(tally.overflows * 50 > tally.runs, "hardly anything overflows: {tally:?}");
 }
