@@ -132,7 +132,7 @@ impl Expressions<'_> {
     }
 
     fn small_literal(&mut self, ty: Type) -> Made {
-        let value = match self.random.below(20) {
+        let value = match self.random.below(if self.is_wild { 5 } else { 20 }) {
             0 => 1 << self.random.below(width(ty).into()),
             1 => -(1 << self.random.below(width(ty).into())),
             2 => *self.random.pick(&[DECIMAL_MAX, -DECIMAL_MAX, 0]),
