@@ -40,7 +40,7 @@ use tables::Tables;
 /// Seeds of plans over the same tables.
 const BLOCK: u64 = 16;
 /// Plans where nobody says how many: a minute on two cores that compile every kernel.
-const PLANS: u64 = 150;
+const PLANS: u64 = 120;
 
 fn variable(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
