@@ -164,7 +164,7 @@ fn plan(table: &Arc<Table>) -> Plan {
             expected: None,
         },
     };
-    Plan { pipelines: vec![dates, scan], table_count: 1, host_input_count: 1 }
+    Plan { pipelines: vec![dates, scan], table_count: 1, host_input_count: 1, unique_tables: Vec::new() }
 }
 
 fn main() -> Outcome<()> {

@@ -416,7 +416,13 @@ impl<'r> Execution<'r> {
         let started = Instant::now();
         let outcome = match self.plan.has_groups_reader(index) {
             true => hold_groups(self, kernel, attempt),
-            false => finish(self, kernel, rows, attempt),
+            false => {
+                let must_be_unique = match &pipeline.sink {
+                    Sink::Build { table, .. } => self.plan.unique_tables.contains(table),
+                    _ => false,
+                };
+                finish(self, kernel, rows, attempt, must_be_unique)
+            }
         };
         report.finish += started.elapsed();
         self.traced(Activity::Result, started);

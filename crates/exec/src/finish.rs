@@ -36,12 +36,14 @@ pub(crate) enum Outcome {
     Again(Attempt),
 }
 
-/// Looks at the flags of a pipeline that has run, and takes its result.
+/// Looks at the flags of a pipeline that has run, and takes its result. `must_be_unique`: no key of the table that it
+/// builds may repeat.
 pub(crate) fn finish(
     execution: &Execution<'_>,
     kernel: Kernel,
     rows: Option<Rows>,
     attempt: Attempt,
+    must_be_unique: bool,
 ) -> Result<Outcome> {
     if let (Some(rows), SinkLayout::Rows(layout)) = (rows, &kernel.generated.sink) {
         return Ok(Outcome::Rows(without_key(rows, layout)));
@@ -51,7 +53,7 @@ pub(crate) fn finish(
     }
     let next = Attempt { number: attempt.number + 1, ..attempt };
     match kernel.generated.sink.clone() {
-        SinkLayout::Build(layout) => finish_build(execution, kernel, layout, next),
+        SinkLayout::Build(layout) => finish_build(execution, kernel, layout, next, must_be_unique),
         SinkLayout::Groups(layout) => finish_groups(execution, &kernel, &layout, next),
         SinkLayout::Rows(layout) => Ok(Outcome::Rows(without_key(no_rows(&layout.columns), &layout))),
     }
@@ -62,6 +64,7 @@ fn finish_build(
     kernel: Kernel,
     layout: TableLayout,
     next: Attempt,
+    must_be_unique: bool,
 ) -> Result<Outcome> {
     let head = download_words_blocking(execution.stream(), kernel.state.span(Arg::Flags)?)?;
     let flags = without_overflow(head[0], &kernel)?;
@@ -69,6 +72,9 @@ fn finish_build(
         return Ok(Outcome::Again(Attempt { build_rows_factor: next.build_rows_factor * GROWTH, ..next }));
     }
     let has_duplicates = flags & FLAG_DUPLICATE != 0;
+    if has_duplicates && must_be_unique {
+        return Err(Error::unsupported("a join whose keys repeat, by which texts were to be told apart"));
+    }
     if has_duplicates && layout.kind == TableKind::Direct {
         return Ok(Outcome::Again(Attempt { is_hashed: true, ..next }));
     }

@@ -19,7 +19,7 @@ const CHUNK_ALIGN: usize = 128;
 pub(crate) struct CopiedInput {
     /// Of all chunks.
     pub(crate) span: Span,
-    /// Row group major.
+    /// Of the chunks of each row group; then its first row.
     pub(crate) addresses: Vec<u64>,
     /// Rows of each row group.
     pub(crate) row_counts: Vec<u32>,
@@ -56,10 +56,13 @@ pub(crate) fn copy_rows(
     let mut addresses = Vec::with_capacity(chunks.len());
     staged.with_bytes_mut(|target| {
         let mut offset = 0;
-        for chunk in &chunks {
+        for (at, chunk) in chunks.iter().enumerate() {
             target[offset..offset + chunk.len()].copy_from_slice(chunk);
             addresses.push(span.address() + offset as u64);
             offset += chunk.len().next_multiple_of(CHUNK_ALIGN);
+            if (at + 1) % rows.columns.len() == 0 {
+                addresses.push((at / rows.columns.len() * ROW_GROUP_ROWS) as u64);
+            }
         }
     })?;
     let before = is_traced.then(|| stream.record()).transpose()?;

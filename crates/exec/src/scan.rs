@@ -128,7 +128,7 @@ impl Execution<'_> {
         let started = Instant::now();
         let is_output = matches!(kernel.generated.sink, SinkLayout::Rows(_));
         let mut prefetcher = self.prefetcher(scan, &row_groups, is_output, top.is_some(), report)?;
-        let lanes = self.lanes(&prefetcher, scan.columns.len() + mappings.len() + 1, scan, &ready)?;
+        let lanes = self.lanes(&prefetcher, scan.columns.len() + mappings.len() + 2, scan, &ready)?;
         let runtime_filter = RuntimeFilter::new(scan, kernel, prepared)?;
         self.traced(Activity::Allocate, started);
         let mut rows = is_output.then(Rows::default);
@@ -256,8 +256,7 @@ impl Execution<'_> {
         let row_counts: Vec<u32> = prefetched.row_groups.iter().map(row_count).collect();
         report.rows_in += row_counts.iter().map(|count| u64::from(*count)).sum::<u64>();
         report.raw_bytes += raw_bytes(scan, &prefetched.row_groups)?;
-        let addresses =
-            with_mappings(&prefetched.addresses, &prefetched.row_groups, scan.columns.len(), mappings);
+        let addresses = with_mappings(&prefetched.addresses, &prefetched.row_groups, scan, mappings);
         let mut reads = prefetched.reads;
         reads.extend(mappings.iter().map(|mapping| mapping.span.clone()));
         let rows = row_counts.iter().map(|count| u64::from(*count)).sum();
@@ -427,12 +426,14 @@ struct Mappings {
     offsets: HashMap<u32, u64>,
 }
 
-/// The addresses of each row group's chunks, then of its dictionary mappings.
-fn with_mappings(addresses: &[u64], row_groups: &[u32], columns: usize, mappings: &[Mappings]) -> Vec<u64> {
-    let mut all = Vec::with_capacity(addresses.len() + row_groups.len() * mappings.len());
+/// The addresses of each row group's chunks, then of its dictionary mappings; then its first row.
+fn with_mappings(addresses: &[u64], row_groups: &[u32], scan: &TableScan, mappings: &[Mappings]) -> Vec<u64> {
+    let columns = scan.columns.len();
+    let mut all = Vec::with_capacity(addresses.len() + row_groups.len() * (mappings.len() + 1));
     for (at, group) in row_groups.iter().enumerate() {
         all.extend_from_slice(&addresses[at * columns..(at + 1) * columns]);
         all.extend(mappings.iter().map(|mapping| mapping.span.address() + mapping.offsets[group]));
+        all.push(scan.table.row_group(*group as usize).row_offset);
     }
     all
 }

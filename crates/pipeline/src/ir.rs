@@ -164,6 +164,8 @@ pub enum Expr {
         /// Its type.
         ty: Type,
     },
+    /// The number of the row in its table, from 0, as `I64`; only in pipelines whose source is a table.
+    RowNumber,
     /// Arithmetic on two values of one numeric type, which is the type of the result.
     Arithmetic {
         /// Sum, difference, product or quotient.
@@ -463,6 +465,9 @@ pub struct Plan {
     pub table_count: usize,
     /// How many host inputs they read, numbered from 0.
     pub host_input_count: usize,
+    /// Tables that the result relies on to have no key twice: where one turns out to have, the run ends with an error of
+    /// kind `Unsupported`.
+    pub unique_tables: Vec<usize>,
 }
 
 impl Plan {

@@ -244,7 +244,7 @@ fn plan(runtime: &Runtime, table: &Arc<Table>, column: usize, target: Target) ->
         ops: Vec::new(),
         sink,
     };
-    Ok(Plan { pipelines: vec![pipeline], table_count: 0, host_input_count: 0 })
+    Ok(Plan { pipelines: vec![pipeline], table_count: 0, host_input_count: 0, unique_tables: Vec::new() })
 }
 
 fn source_column(runtime: &Runtime, table: &Arc<Table>, column: usize) -> Result<Column> {

@@ -29,7 +29,7 @@ use pelton_pipeline::ir::{
 use super::arithmetic::is_integer;
 use super::builder::{Flow, PipelineBuilder};
 use super::lower::{Lowering, Needed, columns_of, without_exchanges};
-use super::value::{Value, kernel_type, type_bounds};
+use super::value::{LateText, Value, kernel_type, type_bounds};
 use crate::error::from_datafusion;
 
 /// The state of an average: a count and a sum.
@@ -44,6 +44,7 @@ impl Lowering<'_> {
     pub(super) fn aggregate(&mut self, top: &AggregateExec, expected: Option<u64>) -> Result<()> {
         let gives_states = top.mode().output_mode() == AggregateOutputMode::Partial;
         let grouped = self.group_rows(first_stage(top)?, expected, gives_states)?;
+        self.late = grouped.keys.iter().map(|key| key.late.clone()).collect();
         self.average_counts.extend(grouped.average_counts);
         Ok(())
     }
@@ -65,7 +66,11 @@ impl Lowering<'_> {
         let expected = pelton_planner::estimated_rows(plan).map(|groups| groups as u64);
         let first = first_stage(top)?;
         let grouped = self.group_rows(first, expected, true)?;
-        let columns = grouped.keys.iter().map(|key| (kernel_type(&key.data_type), key.is_nullable));
+        let key_type = |key: &Value| match key.late {
+            Some(_) => Ok(Type::I64),
+            None => kernel_type(&key.data_type),
+        };
+        let columns = grouped.keys.iter().map(|key| (key_type(key), key.is_nullable));
         let columns = columns.chain(grouped.states.iter().map(|(ty, nullable)| (Ok(*ty), *nullable)));
         let columns = columns.enumerate().map(|(index, (ty, is_nullable))| {
             let name = grouped.names.get(index).cloned().unwrap_or_default();
@@ -78,7 +83,10 @@ impl Lowering<'_> {
         let schema = plan.schema();
         let mut outputs = vec![None; schema.fields().len()];
         for (index, key) in grouped.keys.iter().enumerate().filter(|(index, _)| needed.contains(index)) {
-            outputs[index] = Some(Value { expr: Expr::Column(index), ..key.clone() });
+            let late = key.late.clone().map(|late| {
+                late.renumbered(|column| grouped.keys.iter().position(|key| key.as_column() == Some(column)))
+            });
+            outputs[index] = Some(Value { expr: Expr::Column(index), late, ..key.clone() });
         }
         let mut state = grouped.keys.len();
         for (index, function) in top.aggr_expr().iter().enumerate() {
@@ -112,8 +120,11 @@ impl Lowering<'_> {
         let needed = columns_of(group_exprs.iter().map(|(expr, _)| expr).chain(&arguments));
         let mut flow = self.flow(first.input(), &needed)?;
         let schema = first.input().schema();
-        let keys = group_exprs.iter().map(|(expr, _)| flow.exprs(&schema).lower(expr));
+        let keys = group_exprs.iter().map(|(expr, _)| flow.exprs(&schema).carry(expr));
         let keys = keys.collect::<Result<Vec<Value>>>()?;
+        for late in keys.iter().filter_map(|key| key.late.as_ref()) {
+            self.unique_tables.push(determining_table(late, &keys)?);
+        }
         let mut names: Vec<String> = group_exprs.iter().map(|(_, name)| name.clone()).collect();
         let (mut aggregates, mut inputs, mut states) = (Vec::new(), Vec::new(), Vec::new());
         let mut average_counts = Vec::new();
@@ -136,6 +147,21 @@ impl Lowering<'_> {
         let sink = Sink::Aggregate { keys: exprs, aggregates, expected };
         let pipeline = self.finish(flow.builder, purpose, sink);
         Ok(Grouped { pipeline, keys, names, inputs, states, average_counts })
+    }
+}
+
+/// The hash table whose row the other `keys` determine if its keys do not repeat: rows of one group then have one such
+/// row, so that the row number in it is as good a key as the text.
+fn determining_table(late: &LateText, keys: &[Value]) -> Result<usize> {
+    let is_key =
+        |column: &usize| keys.iter().any(|key| key.late.is_none() && key.as_column() == Some(*column));
+    match late.brought_by.iter().find(|(_, looked_up)| looked_up.iter().all(is_key)) {
+        Some((table, _)) => Ok(*table),
+        None => Err(Error::unsupported(format!(
+            "text '{}' of '{}' has no dictionary, and no other group key determines it",
+            late.table.schema().columns[late.column].name,
+            late.table.name()
+        ))),
     }
 }
 
@@ -168,7 +194,7 @@ fn whole(state: usize, data_type: &DataType, is_nullable: bool) -> Result<Value>
         }
         _ => Expr::Column(state),
     };
-    Ok(Value { expr, data_type: data_type.clone(), is_nullable, bounds: None })
+    Ok(Value { expr, data_type: data_type.clone(), is_nullable, bounds: None, late: None })
 }
 
 /// The average of which column `state` has the count and the next one the sum: `sum / (count * 10^scale)` as doubles,
@@ -188,7 +214,7 @@ fn average(state: usize, input: Option<&Value>, name: &str) -> Result<Value> {
         }
     };
     let expr = Expr::Arithmetic { op: ArithmeticOp::Divide, left: double(state + 1), right: divisor };
-    Ok(Value { expr, data_type: DataType::Float64, is_nullable: true, bounds: None })
+    Ok(Value { expr, data_type: DataType::Float64, is_nullable: true, bounds: None, late: None })
 }
 
 /// The stage that reads rows: `top`, or the partial one below it.

@@ -108,7 +108,7 @@ pub(super) fn arithmetic(op: ArithmeticOp, left: Value, right: Value, data_type:
         }
     };
     let expr = Expr::Arithmetic { op, left: Box::new(left.expr), right: Box::new(right.expr) };
-    Ok(within_type(Value { expr, data_type: data_type.clone(), is_nullable, bounds: None }))
+    Ok(within_type(Value { expr, data_type: data_type.clone(), is_nullable, bounds: None, late: None }))
 }
 
 /// `left / right` of decimals and integers as a double; by 0 it is an overflow.
@@ -283,7 +283,7 @@ fn converted(value: Value, ty: Type, to: &DataType) -> Value {
         (Expr::Literal(Literal::I64(number)), Type::I128) => Expr::Literal(Literal::I128(number.into())),
         (other, _) => Expr::Cast { input: Box::new(other), to: ty },
     };
-    Value { expr, data_type: to.clone(), is_nullable: value.is_nullable, bounds }
+    Value { expr, data_type: to.clone(), is_nullable: value.is_nullable, bounds, late: None }
 }
 
 /// The unscaled value as a double, divided by the power of ten as a double: both steps round, as Arrow's do.

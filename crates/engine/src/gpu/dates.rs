@@ -41,7 +41,13 @@ pub(super) fn part(name: &str, input: Value) -> Result<Value> {
     if let Some(part) = day_part(&name) {
         let days = days(&input)?.ok_or_else(refused)?;
         let expr = Expr::DatePart { part, input: Box::new(days.expr) };
-        return Ok(Value { expr, data_type: DataType::Int32, is_nullable: days.is_nullable, bounds: None });
+        return Ok(Value {
+            expr,
+            data_type: DataType::Int32,
+            is_nullable: days.is_nullable,
+            bounds: None,
+            late: None,
+        });
     }
     let DataType::Timestamp(unit, zone) = &input.data_type else { return Err(refused()) };
     let (length_ns, count) = time_part(&name).ok_or_else(refused)?;
@@ -103,7 +109,13 @@ fn epoch(input: &Value) -> Option<Value> {
         DataType::Timestamp(unit, _) => double(ArithmeticOp::Divide, units_a_second(*unit) as f64),
         _ => return None,
     };
-    Some(Value { expr, data_type: DataType::Float64, is_nullable: input.is_nullable, bounds: None })
+    Some(Value {
+        expr,
+        data_type: DataType::Float64,
+        is_nullable: input.is_nullable,
+        bounds: None,
+        late: None,
+    })
 }
 
 /// `date_trunc(name, input)`.
@@ -246,7 +258,8 @@ pub(super) fn difference(left: Value, right: Value, data_type: &DataType) -> Res
         right: Box::new(other.expr),
     };
     let is_nullable = left.is_nullable || right.is_nullable;
-    let difference = Value { expr, data_type: data_type.clone(), is_nullable, bounds: Some(bounds) };
+    let difference =
+        Value { expr, data_type: data_type.clone(), is_nullable, bounds: Some(bounds), late: None };
     times(difference, scale).ok_or_else(refused)
 }
 

@@ -237,6 +237,7 @@ impl Names {
             Expr::Column(index) => self.columns.get(*index).cloned().unwrap_or_else(|| format!("#{index}")),
             Expr::Literal(literal) => literal_text(literal),
             Expr::Parameter { number, .. } => format!("subquery {number}"),
+            Expr::RowNumber => "row number".to_owned(),
             Expr::Arithmetic { op, left, right } => two(left, arithmetic_sign(*op), right),
             Expr::Compare { op, left, right } => two(left, compare_sign(*op), right),
             Expr::And(parts) => many(parts, " and "),
@@ -276,7 +277,7 @@ impl Names {
     /// As [`expr`](Self::expr), in parentheses where it has parts itself.
     fn part(&self, expr: &Expr) -> String {
         match expr {
-            Expr::Column(_) | Expr::Literal(_) | Expr::Parameter { .. } => self.expr(expr),
+            Expr::Column(_) | Expr::Literal(_) | Expr::Parameter { .. } | Expr::RowNumber => self.expr(expr),
             _ => format!("({})", self.expr(expr)),
         }
     }

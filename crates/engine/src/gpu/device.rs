@@ -93,6 +93,11 @@ impl DeviceHandle {
         self.choice
     }
 
+    /// What reads tables.
+    pub(super) fn io(&self) -> &Arc<IoEngine> {
+        &self.io
+    }
+
     /// Threads that the CPU would use.
     pub(super) fn threads(&self) -> usize {
         self.threads

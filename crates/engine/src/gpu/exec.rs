@@ -42,7 +42,8 @@ use super::again::anew;
 use super::device::DeviceHandle;
 use super::host_input::{HostInput, describe_by_rows};
 use super::lower::Lowered;
-use super::{result, value};
+use super::value::LateText;
+use super::{late, result, value};
 use crate::error::{from_datafusion, to_datafusion};
 use crate::profile::tracer;
 use crate::scan::{PeltonScanExec, ScanReport};
@@ -67,6 +68,7 @@ pub struct PeltonGpuExec {
     children: Vec<Arc<dyn ExecutionPlan>>,
     scans: Vec<(usize, PeltonScanExec)>,
     parameters: Vec<Arc<dyn PhysicalExpr>>,
+    late: Vec<Option<LateText>>,
     average_counts: Vec<usize>,
     /// The subtree as it was planned.
     cpu: Arc<dyn ExecutionPlan>,
@@ -104,6 +106,7 @@ impl PeltonGpuExec {
             children,
             scans: lowered.scans,
             parameters: lowered.parameters,
+            late: lowered.late,
             average_counts: lowered.average_counts,
             estimated_rows: pelton_planner::estimated_rows(&cpu),
             cpu,
@@ -181,6 +184,7 @@ impl PeltonGpuExec {
             children,
             scans: self.scans.clone(),
             parameters: self.parameters.clone(),
+            late: self.late.clone(),
             average_counts: self.average_counts.clone(),
             cpu: Arc::clone(&self.cpu),
             device: Arc::clone(&self.device),
@@ -210,6 +214,7 @@ impl PeltonGpuExec {
             host_inputs: self.host_inputs.clone(),
             children: self.children.clone(),
             parameters: self.parameters.clone(),
+            late: self.late.clone(),
             average_counts: self.average_counts.clone(),
             cpu: Arc::clone(&self.cpu),
             cpu_has_run: Arc::clone(&self.cpu_has_run),
@@ -227,6 +232,7 @@ struct Run {
     host_inputs: Vec<HostInput>,
     children: Vec<Arc<dyn ExecutionPlan>>,
     parameters: Vec<Arc<dyn PhysicalExpr>>,
+    late: Vec<Option<LateText>>,
     average_counts: Vec<usize>,
     cpu: Arc<dyn ExecutionPlan>,
     cpu_has_run: Arc<AtomicBool>,
@@ -295,10 +301,14 @@ impl Run {
         let cancel = CancelOnDrop(CancelFlag::new());
         let (device, flag) = (Arc::clone(&self.device), cancel.0.clone());
         let tracer = tracer(context, self.owner);
+        let (late, schema) = (self.late.clone(), self.cpu.schema());
         let run = tokio::task::spawn_blocking(move || {
-            device.runtime()?.run_traced(&plan, Inputs { host_inputs, parameters }, &flag, tracer.as_ref())
+            let inputs = Inputs { host_inputs, parameters };
+            let (rows, report) = device.runtime()?.run_traced(&plan, inputs, &flag, tracer.as_ref())?;
+            let fetched = late::fetch_all(&late, &rows, &schema, device.io(), device.threads(), &flag)?;
+            Ok::<_, Error>((rows, report, fetched))
         });
-        let (mut rows, report) = run.await.map_err(|error| {
+        let (mut rows, report, fetched) = run.await.map_err(|error| {
             // A panic of the run is a bug, and stays one.
             match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
@@ -308,7 +318,7 @@ impl Run {
         self.record(|outcome| outcome.report = Some(report));
         memory.try_grow(rows_bytes(&rows)).map_err(from_datafusion)?;
         result::counts_are_null_with_sums(&mut rows, &self.average_counts);
-        result::batches(rows, &self.cpu.schema(), context.session_config().batch_size())
+        result::batches(rows, fetched, &self.cpu.schema(), context.session_config().batch_size())
     }
 
     /// Runs the plans of the host inputs, all at once.

@@ -58,6 +58,23 @@ impl Exprs<'_> {
     ///
     /// `Unsupported` where kernels cannot.
     pub(super) fn lower(&mut self, expr: &Arc<dyn PhysicalExpr>) -> Result<Value> {
+        let value = self.carry(expr)?;
+        match value.late {
+            None => Ok(value),
+            Some(late) => Err(Error::unsupported(format!(
+                "text '{}' of '{}' has no dictionary, and more is asked of it than to be handed on",
+                late.table.schema().columns[late.column].name,
+                late.table.name()
+            ))),
+        }
+    }
+
+    /// As [`lower`](Self::lower), of what is only handed on: a column may be a text that is fetched at the end.
+    ///
+    /// # Errors
+    ///
+    /// Likewise.
+    pub(super) fn carry(&mut self, expr: &Arc<dyn PhysicalExpr>) -> Result<Value> {
         if let Some(column) = expr.downcast_ref::<Column>() {
             return output(self.inputs, column.index()).cloned();
         }
@@ -102,11 +119,23 @@ impl Exprs<'_> {
             return Err(Error::unsupported("a scalar subquery of text"));
         }
         let number = self.builder.parameters.number(expr);
-        Ok(Value { expr: Expr::Parameter { number, ty }, data_type, is_nullable: true, bounds: None })
+        Ok(Value {
+            expr: Expr::Parameter { number, ty },
+            data_type,
+            is_nullable: true,
+            bounds: None,
+            late: None,
+        })
     }
 
     fn of_text(&mut self, function: EntryFunction, column: usize) -> Result<Value> {
         let input = output(self.inputs, column)?.clone();
+        if input.late.is_some() {
+            return Err(Error::unsupported(format!(
+                "{} of a text without a dictionary",
+                self.schema.field(column).name()
+            )));
+        }
         let input = self.builder.as_column(self.schema.field(column).name(), input);
         let Some(column) = input.as_column() else {
             return Err(Error::unsupported("a text that is no column"));
@@ -114,7 +143,13 @@ impl Exprs<'_> {
         let data_type = function.data_type().clone();
         let function: Arc<dyn pelton_pipeline::ir::TextFunction> = Arc::new(function);
         let is_nullable = input.is_nullable || function.is_nullable();
-        Ok(Value { expr: Expr::OfText { column, function }, data_type, is_nullable, bounds: None })
+        Ok(Value {
+            expr: Expr::OfText { column, function },
+            data_type,
+            is_nullable,
+            bounds: None,
+            late: None,
+        })
     }
 
     fn structure(&mut self, expr: &Arc<dyn PhysicalExpr>) -> Result<Value> {
@@ -255,7 +290,13 @@ impl Exprs<'_> {
             }
             None => None,
         };
-        Ok(Value { expr: Expr::Case { branches, otherwise }, data_type, is_nullable, bounds: None })
+        Ok(Value {
+            expr: Expr::Case { branches, otherwise },
+            data_type,
+            is_nullable,
+            bounds: None,
+            late: None,
+        })
     }
 
     /// Kernels check what they compute wherever bounds do not rule an overflow out.
@@ -313,7 +354,7 @@ fn interval(expr: &Arc<dyn PhysicalExpr>) -> Option<ScalarValue> {
 }
 
 fn boolean(expr: Expr, is_nullable: bool) -> Value {
-    Value { expr, data_type: DataType::Boolean, is_nullable, bounds: None }
+    Value { expr, data_type: DataType::Boolean, is_nullable, bounds: None, late: None }
 }
 
 fn flatten<'a>(op: Operator, expr: &'a Arc<dyn PhysicalExpr>, parts: &mut Vec<&'a Arc<dyn PhysicalExpr>>) {

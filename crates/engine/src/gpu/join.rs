@@ -76,6 +76,11 @@ impl Lowering<'_> {
         }
 
         let mut built = roles.columns_equal_to_probe_keys(&build_keys, &probe_keys);
+        let build_keys_by_column = built.keys().filter_map(|&column| {
+            let value = build.output(column).ok()?;
+            Some((column, value.as_column()?))
+        });
+        let build_keys_by_column: BTreeMap<usize, usize> = build_keys_by_column.collect();
         let payload_columns: Needed = used
             .iter()
             .filter(|(side, column)| *side == roles.build_side && !built.contains_key(column))
@@ -84,14 +89,23 @@ impl Lowering<'_> {
         let payload = payload_columns.iter().map(|&column| build.output(column).cloned());
         let payload = payload.collect::<Result<Vec<Value>>>()?;
         let table = self.build(build.builder, &build_keys, &payload);
-        let probe_keys = probe_keys.into_iter().map(|key| key.expr).collect();
+        let probe_keys: Vec<Expr> = probe_keys.into_iter().map(|key| key.expr).collect();
         if let (Some(filter), ProbeKind::Semi | ProbeKind::Anti) = (join.filter(), roles.kind) {
             let mut joined = Joined { probe, built, build_side: roles.build_side };
             let payload = payload_columns.into_iter().zip(payload);
             joined.probe_where(table, probe_keys, roles.kind, payload, filter)?;
             return joined.into_flow(&outputs, needed);
         }
-        let brought = probe.builder.probe(table, probe_keys, roles.kind, payload);
+        let looked_up = probe_keys.iter().map(column_number).collect::<Option<Vec<usize>>>();
+        let numbers = columns_after(&payload, probe.builder.column_count(), &built, &build_keys_by_column);
+        let mut brought = probe.builder.probe(table, probe_keys, roles.kind, payload);
+        for value in &mut brought {
+            value.late = value.late.take().map(|late| {
+                let mut late = late.renumbered(|column| numbers.get(&column).copied());
+                late.brought_by.extend(looked_up.clone().map(|columns| (table, columns)));
+                late
+            });
+        }
         built.extend(payload_columns.into_iter().zip(brought));
 
         let mut joined = Joined { probe, built, build_side: roles.build_side };
@@ -190,6 +204,28 @@ impl<'a> Roles<'a> {
         });
         equal.collect()
     }
+}
+
+fn column_number(expr: &Expr) -> Option<usize> {
+    match expr {
+        Expr::Column(column) => Some(*column),
+        _ => None,
+    }
+}
+
+/// What columns of the build side's pipeline are in the probing one, where `payload` comes from column `first` on and
+/// the keys in `built`, by column of the plan, are columns of the probing side anyway.
+fn columns_after(
+    payload: &[Value],
+    first: usize,
+    built: &BTreeMap<usize, Value>,
+    build_keys: &BTreeMap<usize, usize>,
+) -> BTreeMap<usize, usize> {
+    let brought =
+        payload.iter().enumerate().filter_map(|(index, value)| Some((value.as_column()?, first + index)));
+    let keys =
+        built.iter().filter_map(|(column, value)| Some((*build_keys.get(column)?, value.as_column()?)));
+    brought.chain(keys).collect()
 }
 
 /// True where the left side of an inner join scans the larger table and the right one makes a small one.

@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::DynamicFilterPhysicalExpr;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
@@ -39,7 +40,7 @@ use super::device::DeviceHandle;
 use super::expr::Exprs;
 use super::host_input::HostInput;
 use super::top::FirstRows;
-use super::value::Value;
+use super::value::{LateText, Value};
 use crate::scan::PeltonScanExec;
 
 /// Output columns of a plan node that are asked for.
@@ -58,6 +59,8 @@ pub(super) struct Lowered {
     pub(super) schema: SchemaRef,
     /// Whose values pipelines take as parameters, by number.
     pub(super) parameters: Vec<Arc<dyn PhysicalExpr>>,
+    /// Columns of the result that are fetched once its rows are known, by column.
+    pub(super) late: Vec<Option<LateText>>,
     /// Columns of the result that are counts of averages: NULL where the sum, the column after, is.
     pub(super) average_counts: Vec<usize>,
 }
@@ -72,25 +75,47 @@ pub(super) fn lower(
     first: Option<&FirstRows>,
     device: &Arc<DeviceHandle>,
 ) -> Result<Lowered> {
-    let mut lowering = Lowering::new(device);
-    match (plan.downcast_ref::<AggregateExec>(), first) {
-        (Some(aggregate), None) if !needs_division(aggregate) => {
-            let expected = pelton_planner::estimated_rows(plan).map(|groups| groups as u64);
-            lowering.aggregate(aggregate, expected)?;
-        }
-        _ => lowering.materialize(plan, first)?,
+    let whole = lower_with(plan, first, device, true);
+    match &whole {
+        // What is asked of some text takes more than the number of its row: then its rows come from the CPU.
+        Err(Refusal { has_late: true, .. }) => lower_with(plan, first, device, false),
+        _ => whole,
     }
-    if lowering.scans.is_empty() {
-        return Err(Error::unsupported("it reads no Pelton table"));
-    }
+    .map_err(|refusal| refusal.error)
+}
+
+/// Why a plan was not lowered, and whether it met texts that are fetched at the end.
+struct Refusal {
+    error: Error,
+    has_late: bool,
+}
+
+fn lower_with(
+    plan: &Arc<dyn ExecutionPlan>,
+    first: Option<&FirstRows>,
+    device: &Arc<DeviceHandle>,
+    fetches_texts: bool,
+) -> std::result::Result<Lowered, Refusal> {
+    let mut lowering = Lowering::new(device, fetches_texts);
+    let lowered = lowering.whole(plan, first);
+    let has_late = lowering.has_late;
+    lowered.map_err(|error| Refusal { error, has_late })?;
     let host_input_count = lowering.host_inputs.len();
-    let plan_of = Plan { pipelines: lowering.pipelines, table_count: lowering.table_count, host_input_count };
+    let plan_of = Plan {
+        pipelines: lowering.pipelines,
+        table_count: lowering.table_count,
+        host_input_count,
+        unique_tables: lowering.unique_tables,
+    };
+    let mut late = lowering.late;
+    late.resize(plan.schema().fields().len(), None);
     Ok(Lowered {
         plan: plan_of,
         host_inputs: lowering.host_inputs,
         scans: lowering.scans,
         schema: plan.schema(),
         parameters: lowering.parameters.list(),
+        late,
         average_counts: lowering.average_counts,
     })
 }
@@ -103,6 +128,14 @@ pub(super) struct Lowering<'a> {
     host_inputs: Vec<HostInput>,
     scans: Vec<(usize, PeltonScanExec)>,
     pub(super) parameters: Parameters,
+    /// Whether texts without a dictionary may be fetched for the rows that come out.
+    pub(super) fetches_texts: bool,
+    /// Whether there is such a text.
+    pub(super) has_late: bool,
+    /// See [`Lowered`].
+    pub(super) late: Vec<Option<LateText>>,
+    /// Hash tables whose keys must not repeat.
+    pub(super) unique_tables: Vec<usize>,
     /// See [`Lowered`].
     pub(super) average_counts: Vec<usize>,
 }
@@ -116,15 +149,34 @@ struct Mark {
 }
 
 impl<'a> Lowering<'a> {
-    fn new(device: &'a Arc<DeviceHandle>) -> Self {
+    fn new(device: &'a Arc<DeviceHandle>, fetches_texts: bool) -> Self {
         Self {
             device,
+            fetches_texts,
+            has_late: false,
+            late: Vec::new(),
+            unique_tables: Vec::new(),
             pipelines: Vec::new(),
             table_count: 0,
             host_inputs: Vec::new(),
             scans: Vec::new(),
             parameters: Parameters::default(),
             average_counts: Vec::new(),
+        }
+    }
+
+    /// All of `plan`, or the rows of it that are asked for.
+    fn whole(&mut self, plan: &Arc<dyn ExecutionPlan>, first: Option<&FirstRows>) -> Result<()> {
+        match (plan.downcast_ref::<AggregateExec>(), first) {
+            (Some(aggregate), None) if !needs_division(aggregate) => {
+                let expected = pelton_planner::estimated_rows(plan).map(|groups| groups as u64);
+                self.aggregate(aggregate, expected)?;
+            }
+            _ => self.materialize(plan, first)?,
+        }
+        match self.scans.is_empty() {
+            true => Err(Error::unsupported("it reads no Pelton table")),
+            false => Ok(()),
         }
     }
 
@@ -138,6 +190,8 @@ impl<'a> Lowering<'a> {
         let top = first.map(|first| first.lower(&mut flow, &plan.schema())).transpose()?;
         let columns = (0..column_count).map(|index| Ok(flow.output(index)?.expr.clone()));
         let columns = columns.collect::<Result<_>>()?;
+        let late = (0..column_count).map(|index| Ok(flow.output(index)?.late.clone()));
+        self.late = late.collect::<Result<_>>()?;
         let reduces_rows = top.is_some();
         self.finish(flow.builder, "rows of", Sink::Materialize { columns, top });
         if !reduces_rows && !self.pipelines.iter().any(drops_rows) {
@@ -216,7 +270,7 @@ impl<'a> Lowering<'a> {
         let schema = projection.input().schema();
         let mut outputs = vec![None; exprs.len()];
         for &index in needed {
-            let value = flow.exprs(&schema).lower(&exprs[index].expr)?;
+            let value = flow.exprs(&schema).carry(&exprs[index].expr)?;
             // Computed once, however often it is used above.
             let is_plain = matches!(value.expr, pelton_pipeline::ir::Expr::Literal(_));
             let value = if is_plain { value } else { flow.builder.as_column(&exprs[index].alias, value) };
@@ -234,7 +288,9 @@ impl<'a> Lowering<'a> {
         below.extend(columns_of([filter.predicate()]));
         let mut flow = self.flow(filter.input(), &below)?;
         let schema = filter.input().schema();
-        for conjunct in datafusion::physical_expr::split_conjunction(filter.predicate()) {
+        let conjuncts = datafusion::physical_expr::split_conjunction(filter.predicate());
+        // What operators offer while they run leaves out rows that they would leave out themselves.
+        for conjunct in conjuncts.into_iter().filter(|conjunct| !conjunct.is::<DynamicFilterPhysicalExpr>()) {
             let condition = flow.exprs(&schema).condition(conjunct)?;
             flow.builder.filter(condition);
         }

@@ -5,7 +5,7 @@
 //!     lower.rs   a subtree as pipelines: scan.rs, join.rs, aggregate.rs, top.rs; expr.rs, arithmetic.rs,
 //!                dates.rs, text.rs
 //!     cost.rs    whether that is worth it
-//!   exec.rs      the plan node: host inputs (host_input.rs), the run, its rows as batches (result.rs), the way back to
+//!   exec.rs      the plan node: host inputs (host_input.rs), the run, its rows as batches (result.rs, late.rs), the way back to
 //!                the CPU (again.rs)
 //!   describe.rs  EXPLAIN
 //!   device.rs    what was chosen, and the runtime, opened when it is first needed
@@ -27,6 +27,7 @@ mod exec;
 mod expr;
 mod host_input;
 mod join;
+mod late;
 mod lower;
 mod result;
 mod rule;

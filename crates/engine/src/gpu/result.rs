@@ -25,12 +25,17 @@ pub(super) fn counts_are_null_with_sums(rows: &mut Rows, average_counts: &[usize
     }
 }
 
-/// `rows` in batches of at most `batch_rows`, with the columns of `schema`.
+/// `rows` in batches of at most `batch_rows`, with the columns of `schema`; those that were `fetched` as they are.
 ///
 /// # Errors
 ///
 /// `Corrupt` for text that is not UTF-8; `InvalidInput` where the columns are others than the schema's.
-pub(super) fn batches(rows: Rows, schema: &SchemaRef, batch_rows: usize) -> Result<Vec<RecordBatch>> {
+pub(super) fn batches(
+    rows: Rows,
+    fetched: Vec<Option<ArrayRef>>,
+    schema: &SchemaRef,
+    batch_rows: usize,
+) -> Result<Vec<RecordBatch>> {
     if rows.row_count == 0 {
         return Ok(Vec::new());
     }
@@ -38,8 +43,13 @@ pub(super) fn batches(rows: Rows, schema: &SchemaRef, batch_rows: usize) -> Resu
         let (found, wanted) = (rows.columns.len(), schema.fields().len());
         return Err(Error::invalid_input(format!("a run gave {found} columns where the plan has {wanted}")));
     }
-    let columns = rows.columns.into_iter().zip(schema.fields());
-    let columns = columns.map(|(column, field)| array(column, field.data_type())).collect::<Result<_>>()?;
+    let fetched = fetched.into_iter().chain(std::iter::repeat(None));
+    let columns = rows.columns.into_iter().zip(schema.fields()).zip(fetched);
+    let columns = columns.map(|((column, field), fetched)| match fetched {
+        Some(fetched) => Ok(fetched),
+        None => array(column, field.data_type()),
+    });
+    let columns = columns.collect::<Result<_>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(rows.row_count));
     let all = RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(wrong_type)?;
     let starts = (0..rows.row_count).step_by(batch_rows.max(1));
@@ -161,9 +171,14 @@ mod tests {
     #[test]
     fn rows_are_cut_to_batches() {
         let found =
-            batches(rows(RowValues::I64((0..10).collect()), None), &schema(DataType::Int64), 4).unwrap();
+            batches(rows(RowValues::I64((0..10).collect()), None), Vec::new(), &schema(DataType::Int64), 4)
+                .unwrap();
         assert_eq!(found.iter().map(RecordBatch::num_rows).collect::<Vec<_>>(), [4, 4, 2]);
-        assert!(batches(rows(RowValues::I64(vec![]), None), &schema(DataType::Int64), 4).unwrap().is_empty());
+        assert!(
+            batches(rows(RowValues::I64(vec![]), None), Vec::new(), &schema(DataType::Int64), 4)
+                .unwrap()
+                .is_empty()
+        );
     }
 
     #[test]
@@ -173,7 +188,8 @@ mod tests {
             batches(rows(RowValues::I64(vec![150, 0]), Some(vec![true, false])), &decimal, 8).unwrap();
         let column = found[0].column(0).as_primitive::<Decimal128Type>();
         assert_eq!((column.value(0), column.is_null(1), column.scale()), (150, true, 2));
-        let found = batches(rows(RowValues::I32(vec![8036]), None), &schema(DataType::Date32), 8).unwrap();
+        let found = batches(rows(RowValues::I32(vec![8036]), None), Vec::new(), &schema(DataType::Date32), 8)
+            .unwrap();
         assert_eq!(found[0].column(0).as_primitive::<Date32Type>().value(0), 8036);
     }
 
@@ -186,7 +202,7 @@ mod tests {
             (-(10_i128.pow(38)), DataType::Decimal128(38, 2), false),
         ];
         for (value, data_type, fits) in cases {
-            let found = batches(rows(RowValues::I128(vec![value]), None), &schema(data_type), 8);
+            let found = batches(rows(RowValues::I128(vec![value]), None), Vec::new(), &schema(data_type), 8);
             let kind = found.map(|_| ()).map_err(|error| error.kind().clone());
             let expected = if fits { Ok(()) } else { Err(pelton_error::ErrorKind::Unsupported) };
             assert_eq!(kind, expected, "{value}");
@@ -201,10 +217,15 @@ mod tests {
         let dictionary = Arc::new(dictionary);
         let of =
             |ids: Vec<u32>, valid| rows(RowValues::Text { ids, dictionary: Arc::clone(&dictionary) }, valid);
-        let found = batches(of(vec![1, 9, 0], Some(vec![true, false, true])), &schema(DataType::Utf8View), 8);
+        let found = batches(
+            of(vec![1, 9, 0], Some(vec![true, false, true])),
+            Vec::new(),
+            &schema(DataType::Utf8View),
+            8,
+        );
         let found = found.unwrap();
         let column = found[0].column(0).as_string_view();
         assert_eq!(column.iter().collect::<Vec<_>>(), [Some("b"), None, Some("a")]);
-        assert!(batches(of(vec![2], None), &schema(DataType::Utf8View), 8).is_err());
+        assert!(batches(of(vec![2], None), Vec::new(), &schema(DataType::Utf8View), 8).is_err());
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType;
 use pelton_error::{Error, Result};
-use pelton_pipeline::ir::{Bounds, Column, Source, TableScan, Type};
+use pelton_pipeline::ir::{Bounds, Column, Expr, Source, TableScan, Type};
 use pelton_store::Table;
 use pelton_zone::Scalar;
 use pelton_zone::SkipKinds;
@@ -13,7 +13,7 @@ use pelton_zone::SkipKinds;
 use super::builder::{Flow, PipelineBuilder};
 use super::device::{DeviceHandle, TableText};
 use super::lower::{Lowering, Needed};
-use super::value::{Value, kernel_type, type_bounds};
+use super::value::{LateText, Value, is_text, kernel_type, type_bounds};
 use crate::error::from_datafusion;
 use crate::scan::PeltonScanExec;
 
@@ -32,15 +32,21 @@ impl Lowering<'_> {
             )));
         }
         let conjuncts = scan.ordered_conjuncts().map_err(from_datafusion)?;
+        let tested = super::lower::columns_of(&conjuncts);
         let mut read: Needed = needed.iter().map(|&output| scan.projection()[output]).collect();
-        read.extend(super::lower::columns_of(&conjuncts));
+        let late: Needed =
+            read.difference(&tested).copied().filter(|&column| self.is_late(table, column)).collect();
+        self.has_late |= !late.is_empty();
+        read.extend(tested);
+        read.retain(|column| !late.contains(column));
         if read.is_empty() {
             return Err(Error::unsupported(format!("no column of '{}' is read", table.name())));
         }
         let columns: Vec<usize> = read.into_iter().collect();
         let sources = columns.iter().map(|&column| source_column(table, column, self.device));
         let sources = sources.collect::<Result<Vec<Column>>>()?;
-        let values = values_by_table_column(table, &columns, &sources);
+        let mut values = values_by_table_column(table, &columns, &sources);
+        values.extend(late.into_iter().map(|column| (column, late_text(table, column))));
         let source = Source::Table(TableScan {
             table: Arc::clone(table),
             columns,
@@ -50,6 +56,30 @@ impl Lowering<'_> {
         let (name, scanned) = (table.name().to_owned(), Some(scan.clone()));
         let builder = PipelineBuilder::new(source, sources, name, scanned, &self.parameters);
         filtered(builder, scan, needed, &conjuncts, &values)
+    }
+
+    /// Whether a column is a text that kernels do not read and that is fetched for the rows that come out. Small tables
+    /// are brought over as a whole, and then kernels can do more with their texts.
+    fn is_late(&self, table: &Arc<Table>, column: usize) -> bool {
+        self.fetches_texts
+            && table.row_count() > LATE_ROWS_MIN
+            && is_text(table.arrow_schema().field(column).data_type())
+            && super::device::text_supported(table, column).is_err()
+    }
+}
+
+/// Texts of smaller tables are brought over by the CPU: some 100 ns a row. A guess.
+const LATE_ROWS_MIN: u64 = 4096;
+
+/// Text column `column` of `table`, of which kernels know the row.
+fn late_text(table: &Arc<Table>, column: usize) -> Value {
+    let field = table.arrow_schema().field(column).clone();
+    Value {
+        expr: Expr::RowNumber,
+        data_type: field.data_type().clone(),
+        is_nullable: field.is_nullable(),
+        bounds: None,
+        late: Some(LateText { table: Arc::clone(table), column, brought_by: Vec::new() }),
     }
 }
 

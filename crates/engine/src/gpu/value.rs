@@ -12,10 +12,13 @@
 //!   Utf8, LargeUtf8, Utf8View               Text      functions of one column, by dictionary
 //! ```
 
+use std::sync::Arc;
+
 use datafusion::arrow::datatypes::DataType;
 use datafusion::scalar::ScalarValue;
 use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{Bounds, Expr, Literal, Type};
+use pelton_store::Table;
 
 /// A value of a row: how it is computed, and what the plan knows of it.
 #[derive(Debug, Clone)]
@@ -28,12 +31,37 @@ pub(super) struct Value {
     pub(super) is_nullable: bool,
     /// What it lies between, where that is known more closely than by its type; of text, the numbers of its entries.
     pub(super) bounds: Option<Bounds>,
+    /// A text that is fetched for the rows that come out: kernels hold the number of its row in its table.
+    pub(super) late: Option<LateText>,
+}
+
+/// A text that kernels hand on as the number of its row.
+#[derive(Debug, Clone)]
+pub(super) struct LateText {
+    /// Where it is.
+    pub(super) table: Arc<Table>,
+    /// Which column of the table.
+    pub(super) column: usize,
+    /// Hash tables that it came through, each with the columns that were looked up there: where no key of the table
+    /// repeats, these determine the row.
+    pub(super) brought_by: Vec<(usize, Vec<usize>)>,
+}
+
+impl LateText {
+    /// The same where columns have other numbers; what names a column that has none any more is left out.
+    pub(super) fn renumbered(mut self, number: impl Fn(usize) -> Option<usize>) -> Self {
+        let renumbered = self.brought_by.into_iter().filter_map(|(table, columns)| {
+            Some((table, columns.into_iter().map(&number).collect::<Option<_>>()?))
+        });
+        self.brought_by = renumbered.collect();
+        self
+    }
 }
 
 impl Value {
     /// Column `index` of a pipeline.
     pub(super) fn column(index: usize, data_type: DataType, is_nullable: bool) -> Self {
-        Self { expr: Expr::Column(index), data_type, is_nullable, bounds: None }
+        Self { expr: Expr::Column(index), data_type, is_nullable, bounds: None, late: None }
     }
 
     /// The number of the column that this is, if it is one.
@@ -112,7 +140,7 @@ pub(super) fn literal(scalar: &ScalarValue) -> Result<Value> {
     }
     if scalar.is_null() {
         let expr = Expr::Literal(Literal::Null(ty));
-        return Ok(Value { expr, data_type, is_nullable: true, bounds: None });
+        return Ok(Value { expr, data_type, is_nullable: true, bounds: None, late: None });
     }
     let literal = match scalar {
         ScalarValue::Boolean(Some(value)) => Literal::Bool(*value),
@@ -126,7 +154,7 @@ pub(super) fn literal(scalar: &ScalarValue) -> Result<Value> {
         _ => None,
     };
     let bounds = bounds.map(|value| Bounds { min: value, max: value });
-    Ok(Value { expr: Expr::Literal(literal), data_type, is_nullable: false, bounds })
+    Ok(Value { expr: Expr::Literal(literal), data_type, is_nullable: false, bounds, late: None })
 }
 
 /// The value of a parameter.

@@ -172,7 +172,7 @@ pub(crate) fn all_rows(table: &Arc<Table>) -> Vec<Vec<Cell>> {
 /// A plan of one pipeline.
 pub(crate) fn single(source: Source, columns: Vec<Column>, ops: Vec<Op>, sink: Sink) -> Plan {
     let pipeline = Pipeline { name: "test".into(), source, columns, ops, sink };
-    Plan { pipelines: vec![pipeline], table_count: 0, host_input_count: 0 }
+    Plan { pipelines: vec![pipeline], table_count: 0, host_input_count: 0, unique_tables: Vec::new() }
 }
 
 pub(crate) fn column(index: usize) -> Expr {

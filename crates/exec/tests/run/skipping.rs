@@ -55,7 +55,7 @@ fn plan(table: &Arc<Table>, kind: ProbeKind, uses_runtime_filters: bool) -> Plan
         ops: vec![Op::Probe { table: 0, keys: vec![column(0)], kind, residual: None }],
         sink: Sink::Aggregate { keys: Vec::new(), aggregates: vec![count], expected: None },
     };
-    Plan { pipelines: vec![build, facts], table_count: 1, host_input_count: 1 }
+    Plan { pipelines: vec![build, facts], table_count: 1, host_input_count: 1, unique_tables: Vec::new() }
 }
 
 /// Runs it; the count is that of a look at every key.

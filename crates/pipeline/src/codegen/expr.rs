@@ -19,6 +19,7 @@ pub(crate) fn generate(expr: &Expr, scope: &mut dyn Scope, block: &mut Block) ->
     match expr {
         Expr::Column(column) => scope.column(*column, block),
         Expr::Literal(literal) => Ok(literal_value(*literal)),
+        Expr::RowNumber => scope.row_number(block),
         Expr::Parameter { number, ty } => parameter(*number, *ty, scope, block),
         Expr::Arithmetic { op, left, right } => {
             let (left, right) = (generate(left, scope, block)?, generate(right, scope, block)?);

@@ -250,7 +250,7 @@ pub(crate) fn reads_source_alone(expr: &Expr, count: usize) -> bool {
     let all = |inputs: &[Expr]| inputs.iter().all(|input| reads_source_alone(input, count));
     match expr {
         Expr::Column(column) | Expr::OfText { column, .. } => *column < count,
-        Expr::Literal(_) | Expr::Parameter { .. } => true,
+        Expr::Literal(_) | Expr::Parameter { .. } | Expr::RowNumber => true,
         Expr::Arithmetic { left, right, .. } | Expr::Compare { left, right, .. } => {
             reads_source_alone(left, count) && reads_source_alone(right, count)
         }

@@ -275,7 +275,7 @@ impl<'a> Generator<'a> {
 
     fn tile_head(&self, body: &mut Block, scratch_bytes: usize, warps: usize) -> Result<()> {
         let is_chunked = self.request.groups.is_none();
-        let stride = if is_chunked { self.request.source.len() + self.text_columns().count() } else { 1 };
+        let stride = if is_chunked { self.kernel.first_row_word() + 1 } else { 1 };
         body.line("const u32 group = u32(tile / tiles_per_group);");
         body.line("const u32 group_rows = row_counts[group];");
         body.line("const u32 start = u32(tile % tiles_per_group) * tile_rows;");

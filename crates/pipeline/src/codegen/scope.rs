@@ -23,6 +23,9 @@ pub(crate) trait Scope {
         block: &mut Block,
     ) -> Result<Value>;
 
+    /// The number of the row in its table.
+    fn row_number(&mut self, block: &mut Block) -> Result<Value>;
+
     /// The checks of the kernel.
     fn checks(&mut self) -> &mut Checks;
 

@@ -180,6 +180,13 @@ pub(crate) struct KernelContext<'a> {
     pub(crate) checks: Checks,
 }
 
+impl KernelContext<'_> {
+    /// The word of a row group's descriptor that has its first row: behind chunks and dictionary mappings.
+    pub(crate) fn first_row_word(&self) -> usize {
+        self.source.len() + self.source.iter().filter(|source| source.stored == StoredAs::TextCodes).count()
+    }
+}
+
 /// The columns of the row `r` of `lane` of vector `v`.
 pub(crate) struct RowScope<'k, 'a> {
     pub(crate) kernel: &'k mut KernelContext<'a>,
@@ -301,6 +308,15 @@ impl Scope for RowScope<'_, '_> {
         };
         self.known.insert(column, value.clone());
         Ok(value)
+    }
+
+    fn row_number(&mut self, block: &mut Block) -> Result<Value> {
+        if self.kernel.groups.is_some() {
+            return Err(Error::invalid_input("the numbers of rows that are in no table"));
+        }
+        let word = self.kernel.first_row_word();
+        let code = format!("i64(c[{word}] + row + position_of(r, lane))");
+        Ok(Value::new(block.define("i64", "x", code), Type::I64, None))
     }
 
     fn of_text(

@@ -1,0 +1,341 @@
+//! One plan, run under several options and over several host inputs, beside the interpreter.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use pelton_error::{CancelFlag, Error, ErrorKind};
+use pelton_pipeline::ir::{Plan, Sink, Source, TopK};
+use pelton_pipeline::{Decompress, Filters, OverflowChecks, Rows, Runtime, RuntimeOptions, TargetChoice};
+use pelton_store::{IoEngine, IoOptions};
+
+use super::cell::{Cell, Row, rows_of};
+use super::generate::{Draft, generate, vary};
+use super::interpret::{Data, Outcome, interpret};
+use super::random::Random;
+use super::recipe::Recipe;
+use super::tables::{Tables, host_input};
+
+/// Rows of a host input at most.
+pub(crate) const HOST_ROWS_MAX: u64 = 300;
+/// Runs of a plan: with other constants, host inputs and options, as far as kernels stay the same.
+const RUNS: u64 = 4;
+/// Plans that are looked at for one that does.
+const DRAFTS: u64 = 20;
+
+/// What became of the runs of plans.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Tally {
+    pub(crate) runs: u64,
+    /// The interpreter's rows, made of some.
+    pub(crate) with_rows: u64,
+    /// The interpreter's rows, made of none.
+    pub(crate) empty: u64,
+    /// An overflow, as the interpreter found it.
+    pub(crate) overflows: u64,
+    /// Memory that was made short was too short.
+    pub(crate) short_of_memory: u64,
+    /// Refused before anything ran, by reason.
+    pub(crate) refused: BTreeMap<&'static str, u64>,
+    /// Too many rows for the interpreter: not run.
+    pub(crate) too_large: u64,
+    pub(crate) kernels_compiled: u64,
+}
+
+impl Tally {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.runs += other.runs;
+        self.with_rows += other.with_rows;
+        self.empty += other.empty;
+        self.overflows += other.overflows;
+        self.short_of_memory += other.short_of_memory;
+        self.too_large += other.too_large;
+        self.kernels_compiled += other.kernels_compiled;
+        other.refused.iter().for_each(|(reason, count)| *self.refused.entry(reason).or_default() += count);
+    }
+
+    pub(crate) fn refusals(&self) -> u64 {
+        self.refused.values().sum()
+    }
+}
+
+/// What kernels refuse when their source is generated: what bounds do not show, and what they have no form of. Any
+/// other refusal is a failure; so is a source that does not compile.
+const REFUSALS: [&str; 10] = [
+    "without a dictionary",
+    "without known bounds",
+    "span all of 64 bits",
+    "pass 2^63",
+    "dates beyond the calendar",
+    "whole quotients of",
+    "Min of",
+    "Max of",
+    "a group key of",
+    "a join key of",
+];
+
+/// Options that change the source of kernels: the same for all runs of a plan.
+fn options(random: &mut Random) -> RuntimeOptions {
+    let is_short = random.one_in(12);
+    RuntimeOptions {
+        target: target(),
+        cache: Some(PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("programs")),
+        device_memory_limit_bytes: Some(if is_short { 1 << 20 } else { 256 << 20 }),
+        pinned_memory_limit_bytes: Some(256 << 20),
+        equal_hashes: random.one_in(6),
+        filters: *random.pick(&[Filters::Branching, Filters::Branching, Filters::Predicated]),
+        overflow_checks: match random.one_in(4) {
+            true => OverflowChecks::Everywhere,
+            false => OverflowChecks::WhereNeeded,
+        },
+        ..RuntimeOptions::default()
+    }
+}
+
+/// Options that leave it as it is.
+fn vary_options(options: &RuntimeOptions, random: &mut Random) -> RuntimeOptions {
+    RuntimeOptions {
+        morsel_bytes: *random.pick(&[1, 10_000, 32 << 20]),
+        row_groups_max: *random.pick(&[1, 3, 4096]),
+        staging_buffers: *random.pick(&[1, 2, 4]),
+        overlap: random.percent(70),
+        workers: *random.pick(&[1, 2, 3]),
+        decompress: *random.pick(&[Decompress::Auto, Decompress::Host, Decompress::Device]),
+        ..options.clone()
+    }
+}
+
+/// The first GPU where there is one, else the host target.
+fn target() -> TargetChoice {
+    static TARGET: OnceLock<TargetChoice> = OnceLock::new();
+    *TARGET.get_or_init(|| match pelton_device::cuda::open(&pelton_device::cuda::CudaOptions::default()) {
+        Ok(_) => TargetChoice::Cuda { device: 0 },
+        Err(_) => TargetChoice::Host,
+    })
+}
+
+fn engine() -> Arc<IoEngine> {
+    static ENGINE: OnceLock<Arc<IoEngine>> = OnceLock::new();
+    Arc::clone(ENGINE.get_or_init(|| Arc::new(IoEngine::start(IoOptions::default()).unwrap())))
+}
+
+/// Where chunks are when a plan runs: on disk, pinned, or admitted to the device as well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Disk,
+    Pinned,
+    Device,
+}
+
+/// A plan of `seed`: mostly one that gives rows or overflows.
+fn draft_of(seed: u64, tables: &Tables, random: &mut Random) -> Draft {
+    let is_wild = random.one_in(5);
+    let first = generate(seed, 0, is_wild, tables);
+    if random.one_in(6) {
+        return first;
+    }
+    let is_wanted = |draft: &Draft| {
+        let (_, cells) = host_inputs(draft, &mut random.clone());
+        let outcome = interpret(&draft.plan, &Data { relations: &tables.relations, host_inputs: &cells });
+        outcome.ended > 0 && outcome.must_overflow == is_wild && !outcome.is_too_large
+    };
+    (0..DRAFTS).map(|turn| generate(seed, turn, is_wild, tables)).find(is_wanted).unwrap_or(first)
+}
+
+/// Host inputs for a run, and the same for the interpreter.
+fn host_inputs(draft: &Draft, random: &mut Random) -> (Vec<Rows>, Vec<Vec<Row>>) {
+    let input = |recipes: &Vec<Recipe>| {
+        let row_count = if random.one_in(8) { random.below(2) } else { random.below(HOST_ROWS_MAX) };
+        host_input(recipes, row_count, random)
+    };
+    draft.host_inputs.iter().map(input).unzip()
+}
+
+/// Runs the plan of `seed` and says what became of it.
+///
+/// # Panics
+///
+/// Where a run does not give what the interpreter says.
+pub(crate) fn check(seed: u64, tables: &Tables) -> Tally {
+    let random = &mut Random::new(seed, 3);
+    let draft = draft_of(seed, tables, random);
+    let mut options = options(random);
+    let place = *random.pick(&[Place::Disk, Place::Disk, Place::Pinned, Place::Device]);
+    options.device_cache_bytes = Some(if place == Place::Device { 32 << 20 } else { 0 });
+    let mut tally = Tally::default();
+    for run in 0..RUNS {
+        let varied = vary_options(&options, random);
+        let is_varied = run > 0 && options.filters == Filters::Branching;
+        let plan = if is_varied { vary(&draft.plan, random) } else { draft.plan.clone() };
+        let is_over = check_run(&Draft { plan, ..draft.clone() }, varied, place, tables, random, &mut tally);
+        if is_over {
+            break;
+        }
+    }
+    tally
+}
+
+/// One run; true where further ones would end as it did.
+fn check_run(
+    draft: &Draft,
+    options: RuntimeOptions,
+    place: Place,
+    tables: &Tables,
+    random: &mut Random,
+    tally: &mut Tally,
+) -> bool {
+    let (inputs, input_cells) = host_inputs(draft, random);
+    let plan = &draft.plan;
+    let expected = interpret(plan, &Data { relations: &tables.relations, host_inputs: &input_cells });
+    if expected.is_too_large {
+        tally.too_large += 1;
+        return true;
+    }
+    tally.runs += 1;
+    let is_short = options.device_memory_limit_bytes.is_some_and(|limit| limit < 16 << 20);
+    let shown = || format!("{options:?}\n{}", describe(plan));
+    let runtime = Runtime::open(options.clone(), engine()).unwrap();
+    if place == Place::Pinned {
+        for relation in &tables.relations {
+            runtime.column_cache().pin(&relation.table, None, &CancelFlag::new()).unwrap();
+        }
+    }
+    let (rows, report) = match runtime.run(plan, inputs, &CancelFlag::new()) {
+        Ok(result) => result,
+        Err(error) => return check_error(&error, &expected, is_short, tally, &shown),
+    };
+    tally.kernels_compiled += report.pipelines.iter().map(|report| report.compiled as u64).sum::<u64>();
+    assert!(!expected.must_overflow, "an overflow was not noticed\n{}", shown());
+    let found = rows_of(&rows);
+    let difference = match &plan.pipelines.last().expect("a plan has a pipeline").sink {
+        Sink::Materialize { top: Some(top), .. } => top_difference(top, &expected.rows, &found),
+        _ => difference(expected.rows.clone(), found),
+    };
+    if let Some(difference) = difference {
+        panic!("{difference}\n{}", shown());
+    }
+    match expected.ended {
+        0 => tally.empty += 1,
+        _ => tally.with_rows += 1,
+    }
+    false
+}
+
+fn check_error(
+    error: &Error,
+    expected: &Outcome,
+    is_short: bool,
+    tally: &mut Tally,
+    shown: &dyn Fn() -> String,
+) -> bool {
+    let text = error.to_string();
+    match error.kind() {
+        ErrorKind::OutOfMemory { .. } if is_short => tally.short_of_memory += 1,
+        ErrorKind::Unsupported if text.contains("may overflow for some row") => {
+            assert!(expected.may_overflow, "nothing overflows: {text}\n{}", shown());
+            tally.overflows += 1;
+        }
+        ErrorKind::Unsupported => {
+            let reason = REFUSALS.into_iter().find(|reason| text.contains(reason));
+            let reason = reason.unwrap_or_else(|| panic!("refused: {text}\n{}", shown()));
+            *tally.refused.entry(reason).or_default() += 1;
+            return true;
+        }
+        kind => panic!("{kind:?}: {text}\n{}", shown()),
+    }
+    false
+}
+
+/// What differs between two multisets of rows.
+fn difference(mut expected: Vec<Row>, mut found: Vec<Row>) -> Option<String> {
+    if expected.len() != found.len() {
+        return Some(format!("{} rows in place of {}", found.len(), expected.len()));
+    }
+    // Sums of doubles decide last: the keys of groups tell rows apart.
+    let width = expected.first().map_or(0, Vec::len);
+    let is_about = |at: usize| expected.iter().any(|row| matches!(row[at], Cell::About(..)));
+    let exact: Vec<usize> = (0..width).filter(|at| !is_about(*at)).collect();
+    let by_exact = |a: &Row, b: &Row| {
+        let pairs = exact.iter().map(|at| a[*at].cmp(&b[*at]));
+        pairs.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then)
+    };
+    expected.sort_by(by_exact);
+    found.sort_by(by_exact);
+    let admits = |(expected, found): &(&Row, &Row)| {
+        expected.len() == found.len() && expected.iter().zip(*found).all(|(a, b)| a.admits(b))
+    };
+    let (expected, found) = expected.iter().zip(&found).find(|pair| !admits(pair))?;
+    Some(format!("a row is {found:?} in place of {expected:?}"))
+}
+
+fn counted(rows: &[Row]) -> BTreeMap<&Row, usize> {
+    let mut counts = BTreeMap::new();
+    rows.iter().for_each(|row| *counts.entry(row).or_default() += 1);
+    counts
+}
+
+/// Which ranks are meant.
+type Among<'a> = &'a dyn Fn(Option<i128>) -> bool;
+
+/// What [`TopK`] promises and `found` lacks; the last column is the key.
+fn top_difference(top: &TopK, all: &[Row], found: &[Row]) -> Option<String> {
+    let (all_counts, found_counts) = (counted(all), counted(found));
+    for (row, count) in &found_counts {
+        let there = all_counts.get(row).copied().unwrap_or(0);
+        if *count > there {
+            return Some(format!("{row:?} came {count} times, and {there} there are"));
+        }
+    }
+    let rank = |row: &Row| match row.last() {
+        Some(Cell::Int(key)) => Some(if top.is_descending { *key } else { -*key }),
+        _ => None,
+    };
+    let mut ranks: Vec<i128> = all.iter().filter_map(rank).collect();
+    ranks.sort_unstable_by(|a, b| b.cmp(a));
+    let wanted = usize::try_from(top.row_count).unwrap_or(usize::MAX);
+    let last = wanted.checked_sub(1)?;
+    let worst = ranks.get(last).copied().unwrap_or(i128::MIN);
+    let among = |rows: &[Row], of: Among<'_>| rows.iter().filter(|row| of(rank(row))).count();
+    let better = |rank: Option<i128>| rank.is_some_and(|rank| rank > worst);
+    let equal = |rank: Option<i128>| rank == Some(worst);
+    let unknown = |rank: Option<i128>| rank.is_none();
+    let better_count = among(all, &better);
+    let needed = |all: usize, some: usize| if top.keeps_ties { all } else { all.min(some) };
+    let demands: [(&str, usize, Among<'_>); 3] = [
+        ("better than the last one", better_count, &better),
+        ("like the last one", needed(among(all, &equal), wanted.saturating_sub(better_count)), &equal),
+        ("without a key", needed(among(all, &unknown), wanted), &unknown),
+    ];
+    let lacking = demands.iter().find(|(_, count, is_one)| among(found, *is_one) < *count);
+    lacking.map(|(what, count, is_one)| format!("{} rows {what} in place of {count}", among(found, *is_one)))
+}
+
+/// The plan, without what its tables hold.
+fn describe(plan: &Plan) -> String {
+    let mut text = String::new();
+    for pipeline in &plan.pipelines {
+        let source = match &pipeline.source {
+            Source::HostInput(number) => format!("host input {number}"),
+            Source::Table(scan) => format!(
+                "table {} of {} rows, columns {:?}, {} of {} row groups, runtime filters: {}",
+                scan.table.name(),
+                scan.table.row_count(),
+                scan.columns,
+                scan.row_groups.len(),
+                scan.table.row_group_count(),
+                scan.uses_runtime_filters,
+            ),
+        };
+        let _ = writeln!(text, "{}: {source}", pipeline.name);
+        for (at, column) in pipeline.columns.iter().enumerate() {
+            let (name, ty, nullable) = (&column.name, column.ty, column.is_nullable);
+            let _ = writeln!(text, "  column {at} {name}: {ty:?}, nullable: {nullable}, {:?}", column.bounds);
+        }
+        pipeline.ops.iter().for_each(|op| {
+            let _ = writeln!(text, "  {op:?}");
+        });
+        let _ = writeln!(text, "  {:?}", pipeline.sink);
+    }
+    text
+}
