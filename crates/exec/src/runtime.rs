@@ -21,9 +21,9 @@ use pelton_device::{DeviceId, DeviceKind, Machine, Stream};
 use pelton_error::{CancelFlag, Error, ErrorKind, Result};
 use pelton_fabric::profile::Profile;
 use pelton_fabric::{self as fabric, Sources};
-use pelton_pipeline::ir::{Inputs, Op, Plan, Sink, Source, TableScan, Type};
+use pelton_pipeline::ir::{Inputs, Op, Plan, Sink, Source, TableScan};
 use pelton_pipeline::{CompileReport, Compiler, Program, Rows, Target, check_source, nvrtc_status};
-use pelton_scan::{ColumnCache, ColumnCacheOptions, DataTier, Decompress, Decompression, text_supported};
+use pelton_scan::{ColumnCache, ColumnCacheOptions, DataTier, Decompress, Decompression};
 use pelton_store::{IoEngine, TableId};
 use pelton_trace::Tracer;
 use pelton_transfer::{Links, links_for};
@@ -248,23 +248,6 @@ impl Runtime {
             match self.column_cache.admit(&scan.table, column, self.device, stream, cancel) {
                 Err(error) if !matches!(error.kind(), ErrorKind::OutOfMemory { .. }) => return Err(error),
                 _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether `plan` could be run, as far as can be told before anything is read.
-    ///
-    /// # Errors
-    ///
-    /// `Unsupported` with the reason.
-    pub fn check(&self, plan: &Plan) -> Result<()> {
-        for pipeline in &plan.pipelines {
-            let Source::Table(scan) = &pipeline.source else { continue };
-            for (table_column, column) in scan.columns.iter().zip(&pipeline.columns) {
-                if column.ty == Type::Text {
-                    text_supported(&scan.table, *table_column).map_err(Error::unsupported)?;
-                }
             }
         }
         Ok(())

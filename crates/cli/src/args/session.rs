@@ -39,7 +39,7 @@ pub(crate) struct SessionArgs {
     /// Keep the join order that the query was written in.
     #[arg(long, hide_short_help = true)]
     pub(crate) no_join_order: bool,
-    /// Where queries run: auto (on a GPU where that is predicted to be faster), cpu, or gpu and gpu:<number> (on that
+    /// Where queries run: auto (on a GPU where that turned out to be faster), cpu, or gpu and gpu:<number> (on that
     /// GPU, whatever can run there).
     #[arg(long, value_name = "DEVICE", value_parser = parse_device, default_value = "auto")]
     pub(crate) device: DeviceChoice,

@@ -10,16 +10,18 @@ pub(super) fn name(choice: DeviceChoice) -> String {
         DeviceChoice::Gpu(None) => "gpu".to_owned(),
         DeviceChoice::Gpu(Some(number)) => format!("gpu:{number}"),
         DeviceChoice::Host => "host".to_owned(),
+        DeviceChoice::AutoHost => "auto-host".to_owned(),
     }
 }
 
 /// What `choice` means, in a sentence's end.
 pub(super) fn meaning(choice: DeviceChoice) -> &'static str {
     match choice {
-        DeviceChoice::Auto => "on the first GPU where that is predicted to be faster, else on the CPU",
+        DeviceChoice::Auto => "on the first GPU where that turned out to be faster, else on the CPU",
         DeviceChoice::Cpu => "on the CPU",
         DeviceChoice::Gpu(_) => "on the GPU, whatever can run there",
         DeviceChoice::Host => "as kernels compiled for the host's cores",
+        DeviceChoice::AutoHost => "as auto, with kernels compiled for the host's cores",
     }
 }
 
@@ -29,7 +31,7 @@ mod tests {
 
     #[test]
     fn names_are_read_back() {
-        for text in ["auto", "cpu", "gpu", "gpu:3", "host"] {
+        for text in ["auto", "cpu", "gpu", "gpu:3", "host", "auto-host"] {
             assert_eq!(name(text.parse().unwrap()), text);
         }
     }

@@ -1,25 +1,23 @@
-//! Whether a device is worth it: predicted times of both, from bytes alone.
+//! Whether a device may be worth it, before anything is known of it: predicted times of both, from bytes alone.
 //!
 //! ```text
-//!   device   3 ms + bytes of chunks / (50 GB/s from pinned memory, 2 GB/s from disk)
+//!   device   3 ms + bytes of chunks / 50 GB/s        warm: in pinned memory, or better
 //!   CPU      bytes decoded / (1.5 GB/s a thread)
 //! ```
 //!
-//! Bytes are those of the row groups that planning left, in the columns that are needed. Rows that the CPU brings over
-//! cost the CPU the same either way and are left out. The rates are guesses: a PCIe 5 link, one NVMe drive, and what a
-//! core decodes and probes.
+//! Bytes are those of the row groups that planning left, in the columns that are needed. What both read from disk, and
+//! rows that the CPU brings over, cost the same either way and are left out. The rates are guesses: a PCIe 5 link, and
+//! what a core decodes and probes. They only keep small queries from being tried out: what is large enough is
+//! measured (`trial.rs`).
 
 use std::fmt;
 
 use pelton_error::Result;
 use pelton_pipeline::ir::{Plan, Source, TableScan};
 
-use super::device::DeviceHandle;
-
 /// Launches, and waiting for the result.
 const FIXED_S: f64 = 0.003;
 const LINK_BYTES_PER_S: f64 = 50e9;
-const DISK_BYTES_PER_S: f64 = 2e9;
 const CPU_BYTES_PER_S_AND_THREAD: f64 = 1.5e9;
 
 /// What a plan is predicted to take.
@@ -34,38 +32,33 @@ pub(super) struct Prediction {
 /// Bytes of a scan.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct ScanBytes {
-    /// Stored, that come over the link from pinned memory, or lie on the device.
-    at_hand: u64,
-    /// Stored, that come from disk.
-    on_disk: u64,
+    stored: u64,
     /// Decoded.
     raw: u64,
 }
 
 impl Prediction {
-    /// Of `plan`.
+    /// Of `plan`, beside `threads` of the CPU.
     ///
     /// # Errors
     ///
     /// Of reading a chunk directory.
-    pub(super) fn of(plan: &Plan, device: &DeviceHandle) -> Result<Self> {
+    pub(super) fn of(plan: &Plan, threads: usize) -> Result<Self> {
         let mut total = ScanBytes::default();
         for pipeline in &plan.pipelines {
             if let Source::Table(scan) = &pipeline.source {
-                let bytes = scan_bytes(scan, device)?;
-                total.at_hand += bytes.at_hand;
-                total.on_disk += bytes.on_disk;
+                let bytes = scan_bytes(scan)?;
+                total.stored += bytes.stored;
                 total.raw += bytes.raw;
             }
         }
-        Ok(Self::from_bytes(total, device.threads()))
+        Ok(Self::from_bytes(total, threads))
     }
 
     fn from_bytes(bytes: ScanBytes, threads: usize) -> Self {
-        let at_hand_s = bytes.at_hand as f64 / LINK_BYTES_PER_S;
-        let disk_s = bytes.on_disk as f64 / DISK_BYTES_PER_S;
+        let link_s = bytes.stored as f64 / LINK_BYTES_PER_S;
         let cpu_s = bytes.raw as f64 / (CPU_BYTES_PER_S_AND_THREAD * threads.max(1) as f64);
-        Self { device_s: FIXED_S + at_hand_s + disk_s, cpu_s }
+        Self { device_s: FIXED_S + link_s, cpu_s }
     }
 
     /// True where the device is predicted to be faster.
@@ -85,14 +78,13 @@ impl fmt::Display for Prediction {
     }
 }
 
-fn scan_bytes(scan: &TableScan, device: &DeviceHandle) -> Result<ScanBytes> {
+fn scan_bytes(scan: &TableScan) -> Result<ScanBytes> {
     let mut bytes = ScanBytes::default();
     for &column in &scan.columns {
-        let is_at_hand = device.is_at_hand(&scan.table, column);
         for &row_group in &scan.row_groups {
             let chunk = scan.table.chunk(row_group as usize, column)?;
             bytes.raw += chunk.raw_bytes;
-            *if is_at_hand { &mut bytes.at_hand } else { &mut bytes.on_disk } += chunk.stored_bytes;
+            bytes.stored += chunk.stored_bytes;
         }
     }
     Ok(bytes)
@@ -103,16 +95,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_is_worth_it_for_much_that_is_pinned() {
-        let pinned = ScanBytes { at_hand: 3_000_000_000, on_disk: 0, raw: 10_000_000_000 };
-        assert!(Prediction::from_bytes(pinned, 16).prefers_device());
-        let on_disk = ScanBytes { at_hand: 0, on_disk: 3_000_000_000, raw: 10_000_000_000 };
-        assert!(!Prediction::from_bytes(on_disk, 16).prefers_device());
+    fn a_device_may_be_worth_it_for_much() {
+        let much = ScanBytes { stored: 3_000_000_000, raw: 10_000_000_000 };
+        assert!(Prediction::from_bytes(much, 16).prefers_device());
+        let hardly_compressed = ScanBytes { stored: 30_000_000_000, raw: 30_000_000_000 };
+        assert!(!Prediction::from_bytes(hardly_compressed, 64).prefers_device());
     }
 
     #[test]
     fn little_stays_on_the_cpu() {
-        let little = ScanBytes { at_hand: 1_000, on_disk: 0, raw: 3_000 };
+        let little = ScanBytes { stored: 1_000, raw: 3_000 };
         assert!(!Prediction::from_bytes(little, 1).prefers_device());
         assert!(!Prediction::from_bytes(ScanBytes::default(), 1).prefers_device());
     }

@@ -1,7 +1,7 @@
 //! The device that queries may use, and the runtime that drives it, opened when it is first needed.
 //!
 //! ```text
-//!   auto   the first GPU, for subtrees that it is predicted to be faster at; without one, the CPU
+//!   auto   the first GPU, for subtrees that it turned out to be faster at; without one, the CPU
 //!   cpu    DataFusion alone
 //!   gpu    everything that kernels can do, on this GPU
 //!   host   the same, with kernels compiled for the host's cores: for tests, on machines without a GPU
@@ -14,14 +14,18 @@ use std::sync::{Arc, OnceLock};
 use pelton_device::cuda;
 use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt};
 use pelton_exec::{Runtime, RuntimeOptions, TargetChoice};
+use pelton_pipeline::ir::Source;
 use pelton_pipeline::{Dictionary, TextSource};
 use pelton_scan::DataTier;
 use pelton_store::{IoEngine, Table};
 
+use super::exec::PeltonGpuExec;
+use super::trial::Experience;
+
 /// Where queries run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeviceChoice {
-    /// On the first GPU where that is predicted to be faster, else on the CPU.
+    /// On the first GPU where that turned out to be faster, else on the CPU.
     #[default]
     Auto,
     /// On the CPU.
@@ -30,6 +34,8 @@ pub enum DeviceChoice {
     Gpu(Option<u32>),
     /// As on a GPU, but with kernels compiled for the host.
     Host,
+    /// As `Auto`, but with kernels compiled for the host, and small queries are tried out too: for tests.
+    AutoHost,
 }
 
 impl FromStr for DeviceChoice {
@@ -46,6 +52,7 @@ impl FromStr for DeviceChoice {
                 "cpu" => Ok(Self::Cpu),
                 "gpu" => Ok(Self::Gpu(None)),
                 "host" => Ok(Self::Host),
+                "auto-host" => Ok(Self::AutoHost),
                 _ => Err(unknown()),
             },
         }
@@ -61,6 +68,7 @@ pub struct DeviceHandle {
     threads: usize,
     /// Whether `Auto` found a GPU, once it has looked.
     is_gpu_there: OnceLock<bool>,
+    experience: Experience,
     runtime: OnceLock<std::result::Result<Arc<Runtime>, (ErrorKind, String)>>,
 }
 
@@ -74,13 +82,14 @@ impl DeviceHandle {
         threads: usize,
     ) -> Arc<Self> {
         let target = match choice {
-            DeviceChoice::Host => TargetChoice::Host,
+            DeviceChoice::Host | DeviceChoice::AutoHost => TargetChoice::Host,
             DeviceChoice::Gpu(device) => TargetChoice::Cuda { device: device.unwrap_or(0) },
             DeviceChoice::Auto | DeviceChoice::Cpu => TargetChoice::Cuda { device: 0 },
         };
         let options = RuntimeOptions { target, ..options };
         let (is_gpu_there, runtime) = (OnceLock::new(), OnceLock::new());
-        Arc::new(Self { choice, options, io, threads, is_gpu_there, runtime })
+        let experience = Experience::default();
+        Arc::new(Self { choice, options, io, threads, is_gpu_there, experience, runtime })
     }
 
     /// Another device in place of this one, driven by the same options. Nothing is opened yet.
@@ -91,6 +100,11 @@ impl DeviceHandle {
     /// What was chosen.
     pub fn choice(&self) -> DeviceChoice {
         self.choice
+    }
+
+    /// What was learnt of how long things take.
+    pub(super) fn experience(&self) -> &Experience {
+        &self.experience
     }
 
     /// What reads tables.
@@ -107,7 +121,7 @@ impl DeviceHandle {
     pub fn is_any(&self) -> bool {
         match self.choice {
             DeviceChoice::Cpu => false,
-            DeviceChoice::Gpu(_) | DeviceChoice::Host => true,
+            DeviceChoice::Gpu(_) | DeviceChoice::Host | DeviceChoice::AutoHost => true,
             DeviceChoice::Auto => *self.is_gpu_there.get_or_init(|| cuda::status().device_count > 0),
         }
     }
@@ -155,9 +169,14 @@ impl DeviceHandle {
 
 /// What planning and EXPLAIN ask; none of it opens anything.
 impl DeviceHandle {
-    /// True where column `column` of `table` need not be read from disk.
-    pub(super) fn is_at_hand(&self, table: &Table, column: usize) -> bool {
-        self.tier(table, column).is_some_and(|tier| tier != DataTier::Disk)
+    /// Whether a column that `node` reads was pinned by somebody.
+    pub(super) fn has_pinned(&self, node: &PeltonGpuExec) -> bool {
+        node.plan().pipelines.iter().any(|pipeline| match &pipeline.source {
+            Source::Table(scan) => {
+                scan.columns.iter().any(|&column| self.tier(&scan.table, column) == Some(DataTier::Pinned))
+            }
+            _ => false,
+        })
     }
 
     /// Where column `column` of `table` would be read from, in parentheses; nothing while that is not known.

@@ -12,6 +12,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::Schema;
@@ -81,6 +82,8 @@ pub struct PeltonGpuExec {
     outcome: Arc<Mutex<Outcome>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
+    /// What `auto` calls it, which learns from its runs.
+    key: Option<u64>,
 }
 
 impl PeltonGpuExec {
@@ -116,7 +119,14 @@ impl PeltonGpuExec {
             outcome: Arc::default(),
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
+            key: None,
         }
+    }
+
+    /// This node, chosen because of what was learnt of `key`.
+    pub(super) fn learnt(mut self, key: u64, reason: String) -> Self {
+        (self.key, self.reason) = (Some(key), reason);
+        self
     }
 
     /// The pipelines.
@@ -194,7 +204,25 @@ impl PeltonGpuExec {
             outcome: Arc::default(),
             properties: Arc::clone(&self.properties),
             metrics: ExecutionPlanMetricsSet::new(),
+            key: self.key,
         }
+    }
+
+    /// The scans, each with the number of its pipeline.
+    pub(super) fn scans(&self) -> &[(usize, PeltonScanExec)] {
+        &self.scans
+    }
+
+    /// Runs on the device alone, after the plan of the CPU has run, and drops what comes out; gives how long that took.
+    ///
+    /// # Errors
+    ///
+    /// Where the device refuses or fails.
+    pub(super) async fn try_run(&self, context: &Arc<TaskContext>) -> pelton_error::Result<Duration> {
+        let anew = self.children.iter().map(anew).collect::<Result<Vec<_>>>().map_err(from_datafusion)?;
+        let started = Instant::now();
+        self.copy_with(anew).run().on_device(context).await?;
+        Ok(started.elapsed())
     }
 
     /// The scans of [`scan_reports`](Self::scan_reports): the pipeline that each is the source of.
@@ -221,6 +249,7 @@ impl PeltonGpuExec {
             device: Arc::clone(&self.device),
             outcome: Arc::clone(&self.outcome),
             metrics: self.metrics.clone(),
+            key: self.key,
             owner: std::ptr::from_ref(self).addr(),
         }
     }
@@ -239,6 +268,8 @@ struct Run {
     device: Arc<DeviceHandle>,
     outcome: Arc<Mutex<Outcome>>,
     metrics: ExecutionPlanMetricsSet,
+    /// What `auto` calls it.
+    key: Option<u64>,
     /// Where the node is: whose spans a trace gets.
     owner: usize,
 }
@@ -257,8 +288,12 @@ impl Run {
     async fn stream(self, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         self.record(|outcome| *outcome = Outcome::default());
         let baseline = BaselineMetrics::new(&self.metrics, 0);
+        let started = Instant::now();
         match self.on_device(&context).await {
             Ok(batches) => {
+                if let Some(key) = self.key {
+                    self.device.experience().took_on_device(key, started.elapsed());
+                }
                 let schema = self.cpu.schema();
                 let counted = futures::stream::iter(batches).map(move |batch| {
                     baseline.record_output(batch.num_rows());
@@ -267,6 +302,9 @@ impl Run {
                 Ok(Box::pin(RecordBatchStreamAdapter::new(schema, counted)))
             }
             Err(error) if may_run_elsewhere(error.kind()) => {
+                if let Some(key) = self.key {
+                    self.device.experience().refused(key);
+                }
                 MetricBuilder::new(&self.metrics).global_counter("fallbacks").add(1);
                 let cpu = self.cpu_plan()?;
                 self.record(|outcome| {

@@ -4,7 +4,7 @@
 //!   rule.rs      the largest subtrees that can run there, from the top
 //!     lower.rs   a subtree as pipelines: scan.rs, join.rs, aggregate.rs, top.rs; expr.rs, arithmetic.rs,
 //!                dates.rs, text.rs
-//!     cost.rs    whether that is worth it
+//!     cost.rs    whether that may be worth it; trial.rs: what was learnt by trying
 //!   exec.rs      the plan node: host inputs (host_input.rs), the run, its rows as batches (result.rs, late.rs), the way back to
 //!                the CPU (again.rs)
 //!   describe.rs  EXPLAIN
@@ -34,6 +34,7 @@ mod rule;
 mod scan;
 mod text;
 mod top;
+mod trial;
 mod value;
 
 pub(crate) use describe::{device_text, pipeline_texts, reason_on_cpu, why_text};

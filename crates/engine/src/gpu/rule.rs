@@ -41,6 +41,7 @@ use super::device::{DeviceChoice, DeviceHandle};
 use super::exec::PeltonGpuExec;
 use super::lower::{Lowered, lower};
 use super::top::FirstRows;
+use super::trial::{PeltonTrialExec, Verdict, key_of};
 use crate::scan::PeltonScanExec;
 
 /// Puts what can run on a device there.
@@ -88,16 +89,22 @@ fn rewrite(
 ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
     if is_root(plan)
         && !keeps_its_order(plan, by_hash)
-        && let Some(node) = on_device(plan, None, device)?
+        && let Some(placed) = on_device(plan, None, device)?
     {
-        return partitioned_as(plan, ordered_as(plan, node), by_hash);
+        return match placed {
+            Placed::Device(node) => partitioned_as(plan, ordered_as(plan, node), by_hash),
+            Placed::Trial(node, key) => Ok(Arc::new(PeltonTrialExec::new(Arc::clone(plan), node, key))),
+        };
     }
     if let Some(sort) = plan.downcast_ref::<SortExec>()
         && !by_hash
         && let Some(first) = FirstRows::of(sort)
-        && let Some(node) = on_device(sort.input(), Some(&first), device)?
+        && let Some(placed) = on_device(sort.input(), Some(&first), device)?
     {
-        return Ok(FirstRows::sort_again(sort, node));
+        return Ok(match placed {
+            Placed::Device(node) => FirstRows::sort_again(sort, node),
+            Placed::Trial(node, key) => Arc::new(PeltonTrialExec::new(Arc::clone(plan), node, key)),
+        });
     }
     let children = plan.children().into_iter().enumerate().map(|(index, child)| {
         let by_hash = counts_on_hash(plan, index, by_hash);
@@ -120,12 +127,29 @@ fn on_device(
     plan: &Arc<dyn ExecutionPlan>,
     first: Option<&FirstRows>,
     device: &Arc<DeviceHandle>,
-) -> DataFusionResult<Option<Arc<dyn ExecutionPlan>>> {
+) -> DataFusionResult<Option<Placed>> {
     let Ok((lowered, reason)) = attempt(plan, first, device) else { return Ok(None) };
     let host_inputs = lowered.host_inputs.iter().map(|host_input| rewrite(&host_input.plan, device, false));
     let host_inputs = host_inputs.collect::<DataFusionResult<Vec<_>>>()?;
     let node = PeltonGpuExec::new(lowered, host_inputs, Arc::clone(plan), Arc::clone(device), reason);
-    Ok(Some(Arc::new(node)))
+    let learns = matches!(device.choice(), DeviceChoice::Auto | DeviceChoice::AutoHost);
+    if !learns || device.has_pinned(&node) {
+        return Ok(Some(Placed::Device(Arc::new(node))));
+    }
+    let key = key_of(&node);
+    Ok(match device.experience().verdict(key) {
+        Verdict::Device(reason) => Some(Placed::Device(Arc::new(node.learnt(key, reason)))),
+        Verdict::Cpu(_) => None,
+        Verdict::Try => Some(Placed::Trial(Arc::new(node), key)),
+    })
+}
+
+/// Where a subtree that the device can run is to run.
+enum Placed {
+    /// On the device.
+    Device(Arc<dyn ExecutionPlan>),
+    /// On the CPU; and then the device is tried out, and what it took goes by this name.
+    Trial(Arc<PeltonGpuExec>, u64),
 }
 
 /// `node`, of one partition, in place of `plan`: with the partitions of `plan` where a parent counts on them.
@@ -173,10 +197,12 @@ pub(super) fn attempt(
     let lowered = lower(plan, first, device)?;
     let reason = match device.choice() {
         DeviceChoice::Cpu => return Err(Error::unsupported("the CPU was chosen")),
-        DeviceChoice::Gpu(_) | DeviceChoice::Host => "chosen by --device".to_owned(),
-        DeviceChoice::Auto => choose(&lowered, device)?,
+        DeviceChoice::Gpu(_) | DeviceChoice::Host => {
+            device.runtime()?;
+            "chosen by --device".to_owned()
+        }
+        DeviceChoice::Auto | DeviceChoice::AutoHost => choose(&lowered, device)?,
     };
-    device.runtime()?.check(&lowered.plan)?;
     Ok((lowered, reason))
 }
 
@@ -189,7 +215,10 @@ fn choose(lowered: &Lowered, device: &DeviceHandle) -> Result<String> {
     if is_scan_alone(lowered) {
         return Err(Error::unsupported("filtered rows of one table come as fast from the CPU"));
     }
-    let prediction = Prediction::of(&lowered.plan, device)?;
+    if device.choice() == DeviceChoice::AutoHost {
+        return Ok("chosen to be tried out".into());
+    }
+    let prediction = Prediction::of(&lowered.plan, device.threads())?;
     if !prediction.prefers_device() {
         return Err(Error::unsupported(prediction.to_string()));
     }

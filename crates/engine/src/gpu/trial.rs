@@ -1,0 +1,294 @@
+//! What `auto` learns: how long a part of a plan takes on the CPU, and how long on the device once that is warm.
+//!
+//! ```text
+//!   first time    CPU ──► rows          then, in the background: the same on the device, twice
+//!                   │ took 340 ms         │ kernels compiled, columns admitted │ took 12 ms
+//!                   └────────────────────┴────────────────────────────────────┴──▶ Experience
+//!   from then on  on whichever took less
+//! ```
+//!
+//! A device that has never seen a query is slow: its driver is opened, kernels are compiled, columns are brought over.
+//! So no query waits for that. What is tried out has had its rows delivered already, its result is dropped, and one
+//! trial runs at a time. Parts of plans are told apart by what they do, not by the numbers in it.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use datafusion::common::Statistics;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::statistics::StatisticsArgs;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
+    ReplaceChildrenOptions,
+};
+use futures::StreamExt;
+use tokio::sync::Semaphore;
+
+use super::describe::pipeline_texts;
+use super::exec::PeltonGpuExec;
+
+/// A trial begins so long after the rows of its query: a process that ends with its query never begins one.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Parts of plans that are remembered at most; the rest is forgotten with the first one beyond.
+const ENTRIES_MAX: usize = 10_000;
+/// What the CPU may take more than the device before the device is preferred: less is noise.
+const MARGIN: f64 = 1.0;
+
+/// What is known of a part of a plan.
+#[derive(Debug, Clone, Copy, Default)]
+struct Entry {
+    cpu_s: Option<f64>,
+    device_s: Option<f64>,
+    is_on_trial: bool,
+    /// The device refused it at run time.
+    is_refused: bool,
+}
+
+/// What to do with a part of a plan that the device can run.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Verdict {
+    /// Run it on the device, for this reason.
+    Device(String),
+    /// Leave it to the CPU, for this reason.
+    Cpu(String),
+    /// Run it on the CPU, and try the device out afterwards.
+    Try,
+}
+
+/// What was learnt so far; of one device.
+#[derive(Default)]
+pub(super) struct Experience {
+    entries: Mutex<HashMap<u64, Entry>>,
+    trials: OnceLock<Arc<Semaphore>>,
+}
+
+impl Experience {
+    /// What to do with what is called `key`.
+    pub(super) fn verdict(&self, key: u64) -> Verdict {
+        let entry = self.with(key, |entry| *entry);
+        match (entry.device_s, entry.cpu_s) {
+            _ if entry.is_refused => Verdict::Cpu("the device refused it before".into()),
+            (Some(device_s), Some(cpu_s)) => {
+                let text =
+                    format!("took {:.1} ms on the device, {:.1} ms on the CPU", device_s * 1e3, cpu_s * 1e3);
+                if device_s * MARGIN < cpu_s { Verdict::Device(text) } else { Verdict::Cpu(text) }
+            }
+            _ => Verdict::Try,
+        }
+    }
+
+    /// Takes note that the device took so long; of several times the last counts half.
+    pub(super) fn took_on_device(&self, key: u64, elapsed: Duration) {
+        self.with(key, |entry| {
+            let latest = elapsed.as_secs_f64();
+            entry.device_s = Some(entry.device_s.map_or(latest, |known| (known + latest) / 2.0));
+        });
+    }
+
+    /// Takes note that the CPU took so long; the least counts.
+    fn took_on_cpu(&self, key: u64, elapsed: Duration) {
+        self.with(key, |entry| {
+            let latest = elapsed.as_secs_f64();
+            entry.cpu_s = Some(entry.cpu_s.map_or(latest, |known| known.min(latest)));
+        });
+    }
+
+    /// Takes note that the device refused to run it.
+    pub(super) fn refused(&self, key: u64) {
+        self.with(key, |entry| entry.is_refused = true);
+    }
+
+    /// True for the first to ask, until the trial has ended.
+    fn begins_trial(&self, key: u64) -> bool {
+        self.with(key, |entry| !entry.is_refused && !std::mem::replace(&mut entry.is_on_trial, true))
+    }
+
+    fn with<T>(&self, key: u64, what: impl FnOnce(&mut Entry) -> T) -> T {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        if entries.len() > ENTRIES_MAX {
+            entries.clear();
+        }
+        what(entries.entry(key).or_default())
+    }
+
+    fn trials(&self) -> Arc<Semaphore> {
+        Arc::clone(self.trials.get_or_init(|| Arc::new(Semaphore::new(1))))
+    }
+}
+
+/// What `node` does, without the numbers in it.
+pub(super) fn key_of(node: &PeltonGpuExec) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for text in pipeline_texts(node) {
+        // Tiers and numbers change from run to run.
+        for word in text.split_whitespace().filter(|word| !word.starts_with('(')) {
+            word.trim_matches(|c: char| c.is_ascii_digit() || "-.,()".contains(c)).hash(&mut hasher);
+        }
+    }
+    for (_, scan) in node.scans() {
+        scan.table().id().hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// Rows of the CPU, after which the device is tried out.
+#[derive(Debug)]
+pub(super) struct PeltonTrialExec {
+    input: Arc<dyn ExecutionPlan>,
+    candidate: Arc<PeltonGpuExec>,
+    key: u64,
+    progress: Arc<Progress>,
+}
+
+/// How far the partitions of one execution are.
+#[derive(Debug, Default)]
+struct Progress {
+    started: OnceLock<Instant>,
+    ended: AtomicUsize,
+}
+
+impl PeltonTrialExec {
+    /// `input` as it is; the device is tried with `candidate`.
+    pub(super) fn new(input: Arc<dyn ExecutionPlan>, candidate: Arc<PeltonGpuExec>, key: u64) -> Self {
+        Self { input, candidate, key, progress: Arc::default() }
+    }
+
+    fn with_input(&self, input: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+        Arc::new(Self::new(input, Arc::clone(&self.candidate), self.key))
+    }
+}
+
+/// Runs `candidate` on the device, once to warm it and once to see how long it takes.
+async fn try_out(candidate: Arc<PeltonGpuExec>, key: u64, context: Arc<TaskContext>) {
+    let device = Arc::clone(candidate.device());
+    let experience = device.experience();
+    if !experience.begins_trial(key) {
+        return;
+    }
+    tokio::time::sleep(PAUSE).await;
+    let Ok(_permit) = experience.trials().acquire_owned().await else { return };
+    for is_warm in [false, true] {
+        let Ok(elapsed) = candidate.try_run(&context).await else {
+            experience.refused(key);
+            return;
+        };
+        if is_warm {
+            experience.took_on_device(key, elapsed);
+        }
+    }
+}
+
+impl DisplayAs for PeltonTrialExec {
+    fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("PeltonTrialExec: the device is tried out once the rows are here")
+    }
+}
+
+impl ExecutionPlan for PeltonTrialExec {
+    fn name(&self) -> &'static str {
+        "PeltonTrialExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.input.properties()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn apply_expressions(
+        &self,
+        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self.with_input(children.swap_remove(0)))
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self.with_input(children.swap_remove(0)))
+    }
+
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self.with_input(Arc::clone(&self.input)))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let rows = self.input.execute(partition, Arc::clone(&context))?;
+        let started = *self.progress.started.get_or_init(Instant::now);
+        let partitions = self.input.output_partitioning().partition_count();
+        let (progress, candidate, key) = (Arc::clone(&self.progress), Arc::clone(&self.candidate), self.key);
+        let at_end = futures::stream::once(async move {
+            if progress.ended.fetch_add(1, Ordering::AcqRel) + 1 == partitions {
+                candidate.device().experience().took_on_cpu(key, started.elapsed());
+                tokio::spawn(try_out(candidate, key, context));
+            }
+        });
+        // Rows as they are; what comes last is nothing, and is only polled once all have come.
+        let rows = rows.map(Some).chain(at_end.map(|()| None)).filter_map(std::future::ready);
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        inputs: &[Arc<Statistics>],
+        _args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        Ok(Arc::clone(&inputs[0]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_device_is_tried_once_and_then_whoever_took_less_runs() {
+        let experience = Experience::default();
+        assert_eq!(experience.verdict(1), Verdict::Try);
+        assert!(experience.begins_trial(1));
+        assert!(!experience.begins_trial(1));
+        experience.took_on_cpu(1, Duration::from_millis(300));
+        assert_eq!(experience.verdict(1), Verdict::Try);
+        experience.took_on_device(1, Duration::from_millis(10));
+        assert!(matches!(experience.verdict(1), Verdict::Device(_)));
+        // Columns were evicted, say.
+        experience.took_on_device(1, Duration::from_millis(1000));
+        assert!(matches!(experience.verdict(1), Verdict::Cpu(_)));
+        assert_eq!(experience.verdict(2), Verdict::Try);
+    }
+
+    #[test]
+    fn what_the_device_refused_is_not_tried_again() {
+        let experience = Experience::default();
+        experience.refused(7);
+        assert!(matches!(experience.verdict(7), Verdict::Cpu(_)));
+        assert!(!experience.begins_trial(7));
+    }
+}
