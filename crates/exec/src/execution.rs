@@ -386,6 +386,7 @@ impl<'r> Execution<'r> {
             is_predicated: self.runtime.options.filters == Filters::Predicated,
             checks_everywhere: self.runtime.options.overflow_checks == OverflowChecks::Everywhere,
             wants_keys: self.wants_keys(&pipeline.sink),
+            is_key_set: matches!(&pipeline.sink, Sink::Build { table, .. } if codegen::is_key_set(self.plan, *table)),
         })?;
         report.generate += started.elapsed();
         self.traced(Activity::Generate, started);

@@ -6,6 +6,7 @@
 //! ```
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::time::Instant;
 
 use pelton_device::{Event, Span, Stream, Work};
@@ -28,6 +29,8 @@ use super::top::Top;
 
 /// Room for rows of a morsel of a top-k at first; where more come, the morsel is repeated with more room.
 const TOP_ROWS_ROOM: u64 = 1 << 16;
+/// Places of groups that a top-k goes through first.
+const FIRST_TOP_PLACES: u64 = 1 << 15;
 /// Blocks of a grid at most.
 const BLOCKS_MAX: u64 = 1 << 20;
 
@@ -81,30 +84,55 @@ impl Execution<'_> {
         kernel.state.set(Arg::SourceGroups, held.groups.address());
         kernel.state.set(Arg::SourceGroupKeys, held.keys.as_ref().map_or(0, Span::address));
         report.rows_in += held.count;
-        let places = held.places();
-        let firsts: Vec<u64> = (0..places).step_by(ROW_GROUP_PLACES as usize).collect();
+        let mut top = Top::of(kernel, None)?;
+        let mut rows: Option<Rows> = None;
+        let mut first = 0;
+        // A threshold early, where one helps.
+        let mut step = if top.is_some() { FIRST_TOP_PLACES } else { u64::MAX };
+        while first < held.places() {
+            self.cancel.check()?;
+            let end = first.saturating_add(step).min(held.places());
+            top.iter().for_each(|top| top.set_threshold(kernel));
+            let more = self.run_places(kernel, held, first..end, report)?;
+            match (&mut rows, more) {
+                (Some(rows), Some(more)) => append(rows, more),
+                (rows, more) => *rows = more.or(rows.take()),
+            }
+            if let (Some(top), Some(rows)) = (&mut top, &mut rows) {
+                top.keep_best(rows);
+            }
+            (first, step) = (end, step.saturating_mul(8));
+        }
+        Ok(rows)
+    }
+
+    /// Goes through these places.
+    fn run_places(
+        &mut self,
+        kernel: &mut Kernel,
+        held: &HeldGroups,
+        places: Range<u64>,
+        report: &mut PipelineReport,
+    ) -> Result<Option<Rows>> {
+        let firsts: Vec<u64> = places.clone().step_by(ROW_GROUP_PLACES as usize).collect();
         let row_counts: Vec<u32> =
-            firsts.iter().map(|first| (places - first).min(ROW_GROUP_PLACES) as u32).collect();
+            firsts.iter().map(|first| (places.end - first).min(ROW_GROUP_PLACES) as u32).collect();
         let words = firsts.len() + row_counts.len().div_ceil(2);
         let descriptors = Descriptors::new(&self.runtime.machine, self.runtime.device, words)?;
         let reads = [&held.groups].into_iter().chain(&held.keys).cloned().collect();
-        let morsel = Morsel { addresses: &firsts, row_counts: &row_counts, rows: held.count, reads };
-        let mut top = Top::of(kernel, None)?;
-        top.iter().for_each(|top| top.set_threshold(kernel));
-        let mut rows = self.run_morsel(kernel, self.stream(), &descriptors, &morsel)?;
+        let rows = held.count.min(places.end - places.start);
+        let morsel = Morsel { addresses: &firsts, row_counts: &row_counts, rows, reads };
+        let found = self.run_morsel(kernel, self.stream(), &descriptors, &morsel)?;
         let done = self.stream().record()?;
         done.wait_blocking()?;
         if let Some(started) = kernel.started.take() {
             report.kernels += done.elapsed_since(&started)?;
             if let Some(trace) = &self.trace {
-                let size = SpanSize { bytes: 0, rows: held.count };
+                let size = SpanSize { bytes: 0, rows };
                 trace.device(0, Activity::Kernel, (&started, &done), size)?;
             }
         }
-        if let (Some(top), Some(rows)) = (&mut top, &mut rows) {
-            top.keep_best(rows);
-        }
-        Ok(rows)
+        Ok(found)
     }
 
     pub(super) fn run_scan(

@@ -103,7 +103,11 @@ fn rewrite(
     {
         return Ok(match placed {
             Placed::Device(node) => FirstRows::sort_again(sort, node),
-            Placed::Trial(node, key) => Arc::new(PeltonTrialExec::new(Arc::clone(plan), node, key)),
+            // Below the sort, which takes all rows; whoever takes those of the sort may stop before the end.
+            Placed::Trial(node, key) => {
+                let input = PeltonTrialExec::new(Arc::clone(sort.input()), node, key);
+                replace_children_if_necessary(Arc::clone(plan), vec![Arc::new(input)])?
+            }
         });
     }
     let children = plan.children().into_iter().enumerate().map(|(index, child)| {

@@ -31,6 +31,8 @@ pub(super) struct Build<'b> {
     pub(super) is_hashed: bool,
     /// Its keys are noted for the host.
     pub(super) wants_keys: bool,
+    /// Only whether it has a key is asked of it: keys may repeat.
+    pub(super) is_key_set: bool,
 }
 
 impl Build<'_> {
@@ -86,9 +88,11 @@ impl Build<'_> {
         let bitmap = args.pointer(Arg::Bitmap(self.table), "u32");
         let bit = block.define("u32", "b", format!("1u << ({key} & 31)"));
         let before = block.define("u32", "b", format!("atomic_or({bitmap} + ({key} >> 5), {bit}) & {bit}"));
-        block.line(format!("if ({before}) atomic_or({flags}, FLAG_DUPLICATE);"));
+        if !self.is_key_set {
+            block.line(format!("if ({before}) atomic_or({flags}, FLAG_DUPLICATE);"));
+        }
         self.note(&before, key, stats, block);
-        block.line("AT(built)++;");
+        block.line(format!("if (!{before}) AT(built)++;"));
         key.to_owned()
     }
 

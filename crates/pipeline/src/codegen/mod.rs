@@ -48,7 +48,7 @@ pub use layout::{
     AggregateOutput, BuiltTable, GroupKind, GroupLayout, KeyDomain, PayloadColumn, RowsLayout, SinkLayout,
     TableKind, TableLayout, TopLayout, WideKey, WideKeys, WordKind,
 };
-pub use runtime_filter::{KeyList, wants_keys};
+pub use runtime_filter::{KeyList, is_key_set, wants_keys};
 pub use source::{SourceColumn, StoredAs};
 pub use value::Form;
 
@@ -106,6 +106,8 @@ pub struct Request<'a> {
     pub checks_everywhere: bool,
     /// A later pipeline has a use for the keys of the table that is built.
     pub wants_keys: bool,
+    /// Later pipelines ask of the table that is built whether it has a key, and nothing else.
+    pub is_key_set: bool,
 }
 
 impl Generated {

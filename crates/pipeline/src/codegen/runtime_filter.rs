@@ -6,7 +6,7 @@
 use super::filter::{Range, plain_column};
 use super::layout::BuiltTable;
 use super::source::SourceColumn;
-use crate::ir::{Expr, Op, Pipeline, ProbeKind};
+use crate::ir::{Expr, Op, Pipeline, Plan, ProbeKind};
 
 /// The only values of a source column for which rows find something.
 #[derive(Debug, Clone)]
@@ -66,6 +66,15 @@ pub(super) fn source_column(expr: &Expr) -> Option<usize> {
         Expr::Cast { input, to: I32 | I64 | I128 } => source_column(input),
         _ => None,
     }
+}
+
+/// True where all that `plan` asks of table `number` is whether it has a key.
+pub fn is_key_set(plan: &Plan, number: usize) -> bool {
+    let of_table = |op: &&Op| matches!(op, Op::Probe { table, .. } if *table == number);
+    let asks_for_keys_alone =
+        |op: &Op| matches!(op, Op::Probe { kind: ProbeKind::Semi | ProbeKind::Anti, residual: None, .. });
+    let mut probes = plan.pipelines.iter().flat_map(|pipeline| pipeline.ops.iter().filter(of_table));
+    !plan.unique_tables.contains(&number) && probes.all(asks_for_keys_alone)
 }
 
 /// True where `pipeline` would skip row groups by the keys of table `number`.

@@ -89,8 +89,8 @@ impl Generator<'_> {
         let depth_of_rows = block.depth();
         let mut code = match &pipeline.sink {
             Sink::Build { table, keys, payload } => {
-                let build =
-                    Build { table: *table, keys, payload, is_hashed, wants_keys: self.request.wants_keys };
+                let (wants_keys, is_key_set) = (self.request.wants_keys, self.request.is_key_set);
+                let build = Build { table: *table, keys, payload, is_hashed, wants_keys, is_key_set };
                 build.generate(&limits, &mut scope, &mut block)?
             }
             Sink::Aggregate { keys, aggregates, .. } => {
