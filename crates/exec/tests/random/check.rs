@@ -6,8 +6,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use pelton_error::{CancelFlag, Error, ErrorKind};
-use pelton_pipeline::ir::{Plan, Sink, Source, TopK};
-use pelton_pipeline::{Decompress, Filters, OverflowChecks, Rows, Runtime, RuntimeOptions, TargetChoice};
+use pelton_exec::{Filters, OverflowChecks, Runtime, RuntimeOptions, TargetChoice};
+use pelton_pipeline::Rows;
+use pelton_pipeline::ir::{Inputs, Plan, Sink, Source, TopK};
+use pelton_scan::Decompress;
 use pelton_store::{IoEngine, IoOptions};
 
 use super::cell::{Cell, Row, rows_of};
@@ -137,7 +139,10 @@ fn draft_of(seed: u64, tables: &Tables, random: &mut Random) -> Draft {
     }
     let is_wanted = |draft: &Draft| {
         let (_, cells) = host_inputs(draft, &mut random.clone());
-        let outcome = interpret(&draft.plan, &Data { relations: &tables.relations, host_inputs: &cells });
+        let outcome = interpret(
+            &draft.plan,
+            &Data { relations: &tables.relations, host_inputs: &cells, parameters: &draft.parameters },
+        );
         outcome.ended > 0 && outcome.must_overflow == is_wild && !outcome.is_too_large
     };
     (0..DRAFTS).map(|turn| generate(seed, turn, is_wild, tables)).find(is_wanted).unwrap_or(first)
@@ -187,7 +192,9 @@ fn check_run(
 ) -> bool {
     let (inputs, input_cells) = host_inputs(draft, random);
     let plan = &draft.plan;
-    let expected = interpret(plan, &Data { relations: &tables.relations, host_inputs: &input_cells });
+    let data =
+        Data { relations: &tables.relations, host_inputs: &input_cells, parameters: &draft.parameters };
+    let expected = interpret(plan, &data);
     if expected.is_too_large {
         tally.too_large += 1;
         return true;
@@ -201,6 +208,7 @@ fn check_run(
             runtime.column_cache().pin(&relation.table, None, &CancelFlag::new()).unwrap();
         }
     }
+    let inputs = Inputs { host_inputs: inputs, parameters: draft.parameters.clone() };
     let (rows, report) = match runtime.run(plan, inputs, &CancelFlag::new()) {
         Ok(result) => result,
         Err(error) => return check_error(&error, &expected, is_short, tally, &shown),
@@ -317,6 +325,7 @@ fn describe(plan: &Plan) -> String {
     for pipeline in &plan.pipelines {
         let source = match &pipeline.source {
             Source::HostInput(number) => format!("host input {number}"),
+            Source::Groups(from) => format!("groups of pipeline {from}"),
             Source::Table(scan) => format!(
                 "table {} of {} rows, columns {:?}, {} of {} row groups, runtime filters: {}",
                 scan.table.name(),

@@ -18,6 +18,8 @@ use super::tables::Tables;
 pub(crate) struct Draft {
     pub(crate) plan: Plan,
     pub(crate) host_inputs: Vec<Vec<Recipe>>,
+    /// The values of its parameters.
+    pub(crate) parameters: Vec<Literal>,
 }
 
 /// A hash table of the plan.
@@ -42,8 +44,13 @@ pub(crate) fn generate(seed: u64, turn: u64, is_wild: bool, tables: &Tables) -> 
     let mut pipelines: Vec<Pipeline> = (0..build_count).map(|table| generator.build(table)).collect();
     pipelines.push(generator.last());
     let host_inputs = generator.host_inputs;
-    let plan = Plan { pipelines, table_count: build_count, host_input_count: host_inputs.len() };
-    Draft { plan, host_inputs }
+    let plan = Plan {
+        pipelines,
+        table_count: build_count,
+        host_input_count: host_inputs.len(),
+        unique_tables: Vec::new(),
+    };
+    Draft { plan, host_inputs, parameters: Vec::new() }
 }
 
 /// The same plan with other constants, where those are arguments of kernels: ranges of columns.
@@ -255,7 +262,7 @@ impl Generator<'_> {
         if matches!(kind, Inner | Outer) {
             known.extend(self.built[table].payload.iter().cloned());
         }
-        Op::Probe { table, keys, kind }
+        Op::Probe { table, keys, kind, residual: None }
     }
 
     /// A column, or something computed.
