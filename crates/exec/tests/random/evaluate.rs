@@ -108,16 +108,15 @@ impl<'s> Scope<'s> {
             }
             Expr::Cast { input, to } => integer(input, &|value| match to {
                 Type::F64 if self.type_of(input) != Type::F64 => Cell::Float(value as f64),
+                // Sums pass 38 digits.
+                to if self.type_of(input) == *to => Cell::Int(value),
                 _ => self.within(Some(value), limits(*to)),
             }),
             Expr::Within { input, bounds } => integer(input, &|value| self.within(Some(value), *bounds)),
             Expr::NonZero { input } => {
                 integer(input, &|value| if value == 0 { self.poison() } else { Cell::Int(value) })
             }
-            Expr::FloatKey { input } => match self.evaluate(input, row) {
-                Cell::Float(0.0) => Cell::Float(0.0),
-                other => other,
-            },
+            Expr::FloatKey { input } => self.evaluate(input, row).with_one_zero(),
             Expr::DatePart { part, input } => {
                 integer(input, &|day| Cell::Int(calendar::part(*part, day as i64).into()))
             }

@@ -160,6 +160,17 @@ impl<'p> Walk<'p> {
         Self { pipeline, tables, scope, ended: Vec::new(), is_certain: false }
     }
 
+    /// The scope with the columns of a table behind those that there are so far.
+    fn scope_with(&self, payload: &[Type], column_count: usize) -> Scope<'p> {
+        let mut types = self.scope.types.clone();
+        types.truncate(column_count);
+        types.extend(payload);
+        let scope = Scope::new(types, self.scope.parameters);
+        scope.row_number.set(self.scope.row_number.get());
+        scope.is_noted.set(self.scope.is_noted.get());
+        scope
+    }
+
     fn is_full(&self) -> bool {
         self.ended.len() > ROWS_MAX
     }
@@ -200,14 +211,23 @@ impl<'p> Walk<'p> {
                 row.push(self.scope.evaluate(value, &row));
                 self.step(index + 1, row, is_tainted);
             }
-            Op::Probe { table, keys, kind, .. } => {
+            Op::Probe { table, keys, kind, residual } => {
                 let built = self.tables[*table].as_ref().expect("tables are built before they are probed");
                 let keys = self.evaluate(keys, &row);
-                let is_unknown = keys.iter().any(Cell::is_poison) && !keys.iter().any(Cell::is_null);
-                let matches = key_of(&keys).and_then(|key| built.rows.get(&key));
+                let mut is_unknown = keys.iter().any(Cell::is_poison) && !keys.iter().any(Cell::is_null);
+                let mut matches = key_of(&keys).and_then(|key| built.rows.get(&key));
                 let brings = matches!(kind, ProbeKind::Inner | ProbeKind::Outer);
                 let nothing = |cell: Cell| vec![cell; if brings { built.payload.len() } else { 0 }];
                 let with = |more: &[Cell]| [row.as_slice(), more].concat();
+                if let (Some(residual), Some(candidates)) = (residual, matches) {
+                    let scope = self.scope_with(&built.payload, row.len());
+                    let holds = candidates.iter().map(|payload| scope.evaluate(residual, &with(payload)));
+                    let holds: Vec<Cell> = holds.collect();
+                    self.scope.is_noted.set(scope.is_noted.get());
+                    let is_true = holds.contains(&Cell::Int(1));
+                    is_unknown |= !is_true && holds.iter().any(Cell::is_poison);
+                    matches = matches.filter(|_| is_true);
+                }
                 match (kind, matches) {
                     _ if is_unknown => self.step(index + 1, with(&nothing(Cell::Poison)), true),
                     (ProbeKind::Inner | ProbeKind::Outer, Some(matches)) => {
@@ -237,7 +257,7 @@ impl<'p> Walk<'p> {
                 ended.extend(self.evaluate(payload, row));
             }
             Sink::Aggregate { keys, aggregates, .. } => {
-                ended.extend(self.evaluate(keys, row));
+                ended.extend(self.evaluate(keys, row).into_iter().map(Cell::with_one_zero));
                 // A count of rows counts any value.
                 let rows = Expr::Literal(Literal::Bool(true));
                 let inputs = aggregates.iter().map(|aggregate| aggregate.input.as_ref().unwrap_or(&rows));
