@@ -385,7 +385,7 @@ pub enum Sink {
     },
     /// Groups; without keys exactly one row, even of no input. Output columns: keys, then aggregates.
     Aggregate {
-        /// Integers (of known bounds), `Bool` or `Text`.
+        /// Of any type and any bounds. Of doubles, the two zeros are one key, and so are all NaNs.
         keys: Vec<Expr>,
         /// The aggregates.
         aggregates: Vec<Aggregate>,

@@ -38,6 +38,11 @@ impl Cell {
         Cell::Int(value.into())
     }
 
+    /// As a key, of which the two zeros are one.
+    pub(crate) fn with_one_zero(self) -> Self {
+        if let Cell::Float(0.0) = self { Cell::Float(0.0) } else { self }
+    }
+
     fn rank(&self) -> (u8, i128, u64, &[u8]) {
         match self {
             Cell::Null => (0, 0, 0, &[]),

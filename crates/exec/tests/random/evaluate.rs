@@ -16,16 +16,20 @@ pub(crate) const DECIMAL_MAX: i128 = 10_i128.pow(38) - 1;
 const DECIMAL_NEARLY_MAX: i128 = 9_999 * 10_i128.pow(34);
 
 /// What expressions see beside the row.
-pub(crate) struct Scope {
+pub(crate) struct Scope<'s> {
     /// Of the columns of a row.
     pub(crate) types: Vec<Type>,
+    /// The values of the plan's parameters.
+    pub(crate) parameters: &'s [Literal],
+    /// Of the row in its table.
+    pub(crate) row_number: Flag<usize>,
     /// Whether something that was evaluated overflowed, or came close.
     pub(crate) is_noted: Flag<bool>,
 }
 
-impl Scope {
-    pub(crate) fn new(types: Vec<Type>) -> Self {
-        Self { types, is_noted: Flag::new(false) }
+impl<'s> Scope<'s> {
+    pub(crate) fn new(types: Vec<Type>, parameters: &'s [Literal]) -> Self {
+        Self { types, parameters, row_number: Flag::new(0), is_noted: Flag::new(false) }
     }
 
     fn poison(&self) -> Cell {
@@ -45,6 +49,8 @@ impl Scope {
         match expr {
             Expr::Column(column) => self.types[*column],
             Expr::Literal(literal) => literal_type(literal),
+            Expr::Parameter { ty, .. } => *ty,
+            Expr::RowNumber => Type::I64,
             Expr::Arithmetic { left, .. } => self.type_of(left),
             Expr::Compare { .. }
             | Expr::And(_)
@@ -72,6 +78,8 @@ impl Scope {
         match expr {
             Expr::Column(column) => row[*column].clone(),
             Expr::Literal(literal) => literal_cell(literal),
+            Expr::Parameter { number, .. } => literal_cell(&self.parameters[*number]),
+            Expr::RowNumber => Cell::Int(self.row_number.get() as i128),
             Expr::Arithmetic { op, left, right } => {
                 let (a, b) = (self.evaluate(left, row), self.evaluate(right, row));
                 both(a, b, |a, b| self.arithmetic(*op, a, b, self.type_of(left)))
@@ -100,16 +108,15 @@ impl Scope {
             }
             Expr::Cast { input, to } => integer(input, &|value| match to {
                 Type::F64 if self.type_of(input) != Type::F64 => Cell::Float(value as f64),
+                // Sums pass 38 digits.
+                to if self.type_of(input) == *to => Cell::Int(value),
                 _ => self.within(Some(value), limits(*to)),
             }),
             Expr::Within { input, bounds } => integer(input, &|value| self.within(Some(value), *bounds)),
             Expr::NonZero { input } => {
                 integer(input, &|value| if value == 0 { self.poison() } else { Cell::Int(value) })
             }
-            Expr::FloatKey { input } => match self.evaluate(input, row) {
-                Cell::Float(0.0) => Cell::Float(0.0),
-                other => other,
-            },
+            Expr::FloatKey { input } => self.evaluate(input, row).with_one_zero(),
             Expr::DatePart { part, input } => {
                 integer(input, &|day| Cell::Int(calendar::part(*part, day as i64).into()))
             }

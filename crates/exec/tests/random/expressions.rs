@@ -6,6 +6,7 @@
 use pelton_pipeline::ir::{ArithmeticOp, Bounds, CompareOp, DatePart, DateUnit, Expr, Literal, Type};
 
 use super::evaluate::DECIMAL_MAX;
+use super::parameter::{DOUBLES, Parameter};
 use super::random::Random;
 use super::recipe::{Domain, Recipe};
 use super::text;
@@ -21,19 +22,32 @@ pub(crate) struct Known {
     pub(crate) is_bounded: bool,
     pub(crate) is_date: bool,
     pub(crate) domain: Option<Domain>,
+    /// A sum of integers, which bounds make an `I64` or an `I128`: it is read as an `I128`.
+    pub(crate) is_sum: bool,
+    /// A sum of doubles, which depends on their order: nothing is computed from it.
+    pub(crate) is_about: bool,
 }
 
 impl Known {
     pub(crate) fn of(recipe: &Recipe, is_bounded: bool) -> Self {
         let Recipe { ty, low, high, is_date, domain, .. } = *recipe;
-        Self { ty, low, high, is_bounded, is_date, domain }
+        Self { ty, low, high, is_bounded, is_date, domain, is_sum: false, is_about: false }
     }
 
     /// A column of what `made` computes.
     pub(crate) fn made(made: &Made) -> Self {
         let end = 1i128 << made.bits.min(126);
         let is_bounded = made.bits < 40;
-        Self { ty: made.ty, low: -end, high: end, is_bounded, is_date: false, domain: None }
+        Self {
+            ty: made.ty,
+            low: -end,
+            high: end,
+            is_bounded,
+            is_date: false,
+            domain: None,
+            is_sum: false,
+            is_about: false,
+        }
     }
 
     fn bits(&self) -> u32 {
@@ -54,7 +68,7 @@ fn bits_of(value: i128) -> u32 {
 }
 
 /// Bits of a type, without the sign.
-fn width(ty: Type) -> u32 {
+pub(crate) fn width(ty: Type) -> u32 {
     match ty {
         Type::I32 => 31,
         Type::I64 => 63,
@@ -63,18 +77,23 @@ fn width(ty: Type) -> u32 {
 }
 
 pub(crate) const INTEGERS: [Type; 3] = [Type::I32, Type::I64, Type::I128];
-const COMPARISONS: [CompareOp; 6] =
+pub(crate) const COMPARISONS: [CompareOp; 6] =
     [CompareOp::Eq, CompareOp::Ne, CompareOp::Lt, CompareOp::Le, CompareOp::Gt, CompareOp::Ge];
 
-pub(crate) fn literal(ty: Type, value: i128) -> Expr {
-    Expr::Literal(match ty {
+/// The integer of `ty` that is nearest to `value`.
+pub(crate) fn integer_literal(ty: Type, value: i128) -> Literal {
+    match ty {
         Type::I32 => Literal::I32(value.clamp(i32::MIN.into(), i32::MAX.into()) as i32),
         Type::I64 => Literal::I64(value.clamp(i64::MIN.into(), i64::MAX.into()) as i64),
         _ => Literal::I128(value.clamp(-DECIMAL_MAX, DECIMAL_MAX)),
-    })
+    }
 }
 
-fn boxed(made: Made) -> Box<Expr> {
+pub(crate) fn literal(ty: Type, value: i128) -> Expr {
+    Expr::Literal(integer_literal(ty, value))
+}
+
+pub(crate) fn boxed(made: Made) -> Box<Expr> {
     Box::new(made.expr)
 }
 
@@ -82,17 +101,29 @@ fn boxed(made: Made) -> Box<Expr> {
 pub(crate) struct Expressions<'e> {
     pub(crate) random: &'e mut Random,
     pub(crate) columns: &'e [Known],
+    /// Those of the plan so far.
+    pub(crate) parameters: &'e mut Vec<Parameter>,
+    /// Rows have numbers.
+    pub(crate) has_row_numbers: bool,
     /// Results need not fit their types.
     pub(crate) is_wild: bool,
 }
 
 impl Expressions<'_> {
+    /// The number of a column that `is_wanted`.
+    pub(crate) fn column_number(&mut self, is_wanted: impl Fn(&Known) -> bool) -> Option<usize> {
+        let is_one = |at: &usize| !self.columns[*at].is_about && is_wanted(&self.columns[*at]);
+        let all: Vec<usize> = (0..self.columns.len()).filter(is_one).collect();
+        all.get(self.random.below(all.len().max(1) as u64) as usize).copied()
+    }
+
     /// A column that `is_wanted`.
     pub(crate) fn column(&mut self, is_wanted: impl Fn(&Known) -> bool) -> Option<Made> {
-        let all: Vec<usize> = (0..self.columns.len()).filter(|at| is_wanted(&self.columns[*at])).collect();
-        let at = *all.get(self.random.below(all.len().max(1) as u64) as usize)?;
-        let column = &self.columns[at];
-        Some(Made { expr: Expr::Column(at), ty: column.ty, bits: column.bits() })
+        let at = self.column_number(is_wanted)?;
+        let Known { ty, is_sum, .. } = self.columns[at];
+        let (input, bits) = (Expr::Column(at), self.columns[at].bits());
+        let expr = if is_sum { Expr::Cast { input: Box::new(input), to: ty } } else { input };
+        Some(Made { expr, ty, bits })
     }
 
     pub(crate) fn of(&mut self, ty: Type, depth: u32) -> Made {
@@ -110,13 +141,26 @@ impl Expressions<'_> {
         self.of(ty, depth)
     }
 
-    /// A text, or a condition where there is none: kernels know no text without a dictionary, not even NULL.
+    /// A text; NULL where there is none.
     fn text(&mut self) -> Made {
         match self.column(|column| column.ty == Type::Text) {
             Some(made) if self.random.one_in(4) => self.of_text(made, Type::Text),
-            Some(made) => made,
-            None => self.condition(0),
+            Some(made) if !self.random.one_in(40) => made,
+            _ => Made { expr: Expr::Literal(Literal::Null(Type::Text)), ty: Type::Text, bits: 0 },
         }
+    }
+
+    /// A value that is known when the plan is run: a parameter that there is already, or another one.
+    pub(crate) fn parameter(&mut self, ty: Type) -> Made {
+        let known = self.parameters.iter().position(|parameter| parameter.ty == ty);
+        let number = match known {
+            Some(number) if self.random.one_in(3) => number,
+            _ => {
+                self.parameters.push(Parameter::new(ty, self.is_wild, self.random));
+                self.parameters.len() - 1
+            }
+        };
+        Made { expr: Expr::Parameter { number, ty }, ty, bits: self.parameters[number].bits }
     }
 
     fn of_text(&mut self, column: Made, ty: Type) -> Made {
@@ -126,7 +170,7 @@ impl Expressions<'_> {
     }
 
     /// A function of text of type `ty`, where there is a text.
-    fn of_some_text(&mut self, ty: Type) -> Option<Made> {
+    pub(crate) fn of_some_text(&mut self, ty: Type) -> Option<Made> {
         let column = self.column(|column| column.ty == Type::Text)?;
         Some(self.of_text(column, ty))
     }
@@ -146,6 +190,12 @@ impl Expressions<'_> {
     fn leaf(&mut self, ty: Type) -> Made {
         if self.random.one_in(40) {
             return Made { expr: Expr::Literal(Literal::Null(ty)), ty, bits: 0 };
+        }
+        if self.random.one_in(25) {
+            return self.parameter(ty);
+        }
+        if ty == Type::I64 && self.has_row_numbers && self.random.one_in(10) {
+            return Made { expr: Expr::RowNumber, ty, bits: 13 };
         }
         if self.random.percent(60)
             && let Some(made) = self.column(|column| column.ty == ty)
@@ -252,7 +302,7 @@ impl Expressions<'_> {
         wrap(Expr::Case { branches: vec![(is_safe, divide(&left, right))], otherwise: None })
     }
 
-    fn case(&mut self, ty: Type, depth: u32) -> Made {
+    pub(crate) fn case(&mut self, ty: Type, depth: u32) -> Made {
         let mut bits = 0;
         let mut branches = Vec::new();
         for _ in 0..=self.random.below(2) {
@@ -299,16 +349,14 @@ impl Expressions<'_> {
         Made { expr: Expr::DatePart { part, input: Box::new(date) }, ty: Type::I32, bits: 14 }
     }
 
-    fn double(&mut self, depth: u32) -> Made {
+    pub(crate) fn double(&mut self, depth: u32) -> Made {
         let wrap = |expr| Made { expr, ty: Type::F64, bits: 0 };
         let choice = if depth == 0 { 0 } else { self.random.below(8) };
         match choice {
             0 | 1 => match self.column(|column| column.ty == Type::F64) {
                 Some(made) if self.random.percent(75) => made,
-                _ => {
-                    let special = [f64::NAN, f64::INFINITY, -0.0, 0.0, 1.5, -2.25, 1e-300, 3e40, 0.1];
-                    wrap(Expr::Literal(Literal::F64(*self.random.pick(&special))))
-                }
+                _ if self.random.one_in(4) => self.parameter(Type::F64),
+                _ => wrap(Expr::Literal(Literal::F64(*self.random.pick(&DOUBLES)))),
             },
             2..=4 => {
                 use ArithmeticOp::{Add, Divide, Multiply, Subtract};
@@ -323,65 +371,6 @@ impl Expressions<'_> {
             6 if self.random.one_in(2) => self.case(Type::F64, depth),
             6 => wrap(Expr::FloatKey { input: boxed(self.double(depth - 1)) }),
             _ => self.of_some_text(Type::F64).unwrap_or_else(|| self.double(depth - 1)),
-        }
-    }
-
-    /// `column op constant`, as ranges are.
-    pub(crate) fn range(&mut self) -> Option<Expr> {
-        let column = self.column(|column| INTEGERS.contains(&column.ty) && column.low < column.high)?;
-        let Expr::Column(at) = column.expr else { return None };
-        let Known { ty, low, high, .. } = self.columns[at];
-        let value = self.random.between(low, high);
-        // One value is seldom there.
-        let is_order = self.random.percent(85);
-        let op = *self.random.pick(if is_order { &COMPARISONS[1..] } else { &COMPARISONS });
-        let (mut input, mut of) = (column.expr, ty);
-        if ty == Type::I32 && self.random.one_in(4) {
-            (input, of) = (Expr::Cast { input: Box::new(input), to: Type::I64 }, Type::I64);
-        }
-        let (left, right) = (Box::new(input), Box::new(literal(of, value)));
-        Some(match self.random.one_in(4) {
-            true => Expr::Compare { op, left: right, right: left },
-            false => Expr::Compare { op, left, right },
-        })
-    }
-
-    pub(crate) fn condition(&mut self, depth: u32) -> Made {
-        let wrap = |expr| Made { expr, ty: Type::Bool, bits: 1 };
-        if depth == 0 {
-            let column = self.column(|column| column.ty == Type::Bool);
-            return match column {
-                Some(made) if self.random.percent(40) => made,
-                _ if self.random.one_in(30) => {
-                    let literals = [Literal::Bool(true), Literal::Bool(false), Literal::Null(Type::Bool)];
-                    wrap(Expr::Literal(*self.random.pick(&literals)))
-                }
-                _ => self.range().map_or_else(|| wrap(Expr::Literal(Literal::Bool(true))), wrap),
-            };
-        }
-        match self.random.below(12) {
-            0..=3 => {
-                let ty = *self.random.pick(&[Type::I32, Type::I64, Type::I128, Type::F64, Type::Bool]);
-                let op = *self.random.pick(&COMPARISONS);
-                let (left, right) = (self.of(ty, depth - 1), self.of(ty, depth - 1));
-                wrap(Expr::Compare { op, left: boxed(left), right: boxed(right) })
-            }
-            4 | 5 => {
-                let count = if self.random.one_in(20) { 0 } else { 2 + self.random.below(2) };
-                let inputs = (0..count).map(|_| self.condition(depth - 1).expr).collect();
-                wrap(if self.random.one_in(2) { Expr::And(inputs) } else { Expr::Or(inputs) })
-            }
-            6 => wrap(Expr::Not(boxed(self.condition(depth - 1)))),
-            7 => wrap(Expr::IsNull(boxed(self.any(depth - 1)))),
-            8 => {
-                let ty = *self.random.pick(&INTEGERS);
-                let input = self.integer(ty, depth - 1);
-                let values = (0..self.random.below(6)).map(|_| self.random.between(-9, 60)).collect();
-                wrap(Expr::In { input: boxed(input), values })
-            }
-            9 => self.case(Type::Bool, depth),
-            10 => self.of_some_text(Type::Bool).unwrap_or_else(|| self.condition(depth - 1)),
-            _ => self.condition(0),
         }
     }
 }

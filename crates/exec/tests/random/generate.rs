@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use pelton_pipeline::ir::{
-    Aggregate, AggregateFunction, Bounds, Column, CompareOp, Expr, Literal, Op, Pipeline, Plan, ProbeKind,
-    Sink, Source, TableScan, TopK, Type,
+    Bounds, Column, CompareOp, Expr, Literal, Op, Pipeline, Plan, ProbeKind, Sink, Source, TableScan, Type,
 };
 
 use super::expressions::{Expressions, INTEGERS, Known, Made, literal};
 use super::interpret::reads_only;
+use super::parameter::Parameter;
 use super::random::Random;
 use super::recipe::{Domain, Recipe};
 use super::tables::Tables;
@@ -18,6 +18,7 @@ use super::tables::Tables;
 pub(crate) struct Draft {
     pub(crate) plan: Plan,
     pub(crate) host_inputs: Vec<Vec<Recipe>>,
+    pub(crate) parameters: Vec<Parameter>,
 }
 
 /// A hash table of the plan.
@@ -26,24 +27,59 @@ struct Built {
     payload: Vec<Known>,
 }
 
-struct Generator<'g> {
-    random: &'g mut Random,
+/// The groups of a pipeline of the plan.
+pub(crate) struct Grouped {
+    pipeline: usize,
+    columns: Vec<Known>,
+    is_read: bool,
+}
+
+/// What a plan is made of, so far.
+pub(crate) struct Generator<'g> {
+    pub(crate) random: &'g mut Random,
     tables: &'g Tables,
+    pipelines: Vec<Pipeline>,
     built: Vec<Built>,
+    unique_tables: Vec<usize>,
+    groups: Vec<Grouped>,
     host_inputs: Vec<Vec<Recipe>>,
+    parameters: Vec<Parameter>,
+    /// Rows of the pipeline that is being made have numbers.
+    has_row_numbers: bool,
     is_wild: bool,
 }
 
 /// Plan number `turn` of `seed` over `tables`; a wild one computes with large numbers as with small ones.
 pub(crate) fn generate(seed: u64, turn: u64, is_wild: bool, tables: &Tables) -> Draft {
     let random = &mut Random::new(seed, 4 + turn);
-    let build_count = *random.pick(&[0, 0, 1, 1, 2]);
-    let mut generator = Generator { random, tables, built: Vec::new(), host_inputs: Vec::new(), is_wild };
-    let mut pipelines: Vec<Pipeline> = (0..build_count).map(|table| generator.build(table)).collect();
-    pipelines.push(generator.last());
-    let host_inputs = generator.host_inputs;
-    let plan = Plan { pipelines, table_count: build_count, host_input_count: host_inputs.len() };
-    Draft { plan, host_inputs }
+    let (mut builds, mut groups) = (*random.pick(&[0, 0, 1, 1, 2]), *random.pick(&[0, 0, 0, 0, 1, 1, 2]));
+    let mut generator = Generator {
+        random,
+        tables,
+        pipelines: Vec::new(),
+        built: Vec::new(),
+        unique_tables: Vec::new(),
+        groups: Vec::new(),
+        host_inputs: Vec::new(),
+        parameters: Vec::new(),
+        has_row_numbers: false,
+        is_wild,
+    };
+    while builds + groups > 0 {
+        match generator.random.below(builds + groups) < builds {
+            true => (builds, _) = (builds - 1, generator.build(false)),
+            false => (groups, _) = (groups - 1, generator.group()),
+        }
+    }
+    // All groups are read, the last ones by the last pipeline.
+    while generator.groups.iter().filter(|groups| !groups.is_read).count() > 1 {
+        generator.build(true);
+    }
+    generator.last();
+    let Generator { pipelines, built, unique_tables, host_inputs, parameters, .. } = generator;
+    let (table_count, host_input_count) = (built.len(), host_inputs.len());
+    let plan = Plan { pipelines, table_count, host_input_count, unique_tables };
+    Draft { plan, host_inputs, parameters }
 }
 
 /// The same plan with other constants, where those are arguments of kernels: ranges of columns.
@@ -87,8 +123,10 @@ fn vary_condition(condition: &mut Expr, random: &mut Random) {
 }
 
 impl Generator<'_> {
-    fn build(&mut self, table: usize) -> Pipeline {
-        let (source, columns, known) = self.source(true);
+    /// A table; of groups that nobody has read, where it `must_read` some.
+    fn build(&mut self, must_read: bool) {
+        let table = self.built.len();
+        let (source, columns, known) = self.source(true, must_read);
         let (ops, known) = self.ops(known, true);
         let key_count = if self.random.percent(70) { 1 } else { 2 };
         let mut keys = Vec::new();
@@ -108,24 +146,64 @@ impl Generator<'_> {
             payload.push(made.expr);
         }
         self.built.push(built);
+        if self.random.one_in(10) {
+            self.unique_tables.push(table);
+        }
         let sink = Sink::Build { table, keys, payload };
-        Pipeline { name: format!("build {table}"), source, columns, ops, sink }
+        self.pipelines.push(Pipeline { name: format!("build {table}"), source, columns, ops, sink });
     }
 
-    fn last(&mut self) -> Pipeline {
-        let (source, columns, known) = self.source(false);
+    /// Groups that later pipelines read.
+    fn group(&mut self) {
+        let pipeline = self.pipelines.len();
+        let (source, columns, known) = self.source(false, false);
+        let (ops, known) = self.ops(known, true);
+        let (sink, known) = self.aggregate(&known);
+        self.groups.push(Grouped { pipeline, columns: known, is_read: false });
+        self.pipelines.push(Pipeline { name: format!("group {pipeline}"), source, columns, ops, sink });
+    }
+
+    fn last(&mut self) {
+        let (source, columns, known) = self.source(false, true);
         let (ops, known) = self.ops(known, false);
-        let sink = if self.random.percent(50) { self.aggregate(&known) } else { self.materialize(&known) };
-        Pipeline { name: "last".into(), source, columns, ops, sink }
+        let is_aggregate = self.random.percent(50);
+        let sink = if is_aggregate { self.aggregate(&known).0 } else { self.materialize(&known) };
+        self.pipelines.push(Pipeline { name: "last".into(), source, columns, ops, sink });
     }
 
-    fn source(&mut self, is_build: bool) -> (Source, Vec<Column>, Vec<Known>) {
+    /// Groups of an earlier pipeline, those that nobody has read first.
+    fn groups(&mut self, must_read: bool) -> Option<(Source, Vec<Column>, Vec<Known>)> {
+        let unread = self.groups.iter().position(|groups| !groups.is_read);
+        let is_wanted = must_read || self.random.one_in(2);
+        let any = self.groups.len().checked_sub(1).filter(|_| self.random.one_in(4));
+        let at =
+            unread.filter(|_| is_wanted).or(any.map(|last| self.random.below(last as u64 + 1) as usize))?;
+        let groups = &mut self.groups[at];
+        groups.is_read = true;
+        // What is known of them replaces what is said here.
+        let column = |known: &Known| Column {
+            name: "group".into(),
+            ty: known.ty,
+            is_nullable: true,
+            bounds: None,
+            text: None,
+        };
+        let columns = groups.columns.iter().map(column).collect();
+        Some((Source::Groups(groups.pipeline), columns, groups.columns.clone()))
+    }
+
+    fn source(&mut self, is_build: bool, must_read: bool) -> (Source, Vec<Column>, Vec<Known>) {
+        self.has_row_numbers = false;
+        if let Some(groups) = self.groups(must_read) {
+            return groups;
+        }
         if self.random.percent(if is_build { 50 } else { 15 }) {
             let recipes = Recipe::of_host_input(self.random, super::check::HOST_ROWS_MAX);
             self.host_inputs.push(recipes.clone());
             let (columns, known) = self.columns(&recipes);
             return (Source::HostInput(self.host_inputs.len() - 1), columns, known);
         }
+        self.has_row_numbers = true;
         // The largest tables come first, and are read most.
         let number = *self.random.pick(&[0, 0, 0, 0, 1, 1, 2, 2, 2, 3]);
         let table = &self.tables.relations[number].table;
@@ -174,8 +252,10 @@ impl Generator<'_> {
         recipes.iter().map(column).unzip()
     }
 
-    fn expressions<'e>(&'e mut self, columns: &'e [Known]) -> Expressions<'e> {
-        Expressions { random: self.random, columns, is_wild: self.is_wild }
+    pub(crate) fn expressions<'e>(&'e mut self, columns: &'e [Known]) -> Expressions<'e> {
+        let Self { has_row_numbers, is_wild, .. } = *self;
+        let (random, parameters) = (&mut *self.random, &mut self.parameters);
+        Expressions { random, columns, parameters, has_row_numbers, is_wild }
     }
 
     fn ops(&mut self, mut known: Vec<Known>, is_build: bool) -> (Vec<Op>, Vec<Known>) {
@@ -217,7 +297,7 @@ impl Generator<'_> {
     }
 
     fn compute(&mut self, known: &mut Vec<Known>) -> Op {
-        let ty = *self.random.pick(&[Type::I32, Type::I64, Type::I128, Type::F64, Type::Bool]);
+        let ty = *self.random.pick(&[Type::I32, Type::I64, Type::I128, Type::F64, Type::Bool, Type::Text]);
         let made = self.expressions(known).of(ty, 3);
         let made = if made.bits > 126 { Made { bits: 126, ..made } } else { made };
         known.push(Known::made(&made));
@@ -255,77 +335,11 @@ impl Generator<'_> {
         if matches!(kind, Inner | Outer) {
             known.extend(self.built[table].payload.iter().cloned());
         }
-        Op::Probe { table, keys, kind }
-    }
-
-    /// A column, or something computed.
-    fn output(&mut self, known: &[Known]) -> Made {
-        let is_column = self.random.percent(60);
-        let mut expressions = self.expressions(known);
-        let column = expressions.column(|_| true).filter(|_| is_column);
-        column.unwrap_or_else(|| expressions.any(2))
-    }
-
-    fn group_key(&mut self, known: &[Known]) -> Expr {
-        let choice = self.random.below(10);
-        let mut expressions = self.expressions(known);
-        let is_small = |column: &Known| {
-            matches!(column.ty, Type::Bool | Type::Text)
-                || (column.is_bounded && INTEGERS.contains(&column.ty) && column.high - column.low < 1 << 20)
-        };
-        match (choice, expressions.column(is_small)) {
-            (0, _) => expressions.condition(1).expr,
-            (1, _) => {
-                let input = Box::new(expressions.integer(Type::I64, 2).expr);
-                Expr::Modulo { input, by: expressions.random.between(1, 3000) as i64 }
-            }
-            (2, _) => expressions.integer(Type::I32, 2).expr,
-            (_, Some(column)) => column.expr,
-            (_, None) => expressions.condition(0).expr,
+        let mut residual = None;
+        if matches!(kind, Semi | Anti) && self.random.one_in(2) {
+            let seen = [known.as_slice(), &self.built[table].payload].concat();
+            residual = Some(self.expressions(&seen).condition(2).expr);
         }
-    }
-
-    fn aggregate(&mut self, known: &[Known]) -> Sink {
-        let key_count = *self.random.pick(&[0, 0, 1, 1, 1, 2, 3]);
-        let keys = (0..key_count).map(|_| self.group_key(known)).collect();
-        let count = self.random.below(4) + u64::from(key_count == 0);
-        let aggregates = (0..count).map(|_| self.one_aggregate(known)).collect();
-        let expected = self.random.one_in(3).then(|| self.random.below(5000));
-        Sink::Aggregate { keys, aggregates, expected }
-    }
-
-    fn one_aggregate(&mut self, known: &[Known]) -> Aggregate {
-        use AggregateFunction::{Count, Max, Min, Sum};
-        let function = *self.random.pick(&[Sum, Sum, Sum, Count, Min, Max]);
-        if function == Count && self.random.one_in(2) {
-            return Aggregate { function, input: None };
-        }
-        let ty = match function {
-            Sum => *self.random.pick(&[Type::I32, Type::I64, Type::I128, Type::I128, Type::F64]),
-            Min | Max => *self.random.pick(&[Type::I32, Type::I64]),
-            Count => *self.random.pick(&[Type::Bool, Type::Text, Type::F64, Type::I32]),
-        };
-        let is_column = self.random.one_in(2);
-        let mut expressions = self.expressions(known);
-        let column = expressions.column(|column| column.ty == ty).filter(|_| is_column);
-        let made = column.unwrap_or_else(|| expressions.of(ty, 2));
-        Aggregate { function, input: Some(made.expr) }
-    }
-
-    /// Rows; of a top-k with their key behind everything else, to check them by.
-    fn materialize(&mut self, known: &[Known]) -> Sink {
-        let count = 1 + self.random.below(4);
-        let mut columns: Vec<Expr> = (0..count).map(|_| self.output(known).expr).collect();
-        if self.random.percent(65) {
-            return Sink::Materialize { columns, top: None };
-        }
-        let is_column = self.random.percent(75);
-        let row_count = *self.random.pick(&[0, 1, 2, 10, 100, 1000, u64::MAX]);
-        let (is_descending, keeps_ties) = (self.random.one_in(2), self.random.one_in(2));
-        let mut expressions = self.expressions(known);
-        let column = expressions.column(|column| INTEGERS.contains(&column.ty)).filter(|_| is_column);
-        let key = column.unwrap_or_else(|| expressions.integer(Type::I64, 2)).expr;
-        columns.push(key.clone());
-        Sink::Materialize { columns, top: Some(TopK { key, is_descending, keeps_ties, row_count }) }
+        Op::Probe { table, keys, kind, residual }
     }
 }

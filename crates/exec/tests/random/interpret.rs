@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use pelton_pipeline::ir::{
-    Aggregate, AggregateFunction, Expr, Op, Pipeline, Plan, ProbeKind, Sink, Source, Type,
+    Aggregate, AggregateFunction, Expr, Literal, Op, Pipeline, Plan, ProbeKind, Sink, Source, TableScan, Type,
 };
 use pelton_store::Table;
 
@@ -32,6 +32,7 @@ pub(crate) struct Relation {
 pub(crate) struct Data<'d> {
     pub(crate) relations: &'d [Relation],
     pub(crate) host_inputs: &'d [Vec<Row>],
+    pub(crate) parameters: &'d [Literal],
 }
 
 /// What a run must give.
@@ -45,6 +46,8 @@ pub(crate) struct Outcome {
     pub(crate) must_overflow: bool,
     /// The run may end with an overflow.
     pub(crate) may_overflow: bool,
+    /// The run must refuse: a key repeats in a table that must have none twice.
+    pub(crate) must_refuse: bool,
     /// There are too many rows.
     pub(crate) is_too_large: bool,
 }
@@ -58,41 +61,57 @@ struct Built {
 pub(crate) fn interpret(plan: &Plan, data: &Data<'_>) -> Outcome {
     let mut outcome = Outcome::default();
     let mut tables: Vec<Option<Built>> = (0..plan.table_count).map(|_| None).collect();
+    // By pipeline.
+    let mut groups: Vec<Vec<Row>> = Vec::new();
     for pipeline in &plan.pipelines {
-        let rows = source_rows(&pipeline.source, data);
-        let mut walk = Walk::new(pipeline, &tables);
-        for row in &rows {
+        let rows = match &pipeline.source {
+            Source::HostInput(number) => numbered(&data.host_inputs[*number]),
+            Source::Groups(from) => numbered(&groups[*from]),
+            Source::Table(scan) => table_rows(scan, data),
+        };
+        let mut walk = Walk::new(pipeline, &tables, data.parameters);
+        for (number, row) in &rows {
+            walk.scope.row_number.set(*number);
             walk.before_all(row);
             walk.step(0, row.clone(), false);
         }
         outcome.is_too_large |= walk.is_full();
         outcome.ended = walk.ended.len();
         let (ended, types) = (walk.finish(&mut outcome), walk.scope.types);
+        let mut held = Vec::new();
         match &pipeline.sink {
             Sink::Build { table, keys, payload } => {
-                let scope = Scope::new(types);
+                let scope = Scope::new(types, data.parameters);
                 let payload = payload.iter().map(|expr| scope.type_of(expr)).collect();
-                tables[*table] = Some(Built { rows: by_key(ended, keys.len()), payload });
+                let rows = by_key(ended, keys.len());
+                let repeats = rows.values().any(|rows| rows.len() > 1);
+                outcome.must_refuse |= repeats && plan.unique_tables.contains(table);
+                tables[*table] = Some(Built { rows, payload });
             }
-            _ => outcome.rows = ended,
+            Sink::Aggregate { .. } | Sink::Materialize { .. } => {
+                held.clone_from(&ended);
+                outcome.rows = ended;
+            }
         }
+        groups.push(held);
     }
     outcome
 }
 
-fn source_rows(source: &Source, data: &Data<'_>) -> Vec<Row> {
-    let scan = match source {
-        Source::HostInput(number) => return data.host_inputs[*number].clone(),
-        Source::Table(scan) => scan,
-    };
+fn numbered(rows: &[Row]) -> Vec<(usize, Row)> {
+    rows.iter().cloned().enumerate().collect()
+}
+
+/// The rows that `scan` reads, with their numbers in the table.
+fn table_rows(scan: &TableScan, data: &Data<'_>) -> Vec<(usize, Row)> {
     let relation = data.relations.iter().find(|relation| relation.table.id() == scan.table.id());
     let relation = relation.expect("plans read these tables");
     let (mut rows, mut first) = (Vec::new(), 0);
     for group in 0..scan.table.row_group_count() {
         let count = scan.table.row_group(group).row_count as usize;
         if scan.row_groups.contains(&(group as u32)) {
-            let group = &relation.rows[first..first + count];
-            rows.extend(group.iter().map(|row| scan.columns.iter().map(|at| row[*at].clone()).collect()));
+            let read = |row: &Row| scan.columns.iter().map(|at| row[*at].clone()).collect();
+            rows.extend((first..first + count).map(|number| (number, read(&relation.rows[number]))));
         }
         first += count;
     }
@@ -120,15 +139,15 @@ fn key_of(cells: &[Cell]) -> Option<Vec<i128>> {
 struct Walk<'p> {
     pipeline: &'p Pipeline,
     tables: &'p [Option<Built>],
-    scope: Scope,
+    scope: Scope<'p>,
     /// Those that came to the sink, as what it evaluates.
     ended: Vec<Row>,
     is_certain: bool,
 }
 
 impl<'p> Walk<'p> {
-    fn new(pipeline: &'p Pipeline, tables: &'p [Option<Built>]) -> Self {
-        let mut scope = Scope::new(pipeline.columns.iter().map(|column| column.ty).collect());
+    fn new(pipeline: &'p Pipeline, tables: &'p [Option<Built>], parameters: &'p [Literal]) -> Self {
+        let mut scope = Scope::new(pipeline.columns.iter().map(|column| column.ty).collect(), parameters);
         for op in &pipeline.ops {
             match op {
                 Op::Compute { value, .. } => scope.types.push(scope.type_of(value)),
@@ -139,6 +158,17 @@ impl<'p> Walk<'p> {
             }
         }
         Self { pipeline, tables, scope, ended: Vec::new(), is_certain: false }
+    }
+
+    /// The scope with the columns of a table behind those that there are so far.
+    fn scope_with(&self, payload: &[Type], column_count: usize) -> Scope<'p> {
+        let mut types = self.scope.types.clone();
+        types.truncate(column_count);
+        types.extend(payload);
+        let scope = Scope::new(types, self.scope.parameters);
+        scope.row_number.set(self.scope.row_number.get());
+        scope.is_noted.set(self.scope.is_noted.get());
+        scope
     }
 
     fn is_full(&self) -> bool {
@@ -181,14 +211,23 @@ impl<'p> Walk<'p> {
                 row.push(self.scope.evaluate(value, &row));
                 self.step(index + 1, row, is_tainted);
             }
-            Op::Probe { table, keys, kind } => {
+            Op::Probe { table, keys, kind, residual } => {
                 let built = self.tables[*table].as_ref().expect("tables are built before they are probed");
                 let keys = self.evaluate(keys, &row);
-                let is_unknown = keys.iter().any(Cell::is_poison) && !keys.iter().any(Cell::is_null);
-                let matches = key_of(&keys).and_then(|key| built.rows.get(&key));
+                let mut is_unknown = keys.iter().any(Cell::is_poison) && !keys.iter().any(Cell::is_null);
+                let mut matches = key_of(&keys).and_then(|key| built.rows.get(&key));
                 let brings = matches!(kind, ProbeKind::Inner | ProbeKind::Outer);
                 let nothing = |cell: Cell| vec![cell; if brings { built.payload.len() } else { 0 }];
                 let with = |more: &[Cell]| [row.as_slice(), more].concat();
+                if let (Some(residual), Some(candidates)) = (residual, matches) {
+                    let scope = self.scope_with(&built.payload, row.len());
+                    let holds = candidates.iter().map(|payload| scope.evaluate(residual, &with(payload)));
+                    let holds: Vec<Cell> = holds.collect();
+                    self.scope.is_noted.set(scope.is_noted.get());
+                    let is_true = holds.contains(&Cell::Int(1));
+                    is_unknown |= !is_true && holds.iter().any(Cell::is_poison);
+                    matches = matches.filter(|_| is_true);
+                }
                 match (kind, matches) {
                     _ if is_unknown => self.step(index + 1, with(&nothing(Cell::Poison)), true),
                     (ProbeKind::Inner | ProbeKind::Outer, Some(matches)) => {
@@ -218,9 +257,9 @@ impl<'p> Walk<'p> {
                 ended.extend(self.evaluate(payload, row));
             }
             Sink::Aggregate { keys, aggregates, .. } => {
-                ended.extend(self.evaluate(keys, row));
+                ended.extend(self.evaluate(keys, row).into_iter().map(Cell::with_one_zero));
                 // A count of rows counts any value.
-                let rows = Expr::Literal(pelton_pipeline::ir::Literal::Bool(true));
+                let rows = Expr::Literal(Literal::Bool(true));
                 let inputs = aggregates.iter().map(|aggregate| aggregate.input.as_ref().unwrap_or(&rows));
                 ended.extend(inputs.map(|input| self.scope.evaluate(input, row)));
             }
@@ -323,7 +362,7 @@ pub(crate) fn reads_only(expr: &Expr, count: usize) -> bool {
     let all = |inputs: &[Expr]| inputs.iter().all(|input| reads_only(input, count));
     match expr {
         Expr::Column(column) | Expr::OfText { column, .. } => *column < count,
-        Expr::Literal(_) => true,
+        Expr::Literal(_) | Expr::Parameter { .. } | Expr::RowNumber => true,
         Expr::Arithmetic { left, right, .. } | Expr::Compare { left, right, .. } => {
             reads_only(left, count) && reads_only(right, count)
         }

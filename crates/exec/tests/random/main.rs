@@ -25,12 +25,15 @@ use std::time::Instant;
 mod calendar;
 mod cell;
 mod check;
+mod conditions;
 mod evaluate;
 mod expressions;
 mod generate;
 mod interpret;
+mod parameter;
 mod random;
 mod recipe;
+mod sinks;
 mod tables;
 mod text;
 

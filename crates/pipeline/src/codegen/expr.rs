@@ -112,7 +112,7 @@ fn parameter(number: usize, ty: Type, scope: &mut dyn Scope, block: &mut Block) 
     Ok(Value::new(code, ty, None).with_valid(Some(valid)))
 }
 
-fn literal_value(literal: Literal) -> Value {
+pub(super) fn literal_value(literal: Literal) -> Value {
     let exact = |value: i128, ty| {
         let bounds = Some(Bounds { min: value, max: value });
         let form = Form::of(ty, bounds);

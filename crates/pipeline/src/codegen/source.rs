@@ -9,11 +9,12 @@ use pelton_error::{Error, Result};
 use super::args::{Arg, Args};
 use super::block::Block;
 use super::checks::Checks;
+use super::expr;
 use super::group_source;
 use super::layout::{BuiltTable, GroupLayout};
 use super::scope::Scope;
 use super::value::{Form, Value};
-use crate::ir::{Column, TextFunction, Type};
+use crate::ir::{Column, Literal, TextFunction, Type};
 use crate::text::Dictionary;
 use crate::text_results::Lut;
 
@@ -326,8 +327,12 @@ impl Scope for RowScope<'_, '_> {
         block: &mut Block,
     ) -> Result<Value> {
         let text = self.column(column, block)?;
-        let Some(dictionary) = &text.dictionary else {
+        if text.ty != Type::Text {
             return Err(Error::invalid_input("a function of text on a column that is none"));
+        }
+        // What has no dictionary is NULL in every row.
+        let Some(dictionary) = &text.dictionary else {
+            return Ok(expr::literal_value(Literal::Null(function.ty())));
         };
         let index = Lut::find_or_add(&mut self.kernel.luts, dictionary, function)?;
         let lut = &self.kernel.luts[index];

@@ -1,0 +1,108 @@
+//! The ends of random pipelines: groups and rows.
+
+use pelton_pipeline::ir::{Aggregate, AggregateFunction, Expr, Sink, TopK, Type};
+
+use super::expressions::{INTEGERS, Known, Made};
+use super::generate::Generator;
+
+/// What `made` is as a column; `known` are those that it reads.
+fn as_column(made: &Made, known: &[Known]) -> Known {
+    match made.expr {
+        Expr::Column(column) => known[column].clone(),
+        _ => Known::made(made),
+    }
+}
+
+impl Generator<'_> {
+    /// A column, or something computed.
+    pub(crate) fn output(&mut self, known: &[Known]) -> Made {
+        let is_column = self.random.percent(60);
+        let mut expressions = self.expressions(known);
+        let column = expressions.column(|_| true).filter(|_| is_column);
+        column.unwrap_or_else(|| expressions.any(2))
+    }
+
+    /// What groups are made by, and what it is as a column of theirs.
+    fn group_key(&mut self, known: &[Known]) -> (Expr, Known) {
+        let choice = self.random.below(14);
+        let mut expressions = self.expressions(known);
+        let is_small = |column: &Known| {
+            matches!(column.ty, Type::Bool | Type::Text)
+                || (column.is_bounded && INTEGERS.contains(&column.ty) && column.high - column.low < 1 << 20)
+        };
+        let made = match (choice, expressions.column(is_small)) {
+            (0, _) => expressions.condition(1),
+            (1, _) => {
+                let input = Box::new(expressions.integer(Type::I64, 2).expr);
+                let by = expressions.random.between(1, 3000) as i64;
+                Made { expr: Expr::Modulo { input, by }, ty: Type::I64, bits: 12 }
+            }
+            (2, _) => expressions.integer(Type::I32, 2),
+            (3, _) => expressions.any(2),
+            (4..=6, _) => expressions.column(|_| true).unwrap_or_else(|| expressions.double(1)),
+            (_, Some(column)) => column,
+            (_, None) => expressions.condition(0),
+        };
+        let column = as_column(&made, known);
+        (made.expr, column)
+    }
+
+    /// Groups, and their columns.
+    pub(crate) fn aggregate(&mut self, known: &[Known]) -> (Sink, Vec<Known>) {
+        let key_count = *self.random.pick(&[0, 0, 1, 1, 1, 2, 3, 3, 9]);
+        let (keys, mut columns): (Vec<Expr>, Vec<Known>) =
+            (0..key_count).map(|_| self.group_key(known)).unzip();
+        let count = self.random.below(4) + u64::from(key_count == 0);
+        let (aggregates, results): (Vec<Aggregate>, Vec<Known>) =
+            (0..count).map(|_| self.one_aggregate(known)).unzip();
+        columns.extend(results);
+        let expected = self.random.one_in(3).then(|| self.random.below(5000));
+        (Sink::Aggregate { keys, aggregates, expected }, columns)
+    }
+
+    fn one_aggregate(&mut self, known: &[Known]) -> (Aggregate, Known) {
+        use AggregateFunction::{Count, Max, Min, Sum};
+        let function = *self.random.pick(&[Sum, Sum, Sum, Count, Min, Max]);
+        let counted = Known::made(&Made { expr: Expr::RowNumber, ty: Type::I64, bits: 13 });
+        if function == Count && self.random.one_in(2) {
+            return (Aggregate { function, input: None }, counted);
+        }
+        let ty = match function {
+            Sum => *self.random.pick(&[Type::I32, Type::I64, Type::I128, Type::I128, Type::F64]),
+            Min | Max => *self.random.pick(&[Type::I32, Type::I64]),
+            Count => *self.random.pick(&[Type::Bool, Type::Text, Type::F64, Type::I32]),
+        };
+        let is_column = self.random.one_in(2);
+        let mut expressions = self.expressions(known);
+        let column = expressions.column(|column| column.ty == ty).filter(|_| is_column);
+        let made = column.unwrap_or_else(|| expressions.of(ty, 2));
+        let column = as_column(&made, known);
+        let sum = Known::made(&Made { ty: Type::I128, bits: made.bits + 12, ..made.clone() });
+        let result = match (function, ty) {
+            (Count, _) => counted,
+            (Sum, Type::F64) => Known { is_about: true, ..column },
+            (Sum, _) => Known { is_sum: true, is_bounded: false, ..sum },
+            (Min | Max, _) => column,
+        };
+        (Aggregate { function, input: Some(made.expr) }, result)
+    }
+
+    /// Rows; of a top-k with their key behind everything else, to check them by.
+    pub(crate) fn materialize(&mut self, known: &[Known]) -> Sink {
+        let count = 1 + self.random.below(4);
+        let mut columns: Vec<Expr> = (0..count).map(|_| self.output(known).expr).collect();
+        if self.random.percent(65) {
+            let sums = (0..known.len()).filter(|at| known[*at].is_sum || known[*at].is_about);
+            columns.extend(sums.map(Expr::Column));
+            return Sink::Materialize { columns, top: None };
+        }
+        let is_column = self.random.percent(75);
+        let row_count = *self.random.pick(&[0, 1, 2, 10, 100, 1000, u64::MAX]);
+        let (is_descending, keeps_ties) = (self.random.one_in(2), self.random.one_in(2));
+        let mut expressions = self.expressions(known);
+        let column = expressions.column(|column| INTEGERS.contains(&column.ty)).filter(|_| is_column);
+        let key = column.unwrap_or_else(|| expressions.integer(Type::I64, 2)).expr;
+        columns.push(key.clone());
+        Sink::Materialize { columns, top: Some(TopK { key, is_descending, keeps_ties, row_count }) }
+    }
+}
