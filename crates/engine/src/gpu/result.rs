@@ -148,6 +148,10 @@ fn wrong_type(error: ArrowError) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn batches(rows: Rows, schema: &SchemaRef, batch_rows: usize) -> Result<Vec<RecordBatch>> {
+        super::batches(rows, Vec::new(), schema, batch_rows)
+    }
     use datafusion::arrow::array::{Array, AsArray};
     use datafusion::arrow::datatypes::{Date32Type, Decimal128Type, Field, Schema};
 
@@ -171,14 +175,9 @@ mod tests {
     #[test]
     fn rows_are_cut_to_batches() {
         let found =
-            batches(rows(RowValues::I64((0..10).collect()), None), Vec::new(), &schema(DataType::Int64), 4)
-                .unwrap();
+            batches(rows(RowValues::I64((0..10).collect()), None), &schema(DataType::Int64), 4).unwrap();
         assert_eq!(found.iter().map(RecordBatch::num_rows).collect::<Vec<_>>(), [4, 4, 2]);
-        assert!(
-            batches(rows(RowValues::I64(vec![]), None), Vec::new(), &schema(DataType::Int64), 4)
-                .unwrap()
-                .is_empty()
-        );
+        assert!(batches(rows(RowValues::I64(vec![]), None), &schema(DataType::Int64), 4).unwrap().is_empty());
     }
 
     #[test]
@@ -188,8 +187,7 @@ mod tests {
             batches(rows(RowValues::I64(vec![150, 0]), Some(vec![true, false])), &decimal, 8).unwrap();
         let column = found[0].column(0).as_primitive::<Decimal128Type>();
         assert_eq!((column.value(0), column.is_null(1), column.scale()), (150, true, 2));
-        let found = batches(rows(RowValues::I32(vec![8036]), None), Vec::new(), &schema(DataType::Date32), 8)
-            .unwrap();
+        let found = batches(rows(RowValues::I32(vec![8036]), None), &schema(DataType::Date32), 8).unwrap();
         assert_eq!(found[0].column(0).as_primitive::<Date32Type>().value(0), 8036);
     }
 
@@ -202,7 +200,7 @@ mod tests {
             (-(10_i128.pow(38)), DataType::Decimal128(38, 2), false),
         ];
         for (value, data_type, fits) in cases {
-            let found = batches(rows(RowValues::I128(vec![value]), None), Vec::new(), &schema(data_type), 8);
+            let found = batches(rows(RowValues::I128(vec![value]), None), &schema(data_type), 8);
             let kind = found.map(|_| ()).map_err(|error| error.kind().clone());
             let expected = if fits { Ok(()) } else { Err(pelton_error::ErrorKind::Unsupported) };
             assert_eq!(kind, expected, "{value}");
@@ -226,6 +224,6 @@ mod tests {
         let found = found.unwrap();
         let column = found[0].column(0).as_string_view();
         assert_eq!(column.iter().collect::<Vec<_>>(), [Some("b"), None, Some("a")]);
-        assert!(batches(of(vec![2], None), Vec::new(), &schema(DataType::Utf8View), 8).is_err());
+        assert!(batches(of(vec![2], None), &schema(DataType::Utf8View), 8).is_err());
     }
 }

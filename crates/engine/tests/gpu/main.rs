@@ -13,7 +13,9 @@ mod parents;
 mod plan_cache;
 mod predicates;
 mod shapes;
+mod stages;
 mod top;
+mod trial;
 
 use std::path::PathBuf;
 use std::sync::Arc;
