@@ -66,8 +66,11 @@ fn check_grown(report: &PipelineReport, rows_in: u64) {
     assert!(report.lines().iter().any(|line| line.contains(&said)));
 }
 
+/// A key, as an expression and as what it is of a row of the fixture.
+type Key = (Expr, fn(&[Cell]) -> Cell);
+
 /// Groups of the rows whose quantity is below 40, by `keys`.
-fn check_groups(keys: &[(Expr, fn(&[Cell]) -> Cell)], options: RuntimeOptions) {
+fn check_groups(keys: &[Key], options: RuntimeOptions) {
     let place = fixture();
     let (source, columns) = source(&runtime(options.clone()), &place.table);
     let of = |function, input: usize| Aggregate { function, input: Some(column(input)) };
@@ -110,7 +113,7 @@ fn check_groups(keys: &[(Expr, fn(&[Cell]) -> Cell)], options: RuntimeOptions) {
 }
 
 /// The row's number, times what makes it too many for groups by position.
-fn spread() -> (Expr, fn(&[Cell]) -> Cell) {
+fn spread() -> Key {
     let key = arithmetic(ArithmeticOp::Multiply, column(0), Expr::Literal(Literal::I64(1_000_003)));
     (key, |row| number(&row[0]).map_or(Cell::Null, |id| Cell::Int(id * 1_000_003)))
 }
@@ -125,8 +128,8 @@ fn hashed_groups_grow() {
 #[test]
 fn groups_of_wide_keys_grow() {
     for options in ways() {
-        let decimal: (Expr, fn(&[Cell]) -> Cell) = (column(3), |row| row[3].clone());
-        let price: (Expr, fn(&[Cell]) -> Cell) = (column(2), |row| row[2].clone());
+        let decimal: Key = (column(3), |row| row[3].clone());
+        let price: Key = (column(2), |row| row[2].clone());
         check_groups(&[spread(), decimal, price, (column(6), |row| row[6].clone())], options);
     }
 }
