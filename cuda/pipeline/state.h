@@ -10,18 +10,21 @@ const u64 PROBES_MAX = ~0ull;
 const u64 PROBES_MAX = 1024;
 #endif
 
-// Open addressing over 64-bit keys, linear probing. Slots are a power of two; a table that is as good as full raises a
-// flag, and then nobody looks far for a slot.
-DEV u64 slot_to_insert(u64* keys, u64 slot_mask, u64 key, u32* flags, u32 full) {
+// Rows of a lane that find no room in a sink: noted in the lane's word, and counted.
+DEV void wait_for_room(u32* undone, u32 rows, u64* waiting) { *undone = rows; atomic_add(waiting, u64(ones(rows))); }
+DEV u32 take_undone(u32* undone) { const u32 rows = *undone; if (rows) *undone = 0; return rows; }
+
+// Open addressing over 64-bit keys, linear probing. Slots are a power of two. In a table that is as good as full there
+// is no room for a new key, and once rows of the morsel wait for that nobody looks far for a slot.
+DEV u64 slot_to_insert(u64* keys, u64 slot_mask, u64 key, const u64* waiting) {
   u64 slot = hash_of(key) & slot_mask;
   for (u64 step = 0; step <= slot_mask && step < PROBES_MAX; step++) {
-    if (step == 32 && (*(volatile u32*)flags & full)) return NO_KEY;
+    if (step == 32 && *(const volatile u64*)waiting) return NO_KEY;
     u64 seen = *(volatile u64*)(keys + slot);
     if (seen == NO_KEY) seen = atomic_swap_if(keys + slot, NO_KEY, key);
     if (seen == NO_KEY || seen == key) return slot;
     slot = (slot + 1) & slot_mask;
   }
-  atomic_or(flags, full);
   return NO_KEY;
 }
 DEV u64 slot_of(const u64* keys, u64 slot_mask, u64 key) {
@@ -39,14 +42,14 @@ DEV u64 slot_of(const u64* keys, u64 slot_mask, u64 key) {
 // which lie `stride` words apart behind `words`. A tag is even until the words of its slot are there: whoever meets it
 // waits for whoever writes them.
 template <u32 K>
-DEV u64 slot_to_insert_wide(u64* tags, u64 slot_mask, const u64 (&key)[K], u64* words, u32 stride, u32* flags, u32 full) {
+DEV u64 slot_to_insert_wide(u64* tags, u64 slot_mask, const u64 (&key)[K], u64* words, u32 stride, const u64* waiting) {
   u64 hash = 0;
   UNROLL
   for (u32 i = 0; i < K; i++) hash = hash_of(key[i] + hash * 0x9E3779B97F4A7C15ull);
   const u64 tag = hash & 0x7FFFFFFFFFFFFFFEull;
   u64 slot = (hash >> 1) & slot_mask;
   for (u64 step = 0; step <= slot_mask && step < PROBES_MAX; step++) {
-    if (step == 32 && (*(volatile u32*)flags & full)) return NO_KEY;
+    if (step == 32 && *(const volatile u64*)waiting) return NO_KEY;
     u64 seen = observe(tags + slot);
     if (seen == NO_KEY) {
       seen = atomic_swap_if(tags + slot, NO_KEY, tag);
@@ -64,8 +67,15 @@ DEV u64 slot_to_insert_wide(u64* tags, u64 slot_mask, const u64 (&key)[K], u64* 
     }
     slot = (slot + 1) & slot_mask;
   }
-  atomic_or(flags, full);
   return NO_KEY;
+}
+// A slot for a key that is not in the table, which has room for all that come. `start`: where to look first.
+DEV u64 slot_of_new(u64* keys, u64 slot_mask, u64 start, u64 key) {
+  u64 slot = start & slot_mask;
+  while (*(volatile u64*)(keys + slot) != NO_KEY || atomic_swap_if(keys + slot, NO_KEY, key) != NO_KEY) {
+    slot = (slot + 1) & slot_mask;
+  }
+  return slot;
 }
 
 // Adds a key to `list`, which begins with their number; where they are more than `max` nobody wants to know.
@@ -136,5 +146,37 @@ SMALL_ENTRY(k_compact) {
     if (row >= capacity) continue;
     out[row * (words + 1)] = keys ? keys[place] : place;
     for (u64 word = 0; word < words; word++) out[row * (words + 1) + 1 + word] = groups[place * words + word];
+  }
+}
+
+// Moves groups to a table with more slots. Wide groups are found by the bits of their tag, which are those of the hash.
+SMALL_ENTRY(k_move_groups) {
+  const u64* const keys = (const u64*)W(0);
+  const u64 places = W(1), words = W(3), slot_mask = W(5);
+  const u64* const groups = (const u64*)W(2);
+  u64* const new_keys = (u64*)W(4);
+  u64* const new_groups = (u64*)W(6);
+  const bool is_wide = W(7) != 0;
+  for (u64 place = THREAD; place < places; place += THREAD_COUNT) {
+    const u64 key = keys[place];
+    if (key == NO_KEY) continue;
+    const u64 slot = slot_of_new(new_keys, slot_mask, is_wide ? key >> 1 : hash_of(key), key);
+    for (u64 word = 0; word < words; word++) new_groups[slot * words + word] = groups[place * words + word];
+  }
+}
+
+// Moves keys of a hash table, with the chains of rows that they lead to, to one with more slots. A key without rows
+// stays behind: its row waits.
+SMALL_ENTRY(k_move_keys) {
+  const u64* const keys = (const u64*)W(0);
+  const u64 places = W(1), slot_mask = W(4), bloom_mask = W(7);
+  const u32* const heads = (const u32*)W(2);
+  u64* const new_keys = (u64*)W(3);
+  u32* const new_heads = (u32*)W(5);
+  u32* const bloom = (u32*)W(6);
+  for (u64 place = THREAD; place < places; place += THREAD_COUNT) {
+    if (heads[place] == 0) continue;
+    new_heads[slot_of_new(new_keys, slot_mask, hash_of(keys[place]), keys[place])] = heads[place];
+    bloom_insert(bloom, bloom_mask, keys[place]);
   }
 }

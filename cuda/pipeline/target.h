@@ -165,9 +165,7 @@ template <class Test> DEV u32 count_of_first(u32 count, Test test) {
 
 // A flag that a pipeline raises; never lowered while it runs. The word after them says which check found an overflow,
 // counted from 1.
-enum Flag : u32 {
-  FLAG_DUPLICATE = 1, FLAG_TABLE_FULL = 2, FLAG_GROUPS_FULL = 4, FLAG_OUTPUT_FULL = 8, FLAG_OVERFLOW = 16
-};
+enum Flag : u32 { FLAG_DUPLICATE = 1, FLAG_OVERFLOW = 16 };
 DEV void report_overflow(u32* flags, u32 check) { atomic_swap(flags + 1, check); atomic_or(flags, FLAG_OVERFLOW); }
 
 // splitmix64's finisher; all equal on request, to test what collisions do.

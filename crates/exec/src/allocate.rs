@@ -1,7 +1,7 @@
 //! Memory of a pipeline on the device: its sink's tables and groups, cleared; the results of text functions; ranges.
 
-use pelton_device::Span;
 use pelton_device::cuda::Grid;
+use pelton_device::{Span, Stream};
 use pelton_error::{Error, Result};
 use pelton_pipeline::Launch;
 use pelton_pipeline::codegen::{
@@ -9,22 +9,33 @@ use pelton_pipeline::codegen::{
     TableLayout, WordKind,
 };
 
-use super::execution::{Attempt, Execution, Kernel, Prepared};
-use super::memory::upload;
+use super::execution::{Execution, Kernel, Prepared};
+use super::memory::{State, upload};
 
+/// Rows of a hashed table at most: chains count them from 1, in 32 bits.
+pub(super) const TABLE_ROWS_MAX: u64 = u32::MAX as u64 - 1;
 /// Threads of a multiprocessor that a grid fills.
 pub(super) const THREADS_PER_MULTIPROCESSOR: u32 = 2048;
 
 impl Execution<'_> {
-    /// The memory of the sink, cleared.
-    pub(super) fn allocate(&self, kernel: &mut Kernel, prepared: &Prepared, attempt: &Attempt) -> Result<()> {
+    /// The memory of the sink, cleared. `groups`: how many are expected, where there is a group for each key.
+    pub(super) fn allocate(&self, kernel: &mut Kernel, prepared: &Prepared, groups: u64) -> Result<()> {
         let sink = kernel.generated.sink.clone();
         upload(&mut kernel.state, self.stream(), self.runtime.device, Arg::Flags, &head(&sink))?;
+        let mut state = State::default();
         match &sink {
-            SinkLayout::Build(layout) => self.allocate_table(kernel, layout, prepared.row_count, attempt),
-            SinkLayout::Groups(layout) => self.allocate_groups(kernel, layout, prepared.row_count, attempt),
+            SinkLayout::Build(layout) => {
+                let table = built_table(kernel)?;
+                kernel.state.set_part(Arg::TableStats(table), Arg::Flags, 8);
+                self.allocate_table(kernel, table, layout, prepared.row_count, &mut state)
+            }
+            SinkLayout::Groups(layout) => {
+                let groups = groups.min(prepared.row_count.max(64));
+                self.allocate_groups(kernel, layout, groups, &mut state)
+            }
             SinkLayout::Rows(_) => Ok(()),
         }?;
+        kernel.state.adopt(&state, |_| true);
         let luts = std::mem::take(&mut kernel.generated.luts);
         for (index, lut) in luts.iter().enumerate() {
             upload(&mut kernel.state, self.stream(), self.runtime.device, Arg::Lut(index), &lut.bytes)?;
@@ -39,103 +50,135 @@ impl Execution<'_> {
         Ok(())
     }
 
-    fn array(&self, kernel: &mut Kernel, arg: Arg, bytes: usize) -> Result<Span> {
-        kernel.state.allocate(&self.runtime.machine, self.runtime.device, arg, bytes)
+    fn array(&self, state: &mut State, arg: Arg, bytes: usize) -> Result<Span> {
+        state.allocate(&self.runtime.machine, self.runtime.device, arg, bytes)
     }
 
     fn allocate_table(
         &self,
-        kernel: &mut Kernel,
+        kernel: &Kernel,
+        table: usize,
         layout: &TableLayout,
         row_count: u64,
-        attempt: &Attempt,
+        state: &mut State,
     ) -> Result<()> {
-        let table = built_table(kernel)?;
-        kernel.state.set_part(Arg::TableStats(table), Arg::Flags, 8);
-        let places = match layout.kind {
-            TableKind::Direct => {
-                let bitmap = self.array(
-                    kernel,
-                    Arg::Bitmap(table),
-                    layout.packed_key_count.div_ceil(64) as usize * 8,
-                )?;
-                self.fill(kernel, &bitmap, 0, 0, 1)?;
-                layout.packed_key_count
+        if layout.kind == TableKind::Hashed {
+            let rows = self.runtime.options.first_rows.unwrap_or(row_count).max(1);
+            if rows > TABLE_ROWS_MAX {
+                let most = TABLE_ROWS_MAX;
+                return Err(Error::unsupported(format!("a hash table of {rows} rows; {most} is the most")));
             }
-            TableKind::Hashed => self.allocate_hashed(kernel, table, row_count, attempt)?,
-        };
+            return self.allocate_hashed(kernel, table, layout, rows, state);
+        }
+        let bitmap =
+            self.array(state, Arg::Bitmap(table), layout.packed_key_count.div_ceil(64) as usize * 8)?;
+        self.fill(kernel, self.stream(), &bitmap, 0, 0, 1)?;
+        self.allocate_payload(table, layout, layout.packed_key_count, state)
+    }
+
+    /// A hashed table for `rows_max` rows.
+    pub(super) fn allocate_hashed(
+        &self,
+        kernel: &Kernel,
+        table: usize,
+        layout: &TableLayout,
+        rows_max: u64,
+        state: &mut State,
+    ) -> Result<()> {
+        let slots = (rows_max + rows_max / 2).next_power_of_two().max(64);
+        let bloom_words = (rows_max / 4).next_power_of_two().max(64);
+        state.set(Arg::TableRowsMax(table), rows_max);
+        state.set(Arg::TableSlotMask(table), slots - 1);
+        state.set(Arg::BloomMask(table), bloom_words - 1);
+        let keys = self.array(state, Arg::TableKeys(table), slots as usize * 8)?;
+        self.fill(kernel, self.stream(), &keys, u64::MAX, 0, 1)?;
+        let heads = self.array(state, Arg::Heads(table), slots as usize * 4)?;
+        self.fill(kernel, self.stream(), &heads, 0, 0, 1)?;
+        let bloom = self.array(state, Arg::Bloom(table), bloom_words as usize * 8)?;
+        self.fill(kernel, self.stream(), &bloom, 0, 0, 1)?;
+        self.array(state, Arg::Next(table), rows_max as usize * 4)?;
+        self.allocate_payload(table, layout, rows_max, state)
+    }
+
+    fn allocate_payload(
+        &self,
+        table: usize,
+        layout: &TableLayout,
+        places: u64,
+        state: &mut State,
+    ) -> Result<()> {
         for (index, column) in layout.payload.iter().enumerate() {
-            self.array(kernel, Arg::Payload(table, index), places as usize * column.form.bytes())?;
+            self.array(state, Arg::Payload(table, index), places as usize * column.form.bytes())?;
             if column.is_nullable {
-                self.array(kernel, Arg::PayloadValid(table, index), places as usize)?;
+                self.array(state, Arg::PayloadValid(table, index), places as usize)?;
             }
         }
         Ok(())
     }
 
-    fn allocate_hashed(
-        &self,
-        kernel: &mut Kernel,
-        table: usize,
-        row_count: u64,
-        attempt: &Attempt,
-    ) -> Result<u64> {
-        let rows_max = row_count.max(1) * attempt.build_rows_factor;
-        if rows_max >= u64::from(u32::MAX) {
-            return Err(Error::unsupported(format!(
-                "a hash table of {rows_max} rows; 4294967294 is the most"
-            )));
-        }
-        let slots = (rows_max + rows_max / 2).next_power_of_two().max(64);
-        let bloom_words = (rows_max / 4).next_power_of_two().max(64);
-        kernel.state.set(Arg::TableRowsMax(table), rows_max);
-        kernel.state.set(Arg::TableSlotMask(table), slots - 1);
-        kernel.state.set(Arg::BloomMask(table), bloom_words - 1);
-        let keys = self.array(kernel, Arg::TableKeys(table), slots as usize * 8)?;
-        self.fill(kernel, &keys, u64::MAX, 0, 1)?;
-        let heads = self.array(kernel, Arg::Heads(table), slots as usize * 4)?;
-        self.fill(kernel, &heads, 0, 0, 1)?;
-        let bloom = self.array(kernel, Arg::Bloom(table), bloom_words as usize * 8)?;
-        self.fill(kernel, &bloom, 0, 0, 1)?;
-        self.array(kernel, Arg::Next(table), rows_max as usize * 4)?;
-        Ok(rows_max)
-    }
-
     fn allocate_groups(
         &self,
-        kernel: &mut Kernel,
+        kernel: &Kernel,
         layout: &GroupLayout,
-        row_count: u64,
-        attempt: &Attempt,
+        groups: u64,
+        state: &mut State,
     ) -> Result<()> {
-        let places = match layout.kind {
-            GroupKind::Global => 1,
-            GroupKind::Direct => layout.packed_key_count,
+        match layout.kind {
+            GroupKind::Global => self.allocate_state(kernel, layout, 1, state),
+            GroupKind::Direct => self.allocate_state(kernel, layout, layout.packed_key_count, state),
             GroupKind::Hashed | GroupKind::Wide => {
-                let groups = layout.packed_key_count.min(attempt.groups).min(row_count.max(64));
-                let slots = (groups * 2).next_power_of_two();
-                kernel.state.set(Arg::GroupSlotMask, slots - 1);
-                let keys = self.array(kernel, Arg::GroupKeys, slots as usize * 8)?;
-                self.fill(kernel, &keys, u64::MAX, 0, 1)?;
-                slots
+                let slots = (layout.packed_key_count.min(groups) * 2).next_power_of_two();
+                self.allocate_hashed_groups(kernel, layout, slots, state)
             }
-        };
+        }
+    }
+
+    /// Groups found by hashing, with so many slots.
+    pub(super) fn allocate_hashed_groups(
+        &self,
+        kernel: &Kernel,
+        layout: &GroupLayout,
+        slots: u64,
+        state: &mut State,
+    ) -> Result<()> {
+        state.set(Arg::GroupSlotMask, slots - 1);
+        let keys = self.array(state, Arg::GroupKeys, slots as usize * 8)?;
+        self.fill(kernel, self.stream(), &keys, u64::MAX, 0, 1)?;
+        self.allocate_state(kernel, layout, slots, state)
+    }
+
+    /// The state of `places` groups, none of which has rows.
+    fn allocate_state(
+        &self,
+        kernel: &Kernel,
+        layout: &GroupLayout,
+        places: u64,
+        state: &mut State,
+    ) -> Result<()> {
         let words = layout.words.len();
-        let groups = self.array(kernel, Arg::Groups, places as usize * words * 8)?;
-        self.fill(kernel, &groups, 0, 0, 1)?;
+        let groups = self.array(state, Arg::Groups, places as usize * words * 8)?;
+        self.fill(kernel, self.stream(), &groups, 0, 0, 1)?;
         for (word, kind) in layout.words.iter().enumerate() {
             if matches!(kind, WordKind::Min | WordKind::Max) {
-                self.fill(kernel, &groups, kind.identity(), word, words)?;
+                self.fill(kernel, self.stream(), &groups, kind.identity(), word, words)?;
             }
         }
         Ok(())
     }
 
     /// Sets each `stride`-th word of `span` from word `first` on.
-    fn fill(&self, kernel: &Kernel, span: &Span, value: u64, first: usize, stride: usize) -> Result<()> {
+    pub(super) fn fill(
+        &self,
+        kernel: &Kernel,
+        stream: &Stream,
+        span: &Span,
+        value: u64,
+        first: usize,
+        stride: usize,
+    ) -> Result<()> {
         let count = (span.len() / 8 - first).div_ceil(stride) as u64;
         let words = vec![span.address() + first as u64 * 8, count, value, stride as u64];
-        self.run_fixed(kernel, FILL_ENTRY, words, count, Vec::new(), vec![span.clone()])
+        self.run_fixed(kernel, stream, FILL_ENTRY, words, count, Vec::new(), vec![span.clone()])
     }
 
     /// Gathers groups: see `k_compact`.
@@ -147,17 +190,20 @@ impl Execution<'_> {
         writes: Vec<Span>,
     ) -> Result<()> {
         let places = words[1];
-        self.run_fixed(kernel, COMPACT_ENTRY, words, places, reads, writes)
+        self.run_fixed(kernel, self.stream(), COMPACT_ENTRY, words, places, reads, writes)
     }
 
     /// Clears `span`.
-    pub(crate) fn clear(&self, kernel: &Kernel, span: &Span) -> Result<()> {
-        self.fill(kernel, span, 0, 0, 1)
+    pub(crate) fn clear(&self, kernel: &Kernel, stream: &Stream, span: &Span) -> Result<()> {
+        self.fill(kernel, stream, span, 0, 0, 1)
     }
 
-    fn run_fixed(
+    /// Runs a kernel that is the same for every query over so many `items`.
+    #[allow(clippy::too_many_arguments)] // what runs, where, over what
+    pub(super) fn run_fixed(
         &self,
         kernel: &Kernel,
+        stream: &Stream,
         entry: &'static str,
         mut words: Vec<u64>,
         items: u64,
@@ -166,7 +212,7 @@ impl Execution<'_> {
     ) -> Result<()> {
         words.resize(kernel.generated.word_count(), 0);
         let launch = Launch { grid: self.grid(items.div_ceil(256), 256, 0)?, workers: 1 };
-        self.stream().run(kernel.program.work(entry, entry, words, launch, reads, writes)?)
+        stream.run(kernel.program.work(entry, entry, words, launch, reads, writes)?)
     }
 
     pub(super) fn grid(&self, blocks_wanted: u64, threads: u32, shared_bytes: u32) -> Result<Grid> {
@@ -185,7 +231,7 @@ fn head(sink: &SinkLayout) -> Vec<u8> {
 }
 
 /// The number of the table that a kernel builds.
-fn built_table(kernel: &Kernel) -> Result<usize> {
+pub(super) fn built_table(kernel: &Kernel) -> Result<usize> {
     let number = |arg: &Arg| if let Arg::TableStats(table) = arg { Some(*table) } else { None };
     kernel
         .generated

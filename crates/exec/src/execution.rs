@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use pelton_device::{Event, Span, Stream};
-use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt, Tier};
+use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt};
 use pelton_pipeline::codegen::{
     self, Arg, BuiltTable, Generated, GroupLayout, Request, SourceColumn, StoredAs,
 };
@@ -17,6 +17,7 @@ use pelton_store::Table;
 use pelton_trace::{Activity, Tracer};
 
 use super::finish::{Outcome, finish, hold_groups};
+use super::grow::is_refused;
 use super::host_input::{CopiedInput, copy_rows};
 use super::memory::{HeldLanes, State};
 use super::report::PipelineReport;
@@ -29,16 +30,8 @@ const DIRECT_KEYS_MAX: u64 = 1 << 22;
 const TABLE_KEYS_MAX: u64 = 1 << 31;
 /// Groups that a hashed aggregation starts with room for at least.
 const FIRST_GROUPS: u64 = 1 << 20;
-/// How much larger the next try is after one that was too small.
-pub(crate) const GROWTH: u64 = 8;
-/// What the last try of a pipeline taught.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Attempt {
-    pub(crate) number: usize,
-    pub(crate) is_hashed: bool,
-    pub(crate) groups: u64,
-    pub(crate) build_rows_factor: u64,
-}
+/// Said where cached columns made room.
+pub(super) const EVICTED: &str = "cached columns were evicted to make room; --device-memory-limit gives more";
 
 /// A run of a plan.
 pub(crate) struct Execution<'r> {
@@ -234,11 +227,15 @@ impl<'r> Execution<'r> {
         let pipeline = described.as_ref().unwrap_or(pipeline);
         report.prepare = started.elapsed();
         self.traced(Activity::Prepare, started);
-        let groups = self.groups_to_begin_with(&pipeline.sink)?;
-        let mut attempt = Attempt { number: 0, is_hashed: false, groups, build_rows_factor: 1 };
+        report.sink = match &pipeline.sink {
+            Sink::Build { .. } => "table",
+            Sink::Aggregate { .. } => "groups",
+            Sink::Materialize { .. } => "room for rows",
+        };
+        let mut is_hashed = false;
         let rows = loop {
             self.cancel.check()?;
-            match self.attempt_evicting((index, pipeline), &prepared, attempt, &mut report)? {
+            match self.attempt_evicting((index, pipeline), &prepared, is_hashed, &mut report)? {
                 Outcome::Built(table, state) => {
                     report.rows_out = table.row_count;
                     self.keep_table(&pipeline.sink, table, state);
@@ -253,9 +250,9 @@ impl<'r> Execution<'r> {
                     report.rows_out = rows.row_count as u64;
                     break Some(rows);
                 }
-                Outcome::Again(next) => {
+                Outcome::NotUnique => {
                     report.repeats += 1;
-                    attempt = next;
+                    is_hashed = true;
                 }
             }
         };
@@ -266,6 +263,9 @@ impl<'r> Execution<'r> {
 
     /// Room for those that are expected and a quarter more, where a quarter of the memory holds them.
     fn groups_to_begin_with(&self, sink: &Sink) -> Result<u64> {
+        if let Some(groups) = self.runtime.options.first_rows {
+            return Ok(groups.max(1));
+        }
         let Sink::Aggregate { aggregates, expected: Some(expected), .. } = sink else {
             return Ok(FIRST_GROUPS);
         };
@@ -349,28 +349,26 @@ impl<'r> Execution<'r> {
         &mut self,
         (index, pipeline): (usize, &Pipeline),
         prepared: &Prepared,
-        attempt: Attempt,
+        is_hashed: bool,
         report: &mut PipelineReport,
     ) -> Result<Outcome> {
-        let outcome = self.attempt((index, pipeline), prepared, attempt, report);
-        let Err(error) = &outcome else { return outcome };
-        let is_full = matches!(error.kind(), ErrorKind::OutOfMemory { tier: Tier::Device, .. });
-        if !is_full || self.runtime.column_cache.evict(self.runtime.device, u64::MAX) == 0 {
+        let outcome = self.attempt((index, pipeline), prepared, is_hashed, report);
+        if !is_refused(&outcome) || self.runtime.column_cache.evict(self.runtime.device, u64::MAX) == 0 {
             return outcome;
         }
-        report
-            .notes
-            .push("cached columns were evicted to make room; --device-memory-limit gives more".into());
-        self.attempt((index, pipeline), prepared, attempt, report)
+        report.notes.push(EVICTED.into());
+        self.attempt((index, pipeline), prepared, is_hashed, report)
     }
 
     fn attempt(
         &mut self,
         (index, pipeline): (usize, &Pipeline),
         prepared: &Prepared,
-        attempt: Attempt,
+        is_hashed: bool,
         report: &mut PipelineReport,
     ) -> Result<Outcome> {
+        // Rows of a try that came to nothing do not count.
+        report.rows_in = 0;
         let started = Instant::now();
         let generated = codegen::generate(Request {
             pipeline,
@@ -379,7 +377,7 @@ impl<'r> Execution<'r> {
             groups: prepared.groups.as_ref().map(|held| &held.layout),
             dictionaries: prepared.dictionaries.clone(),
             row_count: prepared.row_count,
-            is_hashed: attempt.is_hashed,
+            is_hashed,
             direct_keys_max: DIRECT_KEYS_MAX.min(self.device_memory_limit()? / 256).max(1024),
             table_keys_max: TABLE_KEYS_MAX.min(self.device_memory_limit()? / 64),
             has_equal_hashes: self.runtime.options.equal_hashes,
@@ -399,7 +397,7 @@ impl<'r> Execution<'r> {
             Kernel { program, generated, state: self.tables.clone(), started: RefCell::new(None) };
         self.set_parameters(&mut kernel)?;
         let started = Instant::now();
-        self.allocate(&mut kernel, prepared, &attempt)?;
+        self.allocate(&mut kernel, prepared, self.groups_to_begin_with(&pipeline.sink)?)?;
         report.allocate += started.elapsed();
         self.traced(Activity::Allocate, started);
         report.state_bytes = kernel.state.bytes();
@@ -416,13 +414,13 @@ impl<'r> Execution<'r> {
         report.run += started.elapsed();
         let started = Instant::now();
         let outcome = match self.plan.has_groups_reader(index) {
-            true => hold_groups(self, kernel, attempt),
+            true => hold_groups(self, kernel),
             false => {
                 let must_be_unique = match &pipeline.sink {
                     Sink::Build { table, .. } => self.plan.unique_tables.contains(table),
                     _ => false,
                 };
-                finish(self, kernel, rows, attempt, must_be_unique)
+                finish(self, kernel, rows, must_be_unique)
             }
         };
         report.finish += started.elapsed();

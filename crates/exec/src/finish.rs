@@ -8,21 +8,28 @@ use pelton_pipeline::codegen::{
     TableKind, TableLayout,
 };
 
-use super::execution::{Attempt, Execution, GROWTH, HeldGroups, Kernel};
-use super::memory::{State, download_blocking, download_words_blocking};
-use super::results::{group_rows, output_column};
+use super::execution::{Execution, HeldGroups, Kernel};
+use super::grow::is_refused;
+use super::memory::{Lane, State, download_blocking, download_words_blocking};
+use super::report::PipelineReport;
+use super::results::{append, group_rows, output_column};
+use super::scan::Morsel;
 
 /// Flags, as in cuda/pipeline/target.h.
 const FLAG_DUPLICATE: u64 = 1;
-const FLAG_TABLE_FULL: u64 = 2;
-const FLAG_GROUPS_FULL: u64 = 4;
-const FLAG_OUTPUT_FULL: u64 = 8;
 const FLAG_OVERFLOW: u64 = 16;
 
 /// Groups that are brought to the host in one go where nobody knows how many there are.
 const COMPACT_ROWS: u64 = 1 << 16;
-/// Tries of one pipeline; each gives a table several times the room.
-const ATTEMPTS_MAX: usize = 12;
+/// Rows of a morsel that come out in one go at most, and fewer where memory is short: what lies beyond waits until they
+/// are taken. A guess at what makes the copies long enough.
+const OUTPUT_ROWS_MAX: u64 = 1 << 20;
+/// With less room than this, memory is made.
+const OUTPUT_ROWS_MIN: u64 = 1 << 16;
+/// How much larger the room for rows becomes that was too small.
+const OUTPUT_GROWTH: u64 = 8;
+/// Room for rows of a top-k at first: few come, once there is a threshold.
+const TOP_ROWS_ROOM: u64 = 1 << 16;
 
 /// What became of a try.
 pub(crate) enum Outcome {
@@ -32,8 +39,8 @@ pub(crate) enum Outcome {
     Groups(HeldGroups),
     /// Rows.
     Rows(Rows),
-    /// To be tried again so.
-    Again(Attempt),
+    /// No table, since it was one for unique keys.
+    NotUnique,
 }
 
 /// Looks at the flags of a pipeline that has run, and takes its result. `must_be_unique`: no key of the table that it
@@ -42,19 +49,14 @@ pub(crate) fn finish(
     execution: &Execution<'_>,
     kernel: Kernel,
     rows: Option<Rows>,
-    attempt: Attempt,
     must_be_unique: bool,
 ) -> Result<Outcome> {
     if let (Some(rows), SinkLayout::Rows(layout)) = (rows, &kernel.generated.sink) {
         return Ok(Outcome::Rows(without_key(rows, layout)));
     }
-    if attempt.number >= ATTEMPTS_MAX {
-        return Err(Error::unsupported("a table that stays too small for its rows"));
-    }
-    let next = Attempt { number: attempt.number + 1, ..attempt };
     match kernel.generated.sink.clone() {
-        SinkLayout::Build(layout) => finish_build(execution, kernel, layout, next, must_be_unique),
-        SinkLayout::Groups(layout) => finish_groups(execution, &kernel, &layout, next),
+        SinkLayout::Build(layout) => finish_build(execution, kernel, layout, must_be_unique),
+        SinkLayout::Groups(layout) => finish_groups(execution, &kernel, &layout),
         SinkLayout::Rows(layout) => Ok(Outcome::Rows(without_key(no_rows(&layout.columns), &layout))),
     }
 }
@@ -63,20 +65,16 @@ fn finish_build(
     execution: &Execution<'_>,
     kernel: Kernel,
     layout: TableLayout,
-    next: Attempt,
     must_be_unique: bool,
 ) -> Result<Outcome> {
     let head = download_words_blocking(execution.stream(), kernel.state.span(Arg::Flags)?)?;
     let flags = without_overflow(head[0], &kernel)?;
-    if flags & FLAG_TABLE_FULL != 0 {
-        return Ok(Outcome::Again(Attempt { build_rows_factor: next.build_rows_factor * GROWTH, ..next }));
-    }
     let has_duplicates = flags & FLAG_DUPLICATE != 0;
     if has_duplicates && must_be_unique {
         return Err(Error::unsupported("a join whose keys repeat, by which texts were to be told apart"));
     }
     if has_duplicates && layout.kind == TableKind::Direct {
-        return Ok(Outcome::Again(Attempt { is_hashed: true, ..next }));
+        return Ok(Outcome::NotUnique);
     }
     let (row_count, low, high) = (head[1], head[2], head[3] as i64);
     let packed_key_range = u64::try_from(high).ok().map(|high| (low, high));
@@ -110,20 +108,11 @@ fn without_overflow(word: u64, kernel: &Kernel) -> Result<u64> {
 }
 
 /// Looks at the flags of an aggregation that has run, and leaves its groups where they are.
-pub(crate) fn hold_groups(execution: &Execution<'_>, kernel: Kernel, attempt: Attempt) -> Result<Outcome> {
+pub(crate) fn hold_groups(execution: &Execution<'_>, kernel: Kernel) -> Result<Outcome> {
     let SinkLayout::Groups(layout) = kernel.generated.sink.clone() else {
         return Err(Error::invalid_input("a pipeline that reads the groups of one that makes none"));
     };
-    if attempt.number >= ATTEMPTS_MAX {
-        return Err(Error::unsupported("a table that stays too small for its rows"));
-    }
-    if flags(execution.stream(), &kernel)? & FLAG_GROUPS_FULL != 0 {
-        return Ok(Outcome::Again(Attempt {
-            number: attempt.number + 1,
-            groups: attempt.groups * GROWTH,
-            ..attempt
-        }));
-    }
+    flags(execution.stream(), &kernel)?;
     let keys = (layout.kind == GroupKind::Hashed).then(|| kernel.state.span(Arg::GroupKeys).cloned());
     let groups = kernel.state.span(Arg::Groups)?.clone();
     let mut held = HeldGroups { layout, groups, keys: keys.transpose()?, count: 1 };
@@ -136,30 +125,22 @@ pub(crate) fn hold_groups(execution: &Execution<'_>, kernel: Kernel, attempt: At
 /// How many groups have rows: a gathering without room for any.
 fn count_groups(execution: &Execution<'_>, kernel: &Kernel, held: &HeldGroups) -> Result<u64> {
     let count = on_device(execution.runtime.machine(), execution.runtime.device(), 8)?;
-    execution.clear(kernel, &count)?;
+    execution.clear(kernel, execution.stream(), &count)?;
     let width = held.layout.width() as u64;
     let words = vec![held.groups.address(), held.places(), width, 0, 0, count.address(), 0];
     execution.compact(kernel, words, vec![held.groups.clone()], vec![count.clone()])?;
     Ok(download_words_blocking(execution.stream(), &count)?[0])
 }
 
-fn finish_groups(
-    execution: &Execution<'_>,
-    kernel: &Kernel,
-    layout: &GroupLayout,
-    next: Attempt,
-) -> Result<Outcome> {
+fn finish_groups(execution: &Execution<'_>, kernel: &Kernel, layout: &GroupLayout) -> Result<Outcome> {
     let stream = execution.stream();
-    let is_hashed = matches!(layout.kind, GroupKind::Hashed | GroupKind::Wide);
-    let is_checked = is_hashed || !kernel.generated.checks.is_empty();
-    let flags = if is_checked { flags(stream, kernel)? } else { 0 };
+    if !kernel.generated.checks.is_empty() {
+        flags(stream, kernel)?;
+    }
     if layout.kind == GroupKind::Global {
         let words = download_words_blocking(stream, kernel.state.span(Arg::Groups)?)?;
         let record: Vec<u64> = std::iter::once(0).chain(words).collect();
         return Ok(Outcome::Rows(group_rows(layout, &record)?));
-    }
-    if flags & FLAG_GROUPS_FULL != 0 {
-        return Ok(Outcome::Again(Attempt { groups: next.groups * GROWTH, ..next }));
     }
     let records = gather(execution, kernel, layout)?;
     Ok(Outcome::Rows(group_rows(layout, &records)?))
@@ -177,7 +158,7 @@ fn gather(execution: &Execution<'_>, kernel: &Kernel, layout: &GroupLayout) -> R
         // The number of records, then the records: where they are few, one copy brings both.
         let out = on_device(machine, device, (8 + capacity * width * 8) as usize)?;
         let (count_span, records) = (out.slice(0..8), out.slice(8..out.len()));
-        execution.clear(kernel, &count_span)?;
+        execution.clear(kernel, execution.stream(), &count_span)?;
         let words = vec![
             groups.address(),
             places,
@@ -227,65 +208,91 @@ fn without_key(mut rows: Rows, layout: &RowsLayout) -> Rows {
     rows
 }
 
-/// The rows of one morsel.
+/// The rows that come out of a morsel: through arrays of bounded length, however many there are.
 pub(crate) struct Output<'o> {
-    pub(crate) columns: &'o [PayloadColumn],
-    /// Rows that go in.
-    pub(crate) rows: u64,
+    pub(crate) layout: &'o RowsLayout,
+    pub(crate) lane: &'o Lane,
 }
 
 impl Output<'_> {
-    /// Runs `launch` with room for its rows, with more where that was not enough, and takes them.
+    /// Runs the kernel over `morsel`, and again over its rows that wait, until all rows have been taken.
     pub(crate) fn run(
         &self,
         execution: &Execution<'_>,
         kernel: &mut Kernel,
-        stream: &Stream,
-        launch: impl Fn(&Kernel) -> Result<()>,
+        morsel: &Morsel,
+        report: &mut PipelineReport,
     ) -> Result<Rows> {
-        let mut capacity = self.rows.max(kernel.state.word(Arg::OutputCapacity).unwrap_or(0));
-        for _ in 0..ATTEMPTS_MAX {
-            self.allocate(execution, kernel, capacity)?;
-            // Cleared in the run's own stream, which is waited for: the kernel runs in another.
-            execution.stream().wait_blocking()?;
-            launch(kernel)?;
-            stream.wait_blocking()?;
-            let count = download_words_blocking(stream, kernel.state.span(Arg::OutputCount)?)?[0];
-            let is_full = flags(stream, kernel)? & FLAG_OUTPUT_FULL != 0;
-            if count <= capacity && !is_full {
-                return self.take(kernel, stream, count as usize);
+        let (stream, waiting) = (&self.lane.stream, &self.lane.waiting);
+        self.make_room(execution, kernel, self.first_room(execution, morsel.rows))?;
+        let mut rows = Rows::default();
+        let mut is_redo = false;
+        loop {
+            execution.cancel.check()?;
+            let count = kernel.state.span(Arg::OutputCount)?.clone();
+            execution.clear(kernel, stream, &count)?;
+            match is_redo {
+                false => execution.launch(kernel, self.lane, morsel, false)?,
+                true => drop(execution.redo(kernel, self.lane, morsel)?),
             }
-            capacity = count.max(capacity * 2);
+            stream.wait_blocking()?;
+            flags(stream, kernel)?;
+            let room = room(kernel);
+            let count = download_words_blocking(stream, &count)?[0].min(room);
+            append(&mut rows, self.take(kernel, stream, count as usize)?);
+            let left = waiting.count()?;
+            if left == 0 {
+                return Ok(rows);
+            }
+            report.rows_waited += left;
+            is_redo = true;
+            let wanted = (room * OUTPUT_GROWTH).min(OUTPUT_ROWS_MAX.max(room));
+            if wanted > room {
+                self.make_room(execution, kernel, wanted)?;
+                report.sink_grown += 1;
+                report.state_bytes = report.state_bytes.max(kernel.state.bytes());
+            }
         }
-        Err(Error::unsupported("rows that grow from try to try"))
     }
 
-    fn allocate(&self, execution: &Execution<'_>, kernel: &mut Kernel, capacity: u64) -> Result<()> {
-        if kernel.state.word(Arg::OutputCapacity).is_none_or(|room| room < capacity) {
-            let (machine, device) = (execution.runtime.machine(), execution.runtime.device());
-            for (index, column) in self.columns.iter().enumerate() {
-                kernel.state.allocate(
-                    machine,
-                    device,
-                    Arg::Output(index),
-                    capacity as usize * column.form.bytes(),
-                )?;
-                if column.is_nullable {
-                    kernel.state.allocate(machine, device, Arg::OutputValid(index), capacity as usize)?;
-                }
+    /// Room for all rows that go in, as far as that is bounded.
+    fn first_room(&self, execution: &Execution<'_>, rows: u64) -> u64 {
+        let most = if self.layout.top.is_some() { TOP_ROWS_ROOM } else { OUTPUT_ROWS_MAX };
+        rows.min(execution.runtime.options.first_rows.unwrap_or(most)).max(1)
+    }
+
+    /// Room for so many rows, or for fewer where memory is short. What is there is kept if it is as large.
+    fn make_room(&self, execution: &Execution<'_>, kernel: &mut Kernel, rows: u64) -> Result<()> {
+        let mut wanted = rows;
+        while room(kernel) < wanted {
+            let arrays = self.arrays(execution, wanted);
+            if is_refused(&arrays) && wanted > OUTPUT_ROWS_MIN {
+                wanted /= 2;
+                continue;
             }
-            kernel.state.allocate(machine, device, Arg::OutputCount, 8)?;
-            kernel.state.set(Arg::OutputCapacity, capacity);
+            kernel.state.adopt(&arrays?, |_| true);
         }
-        let count = kernel.state.span(Arg::OutputCount)?.clone();
-        let flags = kernel.state.span(Arg::Flags)?.clone();
-        execution.clear(kernel, &count)?;
-        execution.clear(kernel, &flags)
+        Ok(())
+    }
+
+    fn arrays(&self, execution: &Execution<'_>, rows: u64) -> Result<State> {
+        let (machine, device) = (execution.runtime.machine(), execution.runtime.device());
+        let mut state = State::default();
+        for (index, column) in self.layout.columns.iter().enumerate() {
+            let bytes = rows as usize * column.form.bytes();
+            state.allocate(machine, device, Arg::Output(index), bytes)?;
+            if column.is_nullable {
+                state.allocate(machine, device, Arg::OutputValid(index), rows as usize)?;
+            }
+        }
+        state.allocate(machine, device, Arg::OutputCount, 8)?;
+        state.set(Arg::OutputCapacity, rows);
+        Ok(state)
     }
 
     fn take(&self, kernel: &Kernel, stream: &Stream, count: usize) -> Result<Rows> {
-        let mut columns = Vec::with_capacity(self.columns.len());
-        for (index, column) in self.columns.iter().enumerate() {
+        let mut columns = Vec::with_capacity(self.layout.columns.len());
+        for (index, column) in self.layout.columns.iter().enumerate() {
             let bytes = |arg, width: usize| match count {
                 0 => Ok(Vec::new()),
                 _ => download_blocking(stream, &kernel.state.span(arg)?.slice(0..count * width)),
@@ -296,4 +303,9 @@ impl Output<'_> {
         }
         Ok(Rows { row_count: count, columns })
     }
+}
+
+/// Places for rows that come out.
+fn room(kernel: &Kernel) -> u64 {
+    kernel.state.word(Arg::OutputCapacity).unwrap_or(0)
 }

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   Plan ──► Runtime ──► Rows, RunReport
-//!              ├ execution     stages of pipelines that do not wait for each other; each is tried until its table fits
+//!              ├ execution     stages of pipelines that do not wait for each other; each is repeated where keys are not unique
 //!              ├ allocate      tables, groups and rows: memory on the device
+//!              ├ waiting       rows that find no room in their sink; grow: larger tables and groups
 //!              ├ scan          morsels in flight: descriptors, launches; host_input: rows that a caller gives
 //!              ├ runtime_filter, top    what finished tables and thresholds rule out
 //!              └ finish        flags read, groups gathered; results: words become rows
@@ -22,6 +23,7 @@ mod runtime;
 mod allocate;
 mod execution;
 mod finish;
+mod grow;
 mod host_input;
 mod memory;
 mod report;
@@ -30,6 +32,7 @@ mod runtime_filter;
 mod scan;
 mod top;
 mod trace;
+mod waiting;
 
 pub use pelton_transfer::Links;
 pub use report::{PipelineReport, RunReport};

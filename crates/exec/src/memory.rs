@@ -7,6 +7,8 @@ use pelton_device::{Buffer, DeviceId, Machine, MemoryKind, OnFull, Place, Span, 
 use pelton_error::{Error, Result, ResultExt};
 use pelton_pipeline::codegen::Arg;
 
+use super::waiting::Waiting;
+
 /// Arrays on the device by the argument that leads to them, and the words of arguments.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct State {
@@ -121,10 +123,16 @@ impl Descriptors {
         })
     }
 
-    /// Sends addresses, then row counts; gives where each is on the device. What was sent before is complete.
+    /// Sends addresses, then row counts, then the number of the first vector of each row group; gives where each of the
+    /// first two is on the device. What was sent before is complete.
     pub(crate) fn send(&self, stream: &Stream, addresses: &[u64], rows: &[u32]) -> Result<(u64, u64)> {
         let address_bytes = addresses.len() * 8;
-        let bytes = address_bytes + rows.len() * 4;
+        let bytes = address_bytes + rows.len() * 8;
+        let first_vectors = rows.iter().scan(0, |next, rows| {
+            let first = *next;
+            *next += rows.div_ceil(VECTOR_ROWS);
+            Some(first)
+        });
         if bytes > self.device.len() {
             return Err(Error::invalid_input(format!(
                 "{} row groups are more than a morsel takes",
@@ -135,8 +143,9 @@ impl Descriptors {
             for (place, address) in target.chunks_exact_mut(8).zip(addresses) {
                 place.copy_from_slice(&address.to_le_bytes());
             }
-            for (place, count) in target[address_bytes..].chunks_exact_mut(4).zip(rows) {
-                place.copy_from_slice(&count.to_le_bytes());
+            let numbers = rows.iter().copied().chain(first_vectors);
+            for (place, number) in target[address_bytes..].chunks_exact_mut(4).zip(numbers) {
+                place.copy_from_slice(&number.to_le_bytes());
             }
         })?;
         if bytes > 0 {
@@ -155,10 +164,19 @@ impl Descriptors {
     }
 }
 
-/// A stream with room for the descriptors of its morsels.
+/// Rows of a vector.
+pub(crate) const VECTOR_ROWS: u32 = 1024;
+
+/// Words of descriptors for `row_groups`, of each of which `addresses` are sent.
+pub(crate) fn descriptor_words(row_groups: usize, addresses: usize) -> usize {
+    row_groups * (addresses + 1)
+}
+
+/// A stream with room for the descriptors of its morsels, and for what is noted of their rows that wait.
 pub(crate) struct Lane {
     pub(crate) stream: Stream,
     pub(crate) descriptors: Descriptors,
+    pub(crate) waiting: Waiting,
 }
 
 /// Lanes that nobody uses now: what they are made of costs more than what small queries do with it.
@@ -177,7 +195,8 @@ impl Lanes {
         drop(idle);
         let words = words.max(DESCRIPTOR_WORDS_MIN).next_power_of_two();
         let stream = machine.stream(Place::Device(device))?;
-        Ok(Lane { stream, descriptors: Descriptors::new(machine, device, words)? })
+        let waiting = Waiting::new(machine, device, &stream)?;
+        Ok(Lane { stream, descriptors: Descriptors::new(machine, device, words)?, waiting })
     }
 
     /// So many lanes, until what holds them is dropped.
@@ -225,8 +244,8 @@ impl HeldLanes<'_> {
 impl Drop for HeldLanes<'_> {
     fn drop(&mut self) {
         for lane in self.lanes.drain(..) {
-            // A stream that has failed is of no more use.
-            if lane.stream.wait_blocking().is_ok() {
+            // A stream that has failed is of no more use, nor are words that still say who waits.
+            if lane.stream.wait_blocking().is_ok() && lane.waiting.is_idle() {
                 self.pool.give_back(lane);
             }
         }

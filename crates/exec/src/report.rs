@@ -60,8 +60,14 @@ pub struct PipelineReport {
     pub compile: Duration,
     /// See `compile`.
     pub compiled: usize,
-    /// Runs that found a table too small or keys not unique, and were repeated.
+    /// Runs that found keys not unique, and were repeated.
     pub repeats: usize,
+    /// What it ends in, for the reader.
+    pub sink: &'static str,
+    /// How often that became larger while rows came.
+    pub sink_grown: usize,
+    /// Rows that found no room there and waited for it, each as often as it did.
+    pub rows_waited: u64,
     /// Time of the kernels on the device, all together; those of several morsels may run at once.
     pub kernels: Duration,
     /// Time to look up how columns are stored, and dictionaries.
@@ -167,7 +173,11 @@ impl PipelineReport {
             ));
         }
         if self.repeats > 0 {
-            lines.push(format!("  repeated {} times with a larger or another table", self.repeats));
+            lines.push(format!("  repeated {} times with another table", self.repeats));
+        }
+        if self.sink_grown > 0 || self.rows_waited > 0 {
+            let (sink, grown, waited) = (self.sink, self.sink_grown, self.rows_waited);
+            lines.push(format!("  {sink} grew {grown} times, {waited} rows waited"));
         }
         lines.extend(self.notes.iter().map(|note| format!("  {note}")));
         lines

@@ -125,7 +125,7 @@ pub(crate) fn output_column(
 
 /// `more` after `rows`, of the same columns.
 pub(crate) fn append(rows: &mut Rows, more: Rows) {
-    if rows.columns.is_empty() {
+    if rows.columns.is_empty() && rows.row_count == 0 {
         *rows = more;
         return;
     }

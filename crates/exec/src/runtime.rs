@@ -6,7 +6,7 @@
 //!              tables, groups, rows: memory on the device
 //!              Prefetcher ──► buffer 0: copy ── kernel ── done     up to `staging_buffers` morsels at once
 //!                             buffer 1:    copy ── kernel ── done
-//!              flags ──► repeat with another table, or go on
+//!              rows wait ──► a larger sink, and those rows again
 //!            ──► Rows, RunReport
 //! ```
 
@@ -82,6 +82,9 @@ pub struct RuntimeOptions {
     pub overlap: bool,
     /// All keys hash alike: a test of collisions.
     pub equal_hashes: bool,
+    /// Rows, or groups, that tables, groups and rows that come out have room for at first; `None`: as many as are
+    /// expected. They grow as need be: a test of growth.
+    pub first_rows: Option<u64>,
     /// How conditions are computed.
     pub filters: Filters,
     /// Where arithmetic is checked.
@@ -114,6 +117,7 @@ impl Default for RuntimeOptions {
             cache: None,
             overlap: true,
             equal_hashes: false,
+            first_rows: None,
             filters: Filters::Branching,
             overflow_checks: OverflowChecks::WhereNeeded,
             morsel_bytes: 32 << 20,

@@ -2,14 +2,15 @@
 //!
 //! ```text
 //!   buffer 0   chunks, descriptors ── kernel ── done
-//!   buffer 1      chunks, descriptors ── kernel ── done        a buffer is used again when its kernel is done
+//!   buffer 1      chunks, descriptors ── kernel ── done        a buffer is used again when its kernel is done, and
+//!                                                              no row of its morsel waits for room in the sink
 //! ```
 
 use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Instant;
 
-use pelton_device::{Event, Span, Stream, Work};
+use pelton_device::{Event, Span, Work};
 use pelton_error::{Error, Result};
 use pelton_pipeline::codegen::{Arg, ENTRY, ROW_GROUP_PLACES, SinkLayout};
 use pelton_pipeline::ir::TableScan;
@@ -21,18 +22,19 @@ use super::allocate::THREADS_PER_MULTIPROCESSOR;
 use super::execution::{Execution, HeldGroups, Kernel, Prepared};
 use super::finish::Output;
 use super::host_input::CopiedInput;
-use super::memory::{Descriptors, HeldLanes, Lane, State, upload};
+use super::memory::{HeldLanes, Lane, State, VECTOR_ROWS, descriptor_words, upload};
 use super::report::PipelineReport;
 use super::results::append;
 use super::runtime_filter::RuntimeFilter;
 use super::top::Top;
+use super::waiting::{Flight, Flights};
 
-/// Room for rows of a morsel of a top-k at first; where more come, the morsel is repeated with more room.
-const TOP_ROWS_ROOM: u64 = 1 << 16;
 /// Places of groups that a top-k goes through first.
 const FIRST_TOP_PLACES: u64 = 1 << 15;
 /// Blocks of a grid at most.
 const BLOCKS_MAX: u64 = 1 << 20;
+/// Rows of a morsel at most, where some may wait: their words take 8 MiB.
+const WAITING_ROWS_MAX: usize = 1 << 26;
 
 impl Execution<'_> {
     pub(super) fn run_host_input(
@@ -41,35 +43,32 @@ impl Execution<'_> {
         copied: &CopiedInput,
         report: &mut PipelineReport,
     ) -> Result<Option<Rows>> {
-        let descriptors = Descriptors::new(
-            &self.runtime.machine,
-            self.runtime.device,
-            copied.addresses.len() + copied.row_counts.len().div_ceil(2),
-        )?;
         report.rows_in += copied.row_counts.iter().map(|count| u64::from(*count)).sum::<u64>();
         report.link_bytes += copied.bytes;
         let morsel = Morsel {
-            addresses: &copied.addresses,
-            row_counts: &copied.row_counts,
+            addresses: copied.addresses.clone(),
+            row_counts: copied.row_counts.clone(),
             rows: copied.row_counts.iter().map(|count| u64::from(*count)).sum(),
             reads: vec![copied.span.clone()],
         };
+        let words = descriptor_words(copied.row_counts.len(), copied.columns.len() + 1);
         let mut top = Top::of(kernel, None)?;
         top.iter().for_each(|top| top.set_threshold(kernel));
-        let mut rows = self.run_morsel(kernel, self.stream(), &descriptors, &morsel)?;
-        let done = self.stream().record()?;
-        done.wait_blocking()?;
-        if let (Some(trace), Some(started)) = (&self.trace, kernel.started.take()) {
-            let rows = copied.row_counts.iter().map(|count| u64::from(*count)).sum();
-            let size = SpanSize { bytes: copied.bytes, rows };
-            trace.device(0, Activity::Kernel, (&started, &done), size)?;
+        let (mut rows, launched) = self.run_at_once(kernel, words, morsel, report)?;
+        if let (Some(top), Some(rows)) = (&mut top, &mut rows) {
+            top.keep_best(rows);
+        }
+        if let Some(trace) = &self.trace {
+            for Launched { rows, started, done, .. } in &launched {
+                let size = SpanSize { bytes: copied.bytes, rows: *rows };
+                trace.device(0, Activity::Kernel, (started, done), size)?;
+            }
+            let size =
+                SpanSize { bytes: copied.bytes, rows: launched.iter().map(|launch| launch.rows).sum() };
             // It was copied once, however often kernels go through it.
             if let (Some((before, after)), 0) = (&copied.copy, report.repeats) {
                 trace.device(0, Activity::Copy, (before, after), size)?;
             }
-        }
-        if let (Some(top), Some(rows)) = (&mut top, &mut rows) {
-            top.keep_best(rows);
         }
         Ok(rows)
     }
@@ -117,22 +116,48 @@ impl Execution<'_> {
         let firsts: Vec<u64> = places.clone().step_by(ROW_GROUP_PLACES as usize).collect();
         let row_counts: Vec<u32> =
             firsts.iter().map(|first| (places.end - first).min(ROW_GROUP_PLACES) as u32).collect();
-        let words = firsts.len() + row_counts.len().div_ceil(2);
-        let descriptors = Descriptors::new(&self.runtime.machine, self.runtime.device, words)?;
+        let words = descriptor_words(firsts.len(), 1);
         let reads = [&held.groups].into_iter().chain(&held.keys).cloned().collect();
         let rows = held.count.min(places.end - places.start);
-        let morsel = Morsel { addresses: &firsts, row_counts: &row_counts, rows, reads };
-        let found = self.run_morsel(kernel, self.stream(), &descriptors, &morsel)?;
-        let done = self.stream().record()?;
-        done.wait_blocking()?;
-        if let Some(started) = kernel.started.take() {
-            report.kernels += done.elapsed_since(&started)?;
+        let morsel = Morsel { addresses: firsts, row_counts, rows, reads };
+        let (rows, launched) = self.run_at_once(kernel, words, morsel, report)?;
+        for Launched { rows, started, done, .. } in &launched {
+            report.kernels += done.elapsed_since(started)?;
             if let Some(trace) = &self.trace {
-                let size = SpanSize { bytes: 0, rows };
-                trace.device(0, Activity::Kernel, (&started, &done), size)?;
+                let size = SpanSize { bytes: 0, rows: *rows };
+                trace.device(0, Activity::Kernel, (started, done), size)?;
             }
         }
-        Ok(found)
+        Ok(rows)
+    }
+
+    /// Runs the kernel over all of a source that is on the device, `words` of descriptors long.
+    fn run_at_once(
+        &self,
+        kernel: &mut Kernel,
+        words: usize,
+        morsel: Morsel,
+        report: &mut PipelineReport,
+    ) -> Result<(Option<Rows>, Vec<Launched>)> {
+        let ready = self.stream().record()?;
+        let lanes = self.runtime.lanes.hold(&self.runtime.machine, self.runtime.device, 1, words)?;
+        let lane = &lanes.list()[0];
+        lane.stream.wait_for(&ready)?;
+        let row_count = morsel.rows;
+        let rows = self.run_morsel(kernel, lane, &morsel, report)?;
+        let done = lane.stream.record()?;
+        let first = kernel.started.take().map(|started| (started, done.clone()));
+        let mut launched: Vec<Launched> = first
+            .map(|(started, done)| Launched { buffer: 0, rows: row_count, started, done })
+            .into_iter()
+            .collect();
+        if row_count > 0 && rows.is_none() && kernel.generated.sink.may_be_full() {
+            let mut flights = Flights::new(1);
+            flights.add(0, Flight { morsel, done });
+            self.settle(kernel, &lanes, &mut flights, 0, &mut launched, report)?;
+        }
+        lanes.wait_blocking()?;
+        Ok((rows, launched))
     }
 
     pub(super) fn run_scan(
@@ -155,31 +180,44 @@ impl Execution<'_> {
         }
         let started = Instant::now();
         let is_output = matches!(kernel.generated.sink, SinkLayout::Rows(_));
-        let mut prefetcher = self.prefetcher(scan, &row_groups, is_output, top.is_some(), report)?;
+        // Rows that come out are taken before the next morsel.
+        let may_wait = kernel.generated.sink.may_be_full() && !is_output;
+        let row_groups_max = self.row_groups_max(kernel, scan);
+        let mut prefetcher =
+            self.prefetcher(scan, &row_groups, row_groups_max, is_output, top.is_some(), report)?;
         let lanes = self.lanes(&prefetcher, scan.columns.len() + mappings.len() + 2, scan, &ready)?;
         let runtime_filter = RuntimeFilter::new(scan, kernel, prepared)?;
         self.traced(Activity::Allocate, started);
         let mut rows = is_output.then(Rows::default);
         let mut kernels = Vec::new();
+        let mut flights = Flights::new(lanes.list().len());
         for turn in 0.. {
             self.cancel.check()?;
             let buffer = turn % lanes.list().len();
-            let Lane { stream, descriptors } = &lanes.list()[buffer];
+            for (free, done) in self.settle(kernel, &lanes, &mut flights, buffer, &mut kernels, report)? {
+                prefetcher.release(free, done);
+            }
+            let lane = &lanes.list()[buffer];
+            let stream = &lane.stream;
             if let Some(top) = &mut top {
-                prefetcher.limit_row_groups(top.row_groups_max(self.runtime.options.row_groups_max));
+                prefetcher.limit_row_groups(top.row_groups_max(row_groups_max));
                 top.set_threshold(kernel);
             }
             let is_beyond = |group| top.as_ref().is_some_and(|top| top.rules_out(group));
             let mut is_unwanted = |group| runtime_filter.rules_out(group) || is_beyond(group);
             let Some(morsel) = prefetcher.next(buffer, stream, &mut is_unwanted)? else { break };
             let rows_before = report.rows_in;
-            let more = self.run_row_groups(kernel, stream, descriptors, scan, &mappings, morsel, report)?;
+            let morsel = self.morsel_of(scan, &mappings, morsel, report)?;
+            let more = self.run_morsel(kernel, lane, &morsel, report)?;
             if let (Some(rows), Some(more)) = (&mut rows, more) {
                 append(rows, more);
                 top.iter_mut().for_each(|top| top.keep_best(rows));
             }
             let done = stream.record()?;
-            prefetcher.release(buffer, done.clone());
+            match may_wait {
+                true => flights.add(buffer, Flight { morsel, done: done.clone() }),
+                false => prefetcher.release(buffer, done.clone()),
+            }
             let (launched, row_count) = (kernel.started.take(), report.rows_in - rows_before);
             kernels.extend(launched.map(|started| Launched { buffer, rows: row_count, started, done }));
             if let Some(trace) = &self.trace {
@@ -188,6 +226,9 @@ impl Execution<'_> {
             if !self.runtime.options.overlap {
                 stream.wait_blocking()?;
             }
+        }
+        for buffer in 0..lanes.list().len() {
+            self.settle(kernel, &lanes, &mut flights, buffer, &mut kernels, report)?;
         }
         lanes.wait_blocking()?;
         for launched in &kernels {
@@ -206,6 +247,7 @@ impl Execution<'_> {
         &self,
         scan: &TableScan,
         row_groups: &[u32],
+        row_groups_max: usize,
         is_output: bool,
         is_top: bool,
         report: &mut PipelineReport,
@@ -215,7 +257,7 @@ impl Execution<'_> {
         let buffers = wanted.min(self.morsels_expected(scan)?);
         let prefetch_options = PrefetchOptions {
             morsel_bytes: options.morsel_bytes,
-            row_groups_max: options.row_groups_max,
+            row_groups_max,
             staging_buffers: buffers,
             reads_ahead: self.reads_ahead(buffers, is_top),
         };
@@ -268,18 +310,25 @@ impl Execution<'_> {
         Ok(lanes)
     }
 
-    /// Enqueues the kernel over the row groups of a morsel; gives rows, where it ends in any.
-    #[allow(clippy::too_many_arguments)] // what a morsel is of, where it runs, what it adds to
-    fn run_row_groups(
+    /// Row groups of a morsel at most.
+    fn row_groups_max(&self, kernel: &Kernel, scan: &TableScan) -> usize {
+        let most = self.runtime.options.row_groups_max;
+        if !kernel.generated.sink.may_be_full() {
+            return most;
+        }
+        let rows = |group: &u32| scan.table.row_group(*group as usize).row_count as usize;
+        let largest = scan.row_groups.iter().map(rows).max().unwrap_or(0).max(1);
+        most.min(WAITING_ROWS_MAX / largest).max(1)
+    }
+
+    /// What a launch goes through for the row groups that were brought.
+    fn morsel_of(
         &self,
-        kernel: &mut Kernel,
-        stream: &Stream,
-        descriptors: &Descriptors,
         scan: &TableScan,
         mappings: &[Mappings],
         prefetched: pelton_scan::Morsel,
         report: &mut PipelineReport,
-    ) -> Result<Option<Rows>> {
+    ) -> Result<Morsel> {
         let row_count = |group: &u32| scan.table.row_group(*group as usize).row_count;
         let row_counts: Vec<u32> = prefetched.row_groups.iter().map(row_count).collect();
         report.rows_in += row_counts.iter().map(|count| u64::from(*count)).sum::<u64>();
@@ -288,8 +337,7 @@ impl Execution<'_> {
         let mut reads = prefetched.reads;
         reads.extend(mappings.iter().map(|mapping| mapping.span.clone()));
         let rows = row_counts.iter().map(|count| u64::from(*count)).sum();
-        let morsel = Morsel { addresses: &addresses, row_counts: &row_counts, rows, reads };
-        self.run_morsel(kernel, stream, descriptors, &morsel)
+        Ok(Morsel { addresses, row_counts, rows, reads })
     }
 
     /// Leaves spans of what was done for morsels; their streams have been waited for.
@@ -357,34 +405,29 @@ impl Execution<'_> {
     fn run_morsel(
         &self,
         kernel: &mut Kernel,
-        stream: &Stream,
-        descriptors: &Descriptors,
-        morsel: &Morsel<'_>,
+        lane: &Lane,
+        morsel: &Morsel,
+        report: &mut PipelineReport,
     ) -> Result<Option<Rows>> {
-        let rows = morsel.rows;
-        if rows == 0 {
+        if morsel.rows == 0 {
             return Ok(None);
         }
         if let SinkLayout::Rows(layout) = kernel.generated.sink.clone() {
-            // Few rows of a top-k come through, once there is a threshold.
-            let rows = if layout.top.is_some() { rows.min(TOP_ROWS_ROOM) } else { rows };
-            let output = Output { columns: &layout.columns, rows };
-            return output
-                .run(self, kernel, stream, |kernel| self.launch(kernel, stream, descriptors, morsel))
-                .map(Some);
+            return Output { layout: &layout, lane }.run(self, kernel, morsel, report).map(Some);
         }
-        self.launch(kernel, stream, descriptors, morsel)?;
+        self.launch(kernel, lane, morsel, false)?;
         Ok(None)
     }
 
-    fn launch(
-        &self,
-        kernel: &Kernel,
-        stream: &Stream,
-        descriptors: &Descriptors,
-        morsel: &Morsel<'_>,
-    ) -> Result<()> {
-        let (chunks, row_counts) = descriptors.send(stream, morsel.addresses, morsel.row_counts)?;
+    /// Enqueues the kernel over a morsel, or over its rows that wait.
+    pub(super) fn launch(&self, kernel: &Kernel, lane: &Lane, morsel: &Morsel, is_redo: bool) -> Result<()> {
+        let Lane { stream, descriptors, waiting } = lane;
+        let may_wait = kernel.generated.sink.may_be_full();
+        if may_wait {
+            let vectors = morsel.row_counts.iter().map(|rows| rows.div_ceil(VECTOR_ROWS) as usize).sum();
+            waiting.make_room(self, kernel, stream, vectors)?;
+        }
+        let (chunks, row_counts) = descriptors.send(stream, &morsel.addresses, &morsel.row_counts)?;
         let largest = morsel.row_counts.iter().copied().max().unwrap_or(0);
         let rows: u64 = morsel.row_counts.iter().map(|count| u64::from(*count)).sum();
         let (tile_rows, tiles_per_group) = self.tiles(rows, largest)?;
@@ -397,6 +440,10 @@ impl Execution<'_> {
                 Arg::RowGroupCount => morsel.row_counts.len() as u64,
                 Arg::TileRows => u64::from(tile_rows),
                 Arg::TilesPerGroup => u64::from(tiles_per_group),
+                Arg::IsRedo => u64::from(is_redo),
+                Arg::Undone => waiting.undone_address(),
+                Arg::Emitted => waiting.emitted_address(),
+                Arg::Waiting => waiting.count_address(),
                 other => kernel.state.word(*other).ok_or_else(|| {
                     Error::invalid_input(format!("a pipeline without a value for its argument {other:?}"))
                 })?,
@@ -413,11 +460,15 @@ impl Execution<'_> {
         let workers = (self.runtime.options.workers as u64).clamp(1, tiles.max(1)) as u32;
         let mut reads = morsel.reads.clone();
         reads.push(descriptors.span().clone());
-        let writes = kernel.state.spans().cloned().collect();
+        let mut writes: Vec<Span> = kernel.state.spans().cloned().collect();
+        if may_wait {
+            writes.extend(waiting.spans());
+        }
         let work: Work =
             kernel.program.work("pipeline", ENTRY, words, Launch { grid, workers }, reads, writes)?;
         kernel.started.replace(Some(stream.record()?));
-        stream.run(work)
+        stream.run(work)?;
+        if may_wait { waiting.bring(stream) } else { Ok(()) }
     }
 
     /// Rows of a tile, so that a morsel keeps the whole device busy, and tiles of the largest row group.
@@ -430,20 +481,27 @@ impl Execution<'_> {
 }
 
 /// A kernel under way.
-struct Launched {
+pub(super) struct Launched {
     buffer: usize,
     rows: u64,
     started: Event,
     done: Event,
 }
 
+impl Launched {
+    /// The last launch of `kernel`, whose rows were counted before.
+    pub(super) fn of_redo(buffer: usize, kernel: &Kernel, done: &Event) -> Option<Self> {
+        kernel.started.take().map(|started| Self { buffer, rows: 0, started, done: done.clone() })
+    }
+}
+
 /// Row groups that one launch goes through.
-struct Morsel<'m> {
-    addresses: &'m [u64],
+pub(super) struct Morsel {
+    addresses: Vec<u64>,
     /// Of each, or places for rows.
-    row_counts: &'m [u32],
+    row_counts: Vec<u32>,
     /// Of all together.
-    rows: u64,
+    pub(super) rows: u64,
     reads: Vec<Span>,
 }
 

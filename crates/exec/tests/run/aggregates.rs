@@ -124,14 +124,16 @@ fn more_groups_than_expected_are_made_room_for() {
         bounds: Some(Bounds { min: 0, max: i128::from(GROUPS) * 1_000_003 }),
         text: None,
     }];
-    for (expected, repeats) in [(None, 1), (Some(GROUPS as u64), 0)] {
+    for (expected, grown) in [(None, 1), (Some(GROUPS as u64), 0)] {
         let count = Aggregate { function: AggregateFunction::Count, input: None };
         let sink = Sink::Aggregate { keys: vec![column(0)], aggregates: vec![count], expected };
         let mut plan = single(Source::HostInput(0), columns.clone(), Vec::new(), sink);
         plan.host_input_count = 1;
         let (found, report) =
             runtime(roomy.clone()).run(&plan, vec![rows.clone()], &CancelFlag::new()).unwrap();
-        assert_eq!(report.pipelines[0].repeats, repeats);
+        let pipeline = &report.pipelines[0];
+        assert_eq!((pipeline.repeats, pipeline.sink_grown, pipeline.rows_in), (0, grown, GROUPS as u64));
+        assert_eq!(pipeline.rows_waited > 0, grown > 0);
         let RowValues::I64(found) = &found.columns[0].values else { panic!("keys are 64-bit integers") };
         let mut found = found.clone();
         found.sort_unstable();

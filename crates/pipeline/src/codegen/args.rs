@@ -5,7 +5,7 @@
 pub enum Arg {
     /// Addresses of chunks, then of dictionary mappings of text columns, row group after row group.
     Chunks,
-    /// Rows of each row group (u32).
+    /// Rows of each row group (u32), then the number of the first vector of each (u32).
     RowGroupRows,
     /// Row groups of the morsel.
     RowGroupCount,
@@ -15,6 +15,14 @@ pub enum Arg {
     TileRows,
     /// A word of flags (u32).
     Flags,
+    /// 1 where a launch takes the rows that wait since the last one over the same morsel, 0 where it takes all.
+    IsRedo,
+    /// The rows that wait: one bit each, a word (u32) a lane and vector.
+    Undone,
+    /// Of the first row that waits in such a word, how often it has come to the sink before (u64).
+    Emitted,
+    /// Counts the rows that wait (u64).
+    Waiting,
     /// Bounds of a range filter.
     RangeLow(usize),
     /// See `RangeLow`.

@@ -13,6 +13,7 @@ use super::probe;
 use super::sink::{RowCode, store, values_of};
 use super::source::RowScope;
 use super::value::Value;
+use super::waiting::Waiting;
 use crate::ir::{Expr, Type};
 
 /// A direct table may have this many packed keys per row of its source.
@@ -52,7 +53,7 @@ impl Build<'_> {
         let stats = scope.kernel.args.pointer(Arg::TableStats(self.table), "i64");
         let place = match kind {
             TableKind::Direct => self.set_bit(&key, &stats, scope, block),
-            TableKind::Hashed => self.insert(&key, &stats, scope, block),
+            TableKind::Hashed => self.insert(&key, &stats, limits.is_repeated, scope, block),
         };
         block.line(format!("if (i64({key}) < AT(least)) AT(least) = i64({key});"));
         block.line(format!("if (i64({key}) > AT(most)) AT(most) = i64({key});"));
@@ -97,17 +98,27 @@ impl Build<'_> {
     }
 
     /// Puts the row in front of its key's chain.
-    fn insert(&self, key: &str, stats: &str, scope: &mut RowScope<'_, '_>, block: &mut Block) -> String {
+    fn insert(
+        &self,
+        key: &str,
+        stats: &str,
+        is_repeated: bool,
+        scope: &mut RowScope<'_, '_>,
+        block: &mut Block,
+    ) -> String {
         let (table, args) = (self.table, &mut scope.kernel.args);
         let (flags, rows_max) = (args.pointer(Arg::Flags, "u32"), args.word(Arg::TableRowsMax(table)));
-        let row = block.define("u64", "w", format!("reserve_row((u64*){stats})"));
-        block.line(format!("if ({row} >= {rows_max}) {{ atomic_or({flags}, FLAG_TABLE_FULL); continue; }}"));
+        let waiting = args.pointer(Arg::Waiting, "u64");
         let (keys, mask) = (args.pointer(Arg::TableKeys(table), "u64"), args.word(Arg::TableSlotMask(table)));
         let (heads, next) = (args.pointer(Arg::Heads(table), "u32"), args.pointer(Arg::Next(table), "u32"));
         let (bloom, bloom_mask) = (args.pointer(Arg::Bloom(table), "u32"), args.word(Arg::BloomMask(table)));
-        let slot = format!("slot_to_insert({keys}, {mask}, {key}, {flags}, FLAG_TABLE_FULL)");
+        let arrived = Waiting::arrive(is_repeated, block);
+        let slot = format!("slot_to_insert({keys}, {mask}, {key}, {waiting})");
         let slot = block.define("u64", "s", slot);
-        block.line(format!("if ({slot} == NO_KEY) continue;"));
+        arrived.wait_if(&format!("{slot} == NO_KEY"), scope, block);
+        // Last of all: every row that is taken is in the table. A slot without one is no harm.
+        let row = block.define("u64", "w", format!("reserve_row((u64*){stats})"));
+        arrived.wait_if(&format!("{row} >= {rows_max}"), scope, block);
         let before = block.define("u32", "h", format!("atomic_swap({heads} + {slot}, u32({row}) + 1)"));
         block.line(format!("{next}[{row}] = {before};"));
         block.line(format!("if ({before}) atomic_or({flags}, FLAG_DUPLICATE);"));

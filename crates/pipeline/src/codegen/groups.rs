@@ -24,6 +24,7 @@ use super::scope::Scope;
 use super::sink::RowCode;
 use super::source::RowScope;
 use super::value::{Form, Value, i64_constant};
+use super::waiting::Waiting;
 use crate::ir::{Aggregate, AggregateFunction, Bounds, Expr, Type};
 
 /// What bounds the choice of a layout.
@@ -38,6 +39,8 @@ pub(super) struct Limits {
     pub(super) shared_bytes_max: usize,
     /// Rows that may come; the greatest number where nobody knows.
     pub(super) row_count: u64,
+    /// A row may come several times, for several matches.
+    pub(super) is_repeated: bool,
 }
 
 /// A value that a row adds to a word.
@@ -393,26 +396,25 @@ fn in_memory(
     let place = match layout.kind {
         GroupKind::Hashed => {
             let (keys, mask) = (args.pointer(Arg::GroupKeys, "u64"), args.word(Arg::GroupSlotMask));
-            let flags = args.pointer(Arg::Flags, "u32");
-            let slot = block.define(
-                "u64",
-                "s",
-                format!("slot_to_insert({keys}, {mask}, {group}, {flags}, FLAG_GROUPS_FULL)"),
-            );
-            block.line(format!("if ({slot} == NO_KEY) continue;"));
+            let waiting = args.pointer(Arg::Waiting, "u64");
+            let arrived = Waiting::arrive(limits.is_repeated, block);
+            let insert = format!("slot_to_insert({keys}, {mask}, {group}, {waiting})");
+            let slot = block.define("u64", "s", insert);
+            arrived.wait_if(&format!("{slot} == NO_KEY"), scope, block);
             slot
         }
         GroupKind::Wide => {
             let wide = layout.wide.as_ref().expect("wide groups have wide keys");
             let (tags, mask) = (args.pointer(Arg::GroupKeys, "u64"), args.word(Arg::GroupSlotMask));
-            let flags = args.pointer(Arg::Flags, "u32");
+            let waiting = args.pointer(Arg::Waiting, "u64");
+            let arrived = Waiting::arrive(limits.is_repeated, block);
             let insert = format!(
-                "slot_to_insert_wide({tags}, {mask}, {group}, {groups} + {}, {}, {flags}, FLAG_GROUPS_FULL)",
+                "slot_to_insert_wide({tags}, {mask}, {group}, {groups} + {}, {}, {waiting})",
                 wide.first_word,
                 layout.width()
             );
             let slot = block.define("u64", "s", insert);
-            block.line(format!("if ({slot} == NO_KEY) continue;"));
+            arrived.wait_if(&format!("{slot} == NO_KEY"), scope, block);
             slot
         }
         _ => group.to_string(),

@@ -309,6 +309,17 @@ pub enum SinkLayout {
     Rows(RowsLayout),
 }
 
+impl SinkLayout {
+    /// Whether a row may find no room in it.
+    pub fn may_be_full(&self) -> bool {
+        match self {
+            SinkLayout::Build(table) => table.kind == TableKind::Hashed,
+            SinkLayout::Groups(groups) => matches!(groups.kind, GroupKind::Hashed | GroupKind::Wide),
+            SinkLayout::Rows(_) => true,
+        }
+    }
+}
+
 /// Rows that come out.
 #[derive(Debug, Clone)]
 pub struct RowsLayout {

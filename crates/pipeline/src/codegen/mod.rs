@@ -34,6 +34,7 @@ mod scope;
 mod sink;
 mod source;
 mod value;
+mod waiting;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -71,8 +72,12 @@ pub const ENTRY: &str = "k_run";
 pub const FILL_ENTRY: &str = "k_fill";
 /// The kernel that gathers the groups that have rows.
 pub const COMPACT_ENTRY: &str = "k_compact";
+/// The kernel that moves groups to a larger table.
+pub const MOVE_GROUPS_ENTRY: &str = "k_move_groups";
+/// The kernel that moves the keys of a hash table to a larger one.
+pub const MOVE_KEYS_ENTRY: &str = "k_move_keys";
 /// Words that the fixed kernels take; programs take no fewer.
-const FIXED_ARGS: usize = 7;
+const FIXED_ARGS: usize = 8;
 /// Shared memory of a block that every device has.
 const SHARED_BYTES_MAX: usize = 48 << 10;
 /// Threads of a block, where scratch memory does not ask for fewer.
@@ -111,6 +116,11 @@ pub struct Request<'a> {
 }
 
 impl Generated {
+    /// Whether rows come to the sink several times, so that how often is noted of those that wait.
+    pub fn has_repeated_rows(&self) -> bool {
+        self.args.contains(&Arg::Emitted)
+    }
+
     /// Words that every entry of the program takes.
     pub fn word_count(&self) -> usize {
         self.args.len().max(FIXED_ARGS)
@@ -180,19 +190,20 @@ impl<'a> Generator<'a> {
         self.prologue(&mut body, &rows)?;
         body.open("for (u64 tile = WARP; tile < tiles; tile += WARP_COUNT) {");
         self.tile_head(&mut body, scratch_bytes, warps)?;
+        waiting::tile_head(rows.sink.may_be_full(), &mut body);
         body.open("for (u32 row = start; row < end; row += 1024) {");
         self.open_pages(&mut body);
         body.line("const u32 v = page_row >> 10;");
         body.line("u32 mask[LANES];");
-        body.line("EACH_LANE { AT(mask) = first_mask(end - row, lane); }");
+        waiting::first_mask(rows.sink.may_be_full(), &mut self.kernel.args, &mut body);
         if let Some(layout) = self.request.groups {
             group_source::occupied(layout, &mut self.kernel.args, &mut body);
         }
         self.decode_deltas(&mut body)?;
         self.masks(&mut body)?;
-        self.open_rows(&mut body);
+        self.open_rows(&rows.sink, &mut body);
         rows.text.lines().for_each(|line| body.line(line));
-        body.close_to(0);
+        waiting::close_rows(rows.sink.may_be_full(), &mut body);
         rows.epilogue.lines().for_each(|line| body.line(line));
         let args = &mut self.kernel.args;
         let report = self.kernel.checks.report(|| args.pointer(Arg::Flags, "u32"));
@@ -212,19 +223,25 @@ impl<'a> Generator<'a> {
     }
 
     /// Opens the loop over the rows of a lane: those that the mask has left or, predicated, all that there are.
-    fn open_rows(&self, body: &mut Block) {
+    fn open_rows(&mut self, sink: &SinkLayout, body: &mut Block) {
         body.open("EACH_LANE {");
+        let row_limits =
+            waiting::Lane { may_be_full: sink.may_be_full(), is_repeated: self.multiplies_rows() };
         if self.plan.is_predicated() {
             body.line("const u32 all = AT(mask);");
+            row_limits.open("all", &mut self.kernel.args, body);
             body.line("UNROLL_4");
             body.open("for (u32 r = 0; r < 32; r++) {");
             body.open("if (all >> r & 1) {");
+            row_limits.begin_row("all >> r << r", body);
             self.find_place(body);
             return;
         }
         body.line("u32 left = AT(mask);");
+        row_limits.open("left", &mut self.kernel.args, body);
         body.open("while (left) {");
         body.line("const u32 r = trailing_zeros(left);");
+        row_limits.begin_row("left", body);
         body.line("left &= left - 1;");
         self.find_place(body);
     }
@@ -264,6 +281,7 @@ impl<'a> Generator<'a> {
         let row_counts = args.pointer(Arg::RowGroupRows, "const u32");
         let (count, tiles) = (args.word(Arg::RowGroupCount), args.word(Arg::TilesPerGroup));
         let tile_rows = args.word(Arg::TileRows);
+        let redo = rows.sink.may_be_full().then(|| args.word(Arg::IsRedo));
         body.line("BLOCK_SHARED");
         body.line(Checks::declaration());
         body.line(format!("const u64* const chunks = {chunks};"));
@@ -271,6 +289,10 @@ impl<'a> Generator<'a> {
         body.line(format!("const u32 tiles_per_group = u32({tiles});"));
         body.line(format!("const u64 tiles = {count} * tiles_per_group;"));
         body.line(format!("const u32 tile_rows = u32({tile_rows});"));
+        if let Some(redo) = redo {
+            body.line(format!("const u32* const first_vectors = row_counts + {count};"));
+            body.line(format!("const bool is_redo = {redo} != 0;"));
+        }
         rows.prologue.lines().for_each(|line| body.line(line));
         Ok(())
     }

@@ -14,13 +14,15 @@ use super::layout::{RowsLayout, SinkLayout, TopLayout};
 use super::sink::{RowCode, store};
 use super::source::RowScope;
 use super::value::Form;
+use super::waiting::Waiting;
 use crate::ir::{Expr, TopK};
 
-/// Generates the output of a row.
+/// Generates the output of a row. `is_repeated`: it may come several times.
 pub(super) fn materialize(
     columns: &[Expr],
     top: Option<&TopK>,
     plan: &FilterPlan,
+    is_repeated: bool,
     scope: &mut RowScope<'_, '_>,
     block: &mut Block,
 ) -> Result<RowCode> {
@@ -30,9 +32,9 @@ pub(super) fn materialize(
     let columns: Vec<Expr> = columns.iter().chain(key).cloned().collect();
     let args = &mut scope.kernel.args;
     let (count, capacity) = (args.pointer(Arg::OutputCount, "u64"), args.word(Arg::OutputCapacity));
-    let flags = args.pointer(Arg::Flags, "u32");
+    let arrived = Waiting::arrive(is_repeated, block);
     let place = block.define("u64", "w", format!("reserve_row({count})"));
-    block.line(format!("if ({place} >= {capacity}) {{ atomic_or({flags}, FLAG_OUTPUT_FULL); continue; }}"));
+    arrived.wait_if(&format!("{place} >= {capacity}"), scope, block);
     let columns =
         store(&columns, &place, |index| (Arg::Output(index), Arg::OutputValid(index)), scope, block)?;
     Ok(RowCode {

@@ -29,7 +29,7 @@ pub(crate) struct RowCode {
 
 impl Generator<'_> {
     /// True where a probe may give a row several matches.
-    fn multiplies_rows(&self) -> bool {
+    pub(super) fn multiplies_rows(&self) -> bool {
         let may_repeat = |op: &Op| match op {
             Op::Probe { table, kind: ProbeKind::Inner | ProbeKind::Outer, .. } => {
                 self.request.tables[*table].as_ref().is_some_and(|built| !built.is_unique)
@@ -50,6 +50,7 @@ impl Generator<'_> {
             shared_offset: scratch,
             shared_bytes_max: super::SHARED_BYTES_MAX.saturating_sub(scratch),
             row_count: if self.multiplies_rows() { u64::MAX } else { self.request.row_count },
+            is_repeated: self.multiplies_rows(),
         };
         let is_hashed = self.request.is_hashed;
         let mut next_column = pipeline.columns.len();
@@ -97,7 +98,8 @@ impl Generator<'_> {
                 groups::aggregate(keys, aggregates, keep, &limits, &mut scope, &mut block)?
             }
             Sink::Materialize { columns, top } => {
-                rows::materialize(columns, top.as_ref(), &self.plan, &mut scope, &mut block)?
+                let top = top.as_ref();
+                rows::materialize(columns, top, &self.plan, limits.is_repeated, &mut scope, &mut block)?
             }
         };
         debug_assert!(block.depth() >= depth_of_rows);

@@ -1,0 +1,140 @@
+//! Sinks that grow: groups and hash tables move to larger arrays, by a kernel that is the same for every query.
+//!
+//! ```text
+//!   groups   keys [slot], state [slot] ──► more slots, each group at the one it hashes to there
+//!   table    keys [slot], heads [slot] ──► more slots, likewise; Bloom filter anew
+//!            next [row], payload [row] ──► the same rows in larger arrays
+//! ```
+//!
+//! Both are held at once while they move. Nothing else uses the sink meanwhile: all streams have been waited for.
+
+use pelton_error::{Error, ErrorKind, Result, Tier};
+use pelton_pipeline::codegen::{
+    Arg, GroupKind, GroupLayout, MOVE_GROUPS_ENTRY, MOVE_KEYS_ENTRY, SinkLayout, TableLayout,
+};
+
+use super::allocate::{TABLE_ROWS_MAX, built_table};
+use super::execution::{Execution, Kernel};
+use super::memory::{State, download_words_blocking};
+use super::report::PipelineReport;
+
+/// How much larger a sink becomes: all that it ever moves is then a third of what it holds in the end.
+const GROWTH: u64 = 4;
+/// The same where memory is short.
+const GROWTH_LEAST: u64 = 2;
+
+impl Execution<'_> {
+    /// Gives the sink of `kernel` several times its room.
+    pub(super) fn grow(&self, kernel: &mut Kernel, report: &mut PipelineReport) -> Result<()> {
+        let mut grown = self.grow_by(kernel, GROWTH);
+        if is_refused(&grown) {
+            grown = self.grow_by(kernel, GROWTH_LEAST);
+        }
+        if is_refused(&grown) && self.runtime.column_cache.evict(self.runtime.device, u64::MAX) > 0 {
+            report.notes.push(super::execution::EVICTED.into());
+            grown = self.grow_by(kernel, GROWTH_LEAST);
+        }
+        grown?;
+        report.sink_grown += 1;
+        report.state_bytes = report.state_bytes.max(kernel.state.bytes());
+        Ok(())
+    }
+
+    fn grow_by(&self, kernel: &mut Kernel, factor: u64) -> Result<()> {
+        let mut larger = State::default();
+        match kernel.generated.sink.clone() {
+            SinkLayout::Groups(layout) => self.grow_groups(kernel, &layout, factor, &mut larger)?,
+            SinkLayout::Build(layout) => self.grow_table(kernel, &layout, factor, &mut larger)?,
+            SinkLayout::Rows(_) => unreachable!("rows are taken, not moved"),
+        }
+        // Morsels run in other streams.
+        self.stream().wait_blocking()?;
+        kernel.state.adopt(&larger, |_| true);
+        Ok(())
+    }
+
+    fn grow_groups(
+        &self,
+        kernel: &Kernel,
+        layout: &GroupLayout,
+        factor: u64,
+        larger: &mut State,
+    ) -> Result<()> {
+        let slots = kernel.state.word(Arg::GroupSlotMask).unwrap_or(0) + 1;
+        self.allocate_hashed_groups(kernel, layout, slots * factor, larger)?;
+        let arrays = [Arg::GroupKeys, Arg::Groups];
+        let [keys, groups] = arrays.map(|arg| kernel.state.span(arg).cloned());
+        let [new_keys, new_groups] = arrays.map(|arg| larger.span(arg).cloned());
+        let (keys, groups, new_keys, new_groups) = (keys?, groups?, new_keys?, new_groups?);
+        let words = vec![
+            keys.address(),
+            slots,
+            groups.address(),
+            layout.width() as u64,
+            new_keys.address(),
+            slots * factor - 1,
+            new_groups.address(),
+            u64::from(layout.kind == GroupKind::Wide),
+        ];
+        let (reads, writes) = (vec![keys, groups], vec![new_keys, new_groups]);
+        self.run_fixed(kernel, self.stream(), MOVE_GROUPS_ENTRY, words, slots, reads, writes)
+    }
+
+    fn grow_table(
+        &self,
+        kernel: &Kernel,
+        layout: &TableLayout,
+        factor: u64,
+        larger: &mut State,
+    ) -> Result<()> {
+        let table = built_table(kernel)?;
+        let known = |arg| kernel.state.word(arg).unwrap_or(0);
+        let (slots, rows_max) = (known(Arg::TableSlotMask(table)) + 1, known(Arg::TableRowsMax(table)));
+        if rows_max >= TABLE_ROWS_MAX {
+            return Err(Error::unsupported(format!("a hash table of more than {rows_max} rows")));
+        }
+        let new_rows_max = (rows_max * factor).min(TABLE_ROWS_MAX);
+        self.allocate_hashed(kernel, table, layout, new_rows_max, larger)?;
+        let arrays = [Arg::TableKeys(table), Arg::Heads(table)];
+        let [keys, heads] = arrays.map(|arg| kernel.state.span(arg).cloned());
+        let [new_keys, new_heads] = arrays.map(|arg| larger.span(arg).cloned());
+        let (keys, heads, new_keys, new_heads) = (keys?, heads?, new_keys?, new_heads?);
+        let bloom = larger.span(Arg::Bloom(table))?.clone();
+        let new_known = |arg| larger.word(arg).unwrap_or(0);
+        let words = vec![
+            keys.address(),
+            slots,
+            heads.address(),
+            new_keys.address(),
+            new_known(Arg::TableSlotMask(table)),
+            new_heads.address(),
+            bloom.address(),
+            new_known(Arg::BloomMask(table)),
+        ];
+        let (reads, writes) = (vec![keys, heads], vec![new_keys, new_heads, bloom]);
+        self.run_fixed(kernel, self.stream(), MOVE_KEYS_ENTRY, words, slots, reads, writes)?;
+        for arg in by_row(table, layout) {
+            let (rows, new_rows) = (kernel.state.span(arg)?, larger.span(arg)?);
+            self.stream().copy(rows, &new_rows.slice(0..rows.len()))?;
+        }
+        // Rows that found no room were counted all the same.
+        let head = kernel.state.span(Arg::Flags)?;
+        let count = download_words_blocking(self.stream(), head)?[1].min(rows_max);
+        self.fill(kernel, self.stream(), &head.slice(8..16), count, 0, 1)
+    }
+}
+
+/// The arrays of a hashed table that have a place for each row.
+fn by_row(table: usize, layout: &TableLayout) -> Vec<Arg> {
+    let payload = layout.payload.iter().enumerate().flat_map(|(index, column)| {
+        let valid = column.is_nullable.then_some(Arg::PayloadValid(table, index));
+        [Arg::Payload(table, index)].into_iter().chain(valid)
+    });
+    [Arg::Next(table)].into_iter().chain(payload).collect()
+}
+
+/// Whether the device had no memory left.
+pub(super) fn is_refused<T>(outcome: &Result<T>) -> bool {
+    let is_full = |error: &Error| matches!(error.kind(), ErrorKind::OutOfMemory { tier: Tier::Device, .. });
+    outcome.as_ref().is_err_and(is_full)
+}

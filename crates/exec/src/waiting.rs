@@ -1,0 +1,238 @@
+//! Rows that wait for room in their sink: what is noted of them, and how they get it.
+//!
+//! ```text
+//!   buffer 0   kernel ── count of those that wait ──► 0: the buffer is free
+//!   buffer 1   kernel ── count ──► some: all streams are waited for, the sink grows, and every morsel of which rows
+//!                                        wait goes through its kernel again, which takes those rows alone
+//! ```
+//!
+//! No row is lost and none is taken twice. A morsel stays in its staging buffer until none of its rows waits.
+
+use std::cell::{Cell, RefCell};
+
+use pelton_device::{Buffer, DeviceId, Event, Machine, MemoryKind, OnFull, Span, Stream};
+use pelton_error::Result;
+
+use super::execution::{Execution, Kernel};
+use super::memory::{HeldLanes, Lane};
+use super::report::PipelineReport;
+use super::scan::{Launched, Morsel};
+
+/// Bytes of the words that a lane always has: those of two million rows.
+const UNDONE_BYTES_MIN: usize = 256 << 10;
+
+/// What the kernel notes of the rows of one lane's morsel. Words of undone rows are zero where no row waits.
+pub(crate) struct Waiting {
+    count: Span,
+    /// The count, once it has been brought; zero to be sent.
+    pinned: Buffer,
+    undone: Span,
+    /// They are zero.
+    is_cleared: Cell<bool>,
+    /// In their place, for more rows.
+    many_undone: RefCell<Option<Span>>,
+    /// How often the first row of each word has come to the sink.
+    emitted: RefCell<Option<Span>>,
+    is_clean: Cell<bool>,
+}
+
+impl Waiting {
+    pub(super) fn new(machine: &Machine, device: DeviceId, stream: &Stream) -> Result<Self> {
+        let pinned = machine.allocate(MemoryKind::PINNED, 8, OnFull::Refuse)?;
+        let count = machine.allocate(MemoryKind::Device(device), 8, OnFull::Refuse)?.span();
+        let undone = machine.allocate(MemoryKind::Device(device), UNDONE_BYTES_MIN, OnFull::Refuse)?.span();
+        let waiting = Self {
+            count,
+            pinned,
+            undone,
+            is_cleared: Cell::new(false),
+            many_undone: RefCell::default(),
+            emitted: RefCell::default(),
+            is_clean: Cell::new(true),
+        };
+        waiting.reset(stream)?;
+        Ok(waiting)
+    }
+
+    /// Sets the count to zero.
+    fn reset(&self, stream: &Stream) -> Result<()> {
+        self.pinned.with_bytes_mut(|bytes| bytes.fill(0))?;
+        stream.copy(&self.pinned.span(), &self.count)
+    }
+
+    /// Makes room for the rows of so many vectors, none of which waits.
+    pub(super) fn make_room(
+        &self,
+        execution: &Execution<'_>,
+        kernel: &Kernel,
+        stream: &Stream,
+        vectors: usize,
+    ) -> Result<()> {
+        let (machine, device) = (execution.runtime.machine(), execution.runtime.device());
+        let allocate = |bytes: usize| {
+            let bytes = bytes.next_power_of_two();
+            Ok::<_, pelton_error::Error>(
+                machine.allocate(MemoryKind::Device(device), bytes, OnFull::Refuse)?.span(),
+            )
+        };
+        let is_short = |span: &RefCell<Option<Span>>, bytes| {
+            span.borrow().as_ref().is_none_or(|span| span.len() < bytes)
+        };
+        let (undone_bytes, emitted_bytes) = (vectors * 32 * 4, vectors * 32 * 8);
+        if undone_bytes > UNDONE_BYTES_MIN && is_short(&self.many_undone, undone_bytes) {
+            let undone = allocate(undone_bytes)?;
+            execution.clear(kernel, stream, &undone)?;
+            self.many_undone.replace(Some(undone));
+        }
+        if !self.is_cleared.replace(true) {
+            execution.clear(kernel, stream, &self.undone)?;
+        }
+        if kernel.generated.has_repeated_rows() && is_short(&self.emitted, emitted_bytes) {
+            self.emitted.replace(Some(allocate(emitted_bytes)?));
+        }
+        Ok(())
+    }
+
+    pub(super) fn undone_address(&self) -> u64 {
+        self.many_undone.borrow().as_ref().unwrap_or(&self.undone).address()
+    }
+
+    pub(super) fn emitted_address(&self) -> u64 {
+        self.emitted.borrow().as_ref().map_or(0, Span::address)
+    }
+
+    pub(super) fn count_address(&self) -> u64 {
+        self.count.address()
+    }
+
+    /// All that a kernel writes.
+    pub(super) fn spans(&self) -> Vec<Span> {
+        let (many_undone, emitted) = (self.many_undone.borrow(), self.emitted.borrow());
+        [&self.count, &self.undone].into_iter().chain(&*many_undone).chain(&*emitted).cloned().collect()
+    }
+
+    /// Brings the count of the launch before in `stream`.
+    pub(super) fn bring(&self, stream: &Stream) -> Result<()> {
+        self.is_clean.set(false);
+        stream.copy(&self.count, &self.pinned.span())
+    }
+
+    /// How many rows wait, once the stream has been waited for.
+    pub(super) fn count(&self) -> Result<u64> {
+        let count = self.pinned.with_bytes(|bytes| u64::from_le_bytes(bytes.try_into().expect("8 bytes")))?;
+        self.is_clean.set(count == 0);
+        Ok(count)
+    }
+
+    /// Whether no row waits, once the stream has been waited for; then an idle lane keeps little memory.
+    pub(super) fn is_idle(&self) -> bool {
+        self.many_undone.replace(None);
+        self.emitted.replace(None);
+        self.is_clean.get() || self.count().is_ok_and(|count| count == 0)
+    }
+}
+
+/// A morsel whose rows may wait.
+pub(super) struct Flight {
+    pub(super) morsel: Morsel,
+    /// After its last launch.
+    pub(super) done: Event,
+}
+
+/// Those of a scan, by staging buffer.
+pub(super) struct Flights {
+    list: Vec<Option<Flight>>,
+}
+
+impl Flights {
+    pub(super) fn new(buffers: usize) -> Self {
+        Self { list: (0..buffers).map(|_| None).collect() }
+    }
+
+    pub(super) fn add(&mut self, buffer: usize, flight: Flight) {
+        self.list[buffer] = Some(flight);
+    }
+
+    /// The buffers that hold some.
+    fn indexes(&self) -> Vec<usize> {
+        (0..self.list.len()).filter(|index| self.list[*index].is_some()).collect()
+    }
+
+    fn get(&self, index: usize) -> &Flight {
+        self.list[index].as_ref().expect("a buffer with a morsel")
+    }
+
+    fn take(&mut self, index: usize) -> (usize, Event) {
+        (index, self.list[index].take().expect("a buffer with a morsel").done)
+    }
+}
+
+impl Execution<'_> {
+    /// Waits until all rows of the morsel in `buffer` are in the sink, however often that grows. Gives the buffers of
+    /// whose morsels that can be said by then.
+    pub(super) fn settle(
+        &self,
+        kernel: &mut Kernel,
+        lanes: &HeldLanes<'_>,
+        flights: &mut Flights,
+        buffer: usize,
+        launched: &mut Vec<Launched>,
+        report: &mut PipelineReport,
+    ) -> Result<Vec<(usize, Event)>> {
+        let mut free = Vec::new();
+        let Some(flight) = &flights.list[buffer] else { return Ok(free) };
+        flight.done.wait_blocking()?;
+        for index in flights.indexes() {
+            if !flights.get(index).done.is_complete()? {
+                continue;
+            }
+            if lanes.list()[index].waiting.count()? > 0 {
+                self.make_room_and_redo(kernel, lanes, flights, launched, report)?;
+                free.extend(flights.indexes().into_iter().map(|index| flights.take(index)));
+                return Ok(free);
+            }
+            free.push(flights.take(index));
+        }
+        Ok(free)
+    }
+
+    /// Until no row of any morsel waits: a larger sink, and all that wait again.
+    fn make_room_and_redo(
+        &self,
+        kernel: &mut Kernel,
+        lanes: &HeldLanes<'_>,
+        flights: &mut Flights,
+        launched: &mut Vec<Launched>,
+        report: &mut PipelineReport,
+    ) -> Result<()> {
+        loop {
+            lanes.wait_blocking()?;
+            self.cancel.check()?;
+            let mut waiting = Vec::new();
+            for index in flights.indexes() {
+                let count = lanes.list()[index].waiting.count()?;
+                report.rows_waited += count;
+                if count > 0 {
+                    waiting.push(index);
+                }
+            }
+            if waiting.is_empty() {
+                return Ok(());
+            }
+            self.grow(kernel, report)?;
+            for index in waiting {
+                let lane = &lanes.list()[index];
+                let done = self.redo(kernel, lane, &flights.get(index).morsel)?;
+                launched.extend(Launched::of_redo(index, kernel, &done));
+                flights.list[index].iter_mut().for_each(|flight| flight.done = done.clone());
+            }
+        }
+    }
+
+    /// Launches the kernel over the rows of `morsel` that wait.
+    pub(super) fn redo(&self, kernel: &Kernel, lane: &Lane, morsel: &Morsel) -> Result<Event> {
+        lane.waiting.reset(&lane.stream)?;
+        self.launch(kernel, lane, morsel, true)?;
+        lane.stream.record()
+    }
+}
