@@ -215,12 +215,7 @@ mod tests {
         let dictionary = Arc::new(dictionary);
         let of =
             |ids: Vec<u32>, valid| rows(RowValues::Text { ids, dictionary: Arc::clone(&dictionary) }, valid);
-        let found = batches(
-            of(vec![1, 9, 0], Some(vec![true, false, true])),
-            Vec::new(),
-            &schema(DataType::Utf8View),
-            8,
-        );
+        let found = batches(of(vec![1, 9, 0], Some(vec![true, false, true])), &schema(DataType::Utf8View), 8);
         let found = found.unwrap();
         let column = found[0].column(0).as_string_view();
         assert_eq!(column.iter().collect::<Vec<_>>(), [Some("b"), None, Some("a")]);
