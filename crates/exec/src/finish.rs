@@ -13,7 +13,7 @@ use super::grow::is_refused;
 use super::memory::{Lane, State, download_blocking, download_words_blocking};
 use super::report::PipelineReport;
 use super::results::{append, group_rows, output_column};
-use super::scan::Morsel;
+use super::scan::{Launched, Morsel};
 
 /// Flags, as in cuda/pipeline/target.h.
 const FLAG_DUPLICATE: u64 = 1;
@@ -207,6 +207,7 @@ impl Output<'_> {
         execution: &Execution<'_>,
         kernel: &mut Kernel,
         morsel: &Morsel,
+        launched: &mut Vec<Launched>,
         report: &mut PipelineReport,
     ) -> Result<Rows> {
         let (stream, waiting) = (&self.lane.stream, &self.lane.waiting);
@@ -217,11 +218,14 @@ impl Output<'_> {
             execution.cancel.check()?;
             let count = kernel.state.span(Arg::OutputCount)?.clone();
             execution.clear(kernel, stream, &count)?;
-            match is_redo {
-                false => execution.launch(kernel, self.lane, morsel, false)?,
-                true => drop(execution.redo(kernel, self.lane, morsel)?),
-            }
-            stream.wait_blocking()?;
+            let done = match is_redo {
+                false => {
+                    execution.launch(kernel, self.lane, morsel, false)?;
+                    stream.record()?
+                }
+                true => execution.redo(kernel, self.lane, morsel)?,
+            };
+            done.wait_blocking()?;
             flags(stream, kernel)?;
             let room = room(kernel);
             let count = download_words_blocking(stream, &count)?[0].min(room);
@@ -230,6 +234,7 @@ impl Output<'_> {
             if left == 0 {
                 return Ok(rows);
             }
+            launched.extend(Launched::without_rows(0, kernel, &done));
             report.rows_waited += left;
             is_redo = true;
             let wanted = (room * OUTPUT_GROWTH).min(OUTPUT_ROWS_MAX.max(room));
