@@ -24,6 +24,8 @@ const COMPACT_ROWS: u64 = 1 << 16;
 /// Rows of a morsel that come out in one go at most, and fewer where memory is short: what lies beyond waits until they
 /// are taken. A guess at what makes the copies long enough.
 const OUTPUT_ROWS_MAX: u64 = 1 << 20;
+/// Room that even few rows get: a join may make many of them.
+const OUTPUT_ROWS_FIRST: u64 = 1 << 12;
 /// With less room than this, memory is made.
 const OUTPUT_ROWS_MIN: u64 = 1 << 16;
 /// How much larger the room for rows becomes that was too small.
@@ -246,10 +248,13 @@ impl Output<'_> {
         }
     }
 
-    /// Room for all rows that go in, as far as that is bounded.
+    /// Room for as many rows as go in, between bounds.
     fn first_room(&self, execution: &Execution<'_>, rows: u64) -> u64 {
         let most = if self.layout.top.is_some() { TOP_ROWS_ROOM } else { OUTPUT_ROWS_MAX };
-        rows.min(execution.runtime.options.first_rows.unwrap_or(most)).max(1)
+        match execution.runtime.options.first_rows {
+            Some(first) => rows.min(first).max(1),
+            None => rows.clamp(OUTPUT_ROWS_FIRST, most),
+        }
     }
 
     /// Room for so many rows, or for fewer where memory is short. What is there is kept if it is as large.
