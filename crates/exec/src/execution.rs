@@ -8,7 +8,7 @@ use std::time::Instant;
 use pelton_device::{Event, Span, Stream};
 use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt};
 use pelton_pipeline::codegen::{
-    self, Arg, BuiltTable, Generated, GroupLayout, Request, SourceColumn, StoredAs,
+    self, Arg, BuiltTable, Generated, GroupLayout, Request, SinkLayout, SourceColumn, StoredAs, TableKind,
 };
 use pelton_pipeline::ir::{Inputs, Literal, Pipeline, Plan, Sink, Source, TableScan, Type};
 use pelton_pipeline::{Dictionary, Program, RowValues, Rows, TextSource};
@@ -98,6 +98,13 @@ pub(crate) struct Kernel {
     pub(crate) state: State,
     /// Just before its last launch.
     pub(super) started: RefCell<Option<Event>>,
+}
+
+impl Kernel {
+    /// Whether it builds a table by position, which is in vain where keys are not unique.
+    pub(super) fn is_direct_build(&self) -> bool {
+        matches!(&self.generated.sink, SinkLayout::Build(layout) if layout.kind == TableKind::Direct)
+    }
 }
 
 impl<'r> Execution<'r> {

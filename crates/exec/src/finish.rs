@@ -13,7 +13,7 @@ use super::grow::is_refused;
 use super::memory::{Lane, State, download_blocking, download_words_blocking};
 use super::report::PipelineReport;
 use super::results::{append, group_rows, output_column};
-use super::scan::Morsel;
+use super::scan::{Launched, Morsel};
 
 /// Flags, as in cuda/pipeline/target.h.
 const FLAG_DUPLICATE: u64 = 1;
@@ -24,6 +24,8 @@ const COMPACT_ROWS: u64 = 1 << 16;
 /// Rows of a morsel that come out in one go at most, and fewer where memory is short: what lies beyond waits until they
 /// are taken. A guess at what makes the copies long enough.
 const OUTPUT_ROWS_MAX: u64 = 1 << 20;
+/// Room that even few rows get: a join may make many of them.
+const OUTPUT_ROWS_FIRST: u64 = 1 << 12;
 /// With less room than this, memory is made.
 const OUTPUT_ROWS_MIN: u64 = 1 << 16;
 /// How much larger the room for rows becomes that was too small.
@@ -221,6 +223,7 @@ impl Output<'_> {
         execution: &Execution<'_>,
         kernel: &mut Kernel,
         morsel: &Morsel,
+        launched: &mut Vec<Launched>,
         report: &mut PipelineReport,
     ) -> Result<Rows> {
         let (stream, waiting) = (&self.lane.stream, &self.lane.waiting);
@@ -231,11 +234,14 @@ impl Output<'_> {
             execution.cancel.check()?;
             let count = kernel.state.span(Arg::OutputCount)?.clone();
             execution.clear(kernel, stream, &count)?;
-            match is_redo {
-                false => execution.launch(kernel, self.lane, morsel, false)?,
-                true => drop(execution.redo(kernel, self.lane, morsel)?),
-            }
-            stream.wait_blocking()?;
+            let done = match is_redo {
+                false => {
+                    execution.launch(kernel, self.lane, morsel, false)?;
+                    stream.record()?
+                }
+                true => execution.redo(kernel, self.lane, morsel)?,
+            };
+            done.wait_blocking()?;
             flags(stream, kernel)?;
             let room = room(kernel);
             let count = download_words_blocking(stream, &count)?[0].min(room);
@@ -244,6 +250,7 @@ impl Output<'_> {
             if left == 0 {
                 return Ok(rows);
             }
+            launched.extend(Launched::without_rows(0, kernel, &done));
             report.rows_waited += left;
             is_redo = true;
             let wanted = (room * OUTPUT_GROWTH).min(OUTPUT_ROWS_MAX.max(room));
@@ -255,10 +262,13 @@ impl Output<'_> {
         }
     }
 
-    /// Room for all rows that go in, as far as that is bounded.
+    /// Room for as many rows as go in, between bounds.
     fn first_room(&self, execution: &Execution<'_>, rows: u64) -> u64 {
         let most = if self.layout.top.is_some() { TOP_ROWS_ROOM } else { OUTPUT_ROWS_MAX };
-        rows.min(execution.runtime.options.first_rows.unwrap_or(most)).max(1)
+        match execution.runtime.options.first_rows {
+            Some(first) => rows.min(first).max(1),
+            None => rows.clamp(OUTPUT_ROWS_FIRST, most),
+        }
     }
 
     /// Room for so many rows, or for fewer where memory is short. What is there is kept if it is as large.

@@ -28,8 +28,11 @@ impl Execution<'_> {
     pub(super) fn grow(&self, kernel: &mut Kernel, report: &mut PipelineReport) -> Result<()> {
         let mut grown = self.grow_by(kernel, GROWTH);
         if is_refused(&grown) {
+            // What was taken until then is still being cleared.
+            self.stream().wait_blocking()?;
             grown = self.grow_by(kernel, GROWTH_LEAST);
         }
+        self.stream().wait_blocking()?;
         if is_refused(&grown) && self.runtime.column_cache.evict(self.runtime.device, u64::MAX) > 0 {
             report.notes.push(super::execution::EVICTED.into());
             grown = self.grow_by(kernel, GROWTH_LEAST);

@@ -245,7 +245,7 @@ impl Drop for HeldLanes<'_> {
     fn drop(&mut self) {
         for lane in self.lanes.drain(..) {
             // A stream that has failed is of no more use, nor are words that still say who waits.
-            if lane.stream.wait_blocking().is_ok() && lane.waiting.is_idle() {
+            if lane.stream.wait_blocking().is_ok() && lane.waiting.let_go() {
                 self.pool.give_back(lane);
             }
         }

@@ -144,13 +144,16 @@ impl Execution<'_> {
         let lane = &lanes.list()[0];
         lane.stream.wait_for(&ready)?;
         let row_count = morsel.rows;
-        let rows = self.run_morsel(kernel, lane, &morsel, report)?;
+        let mut launched = Vec::new();
+        let rows = self.run_morsel(kernel, lane, &morsel, &mut launched, report)?;
         let done = lane.stream.record()?;
-        let first = kernel.started.take().map(|started| (started, done.clone()));
-        let mut launched: Vec<Launched> = first
-            .map(|(started, done)| Launched { buffer: 0, rows: row_count, started, done })
-            .into_iter()
-            .collect();
+        let first = kernel.started.take();
+        launched.extend(first.map(|started| Launched {
+            buffer: 0,
+            rows: row_count,
+            started,
+            done: done.clone(),
+        }));
         if row_count > 0 && rows.is_none() && kernel.generated.sink.may_be_full() {
             let mut flights = Flights::new(1);
             flights.add(0, Flight { morsel, done });
@@ -194,8 +197,15 @@ impl Execution<'_> {
         for turn in 0.. {
             self.cancel.check()?;
             let buffer = turn % lanes.list().len();
+            let started = Instant::now();
             for (free, done) in self.settle(kernel, &lanes, &mut flights, buffer, &mut kernels, report)? {
                 prefetcher.release(free, done);
+            }
+            if self.is_in_vain(kernel, &lanes, &kernels, buffer)? {
+                break;
+            }
+            if let Some(trace) = self.trace.as_ref().filter(|_| may_wait) {
+                trace.host(buffer, Activity::BufferWait, started, Instant::now(), 0);
             }
             let lane = &lanes.list()[buffer];
             let stream = &lane.stream;
@@ -208,7 +218,7 @@ impl Execution<'_> {
             let Some(morsel) = prefetcher.next(buffer, stream, &mut is_unwanted)? else { break };
             let rows_before = report.rows_in;
             let morsel = self.morsel_of(scan, &mappings, morsel, report)?;
-            let more = self.run_morsel(kernel, lane, &morsel, report)?;
+            let more = self.run_morsel(kernel, lane, &morsel, &mut kernels, report)?;
             if let (Some(rows), Some(more)) = (&mut rows, more) {
                 append(rows, more);
                 top.iter_mut().for_each(|top| top.keep_best(rows));
@@ -407,13 +417,14 @@ impl Execution<'_> {
         kernel: &mut Kernel,
         lane: &Lane,
         morsel: &Morsel,
+        launched: &mut Vec<Launched>,
         report: &mut PipelineReport,
     ) -> Result<Option<Rows>> {
         if morsel.rows == 0 {
             return Ok(None);
         }
         if let SinkLayout::Rows(layout) = kernel.generated.sink.clone() {
-            return Output { layout: &layout, lane }.run(self, kernel, morsel, report).map(Some);
+            return Output { layout: &layout, lane }.run(self, kernel, morsel, launched, report).map(Some);
         }
         self.launch(kernel, lane, morsel, false)?;
         Ok(None)
@@ -468,7 +479,11 @@ impl Execution<'_> {
             kernel.program.work("pipeline", ENTRY, words, Launch { grid, workers }, reads, writes)?;
         kernel.started.replace(Some(stream.record()?));
         stream.run(work)?;
-        if may_wait { waiting.bring(stream) } else { Ok(()) }
+        match may_wait {
+            true => waiting.bring(stream),
+            false if kernel.is_direct_build() => waiting.bring_flags(stream, kernel.state.span(Arg::Flags)?),
+            false => Ok(()),
+        }
     }
 
     /// Rows of a tile, so that a morsel keeps the whole device busy, and tiles of the largest row group.
@@ -482,15 +497,15 @@ impl Execution<'_> {
 
 /// A kernel under way.
 pub(super) struct Launched {
-    buffer: usize,
+    pub(super) buffer: usize,
     rows: u64,
     started: Event,
-    done: Event,
+    pub(super) done: Event,
 }
 
 impl Launched {
-    /// The last launch of `kernel`, whose rows were counted before.
-    pub(super) fn of_redo(buffer: usize, kernel: &Kernel, done: &Event) -> Option<Self> {
+    /// The last launch of `kernel`, whose rows are counted with another one.
+    pub(super) fn without_rows(buffer: usize, kernel: &Kernel, done: &Event) -> Option<Self> {
         kernel.started.take().map(|started| Self { buffer, rows: 0, started, done: done.clone() })
     }
 }

@@ -18,19 +18,12 @@ use super::memory::{HeldLanes, Lane};
 use super::report::PipelineReport;
 use super::scan::{Launched, Morsel};
 
-/// Bytes of the words that a lane always has: those of two million rows.
-const UNDONE_BYTES_MIN: usize = 256 << 10;
-
 /// What the kernel notes of the rows of one lane's morsel. Words of undone rows are zero where no row waits.
 pub(crate) struct Waiting {
     count: Span,
     /// The count, once it has been brought; zero to be sent.
     pinned: Buffer,
-    undone: Span,
-    /// They are zero.
-    is_cleared: Cell<bool>,
-    /// In their place, for more rows.
-    many_undone: RefCell<Option<Span>>,
+    undone: RefCell<Option<Span>>,
     /// How often the first row of each word has come to the sink.
     emitted: RefCell<Option<Span>>,
     is_clean: Cell<bool>,
@@ -40,16 +33,8 @@ impl Waiting {
     pub(super) fn new(machine: &Machine, device: DeviceId, stream: &Stream) -> Result<Self> {
         let pinned = machine.allocate(MemoryKind::PINNED, 8, OnFull::Refuse)?;
         let count = machine.allocate(MemoryKind::Device(device), 8, OnFull::Refuse)?.span();
-        let undone = machine.allocate(MemoryKind::Device(device), UNDONE_BYTES_MIN, OnFull::Refuse)?.span();
-        let waiting = Self {
-            count,
-            pinned,
-            undone,
-            is_cleared: Cell::new(false),
-            many_undone: RefCell::default(),
-            emitted: RefCell::default(),
-            is_clean: Cell::new(true),
-        };
+        let (undone, emitted) = (RefCell::default(), RefCell::default());
+        let waiting = Self { count, pinned, undone, emitted, is_clean: Cell::new(true) };
         waiting.reset(stream)?;
         Ok(waiting)
     }
@@ -79,13 +64,10 @@ impl Waiting {
             span.borrow().as_ref().is_none_or(|span| span.len() < bytes)
         };
         let (undone_bytes, emitted_bytes) = (vectors * 32 * 4, vectors * 32 * 8);
-        if undone_bytes > UNDONE_BYTES_MIN && is_short(&self.many_undone, undone_bytes) {
+        if is_short(&self.undone, undone_bytes) {
             let undone = allocate(undone_bytes)?;
             execution.clear(kernel, stream, &undone)?;
-            self.many_undone.replace(Some(undone));
-        }
-        if !self.is_cleared.replace(true) {
-            execution.clear(kernel, stream, &self.undone)?;
+            self.undone.replace(Some(undone));
         }
         if kernel.generated.has_repeated_rows() && is_short(&self.emitted, emitted_bytes) {
             self.emitted.replace(Some(allocate(emitted_bytes)?));
@@ -94,7 +76,7 @@ impl Waiting {
     }
 
     pub(super) fn undone_address(&self) -> u64 {
-        self.many_undone.borrow().as_ref().unwrap_or(&self.undone).address()
+        self.undone.borrow().as_ref().map_or(0, Span::address)
     }
 
     pub(super) fn emitted_address(&self) -> u64 {
@@ -107,8 +89,14 @@ impl Waiting {
 
     /// All that a kernel writes.
     pub(super) fn spans(&self) -> Vec<Span> {
-        let (many_undone, emitted) = (self.many_undone.borrow(), self.emitted.borrow());
-        [&self.count, &self.undone].into_iter().chain(&*many_undone).chain(&*emitted).cloned().collect()
+        let (undone, emitted) = (self.undone.borrow(), self.emitted.borrow());
+        [&self.count].into_iter().chain(&*undone).chain(&*emitted).cloned().collect()
+    }
+
+    /// Brings the flags of a pipeline in place of a count: there is nothing to wait for.
+    pub(super) fn bring_flags(&self, stream: &Stream, flags: &Span) -> Result<()> {
+        self.is_clean.set(false);
+        stream.copy(&flags.slice(0..8), &self.pinned.span())
     }
 
     /// Brings the count of the launch before in `stream`.
@@ -117,16 +105,16 @@ impl Waiting {
         stream.copy(&self.count, &self.pinned.span())
     }
 
-    /// How many rows wait, once the stream has been waited for.
+    /// How many rows wait, or the flags, once the stream has been waited for.
     pub(super) fn count(&self) -> Result<u64> {
         let count = self.pinned.with_bytes(|bytes| u64::from_le_bytes(bytes.try_into().expect("8 bytes")))?;
         self.is_clean.set(count == 0);
         Ok(count)
     }
 
-    /// Whether no row waits, once the stream has been waited for; then an idle lane keeps little memory.
-    pub(super) fn is_idle(&self) -> bool {
-        self.many_undone.replace(None);
+    /// Lets go of what is sized by rows; whether no row waits, once the stream has been waited for.
+    pub(super) fn let_go(&self) -> bool {
+        self.undone.replace(None);
         self.emitted.replace(None);
         self.is_clean.get() || self.count().is_ok_and(|count| count == 0)
     }
@@ -196,6 +184,21 @@ impl Execution<'_> {
         Ok(free)
     }
 
+    /// Whether the last morsel in `buffer` raised a flag of the table by position that is built: then there will be
+    /// another one, and what is left need not be scanned for this.
+    pub(super) fn is_in_vain(
+        &self,
+        kernel: &Kernel,
+        lanes: &HeldLanes<'_>,
+        launched: &[Launched],
+        buffer: usize,
+    ) -> Result<bool> {
+        let last = launched.iter().rev().find(|launched| launched.buffer == buffer);
+        let Some(last) = last.filter(|_| kernel.is_direct_build()) else { return Ok(false) };
+        last.done.wait_blocking()?;
+        Ok(lanes.list()[buffer].waiting.count()? != 0)
+    }
+
     /// Until no row of any morsel waits: a larger sink, and all that wait again.
     fn make_room_and_redo(
         &self,
@@ -223,7 +226,7 @@ impl Execution<'_> {
             for index in waiting {
                 let lane = &lanes.list()[index];
                 let done = self.redo(kernel, lane, &flights.get(index).morsel)?;
-                launched.extend(Launched::of_redo(index, kernel, &done));
+                launched.extend(Launched::without_rows(index, kernel, &done));
                 flights.list[index].iter_mut().for_each(|flight| flight.done = done.clone());
             }
         }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use pelton_chunk::Codec;
 use pelton_error::{CancelFlag, ErrorKind};
 use pelton_exec::{Filters, PipelineReport, RunReport, RuntimeOptions};
-use pelton_pipeline::Rows;
 use pelton_pipeline::ir::{
-    Aggregate, AggregateFunction, ArithmeticOp, CompareOp, Expr, Literal, Op, Pipeline, Plan, ProbeKind,
-    Sink, Source, TopK, Type,
+    Aggregate, AggregateFunction, ArithmeticOp, Bounds, Column, CompareOp, Expr, Literal, Op, Pipeline, Plan,
+    ProbeKind, Sink, Source, TopK, Type,
 };
+use pelton_pipeline::{RowColumn, RowValues, Rows};
 use pelton_store::Table;
 
 use crate::fixture::{Place, table};
@@ -379,4 +379,98 @@ fn memory_that_is_refused_is_an_error_and_the_next_run_is_none_the_worse() {
     let (rows, report) = run(&groups(vec![column(7)])).unwrap();
     assert_eq!(report.pipelines[0].rows_in, 200_000);
     assert_eq!(rows.row_count, 200_000_usize.div_ceil(90));
+}
+
+/// Rows that come out of a join of as many rows as it is given, all of one key.
+#[test]
+fn a_join_that_gives_many_more_rows_than_memory_holds_streams_through_bounded_room() {
+    const SIDE: usize = 1800;
+    let rows = Rows {
+        row_count: SIDE,
+        columns: vec![
+            RowColumn { values: RowValues::I64(vec![7 << 40; SIDE]), valid: None },
+            RowColumn { values: RowValues::I64((0..SIDE as i64).collect()), valid: None },
+        ],
+    };
+    let column_of = |name: &str, max: i128| Column {
+        name: name.into(),
+        ty: Type::I64,
+        is_nullable: false,
+        bounds: Some(Bounds { min: 0, max }),
+        text: None,
+    };
+    let columns = vec![column_of("key", 1 << 50), column_of("number", SIDE as i128)];
+    let probe = Op::Probe { table: 0, keys: vec![column(0)], kind: ProbeKind::Inner, residual: None };
+    let sink = Sink::Materialize { columns: vec![column(1), column(2)], top: None };
+    let mut plan = single(Source::HostInput(0), columns.clone(), vec![probe], sink);
+    let build = Sink::Build { table: 0, keys: vec![column(0)], payload: vec![column(1)] };
+    let build = Pipeline { sink: build, ops: Vec::new(), name: "build".into(), ..plan.pipelines[0].clone() };
+    plan.pipelines.insert(0, build);
+    (plan.table_count, plan.host_input_count) = (1, 1);
+    // All rows at once would take three times as much.
+    let options = RuntimeOptions { device_memory_limit_bytes: Some(20 << 20), ..options() };
+    let (found, report) = runtime(options).run(&plan, vec![rows], &CancelFlag::new()).unwrap();
+    assert!(report.pipelines[1].rows_waited > 0 && report.pipelines[1].state_bytes < 20 << 20);
+    assert_eq!((report.pipelines[1].rows_in, found.row_count), (SIDE as u64, SIDE * SIDE));
+    let [RowValues::I64(left), RowValues::I64(right)] = [0, 1].map(|index| &found.columns[index].values)
+    else {
+        panic!("numbers")
+    };
+    let mut pairs: Vec<i64> =
+        left.iter().zip(right).map(|(left, right)| left * SIDE as i64 + right).collect();
+    pairs.sort_unstable();
+    assert!(pairs.into_iter().eq(0..(SIDE * SIDE) as i64));
+}
+
+/// Morsels of many vectors on all streams at once, over what is first too small and then not.
+#[test]
+fn many_rows_in_many_morsels_grow_groups_and_tables_alike() {
+    let place = table(Codec::None, 20_000, 200_000);
+    for first in [1000, 60_000] {
+        let options = RuntimeOptions { first_rows: Some(first), row_groups_max: 1, ..options() };
+        let (source, columns) = source(&runtime(options.clone()), &place.table);
+        let build = Sink::Build { table: 0, keys: vec![hashed(column(0))], payload: vec![column(3)] };
+        let probe =
+            Op::Probe { table: 0, keys: vec![hashed(column(0))], kind: ProbeKind::Inner, residual: None };
+        let sum = Aggregate {
+            function: AggregateFunction::Sum,
+            input: Some(column(crate::fixture::READABLE.len())),
+        };
+        let sink = Sink::Aggregate { keys: vec![spread().0], aggregates: vec![sum], expected: None };
+        let mut plan = single(source, columns, vec![probe], sink);
+        let build = Pipeline { sink: build, ops: Vec::new(), ..plan.pipelines[0].clone() };
+        plan.pipelines.insert(0, build);
+        plan.table_count = 1;
+        let (rows, report) = run(options, &plan);
+        report.pipelines.iter().for_each(|pipeline| check_grown(pipeline, 400_000));
+        let expected = (0..400_000).map(|row| vec![(1_000_000 + row * 3) * 1_000_003, row * 1_000_003]);
+        let expected: Vec<Vec<Cell>> = expected.map(|row| row.into_iter().map(Cell::Int).collect()).collect();
+        assert_eq!(sorted(&rows), expected);
+    }
+}
+
+#[test]
+fn a_table_by_position_ends_at_the_first_morsel_with_a_key_that_is_there_already() {
+    let place = fixture();
+    let without_cache = RuntimeOptions { device_cache_bytes: Some(0), row_groups_max: 1, ..options() };
+    let report_of = |key: Expr, options: &RuntimeOptions| {
+        let sink = Sink::Materialize { columns: vec![column(0)], top: None };
+        let plan = join(&place.table, key.clone(), key, ProbeKind::Semi, sink);
+        let (rows, report) = run(options.clone(), &plan);
+        let expected =
+            all_rows(&place.table).iter().filter(|row| number(&row[1]).is_some_and(|q| q < 20)).count();
+        assert_eq!(rows.row_count, expected);
+        report.pipelines[0].clone()
+    };
+    let hashed = report_of(hashed(column(5)), &without_cache);
+    for options in [without_cache.clone(), RuntimeOptions { overlap: false, ..without_cache }] {
+        let direct = report_of(column(5), &options);
+        assert_eq!((direct.repeats, direct.rows_in), (1, 2 * ROWS));
+        assert!(
+            direct.link_bytes < hashed.link_bytes * 3 / 2 + 1,
+            "{} of {}",
+            direct.link_bytes,
+            hashed.link_bytes
+        );
+    }
 }
