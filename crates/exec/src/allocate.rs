@@ -9,7 +9,7 @@ use pelton_pipeline::codegen::{
     TableLayout, WordKind,
 };
 
-use super::execution::{Attempt, Execution, Kernel, Prepared};
+use super::execution::{Attempt, Execution, GROWTH, Kernel, Prepared};
 use super::memory::upload;
 
 /// Threads of a multiprocessor that a grid fills.
@@ -112,7 +112,10 @@ impl Execution<'_> {
             GroupKind::Global => 1,
             GroupKind::Direct => layout.packed_key_count,
             GroupKind::Hashed | GroupKind::Wide => {
-                let groups = layout.packed_key_count.min(attempt.groups).min(row_count.max(64));
+                // Probes may make more rows than come from the source: further tries make room for them.
+                let growth = GROWTH.saturating_pow(attempt.number as u32);
+                let rows = row_count.max(64).saturating_mul(growth);
+                let groups = layout.packed_key_count.min(attempt.groups).min(rows);
                 let slots = (groups * 2).next_power_of_two();
                 kernel.state.set(Arg::GroupSlotMask, slots - 1);
                 let keys = self.array(kernel, Arg::GroupKeys, slots as usize * 8)?;

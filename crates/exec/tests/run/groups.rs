@@ -267,3 +267,21 @@ fn groups_of_doubles_have_one_zero_and_one_not_a_number() {
     let expected = [[1, 0], [1, 1], [3, 0], [3, 0]];
     assert_eq!(sorted(&found), expected.map(|row| row.map(Cell::Int).to_vec()));
 }
+
+#[test]
+fn a_join_may_make_more_groups_than_its_source_has_rows() {
+    let (_place, source, columns, rows) = fixture();
+    let build = Sink::Build { table: 0, keys: vec![column(5)], payload: vec![column(0)] };
+    let probe = Op::Probe { table: 0, keys: vec![column(5)], kind: ProbeKind::Inner, residual: None };
+    let sink = grouped(&[0, columns.len()], vec![count()]);
+    let build = pipeline(&source, &columns, Vec::new(), build);
+    let last = pipeline(&source, &columns, vec![probe], sink);
+    let (found, report) = run(options(), &plan(vec![build, last], 1));
+    let pairs: usize = by_key(&rows, &[5]).iter().map(|(_, rows)| rows.len() * rows.len()).sum();
+    assert_eq!(found.row_count, pairs);
+    assert!(
+        report.pipelines.last().is_some_and(|report| report.repeats > 0),
+        "{pairs} groups of {}",
+        rows.len()
+    );
+}
