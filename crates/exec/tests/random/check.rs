@@ -39,6 +39,8 @@ pub(crate) struct Tally {
     pub(crate) repeated_keys: u64,
     /// Memory that was made short was too short.
     pub(crate) short_of_memory: u64,
+    /// Rows that were compared, of plans that have something rare, by what they have.
+    pub(crate) rare: BTreeMap<&'static str, u64>,
     /// Refused before anything ran, by reason.
     pub(crate) refused: BTreeMap<&'static str, u64>,
     /// Too many rows for the interpreter: not run.
@@ -56,6 +58,7 @@ impl Tally {
         self.repeated_keys += other.repeated_keys;
         self.too_large += other.too_large;
         self.kernels_compiled += other.kernels_compiled;
+        other.rare.iter().for_each(|(what, count)| *self.rare.entry(what).or_default() += count);
         other.refused.iter().for_each(|(reason, count)| *self.refused.entry(reason).or_default() += count);
     }
 
@@ -64,9 +67,13 @@ impl Tally {
     }
 }
 
+/// What every few plans should have, as descriptions of plans show it.
+pub(crate) const RARE: [&str; 4] = ["groups of pipeline", "residual: Some", "Parameter", "RowNumber"];
+
 /// What kernels refuse when their source is generated: what bounds do not show, and what they have no form of. Any
 /// other refusal is a failure; so is a source that does not compile.
-const REFUSALS: [&str; 7] = [
+const REFUSALS: [&str; 8] = [
+    "is text with layout plain, without a dictionary",
     "a join key of",
     "a join key whose values span all of 64 bits",
     "join keys whose possible combinations",
@@ -224,6 +231,10 @@ fn check_run(
     };
     if let Some(difference) = difference {
         panic!("{difference}\n{}", shown());
+    }
+    let described = describe(plan);
+    for what in RARE.into_iter().filter(|what| described.contains(what)) {
+        *tally.rare.entry(what).or_default() += 1;
     }
     match expected.ended {
         0 => tally.empty += 1,

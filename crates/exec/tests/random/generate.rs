@@ -336,7 +336,7 @@ impl Generator<'_> {
             known.extend(self.built[table].payload.iter().cloned());
         }
         let mut residual = None;
-        if matches!(kind, Semi | Anti) && self.random.one_in(2) {
+        if matches!(kind, Semi | Anti) && self.random.percent(70) {
             let seen = [known.as_slice(), &self.built[table].payload].concat();
             residual = Some(self.expressions(&seen).condition(2).expr);
         }

@@ -278,16 +278,15 @@ impl<'p> Walk<'p> {
 
     /// The rows of the result, or of the table.
     fn finish(&mut self, outcome: &mut Outcome) -> Vec<Row> {
-        let ended = std::mem::take(&mut self.ended);
-        let rows = match &self.pipeline.sink {
-            Sink::Aggregate { keys, aggregates, .. } if !self.is_certain => {
-                self.groups(&ended, keys.len(), aggregates, outcome)
-            }
-            _ => ended,
-        };
+        let mut ended = std::mem::take(&mut self.ended);
+        if let Sink::Aggregate { keys, aggregates, .. } = &self.pipeline.sink {
+            // Nobody sees what an overflow leaves of them.
+            ended.retain(|row| !row.iter().any(Cell::is_poison));
+            ended = self.groups(&ended, keys.len(), aggregates, outcome);
+        }
         outcome.must_overflow |= self.is_certain;
         outcome.may_overflow |= self.is_certain || self.scope.is_noted.get();
-        rows
+        ended
     }
 
     fn groups(

@@ -6,7 +6,7 @@
 //!                └────────────────────┴──► interpreter, row by row ──────────────────────────► rows ─┘
 //! ```
 //!
-//! Bound: the system's compiler, a quarter to half a second a kernel, one or two kernels a plan. The default seeds are
+//! Bound: the system's compiler, a quarter to half a second a kernel, two or three kernels a plan. The default seeds are
 //! always the same, so that programs are found on disk when the test runs again.
 //!
 //! What a plan has that kernels refuse counts as refused. What is new in the IR is added to `evaluate.rs` or
@@ -37,7 +37,7 @@ mod sinks;
 mod tables;
 mod text;
 
-use check::{Tally, check};
+use check::{RARE, Tally, check};
 use tables::Tables;
 
 /// Seeds of plans over the same tables.
@@ -98,4 +98,6 @@ fn check_coverage(count: u64, tally: &Tally) {
     assert!(tally.too_large * 10 < count, "a tenth of the plans is too large: {tally:?}");
     assert!(tally.with_rows * 2 > tally.runs, "half of the runs give no row: {tally:?}");
     assert!(tally.overflows * 50 > tally.runs, "hardly anything overflows: {tally:?}");
+    assert!(count < 10 * PLANS || tally.repeated_keys > 0, "no key repeats where none may: {tally:?}");
+    RARE.iter().for_each(|what| assert!(tally.rare.contains_key(what), "no plan has '{what}': {tally:?}"));
 }

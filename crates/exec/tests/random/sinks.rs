@@ -92,8 +92,10 @@ impl Generator<'_> {
         let count = 1 + self.random.below(4);
         let mut columns: Vec<Expr> = (0..count).map(|_| self.output(known).expr).collect();
         if self.random.percent(65) {
-            let sums = (0..known.len()).filter(|at| known[*at].is_sum || known[*at].is_about);
-            columns.extend(sums.map(Expr::Column));
+            if known.iter().any(|column| column.is_sum || column.is_about) {
+                // As they are, with the keys that tell their rows apart.
+                columns.extend((0..known.len()).map(Expr::Column));
+            }
             return Sink::Materialize { columns, top: None };
         }
         let is_column = self.random.percent(75);
