@@ -279,9 +279,6 @@ fn a_join_may_make_more_groups_than_its_source_has_rows() {
     let (found, report) = run(options(), &plan(vec![build, last], 1));
     let pairs: usize = by_key(&rows, &[5]).iter().map(|(_, rows)| rows.len() * rows.len()).sum();
     assert_eq!(found.row_count, pairs);
-    assert!(
-        report.pipelines.last().is_some_and(|report| report.repeats > 0),
-        "{pairs} groups of {}",
-        rows.len()
-    );
+    assert!(pairs > 2 * rows.len(), "{pairs} groups of {}", rows.len());
+    assert!(report.pipelines.last().is_some_and(|report| report.repeats == 0), "nothing is scanned twice");
 }
