@@ -74,7 +74,7 @@ fn tables() -> Tables {
 }
 
 /// Queries that run as one node without host inputs.
-const WHOLE: [&str; 17] = [
+const WHOLE: [&str; 16] = [
     // Groups, filtered, and their groups.
     "SELECT n, count(*) FROM (SELECT customer, count(*) n FROM orders GROUP BY customer) WHERE n > 2 GROUP BY n",
     "SELECT area, count(*), sum(total), max(total), count(mean) FROM customer JOIN (SELECT customer, sum(amount) total, \
@@ -104,7 +104,6 @@ const WHOLE: [&str; 17] = [
     "SELECT o.order_id, c.id, c.note, sum(p.amount) FROM orders o JOIN customer c ON o.customer = c.id JOIN orders p \
      ON p.order_id = o.order_id WHERE o.amount > 950 GROUP BY o.order_id, c.id, c.note",
     // No rows at all.
-    "SELECT id, name, sum(amount) FROM orders JOIN customer ON customer = id WHERE amount > 5000 GROUP BY id, name",
     "SELECT max(n), count(*) FROM (SELECT customer, count(*) n FROM orders WHERE amount > 5000 GROUP BY customer)",
 ];
 
@@ -153,6 +152,8 @@ async fn texts_of_which_more_is_asked_come_from_the_cpu() {
     let tables = tables();
     let session = tables.session(&on_host());
     let queries = [
+        // Orders, of which there are none, may build: then nothing determines the row of a customer.
+        "SELECT id, name, sum(amount) FROM orders JOIN customer ON customer = id WHERE amount > 5000 GROUP BY id, name",
         "SELECT upper(name), amount FROM orders JOIN customer ON customer = id WHERE amount > 990",
         "SELECT count(note), count(*) FROM orders JOIN customer ON customer = id",
         "SELECT id, note IS NULL FROM orders JOIN customer ON customer = id WHERE amount > 990",
