@@ -40,7 +40,7 @@ async fn the_device_is_tried_out_behind_a_query_and_then_whoever_took_less_runs(
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), verdict).await.expect("a verdict within a minute");
+    tokio::time::timeout(Duration::from_secs(300), verdict).await.expect("a verdict within five minutes");
     for least in [12, 13, 14] {
         let (actual, _) = run(&session, &query_above(least)).await;
         assert_same_rows(&actual, &tables.expected(&query_above(least)).await, "later");
