@@ -23,7 +23,7 @@ pub struct MorselTimings {
 /// Something that the host did.
 #[derive(Debug)]
 pub struct Lap {
-    /// What.
+    /// What was done.
     pub activity: Activity,
     /// When it began.
     pub start: Instant,

@@ -302,7 +302,7 @@ impl Run {
                 Ok(Box::pin(RecordBatchStreamAdapter::new(schema, counted)))
             }
             Err(error) if may_run_elsewhere(error.kind()) => {
-                if let Some(key) = self.key {
+                if let (Some(key), ErrorKind::Unsupported) = (self.key, error.kind()) {
                     self.device.experience().refused(key);
                 }
                 MetricBuilder::new(&self.metrics).global_counter("fallbacks").add(1);

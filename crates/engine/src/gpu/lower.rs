@@ -146,6 +146,7 @@ struct Mark {
     table_count: usize,
     host_inputs: usize,
     scans: usize,
+    unique_tables: usize,
 }
 
 impl<'a> Lowering<'a> {
@@ -325,6 +326,7 @@ impl<'a> Lowering<'a> {
             table_count: self.table_count,
             host_inputs: self.host_inputs.len(),
             scans: self.scans.len(),
+            unique_tables: self.unique_tables.len(),
         }
     }
 
@@ -333,6 +335,7 @@ impl<'a> Lowering<'a> {
         self.table_count = mark.table_count;
         self.host_inputs.truncate(mark.host_inputs);
         self.scans.truncate(mark.scans);
+        self.unique_tables.truncate(mark.unique_tables);
     }
 }
 

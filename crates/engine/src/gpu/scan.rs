@@ -59,7 +59,7 @@ impl Lowering<'_> {
     }
 
     /// Whether a column is a text that kernels do not read and that is fetched for the rows that come out. Small tables
-    /// are brought over as a whole, and then kernels can do more with their texts.
+    /// are copied to the device as a whole, and then kernels can do more with their texts.
     fn is_late(&self, table: &Arc<Table>, column: usize) -> bool {
         self.fetches_texts
             && table.row_count() > LATE_ROWS_MIN
@@ -68,7 +68,7 @@ impl Lowering<'_> {
     }
 }
 
-/// Texts of smaller tables are brought over by the CPU: some 100 ns a row. A guess.
+/// The CPU copies the texts of smaller tables to the device, at some 100 ns a row. A guess.
 const LATE_ROWS_MIN: u64 = 4096;
 
 /// Text column `column` of `table`, of which kernels know the row.

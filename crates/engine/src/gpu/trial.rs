@@ -7,7 +7,7 @@
 //!   from then on  on whichever took less
 //! ```
 //!
-//! A device that has never seen a query is slow: its driver is opened, kernels are compiled, columns are brought over.
+//! A device that has never seen a query is slow: it opens the driver, compiles kernels and copies columns.
 //! So no query waits for that. What is tried out has had its rows delivered already, its result is dropped, and one
 //! trial runs at a time. Parts of plans are told apart by what they do, not by the numbers in it.
 
@@ -30,6 +30,7 @@ use datafusion::physical_plan::{
     ReplaceChildrenOptions,
 };
 use futures::StreamExt;
+use pelton_error::ErrorKind;
 use tokio::sync::Semaphore;
 
 use super::describe::pipeline_texts;
@@ -111,6 +112,11 @@ impl Experience {
         self.with(key, |entry| !entry.is_refused && !std::mem::replace(&mut entry.is_on_trial, true))
     }
 
+    /// Another trial may begin.
+    fn ends_trial(&self, key: u64) {
+        self.with(key, |entry| entry.is_on_trial = false);
+    }
+
     fn with<T>(&self, key: u64, what: impl FnOnce(&mut Entry) -> T) -> T {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         if entries.len() > ENTRIES_MAX {
@@ -176,9 +182,11 @@ async fn try_out(candidate: Arc<PeltonGpuExec>, key: u64, context: Arc<TaskConte
     tokio::time::sleep(PAUSE).await;
     let Ok(_permit) = experience.trials().acquire_owned().await else { return };
     for is_warm in [false, true] {
-        let Ok(elapsed) = candidate.try_run(&context).await else {
-            experience.refused(key);
-            return;
+        let elapsed = match candidate.try_run(&context).await {
+            Ok(elapsed) => elapsed,
+            Err(error) if *error.kind() == ErrorKind::Unsupported => return experience.refused(key),
+            // Memory that others hold now, say: it may go better after a later run.
+            Err(_) => return experience.ends_trial(key),
         };
         if is_warm {
             experience.took_on_device(key, elapsed);
