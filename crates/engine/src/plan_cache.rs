@@ -15,10 +15,14 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
+use datafusion::physical_expr::expressions::DynamicFilterPhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
@@ -28,6 +32,7 @@ use pelton_store::Table;
 use crate::catalog::WarehouseSchema;
 use crate::gpu::PeltonGpuExec;
 use crate::provider::PeltonTable;
+use crate::scan::PeltonScanExec;
 
 /// The most plans in the cache; the oldest is evicted first. A guess: a dashboard's queries.
 const PLANS_MAX: usize = 64;
@@ -36,6 +41,14 @@ const PLANS_MAX: usize = 64;
 #[derive(Default)]
 pub(crate) struct PlanCache(Mutex<VecDeque<Entry>>);
 
+/// What plans are made from now.
+pub(crate) struct Now<'a> {
+    pub(crate) schema: &'a WarehouseSchema,
+    pub(crate) config: Arc<ConfigOptions>,
+    /// Of what was learnt of the device.
+    pub(crate) changes: u64,
+}
+
 /// What a plan was made from. Plans of one text from equal bases are equal.
 pub(crate) struct Basis {
     tables: Vec<Arc<Table>>,
@@ -43,6 +56,8 @@ pub(crate) struct Basis {
     config: Arc<ConfigOptions>,
     /// Of the session's own tables and views.
     names: u64,
+    /// Of what was learnt of the device.
+    changes: u64,
 }
 
 struct Entry {
@@ -53,15 +68,10 @@ struct Entry {
 
 impl PlanCache {
     /// A copy of the plan of `text`, if one is cached and still valid.
-    pub(crate) fn get(
-        &self,
-        text: &str,
-        schema: &WarehouseSchema,
-        config: &Arc<ConfigOptions>,
-    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    pub(crate) fn get(&self, text: &str, now: &Now<'_>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(at) = entries.iter().position(|entry| entry.text == text) else { return Ok(None) };
-        if !entries[at].basis.holds(schema, config) {
+        if !entries[at].basis.holds(now) {
             entries.remove(at);
             return Ok(None);
         }
@@ -95,11 +105,7 @@ impl Basis {
     /// # Errors
     ///
     /// None of its own; those of walking a plan.
-    pub(crate) fn of(
-        logical: &LogicalPlan,
-        schema: &WarehouseSchema,
-        config: &Arc<ConfigOptions>,
-    ) -> Result<Option<Self>> {
+    pub(crate) fn of(logical: &LogicalPlan, now: &Now<'_>) -> Result<Option<Self>> {
         let mut tables = Vec::new();
         let mut is_known = true;
         logical.apply_with_subqueries(|node| {
@@ -124,15 +130,21 @@ impl Basis {
                 Ok(TreeNodeRecursion::Continue)
             })
         })?;
-        let basis = Self { tables, config: Arc::clone(config), names: schema.names_generation() };
+        let basis = Self {
+            tables,
+            config: Arc::clone(&now.config),
+            names: now.schema.names_generation(),
+            changes: now.changes,
+        };
         // Tables that were put into the session by hand are not looked up in the warehouse.
-        Ok((is_known && basis.holds(schema, config)).then_some(basis))
+        Ok((is_known && basis.holds(now)).then_some(basis))
     }
 
-    fn holds(&self, schema: &WarehouseSchema, config: &Arc<ConfigOptions>) -> bool {
-        Arc::ptr_eq(&self.config, config)
-            && self.names == schema.names_generation()
-            && self.tables.iter().all(|table| schema.is_current(table))
+    fn holds(&self, now: &Now<'_>) -> bool {
+        Arc::ptr_eq(&self.config, &now.config)
+            && self.names == now.schema.names_generation()
+            && self.changes == now.changes
+            && self.tables.iter().all(|table| now.schema.is_current(table))
     }
 }
 
@@ -147,18 +159,43 @@ fn depends_on_when(expr: &Expr) -> bool {
 
 /// Whether every leaf of `plan` runs on a device, below operators that a copy starts anew.
 fn comes_from_device(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let children = plan.children();
     if plan.is::<PeltonGpuExec>() {
-        return plan.children().is_empty();
+        return children.into_iter().all(starts_anew_as_input);
     }
-    let starts_anew = plan.is::<ProjectionExec>()
+    // A sort that stops at a number of rows narrows a filter while it runs; nothing in a device's plan asks it.
+    let starts_anew = hands_rows_on(plan)
+        || plan.is::<AggregateExec>()
+        || plan.is::<GlobalLimitExec>()
+        || plan.is::<LocalLimitExec>()
         || plan.is::<SortExec>()
-        || plan.is::<SortPreservingMergeExec>()
+        || plan.is::<SortPreservingMergeExec>();
+    starts_anew && !children.is_empty() && children.into_iter().all(comes_from_device)
+}
+
+/// Whether a copy of the plan of a host input starts anew: nothing in it waits for a filter of another operator, which
+/// the copy of that would no longer tell it.
+fn starts_anew_as_input(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    if let Some(scan) = plan.downcast_ref::<PeltonScanExec>() {
+        return !scan.is_told_filters();
+    }
+    let children = plan.children();
+    hands_rows_on(plan) && !children.is_empty() && children.into_iter().all(starts_anew_as_input)
+}
+
+/// True for operators that take rows one by one and have no state but channels, which a copy has of its own.
+fn hands_rows_on(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let has_no_dynamic_filter = || {
+        let mut is_free = true;
+        let walked = plan.apply_expressions(&mut |expr| {
+            is_free &= !expr.exists(|part| Ok(part.is::<DynamicFilterPhysicalExpr>()))?;
+            Ok(TreeNodeRecursion::Continue)
+        });
+        is_free && walked.is_ok()
+    };
+    plan.is::<ProjectionExec>()
+        || plan.is::<FilterExec>() && has_no_dynamic_filter()
+        || plan.is::<CooperativeExec>()
         || plan.is::<CoalescePartitionsExec>()
         || plan.is::<RepartitionExec>()
-        || plan.is::<AggregateExec>();
-    // A sort that stops at a number of rows narrows a filter while it runs.
-    starts_anew
-        && plan.fetch().is_none()
-        && !plan.children().is_empty()
-        && plan.children().into_iter().all(comes_from_device)
 }

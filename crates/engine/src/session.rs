@@ -14,7 +14,6 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider};
 use datafusion::common::format::ExplainFormat;
-use datafusion::config::ConfigOptions;
 use datafusion::error::DataFusionError;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder, TaskContext};
@@ -40,7 +39,7 @@ use crate::memory::{self, QueryMemory};
 use crate::metered::{self, metered};
 use crate::names;
 use crate::parse::parse;
-use crate::plan_cache::{Basis, PlanCache};
+use crate::plan_cache::{Basis, Now, PlanCache};
 use crate::planning::{self, PlanSize};
 use crate::profile::{self, Parts, ProfileContext, QueryProfile, QueryState, Recorder};
 use crate::scan::{ScanOptions, ScanReport};
@@ -260,7 +259,7 @@ impl PeltonSession {
                 Ok(self.to_run(inner, Mode::Explain, started))
             }
             _ => {
-                let basis = Basis::of(&plan, &self.schema, &self.config()).map_err(from_datafusion)?;
+                let basis = Basis::of(&plan, &self.now()).map_err(from_datafusion)?;
                 let physical = self.physical(plan).await?;
                 if let (Some(plans), Some(basis), Some(text)) = (&self.plans, basis, text) {
                     plans.insert(text, basis, &physical);
@@ -273,11 +272,13 @@ impl PeltonSession {
     /// The cached plan of the query `text`, if it is still valid.
     fn cached_plan(&self, text: &str) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let Some(plans) = &self.plans else { return Ok(None) };
-        plans.get(text, &self.schema, &self.config()).map_err(from_datafusion)
+        plans.get(text, &self.now()).map_err(from_datafusion)
     }
 
-    fn config(&self) -> Arc<ConfigOptions> {
-        Arc::clone(self.ctx.state_ref().read().config().options())
+    /// What a plan would be made from now.
+    fn now(&self) -> Now<'_> {
+        let config = Arc::clone(self.ctx.state_ref().read().config().options());
+        Now { schema: &self.schema, config, changes: self.device.changes() }
     }
 
     /// Plans what `bytes` describe: a Substrait plan, as protobuf or JSON.

@@ -8,6 +8,7 @@
 //! ```
 
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 
@@ -58,6 +59,9 @@ impl FromStr for DeviceChoice {
         }
     }
 }
+
+/// One of these is there wherever there is a GPU: of the driver on Linux, and under Windows.
+const GPU_FILES: [&str; 2] = ["/dev/nvidiactl", "/dev/dxg"];
 
 /// The device of a session, which may be none. Shared by its rule, its plans and whoever asks what became of them.
 pub struct DeviceHandle {
@@ -126,10 +130,21 @@ impl DeviceHandle {
         }
     }
 
-    /// True where it is known already that everything runs on the CPU. Looks for nothing.
+    /// True where it is known already that everything runs on the CPU. Opens nothing: a driver takes a while.
     pub(super) fn is_none_for_sure(&self) -> bool {
-        self.choice == DeviceChoice::Cpu
-            || (self.choice == DeviceChoice::Auto && self.is_gpu_there.get() == Some(&false))
+        match self.choice {
+            DeviceChoice::Cpu => true,
+            DeviceChoice::Auto => match self.is_gpu_there.get() {
+                Some(is_there) => !is_there,
+                None => !GPU_FILES.iter().any(|file| Path::new(file).exists()),
+            },
+            DeviceChoice::Gpu(_) | DeviceChoice::Host | DeviceChoice::AutoHost => false,
+        }
+    }
+
+    /// Changes whenever something learnt changes where something runs.
+    pub(crate) fn changes(&self) -> u64 {
+        self.experience.changes()
     }
 
     /// The runtime; the first call opens it.

@@ -71,6 +71,7 @@ pub struct PeltonGpuExec {
     parameters: Vec<Arc<dyn PhysicalExpr>>,
     late: Vec<Option<LateText>>,
     average_counts: Vec<usize>,
+    columns: Option<Vec<usize>>,
     /// The subtree as it was planned.
     cpu: Arc<dyn ExecutionPlan>,
     device: Arc<DeviceHandle>,
@@ -111,6 +112,7 @@ impl PeltonGpuExec {
             parameters: lowered.parameters,
             late: lowered.late,
             average_counts: lowered.average_counts,
+            columns: lowered.columns,
             estimated_rows: pelton_planner::estimated_rows(&cpu),
             cpu,
             device,
@@ -196,6 +198,7 @@ impl PeltonGpuExec {
             parameters: self.parameters.clone(),
             late: self.late.clone(),
             average_counts: self.average_counts.clone(),
+            columns: self.columns.clone(),
             cpu: Arc::clone(&self.cpu),
             device: Arc::clone(&self.device),
             reason: self.reason.clone(),
@@ -244,6 +247,7 @@ impl PeltonGpuExec {
             parameters: self.parameters.clone(),
             late: self.late.clone(),
             average_counts: self.average_counts.clone(),
+            columns: self.columns.clone(),
             cpu: Arc::clone(&self.cpu),
             cpu_has_run: Arc::clone(&self.cpu_has_run),
             device: Arc::clone(&self.device),
@@ -263,6 +267,7 @@ struct Run {
     parameters: Vec<Arc<dyn PhysicalExpr>>,
     late: Vec<Option<LateText>>,
     average_counts: Vec<usize>,
+    columns: Option<Vec<usize>>,
     cpu: Arc<dyn ExecutionPlan>,
     cpu_has_run: Arc<AtomicBool>,
     device: Arc<DeviceHandle>,
@@ -339,10 +344,14 @@ impl Run {
         let cancel = CancelOnDrop(CancelFlag::new());
         let (device, flag) = (Arc::clone(&self.device), cancel.0.clone());
         let tracer = tracer(context, self.owner);
-        let (late, schema) = (self.late.clone(), self.cpu.schema());
+        let (late, columns, schema) = (self.late.clone(), self.columns.clone(), self.cpu.schema());
         let run = tokio::task::spawn_blocking(move || {
             let inputs = Inputs { host_inputs, parameters };
             let (rows, report) = device.runtime()?.run_traced(&plan, inputs, &flag, tracer.as_ref())?;
+            let rows = match columns {
+                Some(columns) => result::columns_of(rows, &columns),
+                None => rows,
+            };
             let fetched = late::fetch_all(&late, &rows, &schema, device.io(), device.threads(), &flag)?;
             Ok::<_, Error>((rows, report, fetched))
         });

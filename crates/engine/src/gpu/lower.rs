@@ -18,10 +18,11 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::DynamicFilterPhysicalExpr;
+use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
+use datafusion::physical_expr::projection::ProjectionExpr;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateOutputMode};
 use datafusion::physical_plan::buffer::BufferExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
@@ -63,6 +64,8 @@ pub(super) struct Lowered {
     pub(super) late: Vec<Option<LateText>>,
     /// Columns of the result that are counts of averages: NULL where the sum, the column after, is.
     pub(super) average_counts: Vec<usize>,
+    /// Which columns of what comes out the result has, in order; `None`: all.
+    pub(super) columns: Option<Vec<usize>>,
 }
 
 /// Lowers `plan`, all of it; `first`: only these rows of it are asked for.
@@ -117,6 +120,7 @@ fn lower_with(
         parameters: lowering.parameters.list(),
         late,
         average_counts: lowering.average_counts,
+        columns: lowering.columns,
     })
 }
 
@@ -138,6 +142,8 @@ pub(super) struct Lowering<'a> {
     pub(super) unique_tables: Vec<usize>,
     /// See [`Lowered`].
     pub(super) average_counts: Vec<usize>,
+    /// See [`Lowered`].
+    columns: Option<Vec<usize>>,
 }
 
 /// What to go back to where a side turns out not to be lowered.
@@ -163,17 +169,23 @@ impl<'a> Lowering<'a> {
             scans: Vec::new(),
             parameters: Parameters::default(),
             average_counts: Vec::new(),
+            columns: None,
         }
     }
 
     /// All of `plan`, or the rows of it that are asked for.
     fn whole(&mut self, plan: &Arc<dyn ExecutionPlan>, first: Option<&FirstRows>) -> Result<()> {
-        match (plan.downcast_ref::<AggregateExec>(), first) {
-            (Some(aggregate), None) if !needs_division(aggregate) => {
+        match groups_alone(plan).filter(|_| first.is_none()) {
+            Some((aggregate, columns)) => {
                 let expected = pelton_planner::estimated_rows(plan).map(|groups| groups as u64);
                 self.aggregate(aggregate, expected)?;
+                if let Some(columns) = columns {
+                    self.late.resize(aggregate.schema().fields().len(), None);
+                    self.late = columns.iter().map(|&column| self.late[column].clone()).collect();
+                    self.columns = Some(columns);
+                }
             }
-            _ => self.materialize(plan, first)?,
+            None => self.materialize(plan, first)?,
         }
         match self.scans.is_empty() {
             true => Err(Error::unsupported("it reads no Pelton table")),
@@ -344,6 +356,19 @@ impl Flow {
     pub(super) fn exprs<'f>(&'f mut self, schema: &'f SchemaRef) -> Exprs<'f> {
         Exprs { builder: &mut self.builder, inputs: &self.outputs, schema }
     }
+}
+
+/// The aggregate whose groups are all that `plan` computes, and which of its columns are the plan's, where not all are.
+fn groups_alone(plan: &Arc<dyn ExecutionPlan>) -> Option<(&AggregateExec, Option<Vec<usize>>)> {
+    if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
+        return (!needs_division(aggregate)).then_some((aggregate, None));
+    }
+    let projection = plan.downcast_ref::<ProjectionExec>()?;
+    let aggregate = projection.input().downcast_ref::<AggregateExec>()?;
+    let is_whole = aggregate.mode().output_mode() == AggregateOutputMode::Final && !needs_division(aggregate);
+    let column = |expr: &ProjectionExpr| expr.expr.downcast_ref::<Column>().map(Column::index);
+    let columns = projection.expr().iter().map(column).collect::<Option<Vec<_>>>()?;
+    is_whole.then_some((aggregate, Some(columns)))
 }
 
 /// The columns that `exprs` name.

@@ -25,6 +25,12 @@ pub(super) fn counts_are_null_with_sums(rows: &mut Rows, average_counts: &[usize
     }
 }
 
+/// These columns of `rows`, in this order.
+pub(super) fn columns_of(rows: Rows, columns: &[usize]) -> Rows {
+    let columns = columns.iter().map(|&column| rows.columns[column].clone()).collect();
+    Rows { row_count: rows.row_count, columns }
+}
+
 /// `rows` in batches of at most `batch_rows`, with the columns of `schema`; those that were `fetched` as they are.
 ///
 /// # Errors

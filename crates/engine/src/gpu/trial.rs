@@ -14,7 +14,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -53,6 +53,14 @@ struct Entry {
     is_refused: bool,
 }
 
+impl Entry {
+    /// Whether the device is preferred, as far as is known.
+    fn is_for_device(&self) -> bool {
+        let is_faster = |device_s: f64| self.cpu_s.is_some_and(|cpu_s| device_s * MARGIN < cpu_s);
+        !self.is_refused && self.device_s.is_some_and(is_faster)
+    }
+}
+
 /// What to do with a part of a plan that the device can run.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Verdict {
@@ -69,6 +77,8 @@ pub(super) enum Verdict {
 pub(super) struct Experience {
     entries: Mutex<HashMap<u64, Entry>>,
     trials: OnceLock<Arc<Semaphore>>,
+    /// How often something learnt has changed where something runs.
+    changes: AtomicU64,
 }
 
 impl Experience {
@@ -80,7 +90,7 @@ impl Experience {
             (Some(device_s), Some(cpu_s)) => {
                 let text =
                     format!("took {:.1} ms on the device, {:.1} ms on the CPU", device_s * 1e3, cpu_s * 1e3);
-                if device_s * MARGIN < cpu_s { Verdict::Device(text) } else { Verdict::Cpu(text) }
+                if entry.is_for_device() { Verdict::Device(text) } else { Verdict::Cpu(text) }
             }
             _ => Verdict::Try,
         }
@@ -88,7 +98,7 @@ impl Experience {
 
     /// Takes note that the device took so long; of several times the last counts half.
     pub(super) fn took_on_device(&self, key: u64, elapsed: Duration) {
-        self.with(key, |entry| {
+        self.learn(key, |entry| {
             let latest = elapsed.as_secs_f64();
             entry.device_s = Some(entry.device_s.map_or(latest, |known| (known + latest) / 2.0));
         });
@@ -96,7 +106,7 @@ impl Experience {
 
     /// Takes note that the CPU took so long; the least counts.
     fn took_on_cpu(&self, key: u64, elapsed: Duration) {
-        self.with(key, |entry| {
+        self.learn(key, |entry| {
             let latest = elapsed.as_secs_f64();
             entry.cpu_s = Some(entry.cpu_s.map_or(latest, |known| known.min(latest)));
         });
@@ -104,7 +114,23 @@ impl Experience {
 
     /// Takes note that the device refused to run it.
     pub(super) fn refused(&self, key: u64) {
-        self.with(key, |entry| entry.is_refused = true);
+        self.learn(key, |entry| entry.is_refused = true);
+    }
+
+    /// Changes whenever something learnt changes where something runs: plans made before may be out of date.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    fn learn(&self, key: u64, what: impl FnOnce(&mut Entry)) {
+        let is_changed = self.with(key, |entry| {
+            let before = entry.is_for_device();
+            what(entry);
+            entry.is_for_device() != before
+        });
+        if is_changed {
+            self.changes.fetch_add(1, Ordering::AcqRel);
+        }
     }
 
     /// True for the first to ask, until the trial has ended.
@@ -180,6 +206,11 @@ async fn try_out(candidate: Arc<PeltonGpuExec>, key: u64, context: Arc<TaskConte
         return;
     }
     tokio::time::sleep(PAUSE).await;
+    // Looking for a GPU opens its driver, which takes a while.
+    let looking = Arc::clone(&device);
+    if !tokio::task::spawn_blocking(move || looking.is_any()).await.unwrap_or(false) {
+        return;
+    }
     let Ok(_permit) = experience.trials().acquire_owned().await else { return };
     for is_warm in [false, true] {
         let elapsed = match candidate.try_run(&context).await {
@@ -284,11 +315,16 @@ mod tests {
         assert!(!experience.begins_trial(1));
         experience.took_on_cpu(1, Duration::from_millis(300));
         assert_eq!(experience.verdict(1), Verdict::Try);
+        assert_eq!(experience.changes(), 0);
         experience.took_on_device(1, Duration::from_millis(10));
         assert!(matches!(experience.verdict(1), Verdict::Device(_)));
+        assert_eq!(experience.changes(), 1);
+        experience.took_on_device(1, Duration::from_millis(20));
+        assert_eq!(experience.changes(), 1);
         // Columns were evicted, say.
         experience.took_on_device(1, Duration::from_millis(1000));
         assert!(matches!(experience.verdict(1), Verdict::Cpu(_)));
+        assert_eq!(experience.changes(), 2);
         assert_eq!(experience.verdict(2), Verdict::Try);
     }
 

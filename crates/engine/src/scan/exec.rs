@@ -200,6 +200,11 @@ impl PeltonScanExec {
             && self.limit.is_none()
     }
 
+    /// True where other operators tell it filters while the query runs.
+    pub(crate) fn is_told_filters(&self) -> bool {
+        !self.dynamic.is_empty()
+    }
+
     /// True where the query itself restricts this table.
     pub(crate) fn is_filtered(&self) -> bool {
         !self.conjuncts.is_empty()
