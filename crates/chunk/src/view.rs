@@ -1,6 +1,7 @@
 //! A chunk's bytes, checked: every length and offset in the header and the page directory holds.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use pelton_error::{Result, ResultExt};
 
@@ -86,6 +87,43 @@ impl<'a> ChunkView<'a> {
         }
         check_stored(header.encoding.codec, entry.stored_bytes, entry.page_bytes)?;
         Ok(entry)
+    }
+
+    /// The bytes at the start of a chunk of so many pages that say where its parts lie.
+    pub fn head_bytes(page_count: usize) -> usize {
+        HEADER_BYTES + page_count * PAGE_ENTRY_BYTES
+    }
+
+    /// Where the parts of a chunk lie that some of its pages are decoded from: all before the first page, then those
+    /// pages. `head` is the chunk's first [`head_bytes`](Self::head_bytes).
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt` where these bytes are no head of a chunk of `chunk_bytes` with as many pages.
+    pub fn ranges_of_pages(head: &[u8], chunk_bytes: usize, pages: &[bool]) -> Result<Vec<Range<usize>>> {
+        let header = Header::from_bytes(head)?;
+        if header.chunk_bytes != chunk_bytes as u64 || header.page_count() != pages.len() {
+            return Err(corrupt(format!("chunk of {chunk_bytes} bytes with {} pages has another head", pages.len())));
+        }
+        let mut end = header.dictionary_offset() as u64 + u64::from(header.dictionary_stored_bytes);
+        let mut ranges = vec![0..end as usize];
+        end = end.next_multiple_of(SECTION_ALIGN as u64);
+        if HEADER_BYTES + header.directory_len() * PAGE_ENTRY_BYTES > head.len() || end > chunk_bytes as u64 {
+            return Err(corrupt("chunk ends before its pages"));
+        }
+        for page in 0..header.directory_len() {
+            let entry_bytes = head[HEADER_BYTES + page * PAGE_ENTRY_BYTES..].first_chunk();
+            let entry = PageEntry::from_bytes(entry_bytes.expect("the directory lies in the head"))?;
+            let start = entry.byte_offset as usize;
+            let range = start..start.saturating_add(entry.stored_bytes as usize);
+            if range.end > chunk_bytes {
+                return Err(corrupt(format!("page {page} ends after its chunk")));
+            }
+            if pages[page] {
+                ranges.push(range);
+            }
+        }
+        Ok(ranges)
     }
 
     /// How the values are encoded.

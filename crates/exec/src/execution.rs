@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -239,7 +240,8 @@ impl<'r> Execution<'r> {
             Sink::Aggregate { .. } => "groups",
             Sink::Materialize { .. } => "room for rows",
         };
-        let mut is_hashed = false;
+        let keys = built_keys(pipeline);
+        let mut is_hashed = keys.is_some_and(|keys| self.runtime.repeating_keys().contains(&keys));
         let rows = loop {
             self.cancel.check()?;
             match self.attempt_evicting((index, pipeline), &prepared, is_hashed, &mut report)? {
@@ -260,6 +262,7 @@ impl<'r> Execution<'r> {
                 Outcome::NotUnique => {
                     report.repeats += 1;
                     is_hashed = true;
+                    self.runtime.repeating_keys().extend(keys);
                 }
             }
         };
@@ -476,6 +479,14 @@ fn described(pipeline: &Pipeline, layout: &GroupLayout) -> Pipeline {
         (column.ty, column.is_nullable, column.bounds) = (known.ty, known.is_nullable, known.bounds);
     }
     described
+}
+
+/// What names the keys that `pipeline` builds a table by, if it builds one from a table: by now, and the next time.
+fn built_keys(pipeline: &Pipeline) -> Option<u64> {
+    let (Source::Table(scan), Sink::Build { keys, .. }) = (&pipeline.source, &pipeline.sink) else { return None };
+    let mut hasher = DefaultHasher::new();
+    (scan.table.id(), &scan.columns, format!("{keys:?} {:?}", pipeline.ops)).hash(&mut hasher);
+    Some(hasher.finish())
 }
 
 fn row_count(table: &Table, group: u32) -> u64 {

@@ -12,7 +12,7 @@
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use pelton_device::cuda::{self, CudaOptions};
@@ -132,6 +132,9 @@ impl Default for RuntimeOptions {
     }
 }
 
+/// More than these are forgotten and found out again.
+const REPEATING_KEYS_MAX: usize = 10_000;
+
 /// Runs plans on one device. `Send` and `Sync`; one serves a session.
 pub struct Runtime {
     pub(crate) options: RuntimeOptions,
@@ -144,6 +147,8 @@ pub struct Runtime {
     pub(crate) has_column_cache: bool,
     /// Columns that a scan has read.
     used: Mutex<HashSet<(TableId, usize)>>,
+    /// Keys that a table by position was built of in vain, since they repeat.
+    repeating_keys: Mutex<HashSet<u64>>,
 }
 
 impl Runtime {
@@ -193,6 +198,7 @@ impl Runtime {
             lanes,
             has_column_cache,
             used,
+            repeating_keys: Mutex::default(),
         }))
     }
 
@@ -233,6 +239,15 @@ impl Runtime {
             check_source(source, major, minor)?;
         }
         self.compiler.compile(source, self.target)
+    }
+
+    /// Keys that a table by position was built of in vain: the next time a hashed one is built at once.
+    pub(crate) fn repeating_keys(&self) -> MutexGuard<'_, HashSet<u64>> {
+        let mut known = self.repeating_keys.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= REPEATING_KEYS_MAX {
+            known.clear();
+        }
+        known
     }
 
     /// Admits columns to the column cache that are read for the second time, or of which most is read now.

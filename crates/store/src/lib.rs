@@ -43,7 +43,7 @@ pub use format::directory::ChunkLocation;
 pub use format::{ALIGNMENT, FORMAT_VERSION};
 pub use io::{AlignedBytes, IoCounters, IoEngine, IoMode, IoOptions, ReadFuture};
 pub use plan::{Candidate, ColumnChoice, DEFAULT_ROW_GROUP_ROWS, Objective, ROW_GROUP_ROWS_MAX, TablePlan};
-pub use reader::{ChunkRead, read_chunk};
+pub use reader::{ChunkRead, read_chunk, read_chunk_pages_blocking};
 pub use sample::{Sample, SampleOptions, choose};
 pub use schema::{ColumnSchema, LogicalType, TableSchema};
 pub use segment::SegmentFile;

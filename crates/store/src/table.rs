@@ -9,6 +9,7 @@
 //! What was read stays. The open files are the snapshot: a replace unlinks them, and they are read on.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::SchemaRef;
@@ -45,6 +46,8 @@ pub struct Table {
     segments: Vec<Segment>,
     zone_maps: Vec<CachedZoneMaps>,
     sideways_zone_maps: Vec<CachedZoneMaps>,
+    /// A bit a chunk, row group by row group: its checksum was found right.
+    verified: Vec<AtomicU64>,
 }
 
 /// A horizontal slice of a table.
@@ -101,9 +104,11 @@ impl Table {
                 row_offset += u64::from(row_count);
             }
         }
+        let chunks = row_groups.len() * manifest.schema.columns.len();
         Ok(Self {
             name: name.to_string(),
             dir: dir.to_path_buf(),
+            verified: (0..chunks.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
             arrow_schema: manifest.schema.to_arrow(),
             zone_maps: manifest.schema.columns.iter().map(|_| OnceLock::new()).collect(),
             sideways_zone_maps: manifest.sideways.iter().map(|_| OnceLock::new()).collect(),
@@ -279,12 +284,25 @@ impl Table {
     pub fn verify_chunk(&self, row_group: usize, column: usize, bytes: &[u8]) -> Result<()> {
         let location = self.chunk(row_group, column)?;
         if bytes.len() as u64 == location.stored_bytes && checksum(bytes) == location.checksum {
+            let (word, bit) = self.verified_bit(row_group, column);
+            self.verified[word].fetch_or(bit, Ordering::Relaxed);
             return Ok(());
         }
         let error = Error::corrupt(
             "the checksum of its bytes differs; restore the file from a copy or load the table again",
         );
         Err(self.of_chunk(row_group, column, error))
+    }
+
+    /// Whether a chunk was read whole before, and its checksum was right: files of a table never change.
+    pub fn is_verified(&self, row_group: usize, column: usize) -> bool {
+        let (word, bit) = self.verified_bit(row_group, column);
+        self.verified[word].load(Ordering::Relaxed) & bit != 0
+    }
+
+    fn verified_bit(&self, row_group: usize, column: usize) -> (usize, u64) {
+        let chunk = row_group * self.schema().columns.len() + column;
+        (chunk / 64, 1 << (chunk % 64))
     }
 
     /// The decoder of verified `bytes` of a chunk.

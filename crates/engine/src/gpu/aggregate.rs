@@ -150,6 +150,54 @@ impl Lowering<'_> {
     }
 }
 
+/// The least and greatest values of a column by key, as a source.
+pub(super) struct Extremes {
+    pub(super) builder: PipelineBuilder,
+    pub(super) keys: Vec<Value>,
+    /// One a function.
+    pub(super) values: Vec<Value>,
+}
+
+impl Lowering<'_> {
+    /// Ends `builder` in groups by `keys` with these `functions` of `value`.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for keys that kernels do not hold.
+    pub(super) fn extremes(
+        &mut self,
+        builder: PipelineBuilder,
+        keys: &[Value],
+        value: &Value,
+        functions: &[AggregateFunction],
+    ) -> Result<Extremes> {
+        let expected = builder.distinct_keys(keys);
+        let aggregate = |function: &AggregateFunction| Aggregate { function: *function, input: Some(value.expr.clone()) };
+        let sink = Sink::Aggregate {
+            keys: keys.iter().map(|key| key.expr.clone()).collect(),
+            aggregates: functions.iter().map(aggregate).collect(),
+            expected,
+        };
+        let pipeline = self.finish(builder, "groups of", sink);
+        let of_keys = keys.iter().map(|key| ("key", key, key.is_nullable));
+        let all: Vec<_> = of_keys.chain(functions.iter().map(|_| ("extreme", value, true))).collect();
+        let columns = all.iter().map(|(name, value, is_nullable)| {
+            let ty = kernel_type(&value.data_type)?;
+            Ok(Column { name: (*name).into(), ty, is_nullable: *is_nullable, bounds: None, text: None })
+        });
+        let columns = columns.collect::<Result<Vec<Column>>>()?;
+        let name = format!("groups of pipeline {pipeline}");
+        let builder = PipelineBuilder::new(Source::Groups(pipeline), columns, name, None, &self.parameters);
+        let values = all.iter().enumerate().map(|(index, (_, value, is_nullable))| Value {
+            bounds: value.bounds,
+            ..Value::column(index, value.data_type.clone(), *is_nullable)
+        });
+        let mut keys_then_values: Vec<Value> = values.collect();
+        let values = keys_then_values.split_off(keys.len());
+        Ok(Extremes { builder, keys: keys_then_values, values })
+    }
+}
+
 /// The hash table whose row the other `keys` determine if its keys do not repeat: rows of one group then have one such
 /// row, so that the row number in it is as good a key as the text.
 fn determining_table(late: &LateText, keys: &[Value]) -> Result<usize> {

@@ -96,6 +96,15 @@ impl PipelineBuilder {
         self.column_count
     }
 
+    /// About how many different `keys` there are at most, where they are columns of a scan.
+    pub(super) fn distinct_keys(&self, keys: &[Value]) -> Option<u64> {
+        let Source::Table(source) = &self.source else { return None };
+        let table_column = |key: &Value| source.columns.get(key.as_column()?).copied();
+        let distinct = |key| Some(source.table.column_summary(table_column(key)?).distinct_count);
+        let counts = keys.iter().map(distinct).collect::<Option<Vec<u64>>>()?;
+        Some(counts.into_iter().fold(1, u64::saturating_mul).min(source.table.row_count()))
+    }
+
     /// Keeps rows for which `condition` is true.
     pub(super) fn filter(&mut self, condition: Expr) {
         self.ops.push(Op::Filter(condition));

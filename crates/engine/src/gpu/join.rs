@@ -20,13 +20,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use datafusion::common::{JoinSide, JoinType, NullEquality};
+use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::expressions::{BinaryExpr, Column};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::joins::utils::JoinFilter;
 use pelton_error::{Error, Result};
-use pelton_pipeline::ir::{Expr, ProbeKind, Type};
+use pelton_pipeline::ir::{AggregateFunction, Expr, ProbeKind, Type};
 
 use super::arithmetic;
 use super::builder::Flow;
@@ -88,14 +89,23 @@ impl Lowering<'_> {
             .collect();
         let payload = payload_columns.iter().map(|&column| build.output(column).cloned());
         let payload = payload.collect::<Result<Vec<Value>>>()?;
-        let table = self.build(build.builder, &build_keys, &payload);
         let probe_keys: Vec<Expr> = probe_keys.into_iter().map(|key| key.expr).collect();
         if let (Some(filter), ProbeKind::Semi | ProbeKind::Anti) = (join.filter(), roles.kind) {
             let mut joined = Joined { probe, built, build_side: roles.build_side };
-            let payload = payload_columns.into_iter().zip(payload);
-            joined.probe_where(table, probe_keys, roles.kind, payload, filter)?;
+            let functions = extremes_asked(filter, roles.build_side, &payload);
+            let (table, payloads) = match functions {
+                Some(functions) => {
+                    let extremes = self.extremes(build.builder, &build_keys, &payload[0], &functions)?;
+                    let table = self.build(extremes.builder, &extremes.keys, &extremes.values);
+                    (table, extremes.values.into_iter().map(|value| vec![value]).collect())
+                }
+                None => (self.build(build.builder, &build_keys, &payload), vec![payload]),
+            };
+            let matched = Matched { table, keys: probe_keys, kind: roles.kind };
+            joined.probe_where(matched, &payload_columns, payloads, filter)?;
             return joined.into_flow(&outputs, needed);
         }
+        let table = self.build(build.builder, &build_keys, &payload);
         let looked_up = probe_keys.iter().map(column_number).collect::<Option<Vec<usize>>>();
         let numbers = columns_after(&payload, probe.builder.column_count(), &built, &build_keys_by_column);
         let mut brought = probe.builder.probe(table, probe_keys, roles.kind, payload);
@@ -274,30 +284,38 @@ impl Joined {
         Ok(())
     }
 
-    /// Looks `keys` up in `table`, where only rows that fulfil `filter` match; those have `payload`, by column of the
+    /// Looks rows up, of which only those that fulfil `filter` match, with one of `payloads` as these columns of the
     /// build side.
     fn probe_where(
         &mut self,
-        table: usize,
-        keys: Vec<Expr>,
-        kind: ProbeKind,
-        payload: impl Iterator<Item = (usize, Value)>,
+        matched: Matched,
+        columns: &Needed,
+        payloads: Vec<Vec<Value>>,
         filter: &JoinFilter,
     ) -> Result<()> {
+        let Matched { table, keys, kind } = matched;
         let first = self.probe.builder.column_count();
-        self.built = payload
-            .enumerate()
-            .map(|(index, (column, value))| (column, Value { expr: Expr::Column(first + index), ..value }))
-            .collect();
-        let inputs = filter_columns(filter).map(|column| self.value(column).map(Some));
-        let inputs = inputs.collect::<Result<Vec<_>>>()?;
-        let schema = filter.schema();
-        let mut exprs = Exprs { builder: &mut self.probe.builder, inputs: &inputs, schema };
-        let residual = exprs.condition(filter.expression())?;
+        let mut next = first;
+        let mut conditions = Vec::with_capacity(payloads.len());
+        for payload in payloads {
+            let numbers = next..;
+            next += payload.len();
+            let values = numbers.zip(payload).map(|(number, value)| Value { expr: Expr::Column(number), ..value });
+            self.built = columns.iter().copied().zip(values).collect();
+            let inputs = filter_columns(filter).map(|column| self.value(column).map(Some));
+            let inputs = inputs.collect::<Result<Vec<_>>>()?;
+            let schema = filter.schema();
+            let mut exprs = Exprs { builder: &mut self.probe.builder, inputs: &inputs, schema };
+            conditions.push(exprs.condition(filter.expression())?);
+        }
         if self.probe.builder.column_count() != first {
             return Err(Error::unsupported(format!("{kind:?} join whose condition computes a text")));
         }
         self.built.clear();
+        let residual = match conditions.len() {
+            1 => conditions.swap_remove(0),
+            _ => Expr::Or(conditions),
+        };
         self.probe.builder.probe_where(table, keys, kind, residual);
         Ok(())
     }
@@ -308,6 +326,40 @@ impl Joined {
             outputs[index] = Some(self.value(columns[index])?);
         }
         Ok(Flow { builder: self.probe.builder, outputs })
+    }
+}
+
+/// A table that is probed for whether there is a match.
+struct Matched {
+    table: usize,
+    keys: Vec<Expr>,
+    kind: ProbeKind,
+}
+
+/// Where `filter` compares the one column of the build side with a value of the probing side: the extremes of the
+/// column that tell whether any of its values will do. Of `b < p` the least does, of `b <> p` the least or the greatest.
+fn extremes_asked(filter: &JoinFilter, build_side: JoinSide, payload: &[Value]) -> Option<Vec<AggregateFunction>> {
+    let [value] = payload else { return None };
+    if value.late.is_some() || !matches!(kernel_type(&value.data_type), Ok(Type::I32 | Type::I64)) {
+        return None;
+    }
+    let comparison = filter.expression().downcast_ref::<BinaryExpr>()?;
+    let is_build = |column: usize| filter.column_indices()[column].side == build_side;
+    let build_column = |expr: &Arc<dyn PhysicalExpr>| {
+        expr.downcast_ref::<Column>().is_some_and(|column| is_build(column.index()))
+    };
+    let is_of_probe = |expr: &Arc<dyn PhysicalExpr>| !columns_of([expr]).into_iter().any(is_build);
+    let (left, right) = (comparison.left(), comparison.right());
+    let op = match (build_column(left) && is_of_probe(right), build_column(right) && is_of_probe(left)) {
+        (true, _) => *comparison.op(),
+        (_, true) => comparison.op().swap()?,
+        _ => return None,
+    };
+    match op {
+        Operator::Lt | Operator::LtEq => Some(vec![AggregateFunction::Min]),
+        Operator::Gt | Operator::GtEq => Some(vec![AggregateFunction::Max]),
+        Operator::NotEq => Some(vec![AggregateFunction::Min, AggregateFunction::Max]),
+        _ => None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Texts that come out of a run as the numbers of their rows: fetched from the table, for those rows alone.
 //!
 //! ```text
-//!   row numbers   57, 1048580, 3   ─▶  by row group: read the chunk, decode the pages that hold a row, pick the rows
+//!   row numbers   57, 1048580, 3   ─▶  by row group: read and decode the pages that hold a row, pick the rows
 //! ```
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use datafusion::arrow::compute::{cast, concat, take};
 use datafusion::arrow::datatypes::DataType;
 use pelton_error::{CancelFlag, Error, Result};
 use pelton_pipeline::{RowColumn, RowValues};
-use pelton_store::{IoEngine, Table, column_to_arrow, read_chunk};
+use pelton_store::{IoEngine, Table, column_to_arrow, read_chunk_pages_blocking};
 
 use super::value::LateText;
 use crate::error::from_datafusion;
@@ -79,13 +79,13 @@ fn first_rows(table: &Table) -> Vec<u64> {
 /// The texts of `rows` of row group `group`, in their order.
 fn of_row_group(late: &LateText, group: usize, rows: &[(u32, usize)], io: &IoEngine) -> Result<ArrayRef> {
     let (table, column) = (&late.table, late.column);
-    let bytes = read_chunk(io, table, group, column)?.wait_blocking()?;
+    let row_count = table.row_group(group).row_count as usize;
+    let page_rows = table.page_rows() as usize;
+    let mut pages = vec![false; row_count.div_ceil(page_rows)];
+    rows.iter().for_each(|(row, _)| pages[*row as usize / page_rows] = true);
+    let bytes = read_chunk_pages_blocking(io, table, group, column, &pages)?;
     let decode = || {
         let view = table.chunk_view(group, column, &bytes)?;
-        let row_count = table.row_group(group).row_count as usize;
-        let page_rows = view.page_rows() as usize;
-        let mut pages = vec![false; row_count.div_ceil(page_rows)];
-        rows.iter().for_each(|(row, _)| pages[*row as usize / page_rows] = true);
         let array = column_to_arrow(view.decode_pages(&pages)?, &table.schema().columns[column].logical)?;
         // Where the rows of each decoded page begin.
         let mut begins = vec![0; pages.len()];

@@ -74,7 +74,7 @@ fn tables() -> Tables {
 }
 
 /// Queries that run as one node without host inputs.
-const WHOLE: [&str; 16] = [
+const WHOLE: [&str; 21] = [
     // Groups, filtered, and their groups.
     "SELECT n, count(*) FROM (SELECT customer, count(*) n FROM orders GROUP BY customer) WHERE n > 2 GROUP BY n",
     "SELECT area, count(*), sum(total), max(total), count(mean) FROM customer JOIN (SELECT customer, sum(amount) total, \
@@ -94,6 +94,14 @@ const WHOLE: [&str; 16] = [
     "SELECT count(*), sum(o.amount) FROM orders o WHERE NOT EXISTS (SELECT 1 FROM orders p WHERE p.customer = o.customer \
      AND p.order_id <> o.order_id AND p.amount >= o.amount)",
     "SELECT count(*) FROM customer WHERE NOT EXISTS (SELECT 1 FROM orders WHERE customer = id AND amount > area)",
+    // Which the least or greatest value of a key decides, also where values or keys are NULL.
+    "SELECT count(*), sum(id) FROM customer WHERE EXISTS (SELECT 1 FROM orders WHERE customer = id AND area <> amount)",
+    "SELECT count(*), sum(id) FROM customer WHERE NOT EXISTS (SELECT 1 FROM orders WHERE customer = id AND amount <= area * 9)",
+    "SELECT count(*), sum(id) FROM customer WHERE EXISTS (SELECT 1 FROM orders WHERE customer = id AND area + id < amount)",
+    "SELECT count(*), sum(o.amount) FROM orders o WHERE NOT EXISTS (SELECT 1 FROM orders p WHERE p.customer = o.customer \
+     AND o.big >= p.big)",
+    "SELECT count(*), sum(o.amount) FROM orders o WHERE EXISTS (SELECT 1 FROM orders p WHERE p.customer = o.customer \
+     AND p.big <> o.big)",
     // Texts that are only handed on, also where there is no row, and where they are NULL.
     "SELECT name, note, amount FROM orders JOIN customer ON customer = id WHERE amount > 990",
     "SELECT order_id, name, note FROM orders LEFT JOIN customer ON customer = id WHERE amount > 990",

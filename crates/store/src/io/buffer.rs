@@ -73,7 +73,7 @@ impl AlignedBytes {
     }
 
     /// The whole capacity, for filling.
-    pub(super) fn whole_mut(&mut self) -> &mut [u8] {
+    pub(crate) fn whole_mut(&mut self) -> &mut [u8] {
         // SAFETY: The allocation has `capacity` initialised bytes, and `self` is borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.memory.start.as_ptr(), self.memory.capacity) }
     }

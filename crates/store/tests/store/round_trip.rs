@@ -4,7 +4,7 @@ use pelton_chunk::Codec;
 use pelton_error::ErrorKind;
 use pelton_store::{
     IoEngine, IoMode, IoOptions, SampleOptions, SidewaysColumn, SidewaysLink, TableId, TableWriter,
-    WriteMode, WriteOptions, encode_row_group,
+    WriteMode, WriteOptions, column_to_arrow, encode_row_group, read_chunk, read_chunk_pages_blocking,
 };
 use pelton_zone::{Scalar, ZoneMap, ZoneOptions};
 
@@ -211,4 +211,31 @@ fn sideways_zone_maps_survive_appends_that_bring_them_for_the_same_dimension() {
     let table = write(WriteMode::Append, Vec::new());
     assert!(table.sideways().is_empty());
     assert_eq!(table.row_count(), 4500);
+}
+
+#[test]
+fn pages_of_a_chunk_that_was_verified_are_read_without_the_others() {
+    let place = place();
+    let rows = batch(0, 5000);
+    let mut plan = plan_for(&rows, &pelton_store::SampleOptions::default());
+    (plan.row_group_rows, plan.page_rows) = (4096, 1024);
+    let table = write(&place.warehouse, "t", WriteMode::Create, &rows, &plan).unwrap().commit().unwrap();
+    let engine = engine();
+    for (row_group, page_count) in [(0, 4), (1, 1)] {
+        for column in 0..table.schema().columns.len() {
+            assert!(!table.is_verified(row_group, column));
+            let whole = read_chunk(&engine, &table, row_group, column).unwrap().wait_blocking().unwrap();
+            assert!(table.is_verified(row_group, column));
+            for selected in 0..1_u32 << page_count {
+                let pages: Vec<bool> = (0..page_count).map(|page| selected >> page & 1 == 1).collect();
+                let parts = read_chunk_pages_blocking(&engine, &table, row_group, column, &pages).unwrap();
+                let of = |bytes| {
+                    let view = table.chunk_view(row_group, column, bytes).unwrap();
+                    let decoded = view.decode_pages(&pages).unwrap();
+                    column_to_arrow(decoded, &table.schema().columns[column].logical).unwrap()
+                };
+                assert_eq!(&of(&parts), &of(&whole), "column {column}, pages {pages:?}");
+            }
+        }
+    }
 }
