@@ -83,8 +83,8 @@ pub fn text_supported(table: &Table, column: usize) -> std::result::Result<(), S
     ))
 }
 
-/// Passes what kernels can read.
-pub(super) fn check_readable(table: &Table, column: usize) -> Result<()> {
+/// Passes columns that have a dictionary, and those of fixed width.
+pub(super) fn check_has_dictionary(table: &Table, column: usize) -> Result<()> {
     text_supported(table, column).map_err(Error::unsupported)
 }
 
