@@ -126,3 +126,114 @@ impl LikePattern {
         self.pieces.iter().flatten().any(|byte| *byte == ANY_CHARACTER)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(pattern: &str) -> (Vec<Vec<u8>>, bool, bool) {
+        let LikePattern { pieces, is_start_anchored, is_end_anchored } = LikePattern::parse(pattern, None);
+        (pieces, is_start_anchored, is_end_anchored)
+    }
+
+    fn pieces(pieces: &[&[u8]]) -> Vec<Vec<u8>> {
+        pieces.iter().map(|piece| piece.to_vec()).collect()
+    }
+
+    #[test]
+    fn a_pattern_is_the_pieces_between_percent_signs() {
+        assert_eq!(parsed(""), (pieces(&[]), true, true));
+        assert_eq!(parsed("%"), (pieces(&[]), false, false));
+        assert_eq!(parsed("%%"), (pieces(&[]), false, false));
+        assert_eq!(parsed("abc"), (pieces(&[b"abc"]), true, true));
+        assert_eq!(parsed("abc%"), (pieces(&[b"abc"]), true, false));
+        assert_eq!(parsed("%abc"), (pieces(&[b"abc"]), false, true));
+        assert_eq!(parsed("%a%%b%"), (pieces(&[b"a", b"b"]), false, false));
+        assert_eq!(parsed("a%b"), (pieces(&[b"a", b"b"]), true, true));
+        assert_eq!(parsed("é_%"), (pieces(&[b"\xC3\xA9\xFF"]), true, false));
+    }
+
+    #[test]
+    fn an_escape_makes_the_next_character_stand_for_itself_and_at_the_end_is_itself() {
+        assert_eq!(parsed(r"\%a\_%"), (pieces(&[b"%a_"]), true, false));
+        assert_eq!(parsed(r"\a\\"), (pieces(&[br"a\"]), true, true));
+        assert_eq!(parsed(r"a\"), (pieces(&[br"a\"]), true, true));
+        assert_eq!(parsed(r"%\"), (pieces(&[br"\"]), false, true));
+        assert_eq!(parsed(r"a\%"), (pieces(&[b"a%"]), true, true));
+        assert_eq!(LikePattern::parse(r"!%\_", Some('!')).pieces, pieces(&[b"%\\\xFF"]));
+    }
+
+    /// Whether `text` matches `pattern` by what arrow's kernel makes of it (arrow-string 59, `predicate.rs`): a regular
+    /// expression with `.*` for `%`, `.` for `_` that takes a line feed too, and a backslash that is dropped in front of
+    /// what it makes literal.
+    fn matches(text: &[char], pattern: &[char]) -> bool {
+        match pattern {
+            [] => text.is_empty(),
+            ['%', rest @ ..] => (0..=text.len()).any(|skipped| matches(&text[skipped..], rest)),
+            ['_', rest @ ..] => !text.is_empty() && matches(&text[1..], rest),
+            ['\\', literal, rest @ ..] | [literal, rest @ ..] => {
+                text.first() == Some(literal) && matches(&text[1..], rest)
+            }
+        }
+    }
+
+    /// The same by the pieces, from the left: the first match of each.
+    fn matches_pieces(text: &str, pattern: &LikePattern) -> bool {
+        let fits = |at: usize, piece: &[u8]| {
+            let mut rest = text[at..].chars();
+            for character in String::from_utf8_lossy(&piece_text(piece)).chars() {
+                let found = rest.next()?;
+                if character != '\u{1}' && character != found {
+                    return None;
+                }
+            }
+            Some(text.len() - rest.as_str().len())
+        };
+        let mut at = 0;
+        for (number, piece) in pattern.pieces.iter().enumerate() {
+            let is_last = number + 1 == pattern.pieces.len();
+            let mut starts = (at..=text.len()).filter(|start| text.is_char_boundary(*start));
+            let found = match (number == 0 && pattern.is_start_anchored, is_last && pattern.is_end_anchored) {
+                (true, true) => fits(0, piece).filter(|end| *end == text.len()),
+                (true, false) => fits(0, piece),
+                (false, true) => starts.find_map(|start| fits(start, piece).filter(|end| *end == text.len())),
+                (false, false) => starts.find_map(|start| fits(start, piece)),
+            };
+            let Some(end) = found else { return false };
+            at = end;
+        }
+        !pattern.pieces.is_empty() || !pattern.is_start_anchored || text.is_empty()
+    }
+
+    /// `piece` with a character that no test has for `ANY_CHARACTER`.
+    fn piece_text(piece: &[u8]) -> Vec<u8> {
+        piece.iter().map(|byte| if *byte == ANY_CHARACTER { 1 } else { *byte }).collect()
+    }
+
+    #[test]
+    fn pieces_match_what_the_pattern_matches() {
+        let alphabet = ['a', 'b', 'é', '%', '_', '\\', '\n'];
+        let string = |number: usize, length: usize| -> String {
+            (0..length)
+                .map(|place| alphabet[number / alphabet.len().pow(place as u32) % alphabet.len()])
+                .collect()
+        };
+        let all = |length_max: usize| {
+            (0..=length_max).flat_map(move |length| {
+                (0..alphabet.len().pow(length as u32)).map(move |n| string(n, length))
+            })
+        };
+        let texts: Vec<(String, Vec<char>)> = all(2)
+            .chain(["aab".into(), "éab".into(), "abab".into()])
+            .map(|t| (t.clone(), t.chars().collect()))
+            .collect();
+        for pattern in all(4) {
+            let characters: Vec<char> = pattern.chars().collect();
+            let parsed = LikePattern::parse(&pattern, None);
+            for (text, text_characters) in &texts {
+                let expected = matches(text_characters, &characters);
+                assert_eq!(matches_pieces(text, &parsed), expected, "{text:?} LIKE {pattern:?}");
+            }
+        }
+    }
+}

@@ -3,6 +3,8 @@
 #[path = "../../../scan/tests/tier/fixture.rs"]
 #[allow(dead_code)]
 mod fixture;
+#[path = "../text_reference.rs"]
+mod text_reference;
 
 mod aggregates;
 mod cancelling;
@@ -14,6 +16,7 @@ mod joins;
 mod oracle;
 mod overflow;
 mod skipping;
+mod texts;
 mod top;
 
 use tempfile as _; // of the fixture, whose file is another crate's
