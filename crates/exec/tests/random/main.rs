@@ -36,7 +36,7 @@ mod recipe;
 mod sinks;
 mod tables;
 mod text;
-#[path = "../text_reference.rs"]
+#[path = "../run/text_reference.rs"]
 mod text_reference;
 
 use check::{RARE, Tally, check};

@@ -3,8 +3,6 @@
 #[path = "../../../scan/tests/tier/fixture.rs"]
 #[allow(dead_code)]
 mod fixture;
-#[path = "../text_reference.rs"]
-mod text_reference;
 
 mod aggregates;
 mod cancelling;
@@ -16,6 +14,7 @@ mod joins;
 mod oracle;
 mod overflow;
 mod skipping;
+mod text_reference;
 mod texts;
 mod top;
 

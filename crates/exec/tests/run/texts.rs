@@ -97,7 +97,7 @@ impl Kind {
         match self {
             Kind::Plain | Kind::Packed => !row.is_multiple_of(7),
             // Pages of rows.
-            Kind::Runs => row / 1024 % 2 == 0,
+            Kind::Runs => (row / 1024).is_multiple_of(2),
             Kind::Even | Kind::One => true,
             Kind::Null => false,
         }
@@ -419,7 +419,7 @@ fn a_text_is_read_late_by_the_rows_that_a_probe_leaves() {
     let plan = Plan { pipelines, table_count: 1, host_input_count: 0, unique_tables: Vec::new() };
     let (rows, _) = run(options(), &plan);
     let texts = cells(&place.table, TEXT);
-    let key = |row: usize| if row % 25 == 0 { row } else { row / 25 };
+    let key = |row: usize| if row.is_multiple_of(25) { row } else { row / 25 };
     let mut expected = Vec::new();
     for built in (0..texts.len()).step_by(5) {
         let text = &texts[key(built)];
