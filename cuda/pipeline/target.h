@@ -96,6 +96,32 @@ template <class Test> DEV u32 count_of_first(u32 count, Test test) {
   }
   return low;
 }
+// The sum of a number of each lane; all lanes of a warp ask at once and get it.
+template <class Of> DEV u32 sum_over_lanes(Of of) {
+  u32 sum = of(threadIdx.x & 31);
+  for (u32 o = 16; o; o >>= 1) sum += __shfl_xor_sync(~0u, sum, o);
+  return sum;
+}
+// Of 1024 numbers, number 32 i + lane being of(i, lane), the sum of `first` and those before each; behind them, and
+// returned, that of all. All lanes of a warp together.
+template <class Of> DEV u32 running_sums(u32 first, Of of, u32* sums) {
+  const u32 lane = threadIdx.x & 31;
+  for (u32 i = 0; i < 32; i++) {
+    const u32 own = of(i, lane);
+    u32 upto = own;
+    for (u32 o = 1; o < 32; o <<= 1) { const u32 before = __shfl_up_sync(~0u, upto, o); if (lane >= o) upto += before; }
+    sums[32 * i + lane] = first + upto - own;
+    first += __shfl_sync(~0u, upto, 31);
+  }
+  if (lane == 0) sums[1024] = first;
+  return first;
+}
+DEV u32 swap_bytes(u32 word) { return __byte_perm(word, 0, 0x0123); }
+// 16 bytes from a multiple of 16 on.
+DEV void load_block(const u8* at, u32* words) {
+  const uint4 block = __ldg((const uint4*)at);
+  words[0] = block.x; words[1] = block.y; words[2] = block.z; words[3] = block.w;
+}
 DEV u64 bits_of(f64 value) { return __double_as_longlong(value); }
 DEV f64 of_bits(u64 bits) { return __longlong_as_double(i64(bits)); }
 
@@ -160,6 +186,14 @@ template <class Test> DEV u32 count_of_first(u32 count, Test test) {
   while (low < high) { const u32 middle = (low + high) >> 1; if (test(middle)) low = middle + 1; else high = middle; }
   return low;
 }
+template <class Of> DEV u32 sum_over_lanes(Of of) { u32 sum = 0; for (u32 lane = 0; lane < 32; lane++) sum += of(lane); return sum; }
+template <class Of> DEV u32 running_sums(u32 first, Of of, u32* sums) {
+  for (u32 i = 0; i < 1024; i++) { sums[i] = first; first += of(i >> 5, i & 31); }
+  sums[1024] = first;
+  return first;
+}
+DEV u32 swap_bytes(u32 word) { return __builtin_bswap32(word); }
+DEV void load_block(const u8* at, u32* words) { memcpy(words, at, 16); }
 
 #endif
 

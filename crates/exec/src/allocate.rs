@@ -1,4 +1,5 @@
-//! Memory of a pipeline on the device: its sink's tables and groups, cleared; the results of text functions; ranges.
+//! Memory of a pipeline on the device: its sink's tables and groups, cleared; the results of text functions;
+//! what texts are held against; ranges.
 
 use pelton_device::cuda::Grid;
 use pelton_device::{Span, Stream};
@@ -42,6 +43,10 @@ impl Execution<'_> {
             if let Some(valid) = &lut.valid {
                 upload(&mut kernel.state, self.stream(), self.runtime.device, Arg::LutValid(index), valid)?;
             }
+        }
+        let constants = std::mem::take(&mut kernel.generated.text_constants);
+        if !constants.is_empty() {
+            upload(&mut kernel.state, self.stream(), self.runtime.device, Arg::TextConstants, &constants)?;
         }
         for (index, range) in kernel.generated.ranges.iter().enumerate() {
             kernel.state.set(Arg::RangeLow(index), range.low as u64);

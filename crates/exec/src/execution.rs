@@ -313,6 +313,7 @@ impl<'r> Execution<'r> {
         for (k, &table_column) in scan.columns.iter().enumerate() {
             let physical = scan.table.schema().columns[table_column].logical.physical_type();
             let stored = match pipeline.columns[k].ty {
+                Type::Text if pipeline.columns[k].text.is_none() => StoredAs::TextViews,
                 Type::Text => {
                     let text = self.runtime.column_cache.text(&scan.table, table_column);
                     prepared.dictionaries.insert(k, text.dictionary()?);

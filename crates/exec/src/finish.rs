@@ -12,7 +12,7 @@ use super::execution::{Execution, HeldGroups, Kernel};
 use super::grow::is_refused;
 use super::memory::{Lane, State, download_blocking, download_words_blocking};
 use super::report::PipelineReport;
-use super::results::{append, group_rows, output_column};
+use super::results::{append, group_rows, output_column, with_texts};
 use super::scan::{Launched, Morsel};
 
 /// Flags, as in cuda/pipeline/target.h.
@@ -54,12 +54,15 @@ pub(crate) fn finish(
     must_be_unique: bool,
 ) -> Result<Outcome> {
     if let (Some(rows), SinkLayout::Rows(layout)) = (rows, &kernel.generated.sink) {
-        return Ok(Outcome::Rows(without_key(rows, layout)));
+        return Ok(Outcome::Rows(with_texts(without_key(rows, layout), &layout.columns)?));
     }
     match kernel.generated.sink.clone() {
         SinkLayout::Build(layout) => finish_build(execution, kernel, layout, must_be_unique),
         SinkLayout::Groups(layout) => finish_groups(execution, &kernel, &layout),
-        SinkLayout::Rows(layout) => Ok(Outcome::Rows(without_key(no_rows(&layout.columns), &layout))),
+        SinkLayout::Rows(layout) => {
+            let rows = without_key(no_rows(&layout.columns), &layout);
+            Ok(Outcome::Rows(with_texts(rows, &layout.columns)?))
+        }
     }
 }
 
@@ -105,8 +108,8 @@ fn without_overflow(word: u64, kernel: &Kernel) -> Result<u64> {
         return Ok(flags);
     }
     let what = check.checked_sub(1).and_then(|check| kernel.generated.checks.get(check));
-    let what = what.map_or("arithmetic", String::as_str);
-    Err(Error::unsupported(format!("{what} may overflow for some row, which the CPU looks at")))
+    let what = what.map_or("arithmetic may overflow", String::as_str);
+    Err(Error::unsupported(format!("{what} for some row, which the CPU looks at")))
 }
 
 /// Looks at the flags of an aggregation that has run, and leaves its groups where they are.

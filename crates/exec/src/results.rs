@@ -1,10 +1,13 @@
 //! From what kernels left in memory to rows.
 
+use std::collections::HashMap;
+
+use pelton_chunk::ByteValues;
 use pelton_error::{Error, Result};
 use pelton_pipeline::codegen::{
     AggregateOutput, Form, GroupLayout, KeyDomain, PayloadColumn, WideKey, WordKind,
 };
-use pelton_pipeline::ir::Type;
+use pelton_pipeline::ir::{SHORT_TEXT_BYTES, Type};
 use pelton_pipeline::{Dictionary, RowColumn, RowValues, Rows};
 
 /// The groups in `records`: the packed key of each, then the words of its state.
@@ -36,7 +39,7 @@ fn wide_key_column(
     let null_word = layout.wide.as_ref().and_then(|wide| wide.null_word).filter(|_| key.column.is_nullable);
     let word = key.word + 1;
     let wide = |record: &&[u64]| match key.column.form {
-        Form::I128 => (u128::from(record[word]) | u128::from(record[word + 1]) << 64) as i128,
+        Form::I128 | Form::Short => (u128::from(record[word]) | u128::from(record[word + 1]) << 64) as i128,
         _ => i128::from(record[word] as i64),
     };
     let low = records.iter().map(|record| record[word]);
@@ -46,6 +49,7 @@ fn wide_key_column(
         Type::I64 => RowValues::I64(low.map(|value| value as i64).collect()),
         Type::I128 => RowValues::I128(records.iter().map(wide).collect()),
         Type::F64 => RowValues::F64(low.map(f64::from_bits).collect()),
+        Type::Text if key.column.form == Form::Short => short_texts(records.iter().map(wide))?,
         Type::Text => RowValues::Text {
             ids: low.map(|value| value as u32).collect(),
             dictionary: key.column.dictionary.clone().unwrap_or_else(|| Dictionary::default().into()),
@@ -92,7 +96,8 @@ fn aggregate_column(layout: &GroupLayout, output: &AggregateOutput, records: &[&
     Ok(RowColumn { values, valid })
 }
 
-/// An output column from the bytes of its arrays, the first `count` values of each.
+/// An output column from the bytes of its arrays, the first `count` values of each. Short texts are numbers until all
+/// rows are there ([`with_texts`]).
 pub(crate) fn output_column(
     column: &PayloadColumn,
     values: &[u8],
@@ -106,6 +111,9 @@ pub(crate) fn output_column(
         (Type::I32, _) => RowValues::I32(
             words(4).map(|word| i32::from_le_bytes(word.try_into().expect("4 bytes"))).collect(),
         ),
+        (Type::I128, Form::I128) | (Type::Text, Form::Short) => RowValues::I128(
+            words(16).map(|word| i128::from_le_bytes(word.try_into().expect("16 bytes"))).collect(),
+        ),
         (Type::Text, _) => RowValues::Text {
             ids: words(4).map(|word| u32::from_le_bytes(word.try_into().expect("4 bytes"))).collect(),
             dictionary: column.dictionary.clone().unwrap_or_else(|| Dictionary::default().into()),
@@ -113,14 +121,38 @@ pub(crate) fn output_column(
         (Type::F64, _) => RowValues::F64(
             words(8).map(|word| f64::from_le_bytes(word.try_into().expect("8 bytes"))).collect(),
         ),
-        (Type::I128, Form::I128) => RowValues::I128(
-            words(16).map(|word| i128::from_le_bytes(word.try_into().expect("16 bytes"))).collect(),
-        ),
         (Type::I128, _) => RowValues::I128(narrow().map(i128::from).collect()),
         (Type::I64, _) => RowValues::I64(narrow().collect()),
     };
     let valid = valid.map(|valid| valid[..count].iter().map(|valid| *valid != 0).collect());
     RowColumn { values, valid }
+}
+
+/// `rows` of these columns, short texts as numbers of a dictionary made of them. (Where no morsel ran, there are no
+/// columns.)
+pub(crate) fn with_texts(mut rows: Rows, columns: &[PayloadColumn]) -> Result<Rows> {
+    for (column, layout) in rows.columns.iter_mut().zip(columns) {
+        if let (Form::Short, RowValues::I128(values)) = (layout.form, &column.values) {
+            column.values = short_texts(values.iter().copied())?;
+        }
+    }
+    Ok(rows)
+}
+
+/// Short texts, as kernels hold them, as numbers of their sorted dictionary.
+fn short_texts(values: impl Iterator<Item = i128>) -> Result<RowValues> {
+    let values: Vec<u128> = values.map(|value| value as u128).collect();
+    let mut distinct = values.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    let mut entries = ByteValues::default();
+    for text in &distinct {
+        let length = usize::from(*text as u8).min(SHORT_TEXT_BYTES);
+        entries.push(&text.to_be_bytes()[..length])?;
+    }
+    let numbers: HashMap<u128, u32> = distinct.into_iter().zip(0..).collect();
+    let ids = values.iter().map(|value| numbers[value]).collect();
+    Ok(RowValues::Text { ids, dictionary: Dictionary { entries }.into() })
 }
 
 /// `more` after `rows`, of the same columns.

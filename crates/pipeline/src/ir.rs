@@ -23,6 +23,7 @@ use pelton_error::Result;
 use pelton_store::Table;
 
 use crate::text::TextSource;
+pub use crate::text_kernel::{ANY_CHARACTER, LikePattern, SHORT_TEXT_BYTES, TextKernel, TextPart};
 
 /// A value's type inside kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -37,7 +38,8 @@ pub enum Type {
     I128,
     /// IEEE doubles. The two zeros are equal, and so are all NaNs, which are greater than anything else.
     F64,
-    /// Text, held as the number of a dictionary entry.
+    /// Text: the number of a dictionary entry, where there is a dictionary. Else a view of its bytes, of which kernels
+    /// compute functions, or a value of at most [`SHORT_TEXT_BYTES`].
     Text,
 }
 
@@ -61,7 +63,8 @@ pub struct Column {
     pub is_nullable: bool,
     /// What integers lie between; `None` where nothing is known, and for `F64` and `Text`.
     pub bounds: Option<Bounds>,
-    /// The dictionary that a `Text` column's numbers are of.
+    /// The dictionary that a `Text` column's numbers are of. Without one a table's column is read as views: there are
+    /// its NULLs, and the functions of it that kernels compute themselves ([`TextFunction::kernel`]).
     pub text: Option<Arc<dyn TextSource>>,
 }
 
@@ -268,7 +271,8 @@ pub enum Expr {
         /// The divisor.
         by: i64,
     },
-    /// A function of one `Text` value and of nothing else: evaluated once per dictionary entry.
+    /// A function of one `Text` value and of nothing else: evaluated once per dictionary entry or, where there is no
+    /// dictionary, in each row.
     OfText {
         /// A `Text` column.
         column: usize,
@@ -306,6 +310,10 @@ pub trait TextFunction: std::fmt::Debug + Send + Sync {
     fn evaluate(&self, entries: &[&[u8]]) -> Result<TextResults>;
     /// Equal functions have equal names; shown by EXPLAIN.
     fn name(&self) -> String;
+    /// What kernels compute in its place where the text has no dictionary; `None` where they cannot. Of the same type.
+    fn kernel(&self) -> Option<TextKernel> {
+        None
+    }
 }
 
 /// What a probe does with the rows that it matches.

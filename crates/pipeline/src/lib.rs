@@ -15,6 +15,7 @@ pub mod ir;
 
 mod rows;
 mod text;
+mod text_kernel;
 mod text_results;
 
 pub mod codegen;

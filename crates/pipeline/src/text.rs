@@ -1,4 +1,5 @@
-//! Dictionaries: text columns are numbers of entries inside kernels.
+//! Dictionaries: text columns that have one are numbers of entries inside kernels. (Of others kernels read the bytes:
+//! `codegen/text.rs`.)
 
 use std::fmt;
 use std::sync::Arc;

@@ -20,7 +20,6 @@ use super::ColumnCache;
 use super::cache::DeviceCache;
 use super::device_decompression::DecompressionPlan;
 use super::extent::{ChunkPlace, StoredColumn, plan_extents};
-use super::formats::check_readable;
 use super::prefetcher::{Morsel, PrefetchOptions, Prefetcher};
 use super::staging::is_device_full;
 
@@ -35,7 +34,7 @@ impl ColumnCache {
     ///
     /// # Errors
     ///
-    /// `Unsupported` for text without dictionary, `OutOfMemory` of pinned memory to read through, `Corrupt`,
+    /// `OutOfMemory` of pinned memory to read through, `Corrupt`,
     /// `Cancelled`, `InvalidInput` for a device that the machine lacks, errors of reading and copying.
     pub fn admit(
         self: &Arc<Self>,
@@ -46,7 +45,6 @@ impl ColumnCache {
         cancel: &CancelFlag,
     ) -> Result<bool> {
         self.machine.device(device)?;
-        check_readable(table, column)?;
         let _turn = self.admission.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (table.id(), column);
         let pinned = {

@@ -86,7 +86,8 @@ pub struct PinReport {
     pub bytes: u64,
     /// Time that it took.
     pub elapsed: Duration,
-    /// Columns that kernels cannot read, and why.
+    /// Columns that were not asked for by number and are left out, and why: text without a dictionary, which takes much
+    /// memory and which few queries read.
     pub columns_left_out: Vec<(String, String)>,
 }
 
@@ -133,8 +134,8 @@ impl ColumnCache {
         &self.io
     }
 
-    /// Loads these columns of the snapshot into pinned memory (`None`: all), and waits until they are there. What is
-    /// pinned already stays; what kernels cannot read is left out and reported.
+    /// Loads these columns of the snapshot into pinned memory (`None`: all but text without a dictionary, which is
+    /// reported), and waits until they are there. What is pinned already stays.
     ///
     /// # Errors
     ///
@@ -152,12 +153,13 @@ impl ColumnCache {
         wanted.sort_unstable();
         wanted.dedup();
         let mut columns_left_out = Vec::new();
+        let are_named = columns.is_some();
         wanted.retain(|column| match text_supported(table, *column) {
-            Ok(()) => !self.state().pinned.contains_key(&(table.id(), *column)),
-            Err(reason) => {
+            Err(reason) if !are_named => {
                 columns_left_out.push((table.schema().columns[*column].name.clone(), reason));
                 false
             }
+            _ => !self.state().pinned.contains_key(&(table.id(), *column)),
         });
         let loaded =
             self.load(table, &wanted, cancel).context(|| format!("pinning table '{}'", table.name()))?;

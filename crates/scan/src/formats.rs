@@ -25,6 +25,39 @@ pub fn formats(table: &Table, column: usize, row_groups: &[u32]) -> Result<Vec<(
     Ok(formats)
 }
 
+/// How kernels read a text column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextForm {
+    /// As numbers of the column's dictionary: every chunk is made of codes or of one value.
+    Dictionary,
+    /// As views of its bytes: chunks of any format.
+    Views,
+}
+
+/// How kernels read a text column by default.
+///
+/// # Errors
+///
+/// `InvalidInput` for a column that is not text; of reading the chunk directory.
+pub fn text_form(table: &Table, column: usize) -> Result<TextForm> {
+    let schema = &table.schema().columns[column];
+    if schema.logical.physical_type() != PhysicalType::Bytes {
+        return Err(Error::invalid_input(format!("column '{}' is not text", schema.name)));
+    }
+    Ok(if plain_count(table, column)? == 0 { TextForm::Dictionary } else { TextForm::Views })
+}
+
+/// Row groups in which a text column has no dictionary.
+fn plain_count(table: &Table, column: usize) -> Result<usize> {
+    let mut count = 0;
+    for row_group in 0..table.row_group_count() {
+        let encoding = table.chunk(row_group, column)?.encoding;
+        let has_codes = encoding.transform == Transform::Dictionary || encoding.layout == Layout::Constant;
+        count += usize::from(!has_codes);
+    }
+    Ok(count)
+}
+
 /// Whether every chunk of a column is made of codes or of one value, so that kernels can read it as numbers of
 /// dictionary entries; columns of fixed width are. Otherwise why not, and what to do about it.
 ///
@@ -36,12 +69,7 @@ pub fn text_supported(table: &Table, column: usize) -> std::result::Result<(), S
     if schema.logical.physical_type() != PhysicalType::Bytes {
         return Ok(());
     }
-    let mut plain_count = 0;
-    for row_group in 0..table.row_group_count() {
-        let encoding = table.chunk(row_group, column).map_err(|error| error.to_string())?.encoding;
-        let has_codes = encoding.transform == Transform::Dictionary || encoding.layout == Layout::Constant;
-        plain_count += usize::from(!has_codes);
-    }
+    let plain_count = plain_count(table, column).map_err(|error| error.to_string())?;
     if plain_count == 0 {
         return Ok(());
     }
@@ -55,8 +83,8 @@ pub fn text_supported(table: &Table, column: usize) -> std::result::Result<(), S
     ))
 }
 
-/// Passes what kernels can read.
-pub(super) fn check_readable(table: &Table, column: usize) -> Result<()> {
+/// Passes columns that have a dictionary, and those of fixed width.
+pub(super) fn check_has_dictionary(table: &Table, column: usize) -> Result<()> {
     text_supported(table, column).map_err(Error::unsupported)
 }
 

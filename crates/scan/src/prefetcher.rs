@@ -31,7 +31,7 @@ use pelton_transfer::MultiLinkCopier;
 use super::ColumnCache;
 use super::device_decompression::{Compressed, DecompressionPlan, DeviceDecompression};
 use super::extent::StoredColumn;
-use super::formats::{check_readable, estimated_chunk_bytes};
+use super::formats::estimated_chunk_bytes;
 use super::morsel_layout::{MorselLayout, Piece, StagingBytes};
 use super::read_ahead::{DropRowGroup, Incoming, ReadAhead, estimated_compressed_size};
 use super::staging::{Need, StagingBuffer, StagingSource, take_buffers};
@@ -150,8 +150,8 @@ impl Prefetcher {
     ///
     /// # Errors
     ///
-    /// `OutOfMemory` where even one buffer for the largest row group is refused, `Unsupported` for text without
-    /// dictionary, `InvalidInput` for a device that the machine lacks, errors of reading the chunk directory.
+    /// `OutOfMemory` where even one buffer for the largest row group is refused, `InvalidInput` for a device that the
+    /// machine lacks, errors of reading the chunk directory.
     pub fn new(
         column_cache: &Arc<ColumnCache>,
         device: DeviceId,
@@ -165,7 +165,6 @@ impl Prefetcher {
         assert!(options.row_groups_max > 0, "a morsel has a row group");
         assert!(options.reads_ahead > 0, "the next morsel is read");
         column_cache.machine().device(device)?;
-        columns.iter().try_for_each(|column| check_readable(table, *column))?;
         let sources: Vec<Source> =
             columns.iter().map(|column| source(column_cache, table, *column, device)).collect();
         let on_disk = columns.iter().zip(&sources).filter(|(_, source)| matches!(source, Source::Disk));

@@ -20,7 +20,7 @@ use pelton_store::{ChunkRead, IoEngine, Table, read_chunk};
 
 use super::ColumnCache;
 use super::extent::StoredColumn;
-use super::formats::check_readable;
+use super::formats::check_has_dictionary;
 
 /// Chunks read ahead.
 const READ_AHEAD_BYTES: u64 = 32 << 20;
@@ -96,7 +96,7 @@ fn union_of(
     cancel: &CancelFlag,
     read: impl FnOnce(&mut Union<'_>) -> Result<()>,
 ) -> Result<TableText> {
-    check_readable(table, column)?;
+    check_has_dictionary(table, column)?;
     let mut union = Union::new(table, column);
     let text = read(&mut union).and_then(|()| cancel.check()).and_then(|()| union.finish());
     let name = &table.schema().columns[column].name;

@@ -3,6 +3,7 @@
 use pelton_pipeline::ir::{Expr, Literal, Type};
 
 use super::expressions::{COMPARISONS, Expressions, INTEGERS, Known, Made, boxed, literal};
+use super::text::TextForm;
 
 impl Expressions<'_> {
     /// `column op constant`, as ranges are.
@@ -56,7 +57,10 @@ impl Expressions<'_> {
                 wrap(if self.random.one_in(2) { Expr::And(inputs) } else { Expr::Or(inputs) })
             }
             6 => wrap(Expr::Not(boxed(self.condition(depth - 1)))),
-            7 => wrap(Expr::IsNull(boxed(self.any(depth - 1)))),
+            7 => wrap(Expr::IsNull(match self.any_column(|column| column.text == TextForm::View) {
+                Some(view) if self.random.one_in(3) => Box::new(Expr::Column(view)),
+                _ => boxed(self.any(depth - 1)),
+            })),
             8 => {
                 let ty = *self.random.pick(&INTEGERS);
                 let input = self.integer(ty, depth - 1);

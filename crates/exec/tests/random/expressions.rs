@@ -9,7 +9,7 @@ use super::evaluate::DECIMAL_MAX;
 use super::parameter::{DOUBLES, Parameter};
 use super::random::Random;
 use super::recipe::{Domain, Recipe};
-use super::text;
+use super::text::{self, TextForm};
 
 /// A column that expressions may read.
 #[derive(Debug, Clone)]
@@ -26,12 +26,24 @@ pub(crate) struct Known {
     pub(crate) is_sum: bool,
     /// A sum of doubles, which depends on their order: nothing is computed from it.
     pub(crate) is_about: bool,
+    /// Of texts.
+    pub(crate) text: TextForm,
 }
 
 impl Known {
     pub(crate) fn of(recipe: &Recipe, is_bounded: bool) -> Self {
         let Recipe { ty, low, high, is_date, domain, .. } = *recipe;
-        Self { ty, low, high, is_bounded, is_date, domain, is_sum: false, is_about: false }
+        Self {
+            ty,
+            low,
+            high,
+            is_bounded,
+            is_date,
+            domain,
+            is_sum: false,
+            is_about: false,
+            text: TextForm::Numbers,
+        }
     }
 
     /// A column of what `made` computes.
@@ -47,6 +59,7 @@ impl Known {
             domain: None,
             is_sum: false,
             is_about: false,
+            text: text::form_of(&made.expr),
         }
     }
 
@@ -110,8 +123,13 @@ pub(crate) struct Expressions<'e> {
 }
 
 impl Expressions<'_> {
-    /// The number of a column that `is_wanted`.
+    /// The number of a column that `is_wanted`, and is a value.
     pub(crate) fn column_number(&mut self, is_wanted: impl Fn(&Known) -> bool) -> Option<usize> {
+        self.any_column(|column| column.text != TextForm::View && is_wanted(column))
+    }
+
+    /// As `column_number`, or of a view of text.
+    pub(crate) fn any_column(&mut self, is_wanted: impl Fn(&Known) -> bool) -> Option<usize> {
         let is_one = |at: &usize| !self.columns[*at].is_about && is_wanted(&self.columns[*at]);
         let all: Vec<usize> = (0..self.columns.len()).filter(is_one).collect();
         all.get(self.random.below(all.len().max(1) as u64) as usize).copied()
@@ -143,9 +161,13 @@ impl Expressions<'_> {
 
     /// A text; NULL where there is none.
     fn text(&mut self) -> Made {
-        match self.column(|column| column.ty == Type::Text) {
-            Some(made) if self.random.one_in(4) => self.of_text(made, Type::Text),
-            Some(made) if !self.random.one_in(40) => made,
+        let at = self.any_column(|column| column.ty == Type::Text);
+        match at.map(|at| (at, self.columns[at].text)) {
+            Some((at, TextForm::View)) => self.of_text(at, Type::Text),
+            Some((at, TextForm::Numbers)) if self.random.one_in(4) => self.of_text(at, Type::Text),
+            Some((at, _)) if !self.random.one_in(40) => {
+                Made { expr: Expr::Column(at), ty: Type::Text, bits: 0 }
+            }
             _ => Made { expr: Expr::Literal(Literal::Null(Type::Text)), ty: Type::Text, bits: 0 },
         }
     }
@@ -163,15 +185,18 @@ impl Expressions<'_> {
         Made { expr: Expr::Parameter { number, ty }, ty, bits: self.parameters[number].bits }
     }
 
-    fn of_text(&mut self, column: Made, ty: Type) -> Made {
-        let Expr::Column(column) = column.expr else { return column };
+    fn of_text(&mut self, column: usize, ty: Type) -> Made {
         let bits = if ty == Type::I32 { 8 } else { 63 };
-        Made { expr: Expr::OfText { column, function: text::of_type(ty) }, ty, bits }
+        let function = match self.columns[column].text {
+            TextForm::View => text::of_view(ty, self.random),
+            _ => text::of_type(ty),
+        };
+        Made { expr: Expr::OfText { column, function }, ty, bits }
     }
 
     /// A function of text of type `ty`, where there is a text.
     pub(crate) fn of_some_text(&mut self, ty: Type) -> Option<Made> {
-        let column = self.column(|column| column.ty == Type::Text)?;
+        let column = self.any_column(|column| column.ty == Type::Text && column.text.has_function(ty))?;
         Some(self.of_text(column, ty))
     }
 

@@ -2,16 +2,20 @@
 
 use std::sync::Arc;
 
+use pelton_chunk::Layout;
 use pelton_pipeline::ir::{
     Bounds, Column, CompareOp, Expr, Literal, Op, Pipeline, Plan, ProbeKind, Sink, Source, TableScan, Type,
 };
+use pelton_pipeline::{Dictionary, TextSource};
 
 use super::expressions::{Expressions, INTEGERS, Known, Made, literal};
 use super::interpret::reads_only;
 use super::parameter::Parameter;
 use super::random::Random;
 use super::recipe::{Domain, Recipe};
+use super::sinks::as_column;
 use super::tables::Tables;
+use super::text::TextForm;
 
 /// A plan and what its host inputs look like.
 #[derive(Debug, Clone)]
@@ -139,10 +143,7 @@ impl Generator<'_> {
         let mut payload = Vec::new();
         for _ in 0..self.random.below(4) {
             let made = self.output(&known);
-            built.payload.push(match made.expr {
-                Expr::Column(column) => known[column].clone(),
-                _ => Known::made(&made),
-            });
+            built.payload.push(as_column(&made, &known));
             payload.push(made.expr);
         }
         self.built.push(built);
@@ -200,7 +201,7 @@ impl Generator<'_> {
         if self.random.percent(if is_build { 50 } else { 15 }) {
             let recipes = Recipe::of_host_input(self.random, super::check::HOST_ROWS_MAX);
             self.host_inputs.push(recipes.clone());
-            let (columns, known) = self.columns(&recipes);
+            let (columns, known) = self.columns(&recipes, false);
             return (Source::HostInput(self.host_inputs.len() - 1), columns, known);
         }
         self.has_row_numbers = true;
@@ -224,14 +225,15 @@ impl Generator<'_> {
         let is_part = self.random.one_in(5);
         let groups = 0..table.row_group_count() as u32;
         let row_groups = groups.filter(|_| !is_part || self.random.percent(60)).collect();
-        let (columns, known) = self.columns(&recipes);
+        let (columns, known) = self.columns(&recipes, true);
         let uses_runtime_filters = self.random.percent(80);
         let scan = TableScan { table: Arc::clone(table), columns: chosen, row_groups, uses_runtime_filters };
         (Source::Table(scan), columns, known)
     }
 
-    /// Bounds that hold, more or less tight, or none.
-    fn columns(&mut self, recipes: &[Recipe]) -> (Vec<Column>, Vec<Known>) {
+    /// Bounds that hold, more or less tight, or none. Texts of tables are read by dictionary or as views; what has no
+    /// dictionary as views.
+    fn columns(&mut self, recipes: &[Recipe], is_table: bool) -> (Vec<Column>, Vec<Known>) {
         let column = |recipe: &Recipe| {
             let is_integer = INTEGERS.contains(&recipe.ty);
             let (low, high) = (recipe.low, recipe.high);
@@ -246,8 +248,13 @@ impl Generator<'_> {
             let is_nullable = recipe.has_nulls() || self.random.one_in(6);
             let name = recipe.name.clone();
             let bounds = is_known.then_some(bounds);
-            let column = Column { name, ty: recipe.ty, is_nullable, bounds, text: None };
-            (column, Known::of(recipe, is_known || recipe.ty == Type::I32))
+            let is_text = is_table && recipe.ty == Type::Text;
+            let is_view = is_text && (recipe.encoding.layout == Layout::Plain || self.random.one_in(3));
+            // Which dictionary it is the run knows.
+            let text = (is_text && !is_view).then(|| Arc::new(Dictionary::default()) as Arc<dyn TextSource>);
+            let column = Column { name, ty: recipe.ty, is_nullable, bounds, text };
+            let known = Known::of(recipe, is_known || recipe.ty == Type::I32);
+            (column, Known { text: if is_view { TextForm::View } else { TextForm::Numbers }, ..known })
         };
         recipes.iter().map(column).unzip()
     }
@@ -300,7 +307,11 @@ impl Generator<'_> {
         let ty = *self.random.pick(&[Type::I32, Type::I64, Type::I128, Type::F64, Type::Bool, Type::Text]);
         let made = self.expressions(known).of(ty, 3);
         let made = if made.bits > 126 { Made { bits: 126, ..made } } else { made };
-        known.push(Known::made(&made));
+        let column = match made.expr {
+            Expr::Column(at) => Known { text: known[at].text, ..Known::made(&made) },
+            _ => Known::made(&made),
+        };
+        known.push(column);
         Op::Compute { name: "computed".into(), value: made.expr }
     }
 

@@ -36,6 +36,8 @@ mod recipe;
 mod sinks;
 mod tables;
 mod text;
+#[path = "../run/text_reference.rs"]
+mod text_reference;
 
 use check::{RARE, Tally, check};
 use tables::Tables;

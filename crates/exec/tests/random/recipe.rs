@@ -98,8 +98,8 @@ impl Recipe {
             Self::key(random, "reference", Domain::Id, false, row_count),
             Self::key(random, "small", Domain::Small, false, row_count),
         ];
-        // One of each type, so that every block has them all.
-        for number in 0..12 {
+        // One of each type, so that every block has them all, and three texts, which are stored and read in most ways.
+        for number in 0..14 {
             recipes.push(Self::other(random, number, format!("c{number}")));
         }
         recipes

@@ -4,9 +4,10 @@ use pelton_pipeline::ir::{Aggregate, AggregateFunction, Expr, Sink, TopK, Type};
 
 use super::expressions::{INTEGERS, Known, Made};
 use super::generate::Generator;
+use super::text::TextForm;
 
 /// What `made` is as a column; `known` are those that it reads.
-fn as_column(made: &Made, known: &[Known]) -> Known {
+pub(crate) fn as_column(made: &Made, known: &[Known]) -> Known {
     match made.expr {
         Expr::Column(column) => known[column].clone(),
         _ => Known::made(made),
@@ -74,8 +75,16 @@ impl Generator<'_> {
         };
         let is_column = self.random.one_in(2);
         let mut expressions = self.expressions(known);
-        let column = expressions.column(|column| column.ty == ty).filter(|_| is_column);
-        let made = column.unwrap_or_else(|| expressions.of(ty, 2));
+        let column = match function {
+            // Views are counted too.
+            Count => expressions.any_column(|column| column.ty == ty && !column.is_sum).map(|at| Made {
+                expr: Expr::Column(at),
+                ty,
+                bits: 0,
+            }),
+            _ => expressions.column(|column| column.ty == ty),
+        };
+        let made = column.filter(|_| is_column).unwrap_or_else(|| expressions.of(ty, 2));
         let column = as_column(&made, known);
         let sum = Known::made(&Made { ty: Type::I128, bits: made.bits + 12, ..made.clone() });
         let result = match (function, ty) {
@@ -94,7 +103,8 @@ impl Generator<'_> {
         if self.random.percent(65) {
             if known.iter().any(|column| column.is_sum || column.is_about) {
                 // As they are, with the keys that tell their rows apart.
-                columns.extend((0..known.len()).map(Expr::Column));
+                let is_value = |at: &usize| known[*at].text != TextForm::View;
+                columns.extend((0..known.len()).filter(is_value).map(Expr::Column));
             }
             return Sink::Materialize { columns, top: None };
         }

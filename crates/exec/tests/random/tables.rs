@@ -139,7 +139,9 @@ pub(crate) fn encodings(logical: &LogicalType) -> Vec<Encoding> {
     let physical = logical.physical_type();
     let is_read = |encoding: &Encoding| {
         encoding.layout != Layout::Constant
-            && (physical != PhysicalType::Bytes || encoding.transform == Transform::Dictionary)
+            && (physical != PhysicalType::Bytes
+                || encoding.transform == Transform::Dictionary
+                || encoding.layout == Layout::Plain)
     };
     Encoding::all_light(physical).filter(is_read).collect()
 }

@@ -14,6 +14,8 @@ mod joins;
 mod oracle;
 mod overflow;
 mod skipping;
+mod text_reference;
+mod texts;
 mod top;
 
 use tempfile as _; // of the fixture, whose file is another crate's

@@ -31,6 +31,8 @@ pub enum Arg {
     Lut(usize),
     /// Whether each is not NULL (u8).
     LutValid(usize),
+    /// Texts and lists of texts that texts are held against, as cuda/pipeline/text.h lays them out.
+    TextConstants,
     /// Direct table: one bit per packed key.
     Bitmap(usize),
     /// Hashed table: keys by slot.

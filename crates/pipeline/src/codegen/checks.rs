@@ -24,7 +24,7 @@ const REGISTER: &str = "overflow";
 pub(crate) struct Checks {
     /// Bounds are not believed: every operation that could overflow its type is checked, to measure what that costs.
     is_everywhere: bool,
-    /// What each checks, for messages.
+    /// What each finds, for messages: "… may overflow".
     sites: Vec<String>,
 }
 
@@ -38,7 +38,7 @@ impl Checks {
         self.is_everywhere || !is_shown_to_fit
     }
 
-    /// The number of one more check, of `what`.
+    /// The number of one more check, which finds `what`.
     pub(crate) fn add(&mut self, what: String) -> u32 {
         self.sites.push(what);
         self.sites.len() as u32
@@ -60,7 +60,7 @@ impl Checks {
         is_any.then(|| format!("if ({REGISTER}) report_overflow({}, {REGISTER});", flags()))
     }
 
-    /// What the checks are of, in order.
+    /// What the checks find, in order.
     pub(crate) fn into_sites(self) -> Vec<String> {
         self.sites
     }

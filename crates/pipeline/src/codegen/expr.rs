@@ -139,7 +139,8 @@ fn double_constant(value: f64) -> String {
 }
 
 fn compare(op: CompareOp, left: &Value, right: &Value, block: &mut Block) -> Result<Value> {
-    if left.ty != right.ty || left.ty == Type::Text {
+    let is_short = left.form == Form::Short && right.form == Form::Short;
+    if left.ty != right.ty || (left.ty == Type::Text && !is_short) {
         return Err(Error::unsupported(format!("comparing {:?} with {:?}", left.ty, right.ty)));
     }
     let sign = match op {

@@ -2,7 +2,8 @@
 //! their code.
 //!
 //! A condition on the source's columns alone commutes with every probe, so all of them come first: ranges, because
-//! they are compared among packed bits; then other conditions; then bitmaps of direct tables, the sparsest first.
+//! they are compared among packed bits; then other conditions; then bitmaps of direct tables, the sparsest first; at
+//! last conditions on texts without a dictionary, whose bytes are looked at.
 //! Predicated, none of them narrows masks: all are conditions of the row (`sink.rs`).
 
 use std::collections::BTreeMap;
@@ -47,6 +48,8 @@ const FUSED_WORDS_MAX: usize = 48;
 pub(crate) struct FilterPlan {
     ranges: Vec<Range>,
     conditions: Vec<Expr>,
+    /// Conditions that go through the bytes of texts, which takes longest.
+    text_conditions: Vec<Expr>,
     /// Ops that are probes of bitmaps, the sparsest first.
     bitmaps: Vec<usize>,
     /// Ops that are filters taken apart into the above.
@@ -75,6 +78,9 @@ impl FilterPlan {
                     for conjunct in conjuncts(condition) {
                         match as_range(&conjunct, pipeline, source) {
                             Some(range) if !is_predicated => narrow(&mut ranges, range),
+                            _ if reads_any(&conjunct, &|column| source[column].is_view()) => {
+                                plan.text_conditions.push(conjunct);
+                            }
                             _ => plan.conditions.push(conjunct),
                         }
                     }
@@ -166,8 +172,9 @@ impl FilterPlan {
     }
 
     fn row_steps_from(&self, first: usize) -> impl Iterator<Item = Step<'_>> {
-        let conditions = self.conditions.iter().map(Step::Condition);
-        conditions.chain(self.bitmaps.iter().map(|index| Step::Bitmap(*index))).skip(first)
+        let bitmaps = self.bitmaps.iter().map(|index| Step::Bitmap(*index));
+        let all = self.conditions.iter().map(Step::Condition).chain(bitmaps);
+        all.chain(self.text_conditions.iter().map(Step::Condition)).skip(first)
     }
 
     /// The range filters, by number.
@@ -247,14 +254,19 @@ fn conjuncts(condition: &Expr) -> Vec<Expr> {
 
 /// True where `expr` reads no column but the first `count`.
 pub(crate) fn reads_source_alone(expr: &Expr, count: usize) -> bool {
-    let all = |inputs: &[Expr]| inputs.iter().all(|input| reads_source_alone(input, count));
+    !reads_any(expr, &|column| column >= count)
+}
+
+/// True where `expr` reads a column that is one of `these`.
+fn reads_any(expr: &Expr, these: &dyn Fn(usize) -> bool) -> bool {
+    let any = |inputs: &[Expr]| inputs.iter().any(|input| reads_any(input, these));
     match expr {
-        Expr::Column(column) | Expr::OfText { column, .. } => *column < count,
-        Expr::Literal(_) | Expr::Parameter { .. } | Expr::RowNumber => true,
+        Expr::Column(column) | Expr::OfText { column, .. } => these(*column),
+        Expr::Literal(_) | Expr::Parameter { .. } | Expr::RowNumber => false,
         Expr::Arithmetic { left, right, .. } | Expr::Compare { left, right, .. } => {
-            reads_source_alone(left, count) && reads_source_alone(right, count)
+            reads_any(left, these) || reads_any(right, these)
         }
-        Expr::And(inputs) | Expr::Or(inputs) => all(inputs),
+        Expr::And(inputs) | Expr::Or(inputs) => any(inputs),
         Expr::Not(input)
         | Expr::IsNull(input)
         | Expr::In { input, .. }
@@ -266,10 +278,10 @@ pub(crate) fn reads_source_alone(expr: &Expr, count: usize) -> bool {
         | Expr::DateTrunc { input, .. }
         | Expr::AddMonths { input, .. }
         | Expr::FloorDivide { input, .. }
-        | Expr::Modulo { input, .. } => reads_source_alone(input, count),
+        | Expr::Modulo { input, .. } => reads_any(input, these),
         Expr::Case { branches, otherwise } => {
-            branches.iter().all(|(a, b)| reads_source_alone(a, count) && reads_source_alone(b, count))
-                && otherwise.as_ref().is_none_or(|otherwise| reads_source_alone(otherwise, count))
+            branches.iter().any(|(a, b)| reads_any(a, these) || reads_any(b, these))
+                || otherwise.as_ref().is_some_and(|otherwise| reads_any(otherwise, these))
         }
     }
 }
@@ -335,6 +347,7 @@ impl Generator<'_> {
     /// The steps that narrow the mask.
     pub(super) fn masks(&mut self, body: &mut Block) -> Result<()> {
         if self.plan.is_predicated {
+            self.decode_starts(body);
             return Ok(());
         }
         self.fused_step(body);
@@ -343,7 +356,15 @@ impl Generator<'_> {
         for i in singles {
             self.range_step(i, body);
         }
+        // Texts of vectors that a first step leaves out are not looked for.
+        let reads_views = self.whole_step_reads_views();
+        if reads_views {
+            self.decode_starts(body);
+        }
         self.whole_step(body)?;
+        if !reads_views {
+            self.decode_starts(body);
+        }
         body.line("if (!any_lane(mask)) continue;");
         Ok(())
     }
@@ -392,13 +413,31 @@ impl Generator<'_> {
         }
     }
 
-    /// The first condition or bitmap, over all rows, several at a time.
+    /// Whether the first condition is one on views of text. (The keys of a bitmap are numbers that may be functions of
+    /// one.)
+    fn whole_step_reads_views(&self) -> bool {
+        let is_view = |column: usize| self.request.source[column].is_view();
+        match self.plan.whole_step() {
+            Some(Step::Condition(condition)) => reads_any(condition, &is_view),
+            Some(Step::Bitmap(index)) => {
+                let Op::Probe { keys, .. } = &self.request.pipeline.ops[index] else { return false };
+                keys.iter().any(|key| reads_any(key, &is_view))
+            }
+            None => false,
+        }
+    }
+
+    /// The first condition or bitmap, over all rows, several at a time; where it goes through texts, that is work
+    /// enough.
     fn whole_step(&mut self, body: &mut Block) -> Result<()> {
+        let reads_views = self.whole_step_reads_views();
         let Some(step) = self.plan.whole_step() else { return Ok(()) };
         body.open("EACH_LANE {");
         body.line("const u32 all = AT(mask);");
         body.line("u32 keep = 0;");
-        body.line("UNROLL_4");
+        if !reads_views {
+            body.line("UNROLL_4");
+        }
         body.open("for (u32 r = 0; r < 32; r++) {");
         body.open("if (all >> r & 1) {");
         self.find_place(body);

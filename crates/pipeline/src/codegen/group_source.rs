@@ -62,7 +62,8 @@ pub(super) fn load(layout: &GroupLayout, index: usize, args: &mut Args, block: &
         let null_word = wide.null_word.filter(|_| key.column.is_nullable);
         let valid = null_word
             .map(|null_word| block.define("bool", "n", format!("!({} >> {index} & 1)", word(null_word))));
-        let mut value = Value::new(name, key.column.ty, key.column.bounds).with_valid(valid);
+        let value = Value::new(name, key.column.ty, key.column.bounds).with_valid(valid);
+        let mut value = Value { form: key.column.form, ..value };
         value.dictionary = key.column.dictionary.clone();
         return value;
     }
@@ -97,6 +98,8 @@ fn from_words(form: Form, low: &str, high: &str, block: &mut Block) -> String {
         Form::I128 => format!("i128((u128({high}) << 64) | u128({low}))"),
         Form::F64 => format!("of_bits({low})"),
         Form::Id => format!("u32({low})"),
+        Form::Short => format!("(u128({high}) << 64) | u128({low})"),
+        Form::View => unreachable!("no group has views"),
     };
     block.define(form.c_type(), "x", code)
 }

@@ -113,8 +113,8 @@ fn wide_keys(keys: &[Value], words: &mut Vec<WordKind>) -> Result<WideKeys> {
     let first_word = words.len();
     let mut wide = Vec::with_capacity(keys.len());
     for key in keys {
-        wide.push(WideKey { column: PayloadColumn::of(key), word: words.len() });
-        words.extend(std::iter::repeat_n(WordKind::Key, if key.form == Form::I128 { 2 } else { 1 }));
+        wide.push(WideKey { column: PayloadColumn::of(key)?, word: words.len() });
+        words.extend(std::iter::repeat_n(WordKind::Key, key.form.bytes().div_ceil(8)));
     }
     let null_word = keys.iter().any(|key| key.valid.is_some()).then_some(words.len());
     if null_word.is_some() {
@@ -137,13 +137,14 @@ fn wide_key_words(keys: &[Value], layout: &GroupLayout, block: &mut Block) -> St
         };
         let code = &key.code;
         match key.form {
-            Form::I128 => {
+            Form::I128 | Form::Short => {
                 words.push(of(format!("u64(u128({code}))")));
                 words.push(of(format!("u64(u128({code}) >> 64)")));
             }
             Form::F64 => words.push(of(format!("bits_of(float_key({code}))"))),
             Form::Bool | Form::Id => words.push(of(format!("u64({code})"))),
             Form::I32 | Form::I64 => words.push(of(format!("u64(i64({code}))"))),
+            Form::View => unreachable!("no key is a view"),
         }
     }
     if wide.null_word.is_some() {
@@ -248,9 +249,9 @@ fn word_kind(
             Ok(match sum_width(value, limits.row_count, scope) {
                 SumWidth::Narrow => WordKind::Add,
                 SumWidth::Wide => WordKind::AddLow { check: None },
-                SumWidth::Checked => {
-                    WordKind::AddLow { check: Some(scope.checks().add(format!("sum of {:?}", value.ty))) }
-                }
+                SumWidth::Checked => WordKind::AddLow {
+                    check: Some(scope.checks().add(format!("sum of {:?} may overflow", value.ty))),
+                },
             })
         }
         (AggregateFunction::Min, Form::I32 | Form::I64) => Ok(WordKind::Min),

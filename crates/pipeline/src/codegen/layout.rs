@@ -93,14 +93,18 @@ pub struct PayloadColumn {
 }
 
 impl PayloadColumn {
-    pub(crate) fn of(value: &Value) -> Self {
-        Self {
+    /// What is known of `value`, to keep it.
+    pub(crate) fn of(value: &Value) -> Result<Self> {
+        if value.form == Form::View {
+            return Err(Error::unsupported("text without a dictionary as a value: only functions of it"));
+        }
+        Ok(Self {
             ty: value.ty,
             form: value.form,
             bounds: value.bounds,
             is_nullable: value.valid.is_some(),
             dictionary: value.dictionary.clone(),
-        }
+        })
     }
 }
 

@@ -33,13 +33,14 @@ mod runtime_filter;
 mod scope;
 mod sink;
 mod source;
+mod text;
 mod value;
 mod waiting;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use pelton_error::{Result, ResultExt};
+use pelton_error::{Error, Result, ResultExt};
 
 pub use args::Arg;
 pub use build::KEYS_NOTED_MAX;
@@ -65,6 +66,8 @@ use crate::text::Dictionary;
 pub const TARGET: &str = include_str!("../../../../cuda/pipeline/target.h");
 const CHUNK: &str = include_str!("../../../../cuda/pipeline/chunk.h");
 const STATE: &str = include_str!("../../../../cuda/pipeline/state.h");
+/// Of kernels that read views of text.
+const TEXT: &str = include_str!("../../../../cuda/pipeline/text.h");
 
 /// The kernel's name in every program.
 pub const ENTRY: &str = "k_run";
@@ -135,7 +138,9 @@ pub struct Generated {
     pub args: Vec<Arg>,
     /// Results of text functions, by number.
     pub luts: Vec<Lut>,
-    /// What is checked for overflow; the flags name one by its number from 1.
+    /// Constants that texts are held against; empty where there are none.
+    pub text_constants: Vec<u8>,
+    /// What checks find, such as overflow; the flags name one by its number from 1.
     pub checks: Vec<String>,
     /// The range filters, by number.
     pub ranges: Vec<Range>,
@@ -175,6 +180,7 @@ impl<'a> Generator<'a> {
             dictionaries: request.dictionaries.clone(),
             args: args::Args::default(),
             luts: Vec::new(),
+            text_constants: text::TextConstants::default(),
             checks: Checks::new(request.checks_everywhere),
         };
         let plan =
@@ -185,6 +191,11 @@ impl<'a> Generator<'a> {
     fn run(mut self) -> Result<Generated> {
         let mut body = Block::default();
         let warps = self.block_warps();
+        if self.scratch_bytes() > SHARED_BYTES_MAX {
+            return Err(Error::unsupported(
+                "more columns of text without a dictionary than shared memory is for",
+            ));
+        }
         let rows = self.row_loop()?;
         let scratch_bytes = self.scratch_bytes() * warps;
         self.prologue(&mut body, &rows)?;
@@ -213,6 +224,7 @@ impl<'a> Generator<'a> {
             text: self.assemble(&body.into_text(), shared_bytes),
             args: self.kernel.args.list().to_vec(),
             luts: self.kernel.luts,
+            text_constants: self.kernel.text_constants.into_bytes(),
             checks: self.kernel.checks.into_sites(),
             ranges: self.plan.ranges().to_vec(),
             key_lists: self.plan.key_lists().to_vec(),
@@ -268,10 +280,11 @@ impl<'a> Generator<'a> {
 
     fn assemble(&self, body: &str, shared_bytes: usize) -> String {
         let count = self.kernel.args.list().len().max(FIXED_ARGS);
+        let text = if self.request.source.iter().any(SourceColumn::is_view) { TEXT } else { "" };
         let equal = if self.request.has_equal_hashes { "#define PELTON_EQUAL_HASHES\n" } else { "" };
         format!(
             "{equal}#define PELTON_ARG_COUNT {count}\n#define PELTON_SHARED_BYTES {shared_bytes}\n\
-             {TARGET}{CHUNK}{STATE}\nENTRY({ENTRY}) {{\n{body}}}\n"
+             {TARGET}{CHUNK}{text}{STATE}\nENTRY({ENTRY}) {{\n{body}}}\n"
         )
     }
 
@@ -325,7 +338,8 @@ impl<'a> Generator<'a> {
         self.plan.declare_codes(body);
         self.plan.declare_fused(self.request.source, body);
         let mut offset = 0;
-        for (k, source) in self.request.source.iter().enumerate().filter(|(_, source)| source.has_delta()) {
+        let has_scratch = |(_, source): &(usize, &SourceColumn)| source.scratch_bytes() > 0;
+        for (k, source) in self.request.source.iter().enumerate().filter(has_scratch) {
             let (ty, bytes) = (source.scratch_type()?, source.scratch_bytes());
             body.line(format!(
                 "{ty}* const s{k} = ({ty}*)(block_shared + {offset} + WARP_IN_BLOCK * {bytes});"
@@ -380,5 +394,18 @@ impl<'a> Generator<'a> {
         }
         body.line("WARP_BARRIER;");
         Ok(())
+    }
+
+    /// Finds where the texts of the vector start, for rows to come; all lanes are here.
+    fn decode_starts(&self, body: &mut Block) {
+        let texts = (0..self.request.source.len()).filter(|k| self.request.source[*k].has_starts());
+        let texts: Vec<usize> = texts.collect();
+        if texts.is_empty() {
+            return;
+        }
+        body.line("if (!any_lane(mask)) continue;");
+        body.line("WARP_BARRIER;");
+        texts.iter().for_each(|k| body.line(format!("p{k}.decode(v, s{k});")));
+        body.line("WARP_BARRIER;");
     }
 }

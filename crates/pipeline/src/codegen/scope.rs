@@ -37,8 +37,14 @@ pub(crate) trait Scope {
 
     /// Notes an overflow of `what` where `overflows` holds, the value is not NULL, and SQL would evaluate it.
     fn note_overflow(&mut self, overflows: &str, valid: &Option<String>, what: String, block: &mut Block) {
+        self.refuse_where(overflows, valid, format!("{what} may overflow"), block);
+    }
+
+    /// The CPU takes the query where `condition` holds, the value is not NULL, and SQL would evaluate it; `what` says
+    /// what there is for some row.
+    fn refuse_where(&mut self, condition: &str, valid: &Option<String>, what: String, block: &mut Block) {
         let also = valid.iter().chain(self.guards().iter()).map(|condition| format!(" && {condition}"));
-        let condition = format!("{overflows}{}", also.collect::<String>());
+        let condition = format!("{condition}{}", also.collect::<String>());
         let number = self.checks().add(what);
         block.line(Checks::statement(&condition, number));
     }

@@ -346,6 +346,7 @@ pub(super) fn store(
     block: &mut Block,
 ) -> Result<Vec<PayloadColumn>> {
     let values = values_of(exprs, scope, block)?;
+    let columns = values.iter().map(PayloadColumn::of).collect::<Result<Vec<_>>>()?;
     for (index, value) in values.iter().enumerate() {
         let (array, valid_array) = arrays(index);
         let ty = value.form.array_type();
@@ -356,5 +357,5 @@ pub(super) fn store(
             block.line(format!("{valid_array}[{place}] = u8({valid});"));
         }
     }
-    Ok(values.iter().map(PayloadColumn::of).collect())
+    Ok(columns)
 }

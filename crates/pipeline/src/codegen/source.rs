@@ -13,6 +13,7 @@ use super::expr;
 use super::group_source;
 use super::layout::{BuiltTable, GroupLayout};
 use super::scope::Scope;
+use super::text::{self, TextConstants};
 use super::value::{Form, Value};
 use crate::ir::{Column, Literal, TextFunction, Type};
 use crate::text::Dictionary;
@@ -27,6 +28,8 @@ pub enum StoredAs {
     TextCodes,
     /// Entries of the column's dictionary.
     TextIds,
+    /// Texts in any format, to be read as views.
+    TextViews,
     /// This column of the groups that are the source, in no chunk.
     Group(usize),
 }
@@ -56,7 +59,7 @@ impl SourceColumn {
     /// The C++ type of stored values.
     fn stored_type(&self) -> Result<&'static str> {
         Ok(match self.stored {
-            StoredAs::TextCodes | StoredAs::TextIds => "u32",
+            StoredAs::TextCodes | StoredAs::TextIds | StoredAs::TextViews => "u32",
             StoredAs::Values(physical) => match physical {
                 PhysicalType::U8 => "u8",
                 PhysicalType::U16 => "u16",
@@ -76,7 +79,7 @@ impl SourceColumn {
     /// Bits of a stored word.
     fn word_bits(&self) -> usize {
         match self.stored {
-            StoredAs::TextCodes | StoredAs::TextIds => 32,
+            StoredAs::TextCodes | StoredAs::TextIds | StoredAs::TextViews => 32,
             StoredAs::Group(_) => 64,
             StoredAs::Values(physical) => (physical.width_bytes().unwrap_or(4) * 8).min(64),
         }
@@ -99,6 +102,9 @@ impl SourceColumn {
     /// The type of its `Page` in C++.
     pub(crate) fn page_type(&self) -> Result<String> {
         let bits = self.format_bits();
+        if self.stored == StoredAs::TextViews {
+            return Ok(format!("TextPage<{bits}>"));
+        }
         let known = self.only_width().map_or(String::new(), |width| format!(", {width}"));
         Ok(match self.stored_type()? {
             "f64" => format!("DoublePage<{bits}{known}>"),
@@ -111,9 +117,24 @@ impl SourceColumn {
         self.formats.contains(&(Transform::None, Layout::Delta))
     }
 
-    /// Bytes of scratch memory of a warp.
+    /// True where the starts of a vector's texts are found before rows are read.
+    pub(crate) fn has_starts(&self) -> bool {
+        self.stored == StoredAs::TextViews && self.formats.contains(&(Transform::None, Layout::Plain))
+    }
+
+    /// True for text that is read as views.
+    pub(crate) fn is_view(&self) -> bool {
+        self.stored == StoredAs::TextViews
+    }
+
+    /// Bytes of scratch memory of a warp, a multiple of 16.
     pub(crate) fn scratch_bytes(&self) -> usize {
-        if self.has_delta() { 1056 * self.word_bits() / 8 } else { 0 }
+        match (self.has_delta(), self.has_starts()) {
+            (true, _) => 1056 * self.word_bits() / 8,
+            // 1024 starts and the end.
+            (_, true) => (1025 * 4_usize).next_multiple_of(16),
+            _ => 0,
+        }
     }
 
     /// The C++ type of its scratch memory.
@@ -178,6 +199,7 @@ pub(crate) struct KernelContext<'a> {
     pub(crate) dictionaries: HashMap<usize, Arc<Dictionary>>,
     pub(crate) args: Args,
     pub(crate) luts: Vec<Lut>,
+    pub(crate) text_constants: TextConstants,
     pub(crate) checks: Checks,
 }
 
@@ -216,6 +238,9 @@ impl<'k, 'a> RowScope<'k, 'a> {
         if let (StoredAs::Group(index), Some(layout)) = (source.stored, self.kernel.groups) {
             return Ok(group_source::load(layout, index, &mut self.kernel.args, block));
         }
+        if source.is_view() {
+            return Ok(self.load_view(k, block));
+        }
         let form = Form::of(column.ty, column.bounds);
         let direct = match (column.ty, source.stored) {
             (Type::Text, StoredAs::TextCodes) => format!("load(m{k} + p{k}.code_at(v, r, lane))"),
@@ -235,6 +260,16 @@ impl<'k, 'a> RowScope<'k, 'a> {
         let mut value = Value::new(name, column.ty, column.bounds).with_valid(valid);
         value.dictionary = self.kernel.dictionaries.get(&k).cloned();
         Ok(value)
+    }
+
+    fn load_view(&mut self, k: usize, block: &mut Block) -> Value {
+        let (column, source) = (&self.kernel.columns[k], &self.kernel.source[k]);
+        let starts = if source.has_starts() { format!("s{k}") } else { "0".into() };
+        let code = format!("p{k}.view(v, r, lane, {starts})");
+        let name = block.define(Form::View.c_type(), "x", code);
+        let valid =
+            column.is_nullable.then(|| block.define("bool", "n", format!("p{k}.is_valid(v, r, lane)")));
+        Value { form: Form::View, ..Value::new(name, Type::Text, None).with_valid(valid) }
     }
 
     fn load_payload(&mut self, pending: &PendingPayload, block: &mut Block) -> Result<Value> {
@@ -257,6 +292,9 @@ impl<'k, 'a> RowScope<'k, 'a> {
         // A missing match reads as 0.
         value.bounds = if pending.matched.is_some() { value.bounds.map(with_zero) } else { value.bounds };
         value.dictionary = payload.dictionary;
+        if payload.form == Form::Short {
+            value.form = Form::Short;
+        }
         Ok(value)
     }
 
@@ -329,6 +367,13 @@ impl Scope for RowScope<'_, '_> {
         let text = self.column(column, block)?;
         if text.ty != Type::Text {
             return Err(Error::invalid_input("a function of text on a column that is none"));
+        }
+        match text.form {
+            Form::View => return text::of_view(&text, function.as_ref(), self, block),
+            Form::Short => {
+                return Err(Error::unsupported(format!("{} of a text that was computed", function.name())));
+            }
+            _ => {}
         }
         // What has no dictionary is NULL in every row.
         let Some(dictionary) = &text.dictionary else {

@@ -20,6 +20,11 @@ pub enum Form {
     F64,
     /// The number of a dictionary entry.
     Id,
+    /// Where a text's bytes lie in a chunk, and how many; in registers alone.
+    View,
+    /// A text of at most 15 bytes in 128 bits: the bytes from the highest on, then zeros, in the lowest byte the length.
+    /// Equal numbers are equal texts, and their order is that of unsigned numbers.
+    Short,
 }
 
 impl Form {
@@ -31,6 +36,8 @@ impl Form {
             Form::I128 => "i128",
             Form::F64 => "f64",
             Form::Id => "u32",
+            Form::View => "TextView",
+            Form::Short => "u128",
         }
     }
 
@@ -45,7 +52,8 @@ impl Form {
             Form::Bool => 1,
             Form::I32 | Form::Id => 4,
             Form::I64 | Form::F64 => 8,
-            Form::I128 => 16,
+            Form::I128 | Form::Short => 16,
+            Form::View => unreachable!("views lie in no array"),
         }
     }
 
@@ -152,6 +160,7 @@ pub(crate) fn constant(value: i128, form: Form) -> String {
         Form::Id => format!("{value}u"),
         Form::F64 => format!("f64({value})"),
         Form::I64 => i64_constant(value as i64),
+        Form::View | Form::Short => unreachable!("numbers are no texts"),
         Form::I128 => {
             let bits = value as u128;
             format!("i128((u128({}ull) << 64) | u128({}ull))", (bits >> 64) as u64, bits as u64)

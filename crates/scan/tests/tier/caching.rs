@@ -9,7 +9,7 @@ use crate::fixture::{
 };
 
 #[test]
-fn pinning_all_leaves_out_what_kernels_cannot_read_and_says_why() {
+fn pinning_all_leaves_out_text_without_a_dictionary_and_says_why() {
     let place = table(Codec::Deflate, 1000, 3000);
     let cache = cache();
     let report = cache.pin(&place.table, None, &CancelFlag::new()).unwrap();
@@ -20,6 +20,8 @@ fn pinning_all_leaves_out_what_kernels_cannot_read_and_says_why() {
     assert!(READABLE.iter().all(|column| cache.tier(&place.table, *column, DEVICE) == DataTier::Pinned));
     assert_eq!(cache.tier(&place.table, COMMENT, DEVICE), DataTier::Disk);
 
+    cache.pin(&place.table, Some(&[COMMENT]), &CancelFlag::new()).unwrap();
+    assert_eq!(cache.tier(&place.table, COMMENT, DEVICE), DataTier::Pinned, "by number it is pinned");
     let again = cache.pin(&place.table, Some(&[0, 0, 1]), &CancelFlag::new()).unwrap();
     assert_eq!((again.bytes, again.columns_left_out.len()), (0, 0), "they are pinned already");
 }

@@ -197,11 +197,33 @@ fn nothing_to_feed_ends_at_once_and_no_columns_move_nothing() {
 }
 
 #[test]
-fn text_without_dictionary_is_refused_by_name() {
-    let place = table(Codec::None, 100, 200);
-    let error = run_and_check(&cache(), &place.table, &[0, COMMENT], &[0], options(), |_| false).unwrap_err();
-    assert_eq!(error.kind(), &ErrorKind::Unsupported);
-    assert!(error.to_string().contains("column 'comment' of table 't' is text with layout plain"), "{error}");
+fn text_without_dictionary_comes_without_its_codec_from_every_tier() {
+    for codec in [Codec::None, Codec::Lz4, Codec::Zstd] {
+        let place = table(codec, 3000, 7000);
+        let row_groups = all_row_groups(&place.table);
+        let columns = [0, COMMENT];
+        let cache = cache();
+        let check = |tier| {
+            assert_eq!(cache.tier(&place.table, COMMENT, DEVICE), tier);
+            run_and_check(&cache, &place.table, &columns, &row_groups, options(), |_| false).unwrap();
+        };
+        check(DataTier::Disk);
+        cache.pin(&place.table, Some(&columns), &CancelFlag::new()).unwrap();
+        check(DataTier::Pinned);
+        let stream = stream(&cache);
+        assert!(cache.admit(&place.table, COMMENT, DEVICE, &stream, &CancelFlag::new()).unwrap());
+        check(DataTier::Device(DEVICE));
+    }
+}
+
+#[test]
+fn a_row_group_larger_than_a_morsel_is_a_morsel_of_its_own() {
+    let place = table(Codec::Lz4, 5000, 10_000);
+    let small = PrefetchOptions { morsel_bytes: 1000, ..options() };
+    let row_groups = all_row_groups(&place.table);
+    let (came, report) =
+        run_and_check(&cache(), &place.table, &[COMMENT], &row_groups, small, |_| false).unwrap();
+    assert_eq!((came.len(), report.morsels), (4, 4));
 }
 
 #[test]

@@ -1,0 +1,279 @@
+// Text without a dictionary of its column: views of the bytes in its chunks (docs/specs/chunk.md), what they match, and
+// short texts as values.
+//
+//   page     lengths, packed ──decode──► starts, in scratch ──view(vector, r, lane)──► TextView
+//   pattern  %special%requests% ──► text constants: a table in memory, so that other constants are no other kernel
+//
+// A lane reads its row's text by itself, 16 bytes a load, and those of a warp are neighbours, so what one lane leaves
+// of a cache line another one takes. A search compares four bytes at each position: a shift, a logical operation and a
+// comparison, and per 16 bytes some 20 instructions more, all together 4 a byte. At 132 multiprocessors of 128 lanes
+// and 1.7 GHz that is 7 TB/s where all rows of a warp are equally long: reading the text once is the floor, 3 to 5 TB/s
+// from device memory. What is lost is lost to rows of unequal length: a warp takes as long as the longest of its 32.
+// (Instructions are counted by hand, not measured.)
+
+struct TextView { const u8* at; u32 length; };
+
+// An entry of the table of text constants.
+//
+//   text        offset of its bytes in the table (a multiple of 4, zeros behind them), length, the first four bytes and
+//               which bits of them it has
+//   list        number of its first entry, how many
+//   substring   characters before it, its characters; ~0 is all
+struct TextConstant { u32 offset, length, first, mask; };
+DEV TextConstant text_constant(const u8* constants, u32 index) {
+  const u32* const words = (const u32*)constants + 4 * index;
+  return {load(words), load(words + 1), load(words + 2), load(words + 3)};
+}
+
+// The first `count` bytes of a word.
+DEV u32 first_bytes(u32 count) { return count >= 4 ? ~0u : (1u << (8 * count)) - 1; }
+
+// At least one byte and at most four from `at` on, the first one lowest; no word is read that has none of them.
+DEV u32 bytes_at(const u8* at, u32 count) {
+  const u32 skip = u32(u64(at)) & 3;
+  const u32* const word = (const u32*)(at - skip);
+  const u32 low = load(word), high = skip + count > 4 ? load(word + 1) : 0;
+  return shift_pair(low, high, 8 * skip) & first_bytes(count);
+}
+DEV u32 at_most_four(u32 count) { return count < 4 ? count : 4; }
+
+// Whether these bytes, `length` of which there are, are those of a constant.
+DEV bool bytes_equal(const u8* at, const u8* constant, u32 length) {
+  for (u32 i = 0; i < length; i += 4) {
+    if (bytes_at(at + i, at_most_four(length - i)) != load((const u32*)(constant + i))) return false;
+  }
+  return true;
+}
+
+DEV bool text_equals(TextView text, const u8* constants, u32 index) {
+  const TextConstant with = text_constant(constants, index);
+  return text.length == with.length && bytes_equal(text.at, constants + with.offset, with.length);
+}
+
+// Less than 0, 0, or more, as the text comes before a constant, is it, or comes after it.
+DEV i32 text_order(TextView text, const u8* constants, u32 index) {
+  const TextConstant with = text_constant(constants, index);
+  const u32 both = text.length < with.length ? text.length : with.length;
+  for (u32 i = 0; i < both; i += 4) {
+    const u32 count = at_most_four(both - i);
+    const u32 a = bytes_at(text.at + i, count), b = load((const u32*)(constants + with.offset + i)) & first_bytes(count);
+    if (a != b) {
+      const u32 bit = trailing_zeros(a ^ b) & ~7u;
+      return (a >> bit & 255) < (b >> bit & 255) ? -1 : 1;
+    }
+  }
+  return text.length < with.length ? -1 : i32(text.length > with.length);
+}
+
+DEV bool text_in(TextView text, const u8* constants, u32 index) {
+  const TextConstant list = text_constant(constants, index);
+  bool is_in = false;
+  for (u32 i = 0; i < list.length && !is_in; i++) is_in = text_equals(text, constants, list.offset + i);
+  return is_in;
+}
+
+// Whether constants `piece` to before `pieces_end`, none of them empty, are found one after the other in [from, end).
+// One pass: where one is found, the search goes on behind it for the next. The leftmost place of each leaves the most
+// room for those after it.
+DEV bool finds(const u8* from, const u8* end, const u8* constants, u32 piece, u32 pieces_end) {
+  TextConstant wanted = text_constant(constants, piece);
+  if (u64(end - from) < wanted.length) return false;
+  const u8* last = end - wanted.length;
+  // Blocks of 16 bytes as they are aligned in memory: each has a byte of the text, and no other one is read.
+  const u8* block = from - (u64(from) & 15);
+  u32 words[5], ahead[4];
+  load_block(block, words);
+  for (;;) {
+    const u8* next = block + 16;
+    if (next < end) load_block(next, ahead);
+    else { UNROLL for (u32 i = 0; i < 4; i++) ahead[i] = 0; }
+    words[4] = ahead[0];
+    bool is_candidate = false;
+    UNROLL
+    for (u32 i = 0; i < 16; i++) is_candidate |= ((shift_pair(words[i >> 2], words[(i >> 2) + 1], 8 * (i & 3)) ^ wanted.first) & wanted.mask) == 0;
+    if (is_candidate) {
+      u32 candidates = 0;
+      UNROLL
+      for (u32 i = 0; i < 16; i++) candidates |= u32(((shift_pair(words[i >> 2], words[(i >> 2) + 1], 8 * (i & 3)) ^ wanted.first) & wanted.mask) == 0) << i;
+      while (candidates) {
+        const u8* const at = block + trailing_zeros(candidates);
+        candidates &= candidates - 1;
+        if (at < from || at > last) continue;
+        if (wanted.length > 4 && !bytes_equal(at + 4, constants + wanted.offset + 4, wanted.length - 4)) continue;
+        if (++piece == pieces_end) return true;
+        from = at + wanted.length;
+        wanted = text_constant(constants, piece);
+        if (u64(end - from) < wanted.length) return false;
+        last = end - wanted.length;
+        next = from - (u64(from) & 15);
+        load_block(next, ahead);
+        break;
+      }
+    }
+    if (next > last) return false;
+    block = next;
+    UNROLL
+    for (u32 i = 0; i < 4; i++) words[i] = ahead[i];
+  }
+}
+
+// Whether the text matches a pattern of PIECES constants from `piece` on; START: the first one starts it, END: the last
+// one ends it. Without pieces only the empty text is both.
+template <bool START, bool END, u32 PIECES> DEV bool text_like(TextView text, const u8* constants, u32 piece) {
+  if constexpr (PIECES == 0) return !START || text.length == 0;
+  const u8 *from = text.at, *end = from + text.length;
+  u32 pieces_end = piece + PIECES;
+  if constexpr (START) {
+    const TextConstant first = text_constant(constants, piece);
+    if (END && PIECES == 1 ? text.length != first.length : text.length < first.length) return false;
+    if (!bytes_equal(from, constants + first.offset, first.length)) return false;
+    from += first.length;
+    piece++;
+  }
+  if constexpr (END && !(START && PIECES == 1)) {
+    const TextConstant last = text_constant(constants, --pieces_end);
+    if (u64(end - from) < last.length || !bytes_equal(end - last.length, constants + last.offset, last.length)) return false;
+    end -= last.length;
+  }
+  if constexpr (PIECES > u32(START) + u32(END)) return finds(from, end, constants, piece, pieces_end);
+  return true;
+}
+
+// Characters are UTF-8: a byte that goes on with one is 10xxxxxx.
+const u8 ANY_CHARACTER = 0xFF;
+DEV bool continues_character(u8 byte) { return (byte & 0xC0) == 0x80; }
+DEV const u8* after_character(const u8* at, const u8* end) {
+  do at++; while (at < end && continues_character(load(at)));
+  return at;
+}
+DEV const u8* before_character(const u8* begin, const u8* at) {
+  do at--; while (at > begin && continues_character(load(at)));
+  return at;
+}
+
+// Where a piece with ANY_CHARACTER ends that starts at `at`, or starts that ends at `at`; 0 where it does not match.
+DEV const u8* end_of_match(const u8* at, const u8* end, const u8* constants, TextConstant piece) {
+  for (u32 i = 0; i < piece.length; i++) {
+    const u8 byte = load(constants + piece.offset + i);
+    if (at == end || (byte != ANY_CHARACTER && load(at) != byte)) return 0;
+    at = byte == ANY_CHARACTER ? after_character(at, end) : at + 1;
+  }
+  return at;
+}
+DEV const u8* start_of_match(const u8* begin, const u8* at, const u8* constants, TextConstant piece) {
+  for (u32 i = piece.length; i > 0; i--) {
+    const u8 byte = load(constants + piece.offset + i - 1);
+    if (at == begin) return 0;
+    at = byte == ANY_CHARACTER ? before_character(begin, at) : at - 1;
+    if (byte != ANY_CHARACTER && load(at) != byte) return 0;
+  }
+  return at;
+}
+
+// As text_like, of pieces with ANY_CHARACTER. A piece is a number of characters, so the leftmost match ends first.
+template <bool START, bool END, u32 PIECES> DEV bool text_like_characters(TextView text, const u8* constants, u32 piece) {
+  const u8 *from = text.at, *end = from + text.length;
+  u32 pieces_end = piece + PIECES;
+  if constexpr (START) {
+    from = end_of_match(from, end, constants, text_constant(constants, piece++));
+    if (!from) return false;
+    if constexpr (END && PIECES == 1) return from == end;
+  }
+  if constexpr (END) {
+    end = start_of_match(from, end, constants, text_constant(constants, --pieces_end));
+    if (!end) return false;
+  }
+  for (; piece < pieces_end; piece++) {
+    const TextConstant wanted = text_constant(constants, piece);
+    const u8* found = 0;
+    while (!(found = end_of_match(from, end, constants, wanted))) {
+      if (from == end) return false;
+      from = after_character(from, end);
+    }
+    from = found;
+  }
+  return true;
+}
+
+DEV TextView text_part(TextView text, const u8* constants, u32 index) {
+  const TextConstant part = text_constant(constants, index);
+  const u8 *at = text.at, *const end = at + text.length;
+  for (u32 i = 0; i < part.offset && at < end; i++) at = after_character(at, end);
+  const u8* const first = at;
+  if (part.length == ~0u) return {first, u32(end - first)};
+  for (u32 i = 0; i < part.length && at < end; i++) at = after_character(at, end);
+  return {first, u32(at - first)};
+}
+
+DEV i32 text_characters(TextView text) {
+  u32 count = text.length;
+  for (u32 i = 0; i < text.length; i += 4) {
+    const u32 bytes = bytes_at(text.at + i, at_most_four(text.length - i));
+    count -= ones((bytes >> 7) & ~(bytes >> 6) & 0x01010101);
+  }
+  return i32(count);
+}
+
+// A short text as a value: its bytes from the highest on, then zeros, in the lowest byte its length. Equal values are
+// equal texts, and the order of unsigned numbers is that of texts. What is too long is empty.
+const u32 SHORT_TEXT_BYTES = 15;
+DEV u128 short_text(TextView text) {
+  if (text.length > SHORT_TEXT_BYTES) return 0;
+  u64 halves[2] = {0, text.length};
+  UNROLL
+  for (u32 i = 0; i < 16; i += 4) {
+    if (i < text.length) halves[i >> 3] |= u64(swap_bytes(bytes_at(text.at + i, at_most_four(text.length - i)))) << (i & 4 ? 0 : 32);
+  }
+  return (u128(halves[0]) << 64) | halves[1];
+}
+
+// A page of text: lengths and bytes, codes of the chunk's dictionary, or one value.
+template <u32 F> struct TextPage : Page<u32, F> {
+  const u8* text;
+  // Where vector `next_vector` starts in the page's bytes.
+  u32 next_vector, next_start;
+  u32 dictionary_bytes;
+
+  DEV void open(const u8* chunk, u32 page, u32 pages, u32 rows) {
+    Page<u32, F>::open(chunk, page, pages, rows);
+    next_vector = 0; next_start = 0;
+    text = this->body + u64((rows + 1023) >> 10) * 128 * this->stored_width;
+    dictionary_bytes = load((const u32*)(chunk + 36));
+    if (this->HAS_DICTIONARY) dictionary_bytes = dictionary_bytes / 4 > this->dictionary_count ? dictionary_bytes - 4 * (this->dictionary_count + 1) : 0;
+  }
+  DEV u32 length_at(u32 vector, u32 r, u32 lane) const {
+    return this->code_base + bits32((const u32*)(this->body + u64(vector) * 128 * this->stored_width) + lane, 32, r * this->stored_width, this->stored_width);
+  }
+
+  // Where each of a vector's 1024 texts starts, and the last one ends; all lanes of a warp together. The lengths of
+  // vectors that were left out since the last one are added up: a page has 16 of them by default.
+  DEV void decode(u32 vector, u32* starts) {
+    if (!(F & PLAIN) || !this->is(PLAIN) || this->nulls == 1) return;
+    for (; next_vector < vector; next_vector++) {
+      next_start += sum_over_lanes([&](u32 lane) {
+        u32 sum = 0;
+        for (u32 r = 0; r < 32; r++) sum += length_at(next_vector, r, lane);
+        return sum;
+      });
+    }
+    // The rows of the packed order that are neighbours: positions 32 i + lane.
+    next_start = running_sums(next_start, [&](u32 i, u32 lane) { return length_at(vector, (i & 1) << 4 | (i & 2) << 2 | i >> 2, lane); }, starts);
+    next_vector = vector + 1;
+  }
+
+  // The text of a row. Of damaged chunks it lies within the page's bytes, or the dictionary's.
+  DEV TextView view(u32 vector, u32 r, u32 lane, const u32* starts) const {
+    if (this->nulls == 1) return {this->body, 0};
+    if ((F & PLAIN) && this->is(PLAIN)) {
+      const u32 p = position_of(r, lane);
+      return within(text, starts[p], starts[p + 1], this->count);
+    }
+    if constexpr (!Page<u32, F>::HAS_DICTIONARY) return {this->body, 0};
+    const u32 code = this->is(CONSTANT) ? 0 : this->code_at(vector, r, lane);
+    return within((const u8*)(this->dictionary + this->dictionary_count + 1), load(this->dictionary + code), load(this->dictionary + code + 1), dictionary_bytes);
+  }
+  DEV static TextView within(const u8* bytes, u32 start, u32 end, u32 byte_count) {
+    end = end < byte_count ? end : byte_count;
+    return {bytes + (start < end ? start : 0), start < end ? end - start : 0};
+  }
+};
