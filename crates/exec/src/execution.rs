@@ -317,8 +317,9 @@ impl<'r> Execution<'r> {
                 Type::Text => {
                     let text = self.runtime.column_cache.text(&scan.table, table_column);
                     prepared.dictionaries.insert(k, text.dictionary()?);
+                    let is_by_row = text.is_by_row()?;
                     prepared.texts.push((k, text));
-                    StoredAs::TextCodes
+                    if is_by_row { StoredAs::TextRows } else { StoredAs::TextCodes }
                 }
                 _ => StoredAs::Values(physical),
             };

@@ -34,6 +34,19 @@ pub enum TextForm {
     Views,
 }
 
+/// Rows of a table at most whose texts are made a dictionary of where they have none: read on the host once, in some
+/// 300 ns a row. A guess.
+const DICTIONARY_ROWS_MAX: u64 = 1 << 18;
+
+/// Whether a text column can be read by dictionary: it is stored so, or its table is small.
+///
+/// # Errors
+///
+/// As [`text_form`].
+pub fn may_have_dictionary(table: &Table, column: usize) -> Result<bool> {
+    Ok(text_form(table, column)? == TextForm::Dictionary || table.row_count() <= DICTIONARY_ROWS_MAX)
+}
+
 /// How kernels read a text column by default.
 ///
 /// # Errors

@@ -5,6 +5,8 @@
 //!   chunk 1   MAIL SHIP                        chunk 0: 0 2 3   chunk 1: 1 3        as the texts do
 //! ```
 //!
+//! Small tables' columns without a dictionary get one here, with a number for each row in place of each code.
+//!
 //! One pass over the chunks, in pinned memory or on disk: their entries get numbers in the order in which they come;
 //! at the end the entries are sorted and the numbers replaced. Bound: each distinct text once, one number an entry of
 //! a chunk, and [`READ_AHEAD_BYTES`] of chunks.
@@ -13,17 +15,19 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use pelton_chunk::ByteValues;
+use pelton_chunk::{ByteValues, DecodedColumn, DecodedValues, PhysicalType, Values};
 use pelton_error::{CancelFlag, Error, Result, ResultExt};
 use pelton_pipeline::{Dictionary, TextSource};
 use pelton_store::{ChunkRead, IoEngine, Table, read_chunk};
 
 use super::ColumnCache;
 use super::extent::StoredColumn;
-use super::formats::check_has_dictionary;
+use super::formats::{TextForm, check_has_dictionary, may_have_dictionary, text_form};
 
 /// Chunks read ahead.
 const READ_AHEAD_BYTES: u64 = 32 << 20;
+/// What a NULL row has in place of a number, until there are none.
+const NO_NUMBER: u32 = u32::MAX;
 /// Entries of all dictionary mappings together, at most: 256 MiB of numbers.
 const MAPPING_ENTRIES_MAX: usize = 64 << 20;
 
@@ -33,7 +37,8 @@ pub struct TableText {
     /// Distinct texts, in ascending order of their bytes.
     pub dictionary: Arc<Dictionary>,
     /// Dictionary mappings: by row group, for each code of its chunk the number of the entry. A constant chunk has one
-    /// code, 0; one without values has none.
+    /// code, 0; one without values has none. Of a column that has a chunk without a dictionary: for each row of the row
+    /// group, and anything for NULL.
     pub mappings: Vec<Vec<u32>>,
 }
 
@@ -96,8 +101,12 @@ fn union_of(
     cancel: &CancelFlag,
     read: impl FnOnce(&mut Union<'_>) -> Result<()>,
 ) -> Result<TableText> {
-    check_has_dictionary(table, column)?;
-    let mut union = Union::new(table, column);
+    if table.schema().columns[column].logical.physical_type() == PhysicalType::Bytes
+        && !may_have_dictionary(table, column)?
+    {
+        check_has_dictionary(table, column)?;
+    }
+    let mut union = Union::new(table, column)?;
     let text = read(&mut union).and_then(|()| cancel.check()).and_then(|()| union.finish());
     let name = &table.schema().columns[column].name;
     text.context(|| format!("reading the dictionary of column '{name}' of table '{}'", table.name()))
@@ -113,23 +122,31 @@ struct Union<'a> {
     /// Chunks often have the dictionary of the one before.
     last: ByteValues,
     entry_count: usize,
+    /// Whether mappings are by row, not by code.
+    is_by_row: bool,
 }
 
 impl<'a> Union<'a> {
-    fn new(table: &'a Table, column: usize) -> Self {
-        Self {
+    fn new(table: &'a Table, column: usize) -> Result<Self> {
+        Ok(Self {
+            is_by_row: is_by_row(table, column)?,
             table,
             column,
             numbers: HashMap::new(),
             mappings: Vec::with_capacity(table.row_group_count()),
             last: ByteValues::default(),
             entry_count: 0,
-        }
+        })
     }
 
     /// Adds the dictionary of the next row group's chunk.
     fn add(&mut self, bytes: &[u8], row_group: usize) -> Result<()> {
         let view = self.table.chunk_view(row_group, self.column, bytes)?;
+        if self.is_by_row {
+            let decoded = view.decode().map_err(|error| self.table.of_chunk(row_group, self.column, error))?;
+            self.add_rows(&decoded);
+            return Ok(());
+        }
         let strings = view.strings().map_err(|error| self.table.of_chunk(row_group, self.column, error))?;
         let strings = strings.ok_or_else(|| Error::invalid_input("its values are numbers, not text"))?;
         self.entry_count += strings.len();
@@ -146,6 +163,21 @@ impl<'a> Union<'a> {
         self.mappings.push(mapping);
         self.last = strings;
         Ok(())
+    }
+
+    /// Adds each row of the next row group.
+    fn add_rows(&mut self, decoded: &DecodedColumn) {
+        let is_valid = |row: usize| decoded.validity.as_ref().is_none_or(|validity| validity.is_valid(row));
+        let mut mapping = vec![NO_NUMBER; decoded.len()];
+        for (row, number) in mapping.iter_mut().enumerate().filter(|(row, _)| is_valid(*row)) {
+            let text = match &decoded.values {
+                DecodedValues::Plain(Values::Bytes(texts)) => texts.get(row),
+                DecodedValues::Dictionary { codes, dictionary } => dictionary.get(codes[row] as usize),
+                DecodedValues::Plain(_) => unreachable!("the column is text"),
+            };
+            *number = self.number_of(text);
+        }
+        self.mappings.push(mapping);
     }
 
     fn number_of(&mut self, text: &[u8]) -> u32 {
@@ -173,9 +205,16 @@ impl<'a> Union<'a> {
             ranks[*number as usize] = rank as u32;
         }
         let mut mappings = self.mappings;
-        mappings.iter_mut().flatten().for_each(|number| *number = ranks[*number as usize]);
+        for number in mappings.iter_mut().flatten() {
+            *number = ranks.get(*number as usize).copied().unwrap_or(0);
+        }
         Ok(TableText { dictionary: Arc::new(Dictionary { entries }), mappings })
     }
+}
+
+fn is_by_row(table: &Table, column: usize) -> Result<bool> {
+    let is_text = table.schema().columns[column].logical.physical_type() == PhysicalType::Bytes;
+    Ok(is_text && text_form(table, column)? == TextForm::Views)
 }
 
 /// The dictionary of a text column of a snapshot, read when it is first asked for.
@@ -196,6 +235,15 @@ impl ColumnText {
         cell: Arc<TextCell>,
     ) -> Self {
         Self { column_cache, table, column, cell, text: OnceLock::new() }
+    }
+
+    /// Whether mappings say the entry of each row, not of each code: of a column that is stored without a dictionary.
+    ///
+    /// # Errors
+    ///
+    /// Of reading the chunk directory.
+    pub fn is_by_row(&self) -> Result<bool> {
+        is_by_row(&self.table, self.column)
     }
 
     /// The dictionary mapping of each row group; see [`TableText::mappings`].

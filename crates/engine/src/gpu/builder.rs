@@ -1,24 +1,34 @@
 //! Builds a pipeline step by step: its source, the operators so far, and how many columns there are.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use datafusion::physical_expr::PhysicalExpr;
 use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{Column, Expr, Op, Pipeline, ProbeKind, Sink, Source};
+use pelton_store::TableId;
 
-use super::value::Value;
+use super::value::{LateText, Value};
 use crate::scan::PeltonScanExec;
 
-/// Expressions whose values are known when a plan is run, by number: parameters of its pipelines.
+/// A text column of a table.
+pub(super) type TextColumn = (TableId, usize);
+
+/// What the pipelines of a plan find out together.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Parameters(Rc<RefCell<Vec<Arc<dyn PhysicalExpr>>>>);
+pub(super) struct Parameters {
+    /// Expressions whose values are known when the plan is run, by number.
+    values: Rc<RefCell<Vec<Arc<dyn PhysicalExpr>>>>,
+    /// Texts without a dictionary of which more is asked than to be handed on.
+    asked: Rc<RefCell<HashSet<TextColumn>>>,
+}
 
 impl Parameters {
     /// The number of `expr`, which it has already or gets now.
     pub(super) fn number(&self, expr: &Arc<dyn PhysicalExpr>) -> usize {
-        let mut known = self.0.borrow_mut();
+        let mut known = self.values.borrow_mut();
         known.iter().position(|other| other == expr).unwrap_or_else(|| {
             known.push(Arc::clone(expr));
             known.len() - 1
@@ -27,7 +37,17 @@ impl Parameters {
 
     /// All so far.
     pub(super) fn list(&self) -> Vec<Arc<dyn PhysicalExpr>> {
-        self.0.borrow().clone()
+        self.values.borrow().clone()
+    }
+
+    /// Takes note that kernels are asked something of a text.
+    pub(super) fn ask(&self, late: &LateText) {
+        self.asked.borrow_mut().insert((late.table.id(), late.column));
+    }
+
+    /// The texts of which something was asked.
+    pub(super) fn asked(&self) -> HashSet<TextColumn> {
+        self.asked.borrow().clone()
     }
 }
 

@@ -215,15 +215,6 @@ impl fmt::Debug for DeviceHandle {
     }
 }
 
-/// Whether kernels can read text column `column` of `table`: as its chunks are stored.
-///
-/// # Errors
-///
-/// `Unsupported`, with the reason and the remedy.
-pub(super) fn text_supported(table: &Table, column: usize) -> Result<()> {
-    pelton_scan::text_supported(table, column).map_err(Error::unsupported)
-}
-
 /// The dictionary of a text column of a table, read when a kernel first needs it.
 pub(super) struct TableText {
     table: Arc<Table>,

@@ -30,7 +30,7 @@ use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::ColumnarValue;
 use datafusion::scalar::ScalarValue;
 use pelton_error::{Error, Result};
-use pelton_pipeline::ir::{ArithmeticOp, CompareOp, Expr, Type};
+use pelton_pipeline::ir::{ArithmeticOp, CompareOp, Expr, TextFunction, Type};
 
 use super::arithmetic;
 use super::builder::{PipelineBuilder, output};
@@ -59,13 +59,25 @@ impl Exprs<'_> {
     /// `Unsupported` where kernels cannot.
     pub(super) fn lower(&mut self, expr: &Arc<dyn PhysicalExpr>) -> Result<Value> {
         let value = self.carry(expr)?;
-        match value.late {
+        match &value.late {
             None => Ok(value),
-            Some(late) => Err(Error::unsupported(format!(
-                "text '{}' of '{}' has no dictionary, and more is asked of it than to be handed on",
-                late.table.schema().columns[late.column].name,
-                late.table.name()
-            ))),
+            Some(late) => {
+                self.builder.parameters.ask(late);
+                Err(Error::unsupported(format!(
+                    "text '{}' of '{}' has no dictionary, and more is asked of it than to be handed on",
+                    late.table.schema().columns[late.column].name,
+                    late.table.name()
+                )))
+            }
+        }
+    }
+
+    /// As [`lower`](Self::lower), of what is only asked whether it is NULL.
+    fn for_null_test(&mut self, expr: &Arc<dyn PhysicalExpr>) -> Result<Expr> {
+        let value = self.carry(expr)?;
+        match value.late.as_ref().and_then(|late| late.view) {
+            Some(view) => Ok(Expr::Column(view)),
+            None => self.lower(expr).map(|value| value.expr),
         }
     }
 
@@ -88,11 +100,11 @@ impl Exprs<'_> {
             return literal(&constant);
         }
         if let Some(column) = text_input(expr, self.schema) {
-            return match EntryFunction::try_new(expr, self.schema, column) {
-                Ok(function) => self.of_text(function, column),
-                // What is not NULL for NULL, such as CASE or IS NULL, is looked at piece by piece.
-                Err(error) => self.structure(expr).map_err(|_| error),
-            };
+            let of_text = EntryFunction::try_new(expr, self.schema, column)
+                .and_then(|function| self.of_text(function, column));
+            // What is not NULL for NULL, such as CASE or IS NULL, is looked at piece by piece, and so is what kernels do
+            // not compute as a whole.
+            return of_text.or_else(|error| self.structure(expr).map_err(|_| error));
         }
         self.structure(expr)
     }
@@ -130,18 +142,19 @@ impl Exprs<'_> {
 
     fn of_text(&mut self, function: EntryFunction, column: usize) -> Result<Value> {
         let input = output(self.inputs, column)?.clone();
-        if input.late.is_some() {
-            return Err(Error::unsupported(format!(
-                "{} of a text without a dictionary",
-                self.schema.field(column).name()
-            )));
-        }
-        let input = self.builder.as_column(self.schema.field(column).name(), input);
-        let Some(column) = input.as_column() else {
-            return Err(Error::unsupported("a text that is no column"));
+        let name = self.schema.field(column).name();
+        let column = match &input.late {
+            None => self.builder.as_column(name, input.clone()).as_column(),
+            Some(late) => {
+                self.builder.parameters.ask(late);
+                late.view.filter(|_| function.kernel().is_some())
+            }
+        };
+        let Some(column) = column else {
+            return Err(Error::unsupported(format!("{} of a text without a dictionary", function.name())));
         };
         let data_type = function.data_type().clone();
-        let function: Arc<dyn pelton_pipeline::ir::TextFunction> = Arc::new(function);
+        let function: Arc<dyn TextFunction> = Arc::new(function);
         let is_nullable = input.is_nullable || function.is_nullable();
         Ok(Value {
             expr: Expr::OfText { column, function },
@@ -161,10 +174,10 @@ impl Exprs<'_> {
             return Ok(boolean(Expr::Not(Box::new(input.expr)), input.is_nullable));
         }
         if let Some(test) = expr.downcast_ref::<IsNullExpr>() {
-            return Ok(boolean(Expr::IsNull(Box::new(self.lower(test.arg())?.expr)), false));
+            return Ok(boolean(Expr::IsNull(Box::new(self.for_null_test(test.arg())?)), false));
         }
         if let Some(test) = expr.downcast_ref::<IsNotNullExpr>() {
-            let is_null = Expr::IsNull(Box::new(self.lower(test.arg())?.expr));
+            let is_null = Expr::IsNull(Box::new(self.for_null_test(test.arg())?));
             return Ok(boolean(Expr::Not(Box::new(is_null)), false));
         }
         if let Some(list) = expr.downcast_ref::<InListExpr>() {

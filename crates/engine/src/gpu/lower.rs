@@ -13,7 +13,7 @@
 //!
 //! What cannot be lowered is an error of kind `Unsupported` that says why.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::SchemaRef;
@@ -36,7 +36,7 @@ use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{Op, Pipeline, Plan, ProbeKind, Sink};
 
 use super::aggregate::needs_division;
-use super::builder::{Flow, Parameters, PipelineBuilder};
+use super::builder::{Flow, Parameters, PipelineBuilder, TextColumn};
 use super::device::DeviceHandle;
 use super::expr::Exprs;
 use super::host_input::HostInput;
@@ -78,31 +78,38 @@ pub(super) fn lower(
     first: Option<&FirstRows>,
     device: &Arc<DeviceHandle>,
 ) -> Result<Lowered> {
-    let whole = lower_with(plan, first, device, true);
-    match &whole {
-        // What is asked of some text takes more than the number of its row: then its rows come from the CPU.
-        Err(Refusal { has_late: true, .. }) => lower_with(plan, first, device, false),
-        _ => whole,
+    let mut views = HashSet::new();
+    loop {
+        match lower_with(plan, first, device, Some(&views)) {
+            // More is asked of a text than the number of its row: kernels read its bytes.
+            Err(Refusal { asked, .. }) if !asked.is_subset(&views) => views.extend(asked),
+            // It takes more than that: a dictionary is made of it, or its rows come from the CPU.
+            Err(Refusal { has_late: true, .. }) => break,
+            lowered => return lowered.map_err(|refusal| refusal.error),
+        }
     }
-    .map_err(|refusal| refusal.error)
+    lower_with(plan, first, device, None).map_err(|refusal| refusal.error)
 }
 
-/// Why a plan was not lowered, and whether it met texts that are fetched at the end.
+/// Why a plan was not lowered.
 struct Refusal {
     error: Error,
+    /// Whether it met texts that are fetched at the end.
     has_late: bool,
+    /// The texts of which more was asked.
+    asked: HashSet<TextColumn>,
 }
 
 fn lower_with(
     plan: &Arc<dyn ExecutionPlan>,
     first: Option<&FirstRows>,
     device: &Arc<DeviceHandle>,
-    fetches_texts: bool,
+    views: Option<&HashSet<TextColumn>>,
 ) -> std::result::Result<Lowered, Refusal> {
-    let mut lowering = Lowering::new(device, fetches_texts);
+    let mut lowering = Lowering::new(device, views);
     let lowered = lowering.whole(plan, first);
-    let has_late = lowering.has_late;
-    lowered.map_err(|error| Refusal { error, has_late })?;
+    let (has_late, asked) = (lowering.has_late, lowering.parameters.asked());
+    lowered.map_err(|error| Refusal { error, has_late, asked })?;
     let host_input_count = lowering.host_inputs.len();
     let plan_of = Plan {
         pipelines: lowering.pipelines,
@@ -132,8 +139,8 @@ pub(super) struct Lowering<'a> {
     host_inputs: Vec<HostInput>,
     scans: Vec<(usize, PeltonScanExec)>,
     pub(super) parameters: Parameters,
-    /// Whether texts without a dictionary may be fetched for the rows that come out.
-    pub(super) fetches_texts: bool,
+    /// Where texts without a dictionary may be fetched for the rows that come out: of which of them more is asked.
+    pub(super) views: Option<&'a HashSet<TextColumn>>,
     /// Whether there is such a text.
     pub(super) has_late: bool,
     /// See [`Lowered`].
@@ -156,10 +163,10 @@ struct Mark {
 }
 
 impl<'a> Lowering<'a> {
-    fn new(device: &'a Arc<DeviceHandle>, fetches_texts: bool) -> Self {
+    fn new(device: &'a Arc<DeviceHandle>, views: Option<&'a HashSet<TextColumn>>) -> Self {
         Self {
             device,
-            fetches_texts,
+            views,
             has_late: false,
             late: Vec::new(),
             unique_tables: Vec::new(),

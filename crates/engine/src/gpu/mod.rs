@@ -33,6 +33,7 @@ mod result;
 mod rule;
 mod scan;
 mod text;
+mod text_kernel;
 mod top;
 mod trial;
 mod value;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::DataType;
 use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{Bounds, Column, Expr, Source, TableScan, Type};
+use pelton_scan::TextForm;
 use pelton_store::Table;
 use pelton_zone::Scalar;
 use pelton_zone::SkipKinds;
@@ -34,19 +35,35 @@ impl Lowering<'_> {
         let conjuncts = scan.ordered_conjuncts().map_err(from_datafusion)?;
         let tested = super::lower::columns_of(&conjuncts);
         let mut read: Needed = needed.iter().map(|&output| scan.projection()[output]).collect();
-        let late: Needed =
-            read.difference(&tested).copied().filter(|&column| self.is_late(table, column)).collect();
-        self.has_late |= !late.is_empty();
-        read.extend(tested);
-        read.retain(|column| !late.contains(column));
+        let is_handed_on = |column: &usize| needed.iter().any(|&output| scan.projection()[output] == *column);
+        let mut handed_on = Needed::new();
+        let mut views = Needed::new();
+        read.extend(&tested);
+        for &column in &read {
+            let access = self.text_access(table, column, tested.contains(&column), is_handed_on(&column))?;
+            if matches!(access, TextAccess::Row) {
+                handed_on.insert(column);
+            }
+            if matches!(access, TextAccess::View) {
+                views.insert(column);
+            }
+        }
+        self.has_late |= !handed_on.is_empty() || !views.is_empty();
+        read.retain(|column| !handed_on.contains(column));
         if read.is_empty() {
             return Err(Error::unsupported(format!("no column of '{}' is read", table.name())));
         }
         let columns: Vec<usize> = read.into_iter().collect();
-        let sources = columns.iter().map(|&column| source_column(table, column, self.device));
+        let sources = columns.iter().map(|&column| match views.contains(&column) {
+            true => Ok(view_column(table, column)),
+            false => source_column(table, column, self.device),
+        });
         let sources = sources.collect::<Result<Vec<Column>>>()?;
         let mut values = values_by_table_column(table, &columns, &sources);
-        values.extend(late.into_iter().map(|column| (column, late_text(table, column))));
+        for column in handed_on.into_iter().chain(views) {
+            let view = columns.iter().position(|other| *other == column);
+            values.insert(column, late_text(table, column, view));
+        }
         let source = Source::Table(TableScan {
             table: Arc::clone(table),
             columns,
@@ -58,28 +75,59 @@ impl Lowering<'_> {
         filtered(builder, scan, needed, &conjuncts, &values)
     }
 
-    /// Whether a column is a text that kernels do not read and that is fetched for the rows that come out. Small tables
-    /// are copied to the device as a whole, and then kernels can do more with their texts.
-    fn is_late(&self, table: &Arc<Table>, column: usize) -> bool {
-        self.fetches_texts
-            && table.row_count() > LATE_ROWS_MIN
-            && is_text(table.arrow_schema().field(column).data_type())
-            && super::device::text_supported(table, column).is_err()
+    /// How kernels come by a column: only texts without a dictionary are not simply read. Of small tables a dictionary is
+    /// made, with which kernels can do most.
+    fn text_access(
+        &self,
+        table: &Arc<Table>,
+        column: usize,
+        is_tested: bool,
+        is_handed_on: bool,
+    ) -> Result<TextAccess> {
+        if !is_text(table.arrow_schema().field(column).data_type())
+            || pelton_scan::text_form(table, column)? == TextForm::Dictionary
+            || table.row_count() <= LATE_ROWS_MIN
+        {
+            return Ok(TextAccess::Value);
+        }
+        Ok(match self.views {
+            Some(asked) if is_tested || asked.contains(&(table.id(), column)) => TextAccess::View,
+            Some(_) => TextAccess::Row,
+            None if pelton_scan::may_have_dictionary(table, column)? => TextAccess::Value,
+            None if is_tested && !is_handed_on => TextAccess::View,
+            None => {
+                let name = table.schema().columns[column].name.clone();
+                return Err(Error::unsupported(format!(
+                    "column '{name}' of table '{}' is text without a dictionary",
+                    table.name()
+                )));
+            }
+        })
     }
 }
 
-/// The CPU copies the texts of smaller tables to the device, at some 100 ns a row. A guess.
+/// How kernels come by a column.
+enum TextAccess {
+    /// They read its values, or the numbers of its dictionary.
+    Value,
+    /// They know the row that it is in.
+    Row,
+    /// They read its bytes, and know the row.
+    View,
+}
+
+/// Of smaller tables a dictionary is made at once. A guess.
 const LATE_ROWS_MIN: u64 = 4096;
 
-/// Text column `column` of `table`, of which kernels know the row.
-fn late_text(table: &Arc<Table>, column: usize) -> Value {
+/// Text column `column` of `table`, of which kernels know the row, and the bytes in column `view` of the pipeline.
+fn late_text(table: &Arc<Table>, column: usize, view: Option<usize>) -> Value {
     let field = table.arrow_schema().field(column).clone();
     Value {
         expr: Expr::RowNumber,
         data_type: field.data_type().clone(),
         is_nullable: field.is_nullable(),
         bounds: None,
-        late: Some(LateText { table: Arc::clone(table), column, brought_by: Vec::new() }),
+        late: Some(LateText { table: Arc::clone(table), column, view, brought_by: Vec::new() }),
     }
 }
 
@@ -118,6 +166,17 @@ fn values_by_table_column(table: &Table, columns: &[usize], sources: &[Column]) 
     values.collect()
 }
 
+/// Text column `column` of `table` as its bytes.
+fn view_column(table: &Table, column: usize) -> Column {
+    Column {
+        name: table.schema().columns[column].name.clone(),
+        ty: Type::Text,
+        is_nullable: table.column_summary(column).null_count > 0,
+        bounds: None,
+        text: None,
+    }
+}
+
 /// What is known of column `column` of `table` before it is read.
 fn source_column(table: &Arc<Table>, column: usize, device: &Arc<DeviceHandle>) -> Result<Column> {
     let schema = table.arrow_schema();
@@ -126,10 +185,7 @@ fn source_column(table: &Arc<Table>, column: usize, device: &Arc<DeviceHandle>) 
     let ty = kernel_type(field.data_type()).map_err(named)?;
     let summary = table.column_summary(column);
     let text: Option<Arc<dyn pelton_pipeline::TextSource>> = match ty {
-        Type::Text => {
-            super::device::text_supported(table, column).map_err(named)?;
-            Some(Arc::new(TableText::new(table, column, device)))
-        }
+        Type::Text => Some(Arc::new(TableText::new(table, column, device))),
         _ => None,
     };
     Ok(Column {

@@ -24,8 +24,9 @@ use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use pelton_error::{Error, ErrorKind, Result};
-use pelton_pipeline::ir::{TextFunction, TextResults, Type};
+use pelton_pipeline::ir::{TextFunction, TextKernel, TextResults, Type};
 
+use super::text_kernel::kernel_of;
 use super::value::{is_text, kernel_type};
 use crate::error::from_datafusion;
 
@@ -38,6 +39,7 @@ pub(super) struct EntryFunction {
     ty: Type,
     is_nullable: bool,
     name: String,
+    kernel: Option<TextKernel>,
 }
 
 /// The one text column that `expr` is a function of, if it is one of nothing else.
@@ -85,7 +87,8 @@ impl EntryFunction {
         let never_null = Schema::new(vec![schema.field(0).clone().with_nullable(false)]);
         let is_nullable = expr.nullable(&never_null).map_err(from_datafusion)?;
         let name = name_of(&expr);
-        let function = Self { expr, schema, data_type, ty, is_nullable, name };
+        let kernel = kernel_of(&expr);
+        let function = Self { expr, schema, data_type, ty, is_nullable, name, kernel };
         function.check_null_gives_null()?;
         Ok(function)
     }
@@ -152,6 +155,10 @@ impl TextFunction for EntryFunction {
 
     fn name(&self) -> String {
         self.name.clone()
+    }
+
+    fn kernel(&self) -> Option<TextKernel> {
+        self.kernel.clone()
     }
 }
 

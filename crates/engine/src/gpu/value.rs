@@ -42,18 +42,22 @@ pub(super) struct LateText {
     pub(super) table: Arc<Table>,
     /// Which column of the table.
     pub(super) column: usize,
+    /// The column of this pipeline that has its bytes, where there is one: kernels compute functions of it.
+    pub(super) view: Option<usize>,
     /// Hash tables that it came through, each with the columns that were looked up there: where no key of the table
     /// repeats, these determine the row.
     pub(super) brought_by: Vec<(usize, Vec<usize>)>,
 }
 
 impl LateText {
-    /// The same where columns have other numbers; what names a column that has none any more is left out.
+    /// The same in another pipeline, where columns have other numbers; what names a column that has none any more is
+    /// left out, and so are its bytes.
     pub(super) fn renumbered(mut self, number: impl Fn(usize) -> Option<usize>) -> Self {
         let renumbered = self.brought_by.into_iter().filter_map(|(table, columns)| {
             Some((table, columns.into_iter().map(&number).collect::<Option<_>>()?))
         });
         self.brought_by = renumbered.collect();
+        self.view = None;
         self
     }
 }

@@ -350,9 +350,9 @@ impl<'a> Generator<'a> {
         Ok(())
     }
 
-    /// Source columns that are codes of chunk dictionaries.
+    /// Source columns whose row groups come with numbers of dictionary entries.
     fn text_columns(&self) -> impl Iterator<Item = usize> {
-        let is_text = |(_, source): &(usize, &SourceColumn)| source.stored == StoredAs::TextCodes;
+        let is_text = |(_, source): &(usize, &SourceColumn)| source.stored.has_mapping();
         self.request.source.iter().enumerate().filter(is_text).map(|(k, _)| k)
     }
 

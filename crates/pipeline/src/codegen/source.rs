@@ -26,12 +26,21 @@ pub enum StoredAs {
     Values(PhysicalType),
     /// Codes of each chunk's own dictionary of texts, mapped to entries of the column's.
     TextCodes,
+    /// Texts in any format; what says which entry of the column's dictionary each row is lies beside them.
+    TextRows,
     /// Entries of the column's dictionary.
     TextIds,
     /// Texts in any format, to be read as views.
     TextViews,
     /// This column of the groups that are the source, in no chunk.
     Group(usize),
+}
+
+impl StoredAs {
+    /// Whether a row group comes with numbers of entries of the column's dictionary: by code, or by row.
+    pub(crate) fn has_mapping(self) -> bool {
+        matches!(self, StoredAs::TextCodes | StoredAs::TextRows)
+    }
 }
 
 /// How a source column is stored.
@@ -59,7 +68,7 @@ impl SourceColumn {
     /// The C++ type of stored values.
     fn stored_type(&self) -> Result<&'static str> {
         Ok(match self.stored {
-            StoredAs::TextCodes | StoredAs::TextIds | StoredAs::TextViews => "u32",
+            StoredAs::TextCodes | StoredAs::TextRows | StoredAs::TextIds | StoredAs::TextViews => "u32",
             StoredAs::Values(physical) => match physical {
                 PhysicalType::U8 => "u8",
                 PhysicalType::U16 => "u16",
@@ -79,7 +88,7 @@ impl SourceColumn {
     /// Bits of a stored word.
     fn word_bits(&self) -> usize {
         match self.stored {
-            StoredAs::TextCodes | StoredAs::TextIds | StoredAs::TextViews => 32,
+            StoredAs::TextCodes | StoredAs::TextRows | StoredAs::TextIds | StoredAs::TextViews => 32,
             StoredAs::Group(_) => 64,
             StoredAs::Values(physical) => (physical.width_bytes().unwrap_or(4) * 8).min(64),
         }
@@ -206,7 +215,7 @@ pub(crate) struct KernelContext<'a> {
 impl KernelContext<'_> {
     /// The word of a row group's descriptor that has its first row: behind chunks and dictionary mappings.
     pub(crate) fn first_row_word(&self) -> usize {
-        self.source.len() + self.source.iter().filter(|source| source.stored == StoredAs::TextCodes).count()
+        self.source.len() + self.source.iter().filter(|source| source.stored.has_mapping()).count()
     }
 }
 
@@ -244,6 +253,7 @@ impl<'k, 'a> RowScope<'k, 'a> {
         let form = Form::of(column.ty, column.bounds);
         let direct = match (column.ty, source.stored) {
             (Type::Text, StoredAs::TextCodes) => format!("load(m{k} + p{k}.code_at(v, r, lane))"),
+            (Type::Text, StoredAs::TextRows) => format!("load(m{k} + row + position_of(r, lane))"),
             (Type::F64, _) => format!("p{k}.at_double(v, r, lane)"),
             _ => format!("p{k}.at(v, r, lane)"),
         };
