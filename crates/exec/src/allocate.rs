@@ -116,7 +116,8 @@ impl Execution<'_> {
         Ok(())
     }
 
-    fn allocate_groups(
+    /// Room for at least so many groups, none of which has rows.
+    pub(super) fn allocate_groups(
         &self,
         kernel: &Kernel,
         layout: &GroupLayout,

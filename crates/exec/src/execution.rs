@@ -78,7 +78,7 @@ impl Prepared {
 pub(crate) struct HeldGroups {
     pub(crate) layout: GroupLayout,
     pub(crate) groups: Span,
-    /// Of hashed groups.
+    /// Of hashed groups; of wide ones their tags.
     pub(crate) keys: Option<Span>,
     /// How many groups there are.
     pub(crate) count: u64,
@@ -206,6 +206,11 @@ impl<'r> Execution<'r> {
         self.groups.extend(groups.remove(&index).map(|held| (index, held)));
         self.reports.extend(reports);
         Ok(rows)
+    }
+
+    /// The groups that pipeline `index` has made for later ones.
+    pub(crate) fn held(&self, index: usize) -> Option<&Arc<HeldGroups>> {
+        self.groups.get(&index)
     }
 
     /// The stream of everything but morsels.

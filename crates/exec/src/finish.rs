@@ -114,14 +114,26 @@ pub(crate) fn hold_groups(execution: &Execution<'_>, kernel: Kernel) -> Result<O
     let SinkLayout::Groups(layout) = kernel.generated.sink.clone() else {
         return Err(Error::invalid_input("a pipeline that reads the groups of one that makes none"));
     };
-    flags(execution.stream(), &kernel)?;
-    let keys = (layout.kind == GroupKind::Hashed).then(|| kernel.state.span(Arg::GroupKeys).cloned());
-    let groups = kernel.state.span(Arg::Groups)?.clone();
-    let mut held = HeldGroups { layout, groups, keys: keys.transpose()?, count: 1 };
-    if held.layout.kind != GroupKind::Global {
-        held.count = count_groups(execution, &kernel, &held)?;
+    hold(execution, &kernel, layout).map(Outcome::Groups)
+}
+
+/// The groups in the sink of `kernel`, where they are.
+pub(super) fn hold(execution: &Execution<'_>, kernel: &Kernel, layout: GroupLayout) -> Result<HeldGroups> {
+    if !kernel.generated.checks.is_empty() {
+        flags(execution.stream(), kernel)?;
     }
-    Ok(Outcome::Groups(held))
+    let mut held = held(kernel, layout)?;
+    if held.layout.kind != GroupKind::Global {
+        held.count = count_groups(execution, kernel, &held)?;
+    }
+    Ok(held)
+}
+
+/// As `hold`, without a look at flags, or at how many groups there are.
+fn held(kernel: &Kernel, layout: GroupLayout) -> Result<HeldGroups> {
+    let has_keys = matches!(layout.kind, GroupKind::Hashed | GroupKind::Wide);
+    let keys = has_keys.then(|| kernel.state.span(Arg::GroupKeys).cloned()).transpose()?;
+    Ok(HeldGroups { layout, groups: kernel.state.span(Arg::Groups)?.clone(), keys, count: 1 })
 }
 
 /// How many groups have rows: a gathering without room for any.
@@ -139,23 +151,37 @@ fn finish_groups(execution: &Execution<'_>, kernel: &Kernel, layout: &GroupLayou
     if !kernel.generated.checks.is_empty() {
         flags(stream, kernel)?;
     }
-    if layout.kind == GroupKind::Global {
-        let words = download_words_blocking(stream, kernel.state.span(Arg::Groups)?)?;
+    let rows = group_rows_of(execution, kernel, &held(kernel, layout.clone())?, None)?;
+    Ok(Outcome::Rows(rows))
+}
+
+/// `held` as rows; `count`: how many there are, where that is known. Any kernel will do.
+pub(super) fn group_rows_of(
+    execution: &Execution<'_>,
+    kernel: &Kernel,
+    held: &HeldGroups,
+    count: Option<u64>,
+) -> Result<Rows> {
+    if held.layout.kind == GroupKind::Global {
+        let words = download_words_blocking(execution.stream(), &held.groups)?;
         let record: Vec<u64> = std::iter::once(0).chain(words).collect();
-        return Ok(Outcome::Rows(group_rows(layout, &record)?));
+        return group_rows(&held.layout, &record);
     }
-    let records = gather(execution, kernel, layout)?;
-    Ok(Outcome::Rows(group_rows(layout, &records)?))
+    group_rows(&held.layout, &gather(execution, kernel, held, count)?)
 }
 
 /// The records of all groups that have rows.
-fn gather(execution: &Execution<'_>, kernel: &Kernel, layout: &GroupLayout) -> Result<Vec<u64>> {
+fn gather(
+    execution: &Execution<'_>,
+    kernel: &Kernel,
+    held: &HeldGroups,
+    count: Option<u64>,
+) -> Result<Vec<u64>> {
     let (machine, device) = (execution.runtime.machine(), execution.runtime.device());
-    let groups = kernel.state.span(Arg::Groups)?.clone();
+    let HeldGroups { layout, groups, keys, .. } = held;
     let width = layout.words.len() as u64 + 1;
-    let places = groups.len() as u64 / 8 / layout.words.len() as u64;
-    let keys = (layout.kind == GroupKind::Hashed).then(|| kernel.state.span(Arg::GroupKeys)).transpose()?;
-    let mut capacity = places.min(COMPACT_ROWS);
+    let places = held.places();
+    let mut capacity = count.unwrap_or_else(|| places.min(COMPACT_ROWS));
     loop {
         // The number of records, then the records: where they are few, one copy brings both.
         let out = on_device(machine, device, (8 + capacity * width * 8) as usize)?;
@@ -165,13 +191,13 @@ fn gather(execution: &Execution<'_>, kernel: &Kernel, layout: &GroupLayout) -> R
             groups.address(),
             places,
             layout.words.len() as u64,
-            keys.map_or(0, Span::address),
+            keys.as_ref().map_or(0, Span::address),
             records.address(),
             count_span.address(),
             capacity,
         ];
         let mut reads = vec![groups.clone()];
-        reads.extend(keys.cloned());
+        reads.extend(keys.clone());
         execution.compact(kernel, words, reads, vec![out.clone()])?;
         let first = out.len().min(FIRST_COPY_BYTES);
         let mut words = download_words_blocking(execution.stream(), &out.slice(0..first))?;

@@ -21,6 +21,7 @@
 mod runtime;
 
 mod allocate;
+mod combine;
 mod execution;
 mod finish;
 mod grow;

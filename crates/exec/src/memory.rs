@@ -32,9 +32,14 @@ impl State {
     ) -> Result<Span> {
         let bytes = bytes.max(8).next_multiple_of(8);
         let span = machine.allocate(MemoryKind::Device(device), bytes, OnFull::Refuse)?.span();
+        self.set_span(arg, &span);
+        Ok(span)
+    }
+
+    /// `arg` is this array.
+    pub(crate) fn set_span(&mut self, arg: Arg, span: &Span) {
         self.words.insert(arg, span.address());
         self.spans.insert(arg, span.clone());
-        Ok(span)
     }
 
     /// `arg` is a part of an array of `owner`.
