@@ -238,6 +238,18 @@ impl Turn {
         self.seen.set(state.given_back);
     }
 
+    /// It is over, though what holds it is kept.
+    pub fn end(&self) {
+        let mut state = self.arbiter.lock();
+        if state.turns.remove(&self.place).is_none() {
+            return;
+        }
+        if state.wanting == Some(self.place) {
+            state.wanting = None;
+        }
+        self.arbiter.note_given_back(&mut state);
+    }
+
     /// It has given all memory back: waits until it is the oldest, or the first in line while `wish_bytes` are free.
     ///
     /// # Errors
@@ -274,12 +286,7 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let mut state = self.arbiter.lock();
-        state.turns.remove(&self.place);
-        if state.wanting == Some(self.place) {
-            state.wanting = None;
-        }
-        self.arbiter.note_given_back(&mut state);
+        self.end();
     }
 }
 

@@ -48,7 +48,10 @@ impl Machine {
         let pinned_budget = Budget::new(Tier::Pinned, "pinned host memory", info.pinned_memory_limit_bytes);
         Self {
             inner: Arc::new(MachineInner {
-                arbiters: device_budgets.iter().map(|budget| MemoryArbiter::new(Arc::clone(budget))).collect(),
+                arbiters: device_budgets
+                    .iter()
+                    .map(|budget| MemoryArbiter::new(Arc::clone(budget)))
+                    .collect(),
                 device_budgets,
                 page_locks: PageLocks::new(Arc::clone(&pinned_budget)),
                 pinned_budget,

@@ -21,6 +21,7 @@ impl Execution<'_> {
     /// The memory of the sink, cleared. `groups`: how many are expected, where there is a group for each key.
     pub(super) fn allocate(&self, kernel: &mut Kernel, prepared: &Prepared, groups: u64) -> Result<()> {
         let sink = kernel.generated.sink.clone();
+        self.refuse_first(Arg::Flags, 0)?;
         upload(&mut kernel.state, self.stream(), self.runtime.device, Arg::Flags, &head(&sink))?;
         let mut state = State::default();
         match &sink {
@@ -36,8 +37,8 @@ impl Execution<'_> {
             SinkLayout::Rows(_) => Ok(()),
         }?;
         kernel.state.adopt(&state, |_| true);
-        let luts = std::mem::take(&mut kernel.generated.luts);
-        for (index, lut) in luts.iter().enumerate() {
+        for (index, lut) in kernel.generated.luts.iter().enumerate() {
+            self.refuse_first(Arg::Lut(index), lut.bytes.len())?;
             upload(&mut kernel.state, self.stream(), self.runtime.device, Arg::Lut(index), &lut.bytes)?;
             if let Some(valid) = &lut.valid {
                 upload(&mut kernel.state, self.stream(), self.runtime.device, Arg::LutValid(index), valid)?;
@@ -51,6 +52,7 @@ impl Execution<'_> {
     }
 
     fn array(&self, state: &mut State, arg: Arg, bytes: usize) -> Result<Span> {
+        self.refuse_first(arg, bytes)?;
         state.allocate(&self.runtime.machine, self.runtime.device, arg, bytes)
     }
 
@@ -148,6 +150,12 @@ impl Execution<'_> {
         self.allocate_state(kernel, layout, slots, state)
     }
 
+    /// Makes the groups in `state`, found by hashing, those of no rows.
+    pub(super) fn clear_groups(&self, kernel: &Kernel, layout: &GroupLayout, state: &State) -> Result<()> {
+        self.fill(kernel, self.stream(), state.span(Arg::GroupKeys)?, u64::MAX, 0, 1)?;
+        self.clear_state(kernel, layout, state.span(Arg::Groups)?)
+    }
+
     /// The state of `places` groups, none of which has rows.
     fn allocate_state(
         &self,
@@ -156,12 +164,16 @@ impl Execution<'_> {
         places: u64,
         state: &mut State,
     ) -> Result<()> {
+        let groups = self.array(state, Arg::Groups, places as usize * layout.words.len() * 8)?;
+        self.clear_state(kernel, layout, &groups)
+    }
+
+    fn clear_state(&self, kernel: &Kernel, layout: &GroupLayout, groups: &Span) -> Result<()> {
         let words = layout.words.len();
-        let groups = self.array(state, Arg::Groups, places as usize * words * 8)?;
-        self.fill(kernel, self.stream(), &groups, 0, 0, 1)?;
+        self.fill(kernel, self.stream(), groups, 0, 0, 1)?;
         for (word, kind) in layout.words.iter().enumerate() {
             if matches!(kind, WordKind::Min | WordKind::Max) {
-                self.fill(kernel, self.stream(), &groups, kind.identity(), word, words)?;
+                self.fill(kernel, self.stream(), groups, kind.identity(), word, words)?;
             }
         }
         Ok(())

@@ -13,8 +13,6 @@
 //!
 //! Traffic: each part is read once, and the words of a group are read and written once for each part that has it.
 
-use std::cell::RefCell;
-
 use pelton_device::Span;
 use pelton_error::{Error, Result};
 use pelton_pipeline::codegen::{self, Arg, COMBINE_ENTRY, GroupKind, GroupLayout};
@@ -83,7 +81,7 @@ impl<'e, 'r> Combiner<'e, 'r> {
     fn without_table(execution: &'e Execution<'r>, layout: &GroupLayout) -> Result<Self> {
         let generated = codegen::combine(layout, execution.runtime.options().equal_hashes);
         let (program, _) = execution.runtime.compile(&generated.text)?;
-        let mut kernel = Kernel { program, generated, state: State::default(), started: RefCell::new(None) };
+        let mut kernel = Kernel::new(program, generated);
         let (stream, device) = (execution.stream(), execution.runtime.device());
         // Flags, then how many groups found no room.
         upload(&mut kernel.state, stream, device, Arg::Flags, &[0; 16])?;

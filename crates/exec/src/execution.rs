@@ -5,10 +5,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
-use pelton_device::{Event, Span, Stream};
-use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt};
+use pelton_device::{Event, Span, Stream, Turn};
+use pelton_error::{CancelFlag, Error, Result, ResultExt};
 use pelton_pipeline::codegen::{
-    self, Arg, BuiltTable, Generated, GroupLayout, Request, SinkLayout, SourceColumn, StoredAs, TableKind,
+    self, Arg, BuiltTable, Generated, GroupKind, GroupLayout, Request, SinkLayout, SourceColumn, StoredAs,
+    TableKind,
 };
 use pelton_pipeline::ir::{Inputs, Literal, Pipeline, Plan, Sink, Source, TableScan, Type};
 use pelton_pipeline::{Dictionary, Program, RowValues, Rows, TextSource};
@@ -17,12 +18,13 @@ use pelton_store::Table;
 use pelton_trace::{Activity, Tracer};
 
 use super::finish::{Outcome, finish, hold_groups};
-use super::grow::is_refused;
 use super::host_input::{CopiedInput, copy_rows};
-use super::memory::{HeldLanes, State};
+use super::memory::{HeldLanes, State, is_out_of_memory};
+use super::parking::{Memory, Refusals};
 use super::report::PipelineReport;
+use super::spill::{Run, SpilledGroups};
 use super::trace::RunTrace;
-use super::{Filters, OverflowChecks, Runtime};
+use super::{Filters, MemoryTest, OverflowChecks, Runtime};
 
 /// Packed keys of groups by position, where memory allows: their state is cleared and scanned in every run.
 const DIRECT_KEYS_MAX: u64 = 1 << 22;
@@ -30,8 +32,8 @@ const DIRECT_KEYS_MAX: u64 = 1 << 22;
 const TABLE_KEYS_MAX: u64 = 1 << 31;
 /// Groups that a hashed aggregation starts with room for at least.
 const FIRST_GROUPS: u64 = 1 << 20;
-/// Said where cached columns made room.
-pub(super) const EVICTED: &str = "cached columns were evicted to make room; --device-memory-limit gives more";
+/// Groups that there is room for at least, where memory is short.
+pub(super) const GROUPS_LEAST: u64 = 1 << 10;
 
 /// A run of a plan.
 pub(crate) struct Execution<'r> {
@@ -42,13 +44,18 @@ pub(crate) struct Execution<'r> {
     parameters: Arc<[Literal]>,
     built: Vec<Option<BuiltTable>>,
     /// The groups that later pipelines read, by the pipeline that made them.
-    groups: HashMap<usize, Arc<HeldGroups>>,
+    pub(super) groups: HashMap<usize, Groups>,
     /// Arrays of the tables built so far.
-    tables: State,
-    lane: HeldLanes<'r>,
+    pub(super) tables: State,
+    pub(super) lane: HeldLanes<'r>,
     /// By pipeline.
     reports: Vec<(usize, PipelineReport)>,
     pub(super) trace: Option<RunTrace<'r>>,
+    /// It runs one pipeline beside others, whose tables and groups it shares.
+    pub(super) is_apart: bool,
+    pub(super) refusals: Refusals,
+    /// Dropped last, when all memory is free.
+    pub(super) turn: Turn,
 }
 
 /// The source of a pipeline, ready to be read.
@@ -56,8 +63,9 @@ pub(super) struct Prepared {
     pub(super) columns: Vec<SourceColumn>,
     dictionaries: HashMap<usize, Arc<Dictionary>>,
     pub(super) texts: Vec<(usize, Arc<ColumnText>)>,
-    host_input: Option<CopiedInput>,
-    groups: Option<Arc<HeldGroups>>,
+    pub(super) host_input: Option<CopiedInput>,
+    /// The pipeline whose groups they are.
+    groups: Option<usize>,
     pub(super) row_count: u64,
 }
 
@@ -74,7 +82,33 @@ impl Prepared {
     }
 }
 
-/// Groups that stay on the device.
+/// Groups that later pipelines read.
+#[derive(Clone)]
+pub(crate) enum Groups {
+    /// On the device.
+    Held(HeldGroups),
+    /// On the host, since they are more than fits.
+    Spilled(Arc<SpilledGroups>),
+}
+
+impl Groups {
+    pub(super) fn layout(&self) -> &GroupLayout {
+        match self {
+            Groups::Held(held) => &held.layout,
+            Groups::Spilled(spilled) => &spilled.layout,
+        }
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        match self {
+            Groups::Held(held) => held.count,
+            Groups::Spilled(spilled) => spilled.count,
+        }
+    }
+}
+
+/// A table of groups on the device.
+#[derive(Clone)]
 pub(crate) struct HeldGroups {
     pub(crate) layout: GroupLayout,
     pub(crate) groups: Span,
@@ -98,9 +132,21 @@ pub(crate) struct Kernel {
     pub(crate) state: State,
     /// Just before its last launch.
     pub(super) started: RefCell<Option<Event>>,
+    /// Groups that found no room on the device.
+    pub(super) runs: Vec<Run>,
 }
 
 impl Kernel {
+    pub(crate) fn new(program: Arc<Program>, generated: Generated) -> Self {
+        Self { program, generated, state: State::default(), started: RefCell::new(None), runs: Vec::new() }
+    }
+
+    /// The layout of groups found by hashing, if that is what it ends in: they can be spilled.
+    pub(super) fn hashed_groups(&self) -> Option<&GroupLayout> {
+        let SinkLayout::Groups(layout) = &self.generated.sink else { return None };
+        matches!(layout.kind, GroupKind::Hashed | GroupKind::Wide).then_some(layout)
+    }
+
     /// Whether it builds a table by position, which is in vain where keys are not unique.
     pub(super) fn is_direct_build(&self) -> bool {
         matches!(&self.generated.sink, SinkLayout::Build(layout) if layout.kind == TableKind::Direct)
@@ -120,9 +166,13 @@ impl<'r> Execution<'r> {
             let (given, expected) = (host_inputs.len(), plan.host_input_count);
             return Err(Error::invalid_input(format!("{given} host inputs in place of {expected}")));
         }
-        let lane = runtime.lanes.hold(&runtime.machine, runtime.device, 1, 0)?;
+        let turn = runtime.machine.arbiter(runtime.device)?.turn();
+        let lane = runtime.first_lane(&turn, cancel)?;
         let trace = tracer.map(|tracer| RunTrace::new(tracer, &lane.list()[0].stream)).transpose()?;
         Ok(Self {
+            is_apart: false,
+            refusals: Refusals::default(),
+            turn,
             runtime,
             plan,
             cancel,
@@ -143,17 +193,39 @@ impl<'r> Execution<'r> {
         self.reports.into_iter().map(|(_, report)| report).collect()
     }
 
-    /// Runs the pipelines of a stage at once; gives the rows of the one that ends in any. Most of the time of a small
-    /// pipeline is spent waiting for the device, in which the others go on.
+    /// Runs the pipelines of a stage; gives the rows of the one that ends in any. Those of the oldest query run at once:
+    /// most of the time of a small pipeline is spent waiting for the device, in which the others go on. A younger query
+    /// has others beside it, and one pipeline can be parked as a whole.
     pub(crate) fn stage(&mut self, indexes: &[usize]) -> Result<Option<Rows>> {
-        if let [index] = indexes {
-            return self.pipeline(*index);
+        let is_test = self.runtime.options.memory_test == MemoryTest::RefuseOnce;
+        if indexes.len() == 1 || is_test || !self.turn.is_oldest() {
+            let mut rows = None;
+            for index in indexes {
+                rows = self.pipeline(*index)?.or(rows);
+            }
+            return Ok(rows);
         }
-        let apart = indexes.iter().map(|index| Ok((*index, self.apart()?)));
+        let outcomes = self.at_once(indexes);
+        self.turn.join();
+        let mut rows = None;
+        for (index, execution, outcome) in outcomes? {
+            rows = self.take_in(index, execution, outcome)?.or(rows);
+        }
+        Ok(rows)
+    }
+
+    /// Runs these pipelines at once, each apart.
+    fn at_once(&self, indexes: &[usize]) -> Result<Vec<(usize, Self, Result<Option<Rows>>)>> {
+        let turns = self.turn.split(indexes.len() as u32);
+        let apart = indexes.iter().zip(turns).map(|(index, turn)| Ok((*index, self.apart(turn)?)));
         let mut apart = apart.collect::<Result<Vec<_>>>()?;
         let (first, others) = apart.split_first_mut().expect("a stage has a pipeline");
         let outcomes: Vec<Result<Option<Rows>>> = std::thread::scope(|threads| {
-            let run = |(index, execution): &mut (usize, Self)| execution.pipeline(*index);
+            let run = |(index, execution): &mut (usize, Self)| {
+                let outcome = execution.pipeline(*index);
+                execution.turn.end();
+                outcome
+            };
             let others: Vec<_> = others.iter_mut().map(|other| threads.spawn(move || run(other))).collect();
             let first = run(first);
             let joined = others.into_iter().map(|other| match other.join() {
@@ -162,22 +234,13 @@ impl<'r> Execution<'r> {
             });
             [first].into_iter().chain(joined).collect()
         });
-        let mut rows = None;
-        for ((index, execution), outcome) in apart.into_iter().zip(outcomes) {
-            rows = match self.take_in(index, execution, outcome) {
-                // Alone it has the memory that the others took meanwhile.
-                Err(error) if matches!(error.kind(), ErrorKind::OutOfMemory { .. }) => {
-                    self.pipeline(index)?
-                }
-                outcome => outcome?,
-            }
-            .or(rows);
-        }
-        Ok(rows)
+        let outcomes = apart.into_iter().zip(outcomes);
+        Ok(outcomes.map(|((index, execution), outcome)| (index, execution, outcome)).collect())
     }
 
     /// An execution for one pipeline alone, over the tables built so far.
-    fn apart(&self) -> Result<Self> {
+    fn apart(&self, turn: Turn) -> Result<Self> {
+        let lane = self.runtime.first_lane(&turn, self.cancel)?;
         Ok(Self {
             runtime: self.runtime,
             plan: self.plan,
@@ -187,15 +250,19 @@ impl<'r> Execution<'r> {
             built: self.built.clone(),
             groups: self.groups.clone(),
             tables: self.tables.clone(),
-            lane: self.runtime.lanes.hold(&self.runtime.machine, self.runtime.device, 1, 0)?,
+            lane,
             reports: Vec::new(),
             trace: self.trace.as_ref().map(RunTrace::fork),
+            is_apart: true,
+            refusals: Refusals::default(),
+            turn,
         })
     }
 
     /// Takes over what pipeline `index`, run apart, has left.
     fn take_in(&mut self, index: usize, apart: Self, outcome: Result<Option<Rows>>) -> Result<Option<Rows>> {
-        let Self { tables, mut built, mut groups, lane, reports, .. } = apart;
+        let Self { tables, mut built, mut groups, lane, reports, turn, .. } = apart;
+        drop(turn);
         // What comes next runs on other streams.
         lane.wait_blocking()?;
         let rows = outcome?;
@@ -209,8 +276,11 @@ impl<'r> Execution<'r> {
     }
 
     /// The groups that pipeline `index` has made for later ones.
-    pub(crate) fn held(&self, index: usize) -> Option<&Arc<HeldGroups>> {
-        self.groups.get(&index)
+    pub(crate) fn held(&self, index: usize) -> Option<&HeldGroups> {
+        match self.groups.get(&index)? {
+            Groups::Held(held) => Some(held),
+            Groups::Spilled(_) => None,
+        }
     }
 
     /// The stream of everything but morsels.
@@ -234,8 +304,17 @@ impl<'r> Execution<'r> {
         if let Some(trace) = &self.trace {
             trace.begin_pipeline(index);
         }
-        let prepared = self.prepare(pipeline)?;
-        let described = prepared.groups.as_ref().map(|held| described(pipeline, &held.layout));
+        self.refusals.clear();
+        self.step_aside_if_asked(&mut Memory::default(), &mut report)?;
+        let mut prepared = loop {
+            match self.prepare(pipeline) {
+                Err(refusal) if is_out_of_memory(&refusal) => {
+                    self.make_way(refusal, &mut Memory::default(), &mut report)?;
+                }
+                prepared => break prepared?,
+            }
+        };
+        let described = prepared.groups.map(|from| described(pipeline, self.groups[&from].layout()));
         let pipeline = described.as_ref().unwrap_or(pipeline);
         report.prepare = started.elapsed();
         self.traced(Activity::Prepare, started);
@@ -247,15 +326,15 @@ impl<'r> Execution<'r> {
         let mut is_hashed = false;
         let rows = loop {
             self.cancel.check()?;
-            match self.attempt_evicting((index, pipeline), &prepared, is_hashed, &mut report)? {
+            match self.attempt((index, pipeline), &mut prepared, is_hashed, &mut report)? {
                 Outcome::Built(table, state) => {
                     report.rows_out = table.row_count;
                     self.keep_table(&pipeline.sink, table, state);
                     break None;
                 }
-                Outcome::Groups(held) => {
-                    report.rows_out = held.count;
-                    self.groups.insert(index, Arc::new(held));
+                Outcome::Groups(groups) => {
+                    report.rows_out = groups.count();
+                    self.groups.insert(index, groups);
                     break None;
                 }
                 Outcome::Rows(rows) => {
@@ -268,6 +347,8 @@ impl<'r> Execution<'r> {
                 }
             }
         };
+        drop(prepared);
+        self.turn.gave_back();
         report.elapsed = started.elapsed().saturating_sub(report.compile);
         self.reports.push((index, report));
         Ok(rows)
@@ -302,9 +383,9 @@ impl<'r> Execution<'r> {
                     let name = &pipeline.name;
                     Error::invalid_input(format!("pipeline '{name}' reads groups that no pipeline has made"))
                 };
-                let held = self.groups.get(from).cloned().ok_or_else(missing)?;
+                let groups = self.groups.get(from).ok_or_else(missing)?;
                 let columns = (0..pipeline.columns.len()).map(SourceColumn::of_groups).collect();
-                Ok(Prepared { columns, groups: Some(Arc::clone(&held)), ..Prepared::of(held.count) })
+                Ok(Prepared { columns, groups: Some(*from), ..Prepared::of(groups.count()) })
             }
         }
     }
@@ -356,26 +437,10 @@ impl<'r> Execution<'r> {
         })
     }
 
-    /// As `attempt`; where device memory is short, evicts cached columns and tries again.
-    fn attempt_evicting(
-        &mut self,
-        (index, pipeline): (usize, &Pipeline),
-        prepared: &Prepared,
-        is_hashed: bool,
-        report: &mut PipelineReport,
-    ) -> Result<Outcome> {
-        let outcome = self.attempt((index, pipeline), prepared, is_hashed, report);
-        if !is_refused(&outcome) || self.runtime.column_cache.evict(self.runtime.device, u64::MAX) == 0 {
-            return outcome;
-        }
-        report.notes.push(EVICTED.into());
-        self.attempt((index, pipeline), prepared, is_hashed, report)
-    }
-
     fn attempt(
         &mut self,
         (index, pipeline): (usize, &Pipeline),
-        prepared: &Prepared,
+        prepared: &mut Prepared,
         is_hashed: bool,
         report: &mut PipelineReport,
     ) -> Result<Outcome> {
@@ -386,7 +451,7 @@ impl<'r> Execution<'r> {
             pipeline,
             source: &prepared.columns,
             tables: &self.built,
-            groups: prepared.groups.as_ref().map(|held| &held.layout),
+            groups: prepared.groups.map(|from| self.groups[&from].layout()),
             dictionaries: prepared.dictionaries.clone(),
             row_count: prepared.row_count,
             is_hashed,
@@ -405,29 +470,24 @@ impl<'r> Execution<'r> {
         let (program, compile) = compiled.context(|| format!("pipeline '{}'", pipeline.name))?;
         report.add_compile(&compile);
         self.traced(Activity::Compile, started);
-        let mut kernel =
-            Kernel { program, generated, state: self.tables.clone(), started: RefCell::new(None) };
-        self.set_parameters(&mut kernel)?;
         let started = Instant::now();
-        self.allocate(&mut kernel, prepared, self.groups_to_begin_with(&pipeline.sink)?)?;
+        let mut kernel = self.with_sink(Kernel::new(program, generated), (pipeline, prepared), report)?;
         report.allocate += started.elapsed();
         self.traced(Activity::Allocate, started);
         report.state_bytes = kernel.state.bytes();
         let started = Instant::now();
-        let rows = match (&pipeline.source, &prepared.host_input) {
-            (Source::Table(scan), _) => self.run_scan(&mut kernel, scan, prepared, report)?,
-            (Source::HostInput(_), Some(copied)) => self.run_host_input(&mut kernel, copied, report)?,
-            (Source::HostInput(_), None) => unreachable!("host inputs are prepared"),
-            (Source::Groups(_), _) => {
-                let held = prepared.groups.as_ref().expect("groups are prepared");
-                self.run_groups(&mut kernel, held, report)?
-            }
+        let rows = match &pipeline.source {
+            Source::Table(scan) => self.run_scan(&mut kernel, scan, prepared, report)?,
+            Source::HostInput(_) => self.run_host_input(&mut kernel, prepared, report)?,
+            Source::Groups(from) => self.run_groups(&mut kernel, *from, prepared, report)?,
         };
         report.run += started.elapsed();
         let started = Instant::now();
-        let outcome = match self.plan.has_groups_reader(index) {
-            true => hold_groups(self, kernel),
-            false => {
+        let is_read = self.plan.has_groups_reader(index);
+        let outcome = match kernel.runs.is_empty() {
+            false => self.merge_runs(kernel, is_read, report),
+            true if is_read => hold_groups(self, kernel),
+            true => {
                 let must_be_unique = match &pipeline.sink {
                     Sink::Build { table, .. } => self.plan.unique_tables.contains(table),
                     _ => false,
@@ -438,6 +498,43 @@ impl<'r> Execution<'r> {
         report.finish += started.elapsed();
         self.traced(Activity::Result, started);
         outcome
+    }
+
+    /// `kernel` with the memory of its sink: with less room for groups, where memory is short.
+    fn with_sink(
+        &mut self,
+        mut kernel: Kernel,
+        (pipeline, prepared): (&Pipeline, &mut Prepared),
+        report: &mut PipelineReport,
+    ) -> Result<Kernel> {
+        let mut groups = self.groups_to_begin_with(&pipeline.sink)?.min(prepared.row_count.max(64));
+        loop {
+            kernel.state = self.tables.clone();
+            self.set_parameters(&mut kernel)?;
+            let allocated = self.allocate(&mut kernel, prepared, groups);
+            match allocated {
+                Err(refusal) if is_out_of_memory(&refusal) => {
+                    // Only what is shared is kept.
+                    kernel.state = State::default();
+                    let way = self.make_way(
+                        refusal,
+                        &mut Memory { kernel: None, prepared: Some(prepared) },
+                        report,
+                    );
+                    match way {
+                        Err(error)
+                            if is_out_of_memory(&error)
+                                && kernel.hashed_groups().is_some()
+                                && groups > GROUPS_LEAST =>
+                        {
+                            groups /= 2;
+                        }
+                        way => way?,
+                    }
+                }
+                allocated => return allocated.map(|()| kernel),
+            }
+        }
     }
 
     /// Gives `kernel` the values of the parameters that it reads.
@@ -469,7 +566,7 @@ impl<'r> Execution<'r> {
         self.plan.pipelines.iter().any(|pipeline| codegen::wants_keys(pipeline, *table))
     }
 
-    fn device_memory_limit(&self) -> Result<u64> {
+    pub(super) fn device_memory_limit(&self) -> Result<u64> {
         Ok(self.runtime.machine.device_budget(self.runtime.device)?.limit_bytes())
     }
 }

@@ -8,12 +8,11 @@ use pelton_pipeline::codegen::{
     TableKind, TableLayout,
 };
 
-use super::execution::{Execution, HeldGroups, Kernel};
-use super::grow::is_refused;
-use super::memory::{Lane, State, download_blocking, download_words_blocking};
+use super::execution::{Execution, Groups, HeldGroups, Kernel};
+use super::launch::{Launched, Morsel};
+use super::memory::{Lane, State, download_blocking, download_words_blocking, is_out_of_memory};
 use super::report::PipelineReport;
 use super::results::{append, group_rows, output_column};
-use super::scan::{Launched, Morsel};
 
 /// Flags, as in cuda/pipeline/target.h.
 const FLAG_DUPLICATE: u64 = 1;
@@ -37,8 +36,8 @@ const TOP_ROWS_ROOM: u64 = 1 << 16;
 pub(crate) enum Outcome {
     /// A table, and its arrays.
     Built(BuiltTable, State),
-    /// Groups that stay on the device.
-    Groups(HeldGroups),
+    /// Groups that later pipelines read.
+    Groups(Groups),
     /// Rows.
     Rows(Rows),
     /// No table, since it was one for unique keys.
@@ -94,7 +93,7 @@ fn noted_keys(words: &[u64], row_count: u64) -> Option<Vec<u64>> {
 }
 
 /// The flags, once they say nothing of an overflow.
-fn flags(stream: &Stream, kernel: &Kernel) -> Result<u64> {
+pub(super) fn flags(stream: &Stream, kernel: &Kernel) -> Result<u64> {
     without_overflow(download_words_blocking(stream, kernel.state.span(Arg::Flags)?)?[0], kernel)
 }
 
@@ -114,7 +113,7 @@ pub(crate) fn hold_groups(execution: &Execution<'_>, kernel: Kernel) -> Result<O
     let SinkLayout::Groups(layout) = kernel.generated.sink.clone() else {
         return Err(Error::invalid_input("a pipeline that reads the groups of one that makes none"));
     };
-    hold(execution, &kernel, layout).map(Outcome::Groups)
+    hold(execution, &kernel, layout).map(|held| Outcome::Groups(Groups::Held(held)))
 }
 
 /// The groups in the sink of `kernel`, where they are.
@@ -136,9 +135,10 @@ fn held(kernel: &Kernel, layout: GroupLayout) -> Result<HeldGroups> {
     Ok(HeldGroups { layout, groups: kernel.state.span(Arg::Groups)?.clone(), keys, count: 1 })
 }
 
-/// How many groups have rows: a gathering without room for any.
+/// How many groups have rows: a gathering without room for any. They are counted behind the flags, which groups have to
+/// themselves.
 fn count_groups(execution: &Execution<'_>, kernel: &Kernel, held: &HeldGroups) -> Result<u64> {
-    let count = on_device(execution.runtime.machine(), execution.runtime.device(), 8)?;
+    let count = kernel.state.span(Arg::Flags)?.slice(8..16);
     execution.clear(kernel, execution.stream(), &count)?;
     let width = held.layout.width() as u64;
     let words = vec![held.groups.address(), held.places(), width, 0, 0, count.address(), 0];
@@ -171,7 +171,42 @@ pub(super) fn group_rows_of(
 }
 
 /// The records of all groups that have rows.
-fn gather(
+pub(super) fn gather(
+    execution: &Execution<'_>,
+    kernel: &Kernel,
+    held: &HeldGroups,
+    count: Option<u64>,
+) -> Result<Vec<u64>> {
+    match gather_on_device(execution, kernel, held, count) {
+        Err(refusal) if is_out_of_memory(&refusal) => gather_on_host(execution, held),
+        records => records,
+    }
+}
+
+/// The same without memory of the device: brings all places.
+pub(super) fn gather_on_host(execution: &Execution<'_>, held: &HeldGroups) -> Result<Vec<u64>> {
+    let width = held.layout.width();
+    let (stream, places) = (execution.stream(), held.places() as usize);
+    let mut records = Vec::new();
+    let mut first = 0;
+    while first < places {
+        let end = places.min(first + (BROUGHT_BYTES / 8 / (width + 1)).max(1));
+        let keys =
+            held.keys.as_ref().map(|keys| download_words_blocking(stream, &keys.slice(first * 8..end * 8)));
+        let keys = keys.transpose()?;
+        let state = held.groups.slice(first * width * 8..end * width * 8);
+        for (index, state) in download_words_blocking(stream, &state)?.chunks_exact(width).enumerate() {
+            if state[0] != 0 {
+                records.push(keys.as_ref().map_or((first + index) as u64, |keys| keys[index]));
+                records.extend_from_slice(state);
+            }
+        }
+        first = end;
+    }
+    Ok(records)
+}
+
+fn gather_on_device(
     execution: &Execution<'_>,
     kernel: &Kernel,
     held: &HeldGroups,
@@ -215,6 +250,8 @@ fn gather(
     }
 }
 
+/// Places of groups that are brought in one go take so much.
+const BROUGHT_BYTES: usize = 16 << 20;
 /// What the first copy of groups brings.
 const FIRST_COPY_BYTES: usize = 64 << 10;
 
@@ -280,8 +317,7 @@ impl Output<'_> {
             report.rows_waited += left;
             is_redo = true;
             let wanted = (room * OUTPUT_GROWTH).min(OUTPUT_ROWS_MAX.max(room));
-            if wanted > room {
-                self.make_room(execution, kernel, wanted)?;
+            if wanted > room && self.make_room(execution, kernel, wanted).is_ok() {
                 report.sink_grown += 1;
                 report.state_bytes = report.state_bytes.max(kernel.state.bytes());
             }
@@ -302,9 +338,12 @@ impl Output<'_> {
         let mut wanted = rows;
         while room(kernel) < wanted {
             let arrays = self.arrays(execution, wanted);
-            if is_refused(&arrays) && wanted > OUTPUT_ROWS_MIN {
+            if arrays.as_ref().is_err_and(is_out_of_memory) && wanted > OUTPUT_ROWS_MIN {
                 wanted /= 2;
                 continue;
+            }
+            if arrays.as_ref().is_err_and(is_out_of_memory) && room(kernel) > 0 {
+                return Ok(());
             }
             kernel.state.adopt(&arrays?, |_| true);
         }
@@ -314,6 +353,7 @@ impl Output<'_> {
     fn arrays(&self, execution: &Execution<'_>, rows: u64) -> Result<State> {
         let (machine, device) = (execution.runtime.machine(), execution.runtime.device());
         let mut state = State::default();
+        execution.refuse_first(Arg::OutputCapacity, 0)?;
         for (index, column) in self.layout.columns.iter().enumerate() {
             let bytes = rows as usize * column.form.bytes();
             state.allocate(machine, device, Arg::Output(index), bytes)?;

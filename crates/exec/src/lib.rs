@@ -5,7 +5,8 @@
 //!              ├ execution     stages of pipelines that do not wait for each other; each is repeated where keys are not unique
 //!              ├ allocate      tables, groups and rows: memory on the device
 //!              ├ waiting       rows that find no room in their sink; grow: larger tables and groups
-//!              ├ scan          morsels in flight: descriptors, launches; host_input: rows that a caller gives
+//!              ├ scan          morsels in flight; at_once: rows that a caller gives, groups; launch: descriptors, grids
+//!              ├ parking       a query steps aside for an older one; spill: groups that are more than fits
 //!              ├ runtime_filter, top    what finished tables and thresholds rule out
 //!              └ finish        flags read, groups gathered; results: words become rows
 //! ```
@@ -21,20 +22,24 @@
 mod runtime;
 
 mod allocate;
+mod at_once;
 mod combine;
 mod execution;
 mod finish;
 mod grow;
 mod host_input;
+mod launch;
 mod memory;
+mod parking;
 mod report;
 mod results;
 mod runtime_filter;
 mod scan;
+mod spill;
 mod top;
 mod trace;
 mod waiting;
 
 pub use pelton_transfer::Links;
 pub use report::{PipelineReport, RunReport};
-pub use runtime::{Filters, OverflowChecks, Runtime, RuntimeOptions, TargetChoice};
+pub use runtime::{Filters, MemoryTest, OverflowChecks, Runtime, RuntimeOptions, TargetChoice};

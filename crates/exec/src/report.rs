@@ -68,6 +68,20 @@ pub struct PipelineReport {
     pub sink_grown: usize,
     /// Rows that found no room there and waited for it, each as often as it did.
     pub rows_waited: u64,
+    /// How often it gave its device memory to other queries, and how long it waited for it to come back.
+    pub parked: usize,
+    /// See `parked`.
+    pub parked_for: Duration,
+    /// Bytes of tables, groups and sinks that were copied to the host since device memory was short.
+    pub moved_down_bytes: u64,
+    /// Bytes of them that were copied back.
+    pub moved_up_bytes: u64,
+    /// How often all groups so far were spilled to the host.
+    pub spilled_runs: usize,
+    /// Groups in these runs, each as often as it was spilled.
+    pub spilled_groups: u64,
+    /// Partitions by which runs were merged.
+    pub spilled_partitions: usize,
     /// Time of the kernels on the device, all together; those of several morsels may run at once.
     pub kernels: Duration,
     /// Time to look up how columns are stored, and dictionaries.
@@ -178,6 +192,19 @@ impl PipelineReport {
         if self.sink_grown > 0 || self.rows_waited > 0 {
             let (sink, grown, waited) = (self.sink, self.sink_grown, self.rows_waited);
             lines.push(format!("  {sink} grew {grown} times, {waited} rows waited"));
+        }
+        if self.spilled_runs > 0 {
+            let (groups, runs, partitions) =
+                (self.spilled_groups, self.spilled_runs, self.spilled_partitions);
+            lines
+                .push(format!("  spilled {groups} groups in {runs} runs, merged in {partitions} partitions"));
+        }
+        if self.parked > 0 {
+            lines.push(format!("  parked {} times, waited {:.1} ms", self.parked, ms(self.parked_for)));
+        }
+        if self.moved_down_bytes + self.moved_up_bytes > 0 {
+            let (down, up) = (self.moved_down_bytes as f64 / 1e6, self.moved_up_bytes as f64 / 1e6);
+            lines.push(format!("  device memory was short: {down:.2} MB moved to the host, {up:.2} MB back"));
         }
         lines.extend(self.notes.iter().map(|note| format!("  {note}")));
         lines

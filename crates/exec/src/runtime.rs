@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use pelton_device::cuda::{self, CudaOptions};
 use pelton_device::host::{self, HostOptions};
-use pelton_device::{DeviceId, DeviceKind, Machine, Stream};
+use pelton_device::{DeviceId, DeviceKind, Machine, Stream, Turn};
 use pelton_error::{CancelFlag, Error, ErrorKind, Result};
 use pelton_fabric::profile::Profile;
 use pelton_fabric::{self as fabric, Sources};
@@ -29,7 +29,7 @@ use pelton_trace::Tracer;
 use pelton_transfer::{Links, links_for};
 
 use crate::execution::Execution;
-use crate::memory::Lanes;
+use crate::memory::{HeldLanes, Lanes, is_out_of_memory};
 use crate::report::RunReport;
 
 /// What pipelines run on.
@@ -66,6 +66,18 @@ pub enum OverflowChecks {
     Everywhere,
 }
 
+/// Memory that is made short on purpose, to test what queries do then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub enum MemoryTest {
+    /// Memory is as short as it is.
+    #[default]
+    Off,
+    /// Each array and buffer of a pipeline is refused when it is first asked for, and the query parks.
+    RefuseOnce,
+    /// Groups found by hashing are spilled after every morsel.
+    SpillAlways,
+}
+
 /// How pipelines run. None of it changes results.
 #[derive(Debug, Clone)]
 pub struct RuntimeOptions {
@@ -85,6 +97,8 @@ pub struct RuntimeOptions {
     /// Rows, or groups, that tables, groups and rows that come out have room for at first; `None`: as many as are
     /// expected. They grow as need be: a test of growth.
     pub first_rows: Option<u64>,
+    /// Memory that is made short: a test.
+    pub memory_test: MemoryTest,
     /// How conditions are computed.
     pub filters: Filters,
     /// Where arithmetic is checked.
@@ -118,6 +132,7 @@ impl Default for RuntimeOptions {
             overlap: true,
             equal_hashes: false,
             first_rows: None,
+            memory_test: MemoryTest::Off,
             filters: Filters::Branching,
             overflow_checks: OverflowChecks::WhereNeeded,
             morsel_bytes: 32 << 20,
@@ -140,7 +155,7 @@ pub struct Runtime {
     target: Target,
     compiler: Compiler,
     pub(crate) column_cache: Arc<ColumnCache>,
-    pub(crate) lanes: Lanes,
+    pub(crate) lanes: Arc<Lanes>,
     pub(crate) has_column_cache: bool,
     /// Columns that a scan has read.
     used: Mutex<HashSet<(TableId, usize)>>,
@@ -182,7 +197,10 @@ impl Runtime {
         let compiler = Compiler::new(options.cache.clone());
         let used = Mutex::default();
         let has_column_cache = device_cache_bytes > 0;
-        let lanes = Lanes::default();
+        let lanes = Arc::<Lanes>::default();
+        let cached = Arc::downgrade(&column_cache);
+        let evict = move |bytes| cached.upgrade().map_or(0, |cached| cached.evict(device, bytes));
+        machine.arbiter(device)?.add_evictable(evict);
         Ok(Arc::new(Self {
             options,
             machine,
@@ -194,6 +212,34 @@ impl Runtime {
             has_column_cache,
             used,
         }))
+    }
+
+    /// The first lane of a query or of a part of it, which waits for its turn where even that does not fit.
+    pub(crate) fn first_lane(&self, turn: &Turn, cancel: &CancelFlag) -> Result<HeldLanes<'_>> {
+        loop {
+            let refusal = match self.lanes.hold(&self.machine, self.device, 1, 0) {
+                Err(refusal) if is_out_of_memory(&refusal) => refusal,
+                held => return held,
+            };
+            let wish = if let ErrorKind::OutOfMemory { requested_bytes, .. } = refusal.kind() {
+                *requested_bytes
+            } else {
+                0
+            };
+            if turn.arbiter().evict(wish) > 0 {
+                continue;
+            }
+            match turn.is_oldest() {
+                true if !turn.ask_younger_blocking(cancel)? => return Err(refusal),
+                true => {}
+                false => turn.park_blocking(wish.saturating_mul(16), cancel)?,
+            }
+        }
+    }
+
+    /// Gives back memory that no query uses and that is kept for the next one. Cached columns stay.
+    pub fn release_idle(&self) {
+        self.lanes.evict();
     }
 
     /// Where columns are.

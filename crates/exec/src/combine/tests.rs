@@ -195,7 +195,7 @@ fn grouped<R>(
     for index in 0..parts.len() {
         execution.pipeline(index).unwrap();
     }
-    let held = (0..parts.len()).map(|index| Arc::clone(execution.held(index).unwrap())).collect();
+    let held = (0..parts.len()).map(|index| execution.held(index).unwrap().clone()).collect();
     look(&execution, held)
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use pelton_error::{CancelFlag, Error, ErrorKind};
-use pelton_exec::{Filters, OverflowChecks, Runtime, RuntimeOptions, TargetChoice};
+use pelton_exec::{Filters, MemoryTest, OverflowChecks, Runtime, RuntimeOptions, TargetChoice};
 use pelton_pipeline::ir::{Inputs, Plan, Sink, Source, TopK};
 use pelton_scan::Decompress;
 use pelton_store::{IoEngine, IoOptions};
@@ -108,6 +108,13 @@ fn vary_options(options: &RuntimeOptions, random: &mut Random) -> RuntimeOptions
         row_groups_max: *random.pick(&[1, 3, 4096]),
         staging_buffers: *random.pick(&[1, 2, 4]),
         overlap: random.percent(70),
+        memory_test: *random.pick(&[
+            MemoryTest::Off,
+            MemoryTest::Off,
+            MemoryTest::RefuseOnce,
+            MemoryTest::SpillAlways,
+        ]),
+        first_rows: *random.pick(&[None, None, Some(1), Some(50)]),
         workers: *random.pick(&[1, 2, 3]),
         decompress: *random.pick(&[Decompress::Auto, Decompress::Host, Decompress::Device]),
         ..options.clone()

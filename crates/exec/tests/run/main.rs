@@ -11,6 +11,7 @@ mod columns;
 mod groups;
 mod growth;
 mod joins;
+mod memory;
 mod oracle;
 mod overflow;
 mod skipping;

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use pelton_chunk::DecodedValues;
 use pelton_error::CancelFlag;
-use pelton_exec::{Filters, RunReport, Runtime, RuntimeOptions, TargetChoice};
+use pelton_exec::{Filters, MemoryTest, RunReport, Runtime, RuntimeOptions, TargetChoice};
 use pelton_pipeline::ir::{Bounds, Column, Expr, Literal, Op, Pipeline, Plan, Sink, Source, TableScan, Type};
 use pelton_pipeline::{RowColumn, RowValues, Rows};
 use pelton_store::{LogicalType, Table, read_chunk};
@@ -53,8 +53,8 @@ pub(crate) fn runtime(options: RuntimeOptions) -> Arc<Runtime> {
     Runtime::open(options, engine()).unwrap()
 }
 
-/// Runs `plan`; where it has conditions, with and without branches, which must give the same rows. (A top-k may choose
-/// others of equal keys.)
+/// Runs `plan`; where it has conditions, with and without branches, which must give the same rows; and with memory that
+/// is made short, where no row may be scanned twice. (A top-k may choose others of equal keys.)
 pub(crate) fn run(options: RuntimeOptions, plan: &Plan) -> (Rows, RunReport) {
     let run = |options| runtime(options).run(plan, Vec::new(), &CancelFlag::new()).unwrap();
     let result = run(options.clone());
@@ -62,8 +62,24 @@ pub(crate) fn run(options: RuntimeOptions, plan: &Plan) -> (Rows, RunReport) {
         |pipeline: &Pipeline| pipeline.ops.iter().any(|op| !matches!(op, Op::Compute { .. }));
     let is_top = |pipeline: &Pipeline| matches!(pipeline.sink, Sink::Materialize { top: Some(_), .. });
     if plan.pipelines.iter().any(has_conditions) && !plan.pipelines.iter().any(is_top) {
-        let (predicated, _) = run(RuntimeOptions { filters: Filters::Predicated, ..options });
+        let (predicated, _) = run(RuntimeOptions { filters: Filters::Predicated, ..options.clone() });
         assert_eq!(sorted(&predicated), sorted(&result.0), "predicated");
+    }
+    for memory_test in [MemoryTest::RefuseOnce, MemoryTest::SpillAlways] {
+        let (rows, report) = run(RuntimeOptions { memory_test, ..options.clone() });
+        match plan.pipelines.iter().any(is_top) {
+            true => assert_eq!(rows.row_count, result.0.row_count, "{memory_test:?}"),
+            false => assert_eq!(sorted(&rows), sorted(&result.0), "{memory_test:?}"),
+        }
+        let rows_in = |report: &RunReport| report.pipelines.iter().map(|one| one.rows_in).collect::<Vec<_>>();
+        let is_skipping = plan.pipelines.iter().any(is_top);
+        assert!(
+            is_skipping || rows_in(&report) == rows_in(&result.1),
+            "{memory_test:?}: rows are scanned once"
+        );
+        if memory_test == MemoryTest::RefuseOnce {
+            assert!(report.pipelines.iter().all(|one| one.parked > 0), "{report:?}");
+        }
     }
     result
 }
