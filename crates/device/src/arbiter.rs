@@ -73,8 +73,14 @@ struct Entry {
 
 impl State {
     fn is_oldest(&self, place: Place) -> bool {
-        let oldest = self.turns.iter().find(|(_, entry)| entry.doing != Doing::Split);
+        let stands =
+            |place: &Place, entry: &Entry| entry.doing != Doing::Split || !self.has_parts(place.query);
+        let oldest = self.turns.iter().find(|(place, entry)| stands(place, entry));
         oldest.is_none_or(|(oldest, _)| *oldest >= place)
+    }
+
+    fn has_parts(&self, query: u64) -> bool {
+        self.turns.range(Place { query, part: 1 }..Place { query: query + 1, part: 0 }).next().is_some()
     }
 
     fn is_first_in_line(&self, place: Place) -> bool {
@@ -384,8 +390,12 @@ mod tests {
         let arbiter = arbiter(100);
         let query = arbiter.turn();
         let parts = query.split(2);
+        let next = arbiter.turn();
         assert_eq!((parts[0].is_oldest(), parts[1].is_oldest()), (true, false));
+        parts[0].end();
+        assert!(parts[1].is_oldest());
         drop(parts);
+        assert!(!next.is_oldest(), "the query still holds what its parts have made");
         query.join();
         assert!(query.is_oldest());
     }

@@ -9,7 +9,7 @@ use pelton_pipeline::codegen::{
     TableLayout, WordKind,
 };
 
-use super::execution::{Execution, Kernel, Prepared};
+use super::execution::{Execution, Kernel};
 use super::memory::{State, upload};
 
 /// Rows of a hashed table at most: chains count them from 1, in 32 bits.
@@ -18,8 +18,8 @@ pub(super) const TABLE_ROWS_MAX: u64 = u32::MAX as u64 - 1;
 pub(super) const THREADS_PER_MULTIPROCESSOR: u32 = 2048;
 
 impl Execution<'_> {
-    /// The memory of the sink, cleared. `groups`: how many are expected, where there is a group for each key.
-    pub(super) fn allocate(&self, kernel: &mut Kernel, prepared: &Prepared, groups: u64) -> Result<()> {
+    /// The memory of the sink, cleared: where it is found by hashing, with `room` for so many rows or groups.
+    pub(super) fn allocate(&self, kernel: &mut Kernel, room: u64) -> Result<()> {
         let sink = kernel.generated.sink.clone();
         self.refuse_first(Arg::Flags, 0)?;
         upload(&mut kernel.state, self.stream(), self.runtime.device, Arg::Flags, &head(&sink))?;
@@ -28,12 +28,9 @@ impl Execution<'_> {
             SinkLayout::Build(layout) => {
                 let table = built_table(kernel)?;
                 kernel.state.set_part(Arg::TableStats(table), Arg::Flags, 8);
-                self.allocate_table(kernel, table, layout, prepared.row_count, &mut state)
+                self.allocate_table(kernel, table, layout, room, &mut state)
             }
-            SinkLayout::Groups(layout) => {
-                let groups = groups.min(prepared.row_count.max(64));
-                self.allocate_groups(kernel, layout, groups, &mut state)
-            }
+            SinkLayout::Groups(layout) => self.allocate_groups(kernel, layout, room, &mut state),
             SinkLayout::Rows(_) => Ok(()),
         }?;
         kernel.state.adopt(&state, |_| true);
@@ -61,11 +58,10 @@ impl Execution<'_> {
         kernel: &Kernel,
         table: usize,
         layout: &TableLayout,
-        row_count: u64,
+        rows: u64,
         state: &mut State,
     ) -> Result<()> {
         if layout.kind == TableKind::Hashed {
-            let rows = self.runtime.options.first_rows.unwrap_or(row_count).max(1);
             if rows > TABLE_ROWS_MAX {
                 let most = TABLE_ROWS_MAX;
                 return Err(Error::unsupported(format!("a hash table of {rows} rows; {most} is the most")));

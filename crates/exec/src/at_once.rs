@@ -14,6 +14,7 @@ use pelton_pipeline::Rows;
 use pelton_pipeline::codegen::{Arg, ROW_GROUP_PLACES};
 use pelton_trace::{Activity, SpanSize};
 
+use super::MemoryTest;
 use super::execution::{Execution, Groups, HeldGroups, Kernel, Prepared};
 use super::launch::{Launched, Morsel};
 use super::memory::{descriptor_words, host_buffer, is_out_of_memory};
@@ -121,6 +122,7 @@ impl Execution<'_> {
                     held => {
                         let held = held?;
                         let places = held.places();
+                        report.moved_up_bytes += some.len() as u64 * 8;
                         self.groups.insert(from, Groups::Held(held));
                         self.run_held(kernel, (from, places), prepared, all, report)?;
                         left = rest;
@@ -212,7 +214,13 @@ impl Execution<'_> {
                         way => way?,
                     }
                 }
-                outcome => return Ok((outcome?, launched)),
+                outcome => {
+                    let rows = outcome?;
+                    if self.runtime.options.memory_test == MemoryTest::SpillAlways {
+                        self.spill(kernel, report)?;
+                    }
+                    return Ok((rows, launched));
+                }
             }
         }
     }

@@ -22,7 +22,7 @@ use super::host_input::{CopiedInput, copy_rows};
 use super::memory::{HeldLanes, State, is_out_of_memory};
 use super::parking::{Memory, Refusals};
 use super::report::PipelineReport;
-use super::spill::{Run, SpilledGroups};
+use super::spill::{Run, SpilledGroups, advice};
 use super::trace::RunTrace;
 use super::{Filters, MemoryTest, OverflowChecks, Runtime};
 
@@ -32,8 +32,8 @@ const DIRECT_KEYS_MAX: u64 = 1 << 22;
 const TABLE_KEYS_MAX: u64 = 1 << 31;
 /// Groups that a hashed aggregation starts with room for at least.
 const FIRST_GROUPS: u64 = 1 << 20;
-/// Groups that there is room for at least, where memory is short.
-pub(super) const GROUPS_LEAST: u64 = 1 << 10;
+/// Rows or groups that tables have room for at least, where memory is short.
+pub(super) const ROOM_LEAST: u64 = 1 << 10;
 
 /// A run of a plan.
 pub(crate) struct Execution<'r> {
@@ -198,27 +198,46 @@ impl<'r> Execution<'r> {
     /// has others beside it, and one pipeline can be parked as a whole.
     pub(crate) fn stage(&mut self, indexes: &[usize]) -> Result<Option<Rows>> {
         let is_test = self.runtime.options.memory_test == MemoryTest::RefuseOnce;
-        if indexes.len() == 1 || is_test || !self.turn.is_oldest() {
+        let is_alone = indexes.len() == 1 || is_test || !self.turn.is_oldest();
+        // They are taken before parts have turns of their own, which nobody would take yet.
+        let lanes = match is_alone {
+            true => None,
+            false => self.lanes_of_parts(indexes.len())?,
+        };
+        let Some(lanes) = lanes else {
             let mut rows = None;
             for index in indexes {
                 rows = self.pipeline(*index)?.or(rows);
             }
             return Ok(rows);
-        }
-        let outcomes = self.at_once(indexes);
+        };
+        let outcomes = self.at_once(indexes, lanes);
         self.turn.join();
         let mut rows = None;
-        for (index, execution, outcome) in outcomes? {
+        for (index, execution, outcome) in outcomes {
             rows = self.take_in(index, execution, outcome)?.or(rows);
         }
         Ok(rows)
     }
 
+    /// A lane for each of so many parts; `None` where not even those fit.
+    fn lanes_of_parts(&self, count: usize) -> Result<Option<Vec<HeldLanes<'r>>>> {
+        let lanes = (0..count).map(|_| self.runtime.first_lane(&self.turn, self.cancel));
+        match lanes.collect() {
+            Err(refusal) if is_out_of_memory(&refusal) => Ok(None),
+            lanes => lanes.map(Some),
+        }
+    }
+
     /// Runs these pipelines at once, each apart.
-    fn at_once(&self, indexes: &[usize]) -> Result<Vec<(usize, Self, Result<Option<Rows>>)>> {
-        let turns = self.turn.split(indexes.len() as u32);
-        let apart = indexes.iter().zip(turns).map(|(index, turn)| Ok((*index, self.apart(turn)?)));
-        let mut apart = apart.collect::<Result<Vec<_>>>()?;
+    fn at_once(
+        &self,
+        indexes: &[usize],
+        lanes: Vec<HeldLanes<'r>>,
+    ) -> Vec<(usize, Self, Result<Option<Rows>>)> {
+        let turns = self.turn.split(indexes.len() as u32).into_iter().zip(lanes);
+        let apart = indexes.iter().zip(turns).map(|(index, (turn, lane))| (*index, self.apart(turn, lane)));
+        let mut apart: Vec<(usize, Self)> = apart.collect();
         let (first, others) = apart.split_first_mut().expect("a stage has a pipeline");
         let outcomes: Vec<Result<Option<Rows>>> = std::thread::scope(|threads| {
             let run = |(index, execution): &mut (usize, Self)| {
@@ -235,13 +254,12 @@ impl<'r> Execution<'r> {
             [first].into_iter().chain(joined).collect()
         });
         let outcomes = apart.into_iter().zip(outcomes);
-        Ok(outcomes.map(|((index, execution), outcome)| (index, execution, outcome)).collect())
+        outcomes.map(|((index, execution), outcome)| (index, execution, outcome)).collect()
     }
 
     /// An execution for one pipeline alone, over the tables built so far.
-    fn apart(&self, turn: Turn) -> Result<Self> {
-        let lane = self.runtime.first_lane(&turn, self.cancel)?;
-        Ok(Self {
+    fn apart(&self, turn: Turn, lane: HeldLanes<'r>) -> Self {
+        Self {
             runtime: self.runtime,
             plan: self.plan,
             cancel: self.cancel,
@@ -256,7 +274,7 @@ impl<'r> Execution<'r> {
             is_apart: true,
             refusals: Refusals::default(),
             turn,
-        })
+        }
     }
 
     /// Takes over what pipeline `index`, run apart, has left.
@@ -345,6 +363,7 @@ impl<'r> Execution<'r> {
                     report.repeats += 1;
                     is_hashed = true;
                 }
+                Outcome::NoRoom => is_hashed = true,
             }
         };
         drop(prepared);
@@ -471,7 +490,13 @@ impl<'r> Execution<'r> {
         report.add_compile(&compile);
         self.traced(Activity::Compile, started);
         let started = Instant::now();
-        let mut kernel = self.with_sink(Kernel::new(program, generated), (pipeline, prepared), report)?;
+        let kernel = Kernel::new(program, generated);
+        let is_direct_build = kernel.is_direct_build();
+        let mut kernel = match self.with_sink(kernel, (pipeline, prepared), report) {
+            // A hashed one may be smaller. Nothing was scanned.
+            Err(refusal) if is_direct_build && is_out_of_memory(&refusal) => return Ok(Outcome::NoRoom),
+            kernel => kernel?,
+        };
         report.allocate += started.elapsed();
         self.traced(Activity::Allocate, started);
         report.state_bytes = kernel.state.bytes();
@@ -500,39 +525,38 @@ impl<'r> Execution<'r> {
         outcome
     }
 
-    /// `kernel` with the memory of its sink: with less room for groups, where memory is short.
+    /// `kernel` with the memory of its sink. What is found by hashing begins with less room where memory is short: it
+    /// grows.
     fn with_sink(
         &mut self,
         mut kernel: Kernel,
         (pipeline, prepared): (&Pipeline, &mut Prepared),
         report: &mut PipelineReport,
     ) -> Result<Kernel> {
-        let mut groups = self.groups_to_begin_with(&pipeline.sink)?.min(prepared.row_count.max(64));
+        let mut room = match &pipeline.sink {
+            Sink::Aggregate { .. } => {
+                self.groups_to_begin_with(&pipeline.sink)?.min(prepared.row_count.max(64))
+            }
+            _ => self.runtime.options.first_rows.unwrap_or(prepared.row_count).max(1),
+        };
         loop {
             kernel.state = self.tables.clone();
             self.set_parameters(&mut kernel)?;
-            let allocated = self.allocate(&mut kernel, prepared, groups);
-            match allocated {
-                Err(refusal) if is_out_of_memory(&refusal) => {
-                    // Only what is shared is kept.
-                    kernel.state = State::default();
-                    let way = self.make_way(
-                        refusal,
-                        &mut Memory { kernel: None, prepared: Some(prepared) },
-                        report,
-                    );
-                    match way {
-                        Err(error)
-                            if is_out_of_memory(&error)
-                                && kernel.hashed_groups().is_some()
-                                && groups > GROUPS_LEAST =>
-                        {
-                            groups /= 2;
-                        }
-                        way => way?,
-                    }
-                }
+            let refusal = match self.allocate(&mut kernel, room) {
+                Err(refusal) if is_out_of_memory(&refusal) => refusal,
                 allocated => return allocated.map(|()| kernel),
+            };
+            // Nothing is in it.
+            kernel.state = State::default();
+            let memory = &mut Memory { kernel: None, prepared: Some(prepared) };
+            match self.make_way(refusal, memory, report) {
+                Err(refusal) if is_out_of_memory(&refusal) => {
+                    if !kernel.generated.sink.may_be_full() || room <= ROOM_LEAST {
+                        return Err(refusal.context(advice(&kernel)));
+                    }
+                    room /= 2;
+                }
+                way => way?,
             }
         }
     }

@@ -42,6 +42,8 @@ pub(crate) enum Outcome {
     Rows(Rows),
     /// No table, since it was one for unique keys.
     NotUnique,
+    /// No table by position, since that takes too much memory.
+    NoRoom,
 }
 
 /// Looks at the flags of a pipeline that has run, and takes its result. `must_be_unique`: no key of the table that it

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use pelton_device::{Buffer, DeviceId, Machine, MemoryKind, OnFull, Place, Span, Stream};
-use pelton_error::{Error, ErrorKind, Result};
+use pelton_error::{Error, ErrorKind, Result, Tier};
 use pelton_pipeline::codegen::Arg;
 
 use super::waiting::Waiting;
@@ -120,9 +120,9 @@ pub(crate) fn lasting_host_buffer(machine: &Machine, bytes: usize) -> Result<Buf
     }
 }
 
-/// Whether a tier of memory had no room.
+/// Whether the device, or what goes to it, found no room in memory that queries share.
 pub(crate) fn is_out_of_memory(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::OutOfMemory { .. })
+    matches!(error.kind(), ErrorKind::OutOfMemory { tier: Tier::Device | Tier::Pinned, .. })
 }
 
 /// Copies `bytes` to a new array for `arg`; complete when `stream` gets there.

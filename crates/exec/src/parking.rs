@@ -49,6 +49,7 @@ impl Refusals {
     /// Another pipeline begins.
     pub(super) fn clear(&self) {
         self.seen.borrow_mut().clear();
+        self.is_forced.set(false);
         self.has_let_go.set(false);
     }
 }
@@ -143,7 +144,7 @@ impl Execution<'_> {
         let bytes = self.move_all(memory, &|bytes| lasting_host_buffer(&machine, bytes))?;
         self.runtime.lanes.evict();
         let doublings = report.parked.min(DOUBLINGS_MAX as usize) as u32;
-        let wish = bytes.saturating_add(more_bytes.saturating_mul(1 << doublings));
+        let mut wish = bytes.saturating_add(more_bytes.saturating_mul(1 << doublings));
         report.parked += 1;
         report.moved_down_bytes += bytes;
         self.turn.park_blocking(wish, self.cancel)?;
@@ -156,6 +157,7 @@ impl Execution<'_> {
                         return Err(refusal);
                     }
                     if !is_better {
+                        wish = wish.saturating_mul(2);
                         self.turn.park_blocking(wish, self.cancel)?;
                     }
                 }

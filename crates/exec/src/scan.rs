@@ -35,8 +35,8 @@ use super::waiting::{Flight, Flights, Notes};
 
 /// Rows of a morsel at most, where some may wait: their words take 8 MiB.
 const WAITING_ROWS_MAX: usize = 1 << 26;
-/// Morsels become no smaller than this part of what they are to be.
-const HALVINGS_MAX: u32 = 10;
+/// Morsels are made half as large so often at most.
+const HALVINGS_MAX: u32 = 20;
 
 /// What was done of a scan, and what is left: all on the host.
 struct Progress {
@@ -47,8 +47,10 @@ struct Progress {
     top: Option<Top>,
     /// How often morsels were made half as large, since memory was short.
     halvings: u32,
-    /// Of the last part.
-    staging_bytes: u64,
+    /// Buffers of the last part, and bytes of each on the device.
+    staging: (usize, usize),
+    /// The same when morsels were last made smaller.
+    staging_before: (usize, usize),
     parts: usize,
 }
 
@@ -73,6 +75,20 @@ struct Part<'p> {
 }
 
 impl Progress {
+    /// Makes morsels, and the number of their buffers, half as large as they were; false where they were as small as they
+    /// get.
+    fn make_smaller(&mut self, morsel_bytes: usize) -> bool {
+        if self.halvings >= HALVINGS_MAX || self.staging == self.staging_before {
+            return false;
+        }
+        self.staging_before = self.staging;
+        self.halvings += 1;
+        while self.halvings < HALVINGS_MAX && morsel_bytes >> self.halvings > self.staging.1 / 2 {
+            self.halvings += 1;
+        }
+        true
+    }
+
     /// Takes the rows that came out of a morsel.
     fn add(&mut self, more: Option<Rows>) {
         if let (Some(rows), Some(more)) = (&mut self.rows, more) {
@@ -98,8 +114,16 @@ impl Execution<'_> {
             self.traced(Activity::Admit, started);
         }
         let rows = matches!(kernel.generated.sink, SinkLayout::Rows(_)).then(Rows::default);
-        let mut progress =
-            Progress { left, again: Vec::new(), rows, top, halvings: 0, staging_bytes: 0, parts: 0 };
+        let mut progress = Progress {
+            left,
+            again: Vec::new(),
+            rows,
+            top,
+            halvings: 0,
+            staging: (0, 0),
+            staging_before: (0, 0),
+            parts: 0,
+        };
         loop {
             let is_over = self.run_part(kernel, scan, prepared, &mut progress, report);
             let memory = &mut Memory { kernel: Some(kernel), prepared: Some(prepared) };
@@ -127,13 +151,13 @@ impl Execution<'_> {
         progress: &mut Progress,
         report: &mut PipelineReport,
     ) -> Result<()> {
+        let staging_bytes = (progress.staging.0 * progress.staging.1) as u64;
         let is_large = match kernel.hashed_groups() {
-            // Few buffers are not worth many runs.
-            Some(_) => progress.staging_bytes > self.device_memory_limit()? / 4,
-            None => progress.staging_bytes > 0,
+            // Large morsels are not worth many runs.
+            Some(_) => staging_bytes > self.device_memory_limit()? / 4,
+            None => staging_bytes > 0,
         };
-        if is_large && progress.halvings < HALVINGS_MAX {
-            progress.halvings += 1;
+        if is_large && progress.make_smaller(self.runtime.options.morsel_bytes) {
             return Ok(());
         }
         let is_full = progress.again.iter().any(|again| again.notes.is_some());
@@ -149,7 +173,7 @@ impl Execution<'_> {
         progress: &mut Progress,
         report: &mut PipelineReport,
     ) -> Result<bool> {
-        progress.staging_bytes = 0;
+        progress.staging = (0, 0);
         let started = Instant::now();
         let mappings = self.send_mappings(prepared, scan)?;
         self.traced(Activity::Prepare, started);
@@ -375,7 +399,7 @@ impl Execution<'_> {
         self.refuse_first(Arg::RowGroupCount, 0)?;
         let (options, is_top) = (&self.runtime.options, progress.top.is_some());
         let wanted = if options.overlap && !is_output { options.staging_buffers } else { 1 };
-        let buffers = (wanted >> progress.halvings).clamp(1, self.morsels_expected(scan)?);
+        let buffers = (wanted >> progress.halvings.min(8)).clamp(1, self.morsels_expected(scan)?);
         let prefetch_options = PrefetchOptions {
             morsel_bytes: self.morsel_bytes(progress),
             row_groups_max,
@@ -396,7 +420,7 @@ impl Execution<'_> {
             prefetcher.record_timings();
         }
         let taken = prefetcher.report();
-        progress.staging_bytes = (taken.staging_buffers * taken.buffer_device_bytes) as u64;
+        progress.staging = (taken.staging_buffers, taken.buffer_device_bytes);
         if prefetcher.buffer_count() < buffers {
             report.notes.push(format!(
                 "{} buffers in flight in place of {buffers}: device or pinned memory is short; raise \

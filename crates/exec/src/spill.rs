@@ -22,7 +22,7 @@ use pelton_pipeline::codegen::{Arg, GroupLayout, SinkLayout};
 
 use super::MemoryTest;
 use super::combine::{Combiner, GroupPartition, GroupsPart};
-use super::execution::{Execution, GROUPS_LEAST, Groups, HeldGroups, Kernel};
+use super::execution::{Execution, Groups, HeldGroups, Kernel, ROOM_LEAST};
 use super::finish::{Outcome, flags, gather, gather_on_host};
 use super::memory::{State, host_buffer, is_out_of_memory};
 use super::parking::Memory;
@@ -73,15 +73,28 @@ impl Execution<'_> {
             return Ok(());
         }
         let slots = kernel.state.word(Arg::GroupSlotMask).unwrap_or(0) + 1;
-        if slots <= GROUPS_LEAST {
+        if slots <= ROOM_LEAST {
             return Err(refusal.context(advice(kernel)));
         }
         kernel.state.forget(|arg| matches!(arg, Arg::Groups | Arg::GroupKeys));
-        let mut smaller = State::default();
-        self.allocate_hashed_groups(kernel, &layout, slots / 2, &mut smaller)?;
-        self.stream().wait_blocking()?;
-        kernel.state.adopt(&smaller, |_| true);
-        Ok(())
+        loop {
+            let mut smaller = State::default();
+            let allocated = self.allocate_hashed_groups(kernel, &layout, slots / 2, &mut smaller);
+            self.stream().wait_blocking()?;
+            match allocated {
+                // Somebody else was faster.
+                Err(refusal) if is_out_of_memory(&refusal) => {
+                    if !self.make_others_way(&refusal, report)? {
+                        return Err(refusal);
+                    }
+                }
+                allocated => {
+                    allocated?;
+                    kernel.state.adopt(&smaller, |_| true);
+                    return Ok(());
+                }
+            }
+        }
     }
 
     /// Moves all groups so far to the host; answers how many there were. No kernel is under way.
@@ -217,7 +230,7 @@ fn split(runs: Vec<Run>, record: usize, count: u64, splits: u32) -> Vec<Partitio
 }
 
 /// What a user can do where the only query on a device finds no memory.
-fn advice(kernel: &Kernel) -> String {
+pub(super) fn advice(kernel: &Kernel) -> String {
     match &kernel.generated.sink {
         SinkLayout::Build(_) => "the hash table of a join does not fit the device's memory; raise \
              --device-memory-limit (a join is not yet split into partitions that do)"
