@@ -187,7 +187,7 @@ fn grouped<R>(
     kind: Kind,
     equal_hashes: bool,
     parts: &[Vec<Row>],
-    look: impl FnOnce(&Execution<'_>, Vec<Arc<HeldGroups>>) -> R,
+    look: impl FnOnce(&Execution<'_>, Vec<HeldGroups>) -> R,
 ) -> R {
     let (runtime, plan, cancel) = (runtime(equal_hashes), plan(kind, parts.len()), CancelFlag::new());
     let inputs = Inputs::from(parts.iter().map(|rows| rows_of(rows)).collect::<Vec<_>>());

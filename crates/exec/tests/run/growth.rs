@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pelton_chunk::Codec;
-use pelton_error::{CancelFlag, ErrorKind};
+use pelton_error::CancelFlag;
 use pelton_exec::{Filters, MemoryTest, PipelineReport, RunReport, RuntimeOptions};
 use pelton_pipeline::ir::{
     Aggregate, AggregateFunction, ArithmeticOp, Bounds, Column, CompareOp, Expr, Literal, Op, Pipeline, Plan,
