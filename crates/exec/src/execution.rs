@@ -1,26 +1,29 @@
-//! One run of a plan: what was built so far, and the current pipeline.
+//! What one worker does in a run of a plan: what was built so far, and the current pipeline.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use pelton_device::{Event, Span, Stream};
+use pelton_device::{DeviceId, Event, Span, Stream};
 use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt};
 use pelton_pipeline::codegen::{
     self, Arg, BuiltTable, Generated, GroupLayout, Request, SinkLayout, SourceColumn, StoredAs, TableKind,
 };
-use pelton_pipeline::ir::{Inputs, Literal, Pipeline, Plan, Sink, Source, TableScan, Type};
+use pelton_pipeline::ir::{Literal, Pipeline, Plan, Sink, Source, TableScan, Type};
 use pelton_pipeline::{Dictionary, Program, RowValues, Rows, TextSource};
 use pelton_scan::{ColumnText, formats};
 use pelton_store::Table;
 use pelton_trace::{Activity, Tracer};
 
-use super::finish::{Outcome, finish, hold_groups};
+use super::finish::{End, Outcome, finish, hold_groups};
 use super::grow::is_refused;
 use super::host_input::{CopiedInput, copy_rows};
 use super::memory::{HeldLanes, State};
 use super::report::PipelineReport;
+use super::runtime::Worker;
+use super::tasks::Tasks;
+use super::team::{Given, Shared};
 use super::trace::RunTrace;
 use super::{Filters, OverflowChecks, Runtime};
 
@@ -33,10 +36,13 @@ const FIRST_GROUPS: u64 = 1 << 20;
 /// Said where cached columns made room.
 pub(super) const EVICTED: &str = "cached columns were evicted to make room; --device-memory-limit gives more";
 
-/// A run of a plan.
+/// A run of a plan, by one worker.
 pub(crate) struct Execution<'r> {
     pub(crate) runtime: &'r Runtime,
+    pub(crate) worker: &'r Worker,
     plan: &'r Plan,
+    /// By pipeline.
+    shared: Arc<[Shared]>,
     pub(super) cancel: &'r CancelFlag,
     host_inputs: Vec<Arc<Rows>>,
     parameters: Arc<[Literal]>,
@@ -94,7 +100,7 @@ impl HeldGroups {
 /// A kernel with its memory.
 pub(crate) struct Kernel {
     pub(crate) program: Arc<Program>,
-    pub(crate) generated: Generated,
+    pub(crate) generated: Arc<Generated>,
     pub(crate) state: State,
     /// Just before its last launch.
     pub(super) started: RefCell<Option<Event>>,
@@ -108,26 +114,26 @@ impl Kernel {
 }
 
 impl<'r> Execution<'r> {
+    /// For `worker`, of whose pipelines `shared` says who runs what.
     pub(crate) fn new(
-        runtime: &'r Runtime,
+        (runtime, worker): (&'r Runtime, &'r Worker),
         plan: &'r Plan,
-        inputs: Inputs,
+        shared: &Arc<[Shared]>,
+        given: &Given,
         cancel: &'r CancelFlag,
         tracer: Option<&'r Tracer>,
     ) -> Result<Self> {
-        let Inputs { host_inputs, parameters } = inputs;
-        if host_inputs.len() != plan.host_input_count {
-            let (given, expected) = (host_inputs.len(), plan.host_input_count);
-            return Err(Error::invalid_input(format!("{given} host inputs in place of {expected}")));
-        }
-        let lane = runtime.lanes.hold(&runtime.machine, runtime.device, 1, 0)?;
-        let trace = tracer.map(|tracer| RunTrace::new(tracer, &lane.list()[0].stream)).transpose()?;
+        let lane = worker.lanes.hold(&runtime.machine, worker.device, 1, 0)?;
+        let stream = &lane.list()[0].stream;
+        let trace = tracer.map(|tracer| RunTrace::new(tracer, worker.index, stream)).transpose()?;
         Ok(Self {
             runtime,
+            worker,
             plan,
+            shared: Arc::clone(shared),
             cancel,
-            host_inputs: host_inputs.into_iter().map(Arc::new).collect(),
-            parameters: parameters.into(),
+            host_inputs: given.host_inputs.clone(),
+            parameters: Arc::clone(&given.parameters),
             built: vec![None; plan.table_count],
             groups: HashMap::new(),
             tables: State::default(),
@@ -137,17 +143,24 @@ impl<'r> Execution<'r> {
         })
     }
 
-    /// The reports, once all is done.
-    pub(crate) fn finish(mut self) -> Vec<PipelineReport> {
+    /// The reports of the pipelines that it ran, by number, once all is done.
+    pub(crate) fn finish(mut self) -> Vec<(usize, PipelineReport)> {
         self.reports.sort_by_key(|(index, _)| *index);
-        self.reports.into_iter().map(|(_, report)| report).collect()
+        self.reports
+    }
+
+    /// The device that it runs on.
+    pub(crate) fn device(&self) -> DeviceId {
+        self.worker.device
     }
 
     /// Runs the pipelines of a stage at once; gives the rows of the one that ends in any. Most of the time of a small
     /// pipeline is spent waiting for the device, in which the others go on.
     pub(crate) fn stage(&mut self, indexes: &[usize]) -> Result<Option<Rows>> {
-        if let [index] = indexes {
-            return self.pipeline(*index);
+        match indexes {
+            [] => return Ok(None),
+            [index] => return self.pipeline(*index),
+            _ => {}
         }
         let apart = indexes.iter().map(|index| Ok((*index, self.apart()?)));
         let mut apart = apart.collect::<Result<Vec<_>>>()?;
@@ -180,14 +193,16 @@ impl<'r> Execution<'r> {
     fn apart(&self) -> Result<Self> {
         Ok(Self {
             runtime: self.runtime,
+            worker: self.worker,
             plan: self.plan,
+            shared: Arc::clone(&self.shared),
             cancel: self.cancel,
             host_inputs: self.host_inputs.clone(),
             parameters: Arc::clone(&self.parameters),
             built: self.built.clone(),
             groups: self.groups.clone(),
             tables: self.tables.clone(),
-            lane: self.runtime.lanes.hold(&self.runtime.machine, self.runtime.device, 1, 0)?,
+            lane: self.worker.lanes.hold(&self.runtime.machine, self.worker.device, 1, 0)?,
             reports: Vec::new(),
             trace: self.trace.as_ref().map(RunTrace::fork),
         })
@@ -208,9 +223,19 @@ impl<'r> Execution<'r> {
         Ok(rows)
     }
 
-    /// The groups that pipeline `index` has made for later ones.
+    /// The groups that pipeline `index` has made.
     pub(crate) fn held(&self, index: usize) -> Option<&Arc<HeldGroups>> {
         self.groups.get(&index)
+    }
+
+    /// From now on these are the groups of pipeline `index`.
+    pub(crate) fn hold(&mut self, index: usize, held: Arc<HeldGroups>) {
+        self.groups.insert(index, held);
+    }
+
+    /// The groups of pipeline `index`, which are not held any longer.
+    pub(crate) fn let_go(&mut self, index: usize) -> Option<Arc<HeldGroups>> {
+        self.groups.remove(&index)
     }
 
     /// The stream of everything but morsels.
@@ -222,7 +247,7 @@ impl<'r> Execution<'r> {
     pub(super) fn traced(&self, activity: Activity, started: Instant) {
         if let Some(trace) = &self.trace {
             trace.phase(activity, started);
-            trace.memory(&self.runtime.machine, self.runtime.device);
+            trace.memory(&self.runtime.machine, self.worker.device);
         }
     }
 
@@ -341,7 +366,7 @@ impl<'r> Execution<'r> {
                 pipeline.name
             ))
         })?;
-        let copied = copy_rows(&rows, self.runtime.device, self.stream(), self.trace.is_some())?;
+        let copied = copy_rows(&rows, self.worker.device, self.stream(), self.trace.is_some())?;
         let mut dictionaries = HashMap::new();
         for (k, column) in rows.columns.iter().enumerate() {
             if let RowValues::Text { dictionary, .. } = &column.values {
@@ -365,7 +390,7 @@ impl<'r> Execution<'r> {
         report: &mut PipelineReport,
     ) -> Result<Outcome> {
         let outcome = self.attempt((index, pipeline), prepared, is_hashed, report);
-        if !is_refused(&outcome) || self.runtime.column_cache.evict(self.runtime.device, u64::MAX) == 0 {
+        if !is_refused(&outcome) || self.runtime.column_cache.evict(self.worker.device, u64::MAX) == 0 {
             return outcome;
         }
         report.notes.push(EVICTED.into());
@@ -381,30 +406,7 @@ impl<'r> Execution<'r> {
     ) -> Result<Outcome> {
         // Rows of a try that came to nothing do not count.
         report.rows_in = 0;
-        let started = Instant::now();
-        let generated = codegen::generate(Request {
-            pipeline,
-            source: &prepared.columns,
-            tables: &self.built,
-            groups: prepared.groups.as_ref().map(|held| &held.layout),
-            dictionaries: prepared.dictionaries.clone(),
-            row_count: prepared.row_count,
-            is_hashed,
-            direct_keys_max: DIRECT_KEYS_MAX.min(self.device_memory_limit()? / 256).max(1024),
-            table_keys_max: TABLE_KEYS_MAX.min(self.device_memory_limit()? / 64),
-            has_equal_hashes: self.runtime.options.equal_hashes,
-            is_predicated: self.runtime.options.filters == Filters::Predicated,
-            checks_everywhere: self.runtime.options.overflow_checks == OverflowChecks::Everywhere,
-            wants_keys: self.wants_keys(&pipeline.sink),
-            is_key_set: matches!(&pipeline.sink, Sink::Build { table, .. } if codegen::is_key_set(self.plan, *table)),
-        })?;
-        report.generate += started.elapsed();
-        self.traced(Activity::Generate, started);
-        let started = Instant::now();
-        let compiled = self.runtime.compile(&generated.text);
-        let (program, compile) = compiled.context(|| format!("pipeline '{}'", pipeline.name))?;
-        report.add_compile(&compile);
-        self.traced(Activity::Compile, started);
+        let (generated, program) = self.kernel((index, pipeline), prepared, is_hashed, report)?;
         let mut kernel =
             Kernel { program, generated, state: self.tables.clone(), started: RefCell::new(None) };
         self.set_parameters(&mut kernel)?;
@@ -415,7 +417,7 @@ impl<'r> Execution<'r> {
         report.state_bytes = kernel.state.bytes();
         let started = Instant::now();
         let rows = match (&pipeline.source, &prepared.host_input) {
-            (Source::Table(scan), _) => self.run_scan(&mut kernel, scan, prepared, report)?,
+            (Source::Table(scan), _) => self.run_scan(&mut kernel, (index, scan), prepared, report)?,
             (Source::HostInput(_), Some(copied)) => self.run_host_input(&mut kernel, copied, report)?,
             (Source::HostInput(_), None) => unreachable!("host inputs are prepared"),
             (Source::Groups(_), _) => {
@@ -425,19 +427,83 @@ impl<'r> Execution<'r> {
         };
         report.run += started.elapsed();
         let started = Instant::now();
-        let outcome = match self.plan.has_groups_reader(index) {
-            true => hold_groups(self, kernel),
-            false => {
-                let must_be_unique = match &pipeline.sink {
-                    Sink::Build { table, .. } => self.plan.unique_tables.contains(table),
-                    _ => false,
-                };
-                finish(self, kernel, rows, must_be_unique)
-            }
+        let is_divided = self.shared[index].is_divided(&pipeline.sink);
+        let is_aggregate = matches!(pipeline.sink, Sink::Aggregate { .. });
+        let outcome = if is_aggregate && (is_divided || self.plan.has_groups_reader(index)) {
+            hold_groups(self, kernel)
+        } else {
+            let must_be_unique = match &pipeline.sink {
+                Sink::Build { table, .. } => self.plan.unique_tables.contains(table),
+                _ => false,
+            };
+            finish(self, kernel, rows, End { must_be_unique, is_part: is_divided })
         };
         report.finish += started.elapsed();
         self.traced(Activity::Result, started);
         outcome
+    }
+
+    /// The kernel of a pipeline: generated and compiled by the first worker that comes here, so that what all of them
+    /// make has one layout, and compilers do nothing twice.
+    fn kernel(
+        &self,
+        (index, pipeline): (usize, &Pipeline),
+        prepared: &Prepared,
+        is_hashed: bool,
+        report: &mut PipelineReport,
+    ) -> Result<(Arc<Generated>, Arc<Program>)> {
+        let mut compiled = None;
+        let compile = |text: &str| {
+            let compiled = self.runtime.compile(self.worker, text);
+            compiled.context(|| format!("pipeline '{}'", pipeline.name))
+        };
+        let (mut started, mut generate) = (Instant::now(), Duration::ZERO);
+        let generated = self.shared[index].generated(is_hashed, || {
+            started = Instant::now();
+            let generated = self.generate(pipeline, prepared, is_hashed)?;
+            generate = started.elapsed();
+            self.traced(Activity::Generate, started);
+            started = Instant::now();
+            compiled = Some(compile(&generated.text)?);
+            Ok(generated)
+        })?;
+        let (program, compile) = match compiled {
+            Some(compiled) => compiled,
+            None => compile(&generated.text)?,
+        };
+        report.generate += generate;
+        report.add_compile(&compile);
+        self.traced(Activity::Compile, started);
+        Ok((generated, program))
+    }
+
+    fn generate(&self, pipeline: &Pipeline, prepared: &Prepared, is_hashed: bool) -> Result<Generated> {
+        let memory_bytes = self.device_memory_limit()?;
+        codegen::generate(Request {
+            pipeline,
+            source: &prepared.columns,
+            tables: &self.built,
+            groups: prepared.groups.as_ref().map(|held| &held.layout),
+            dictionaries: prepared.dictionaries.clone(),
+            row_count: prepared.row_count,
+            is_hashed,
+            direct_keys_max: DIRECT_KEYS_MAX.min(memory_bytes / 256).max(1024),
+            table_keys_max: TABLE_KEYS_MAX.min(memory_bytes / 64),
+            has_equal_hashes: self.runtime.options.equal_hashes,
+            is_predicated: self.runtime.options.filters == Filters::Predicated,
+            checks_everywhere: self.runtime.options.overflow_checks == OverflowChecks::Everywhere,
+            wants_keys: self.wants_keys(&pipeline.sink),
+            is_key_set: matches!(&pipeline.sink, Sink::Build { table, .. } if codegen::is_key_set(self.plan, *table)),
+        })
+    }
+
+    /// The tasks of pipeline `index`, and the number under which this worker takes them: shared ones where the
+    /// pipeline is divided, else all.
+    pub(super) fn tasks(&self, index: usize) -> (Arc<Tasks>, usize) {
+        match self.shared[index].is_divided(&self.plan.pipelines[index].sink) {
+            true => (Arc::clone(&self.shared[index].tasks), self.worker.index),
+            false => (Tasks::new(1), 0),
+        }
     }
 
     /// Gives `kernel` the values of the parameters that it reads.
@@ -469,8 +535,11 @@ impl<'r> Execution<'r> {
         self.plan.pipelines.iter().any(|pipeline| codegen::wants_keys(pipeline, *table))
     }
 
+    /// Of the device that has the least.
     fn device_memory_limit(&self) -> Result<u64> {
-        Ok(self.runtime.machine.device_budget(self.runtime.device)?.limit_bytes())
+        let limit = |worker: &Worker| Ok(self.runtime.machine.device_budget(worker.device)?.limit_bytes());
+        let limits = self.runtime.workers.iter().map(limit).collect::<Result<Vec<_>>>()?;
+        Ok(limits.into_iter().min().expect("a runtime has a worker"))
     }
 }
 

@@ -33,7 +33,7 @@ impl Execution<'_> {
             grown = self.grow_by(kernel, GROWTH_LEAST);
         }
         self.stream().wait_blocking()?;
-        if is_refused(&grown) && self.runtime.column_cache.evict(self.runtime.device, u64::MAX) > 0 {
+        if is_refused(&grown) && self.runtime.column_cache.evict(self.worker.device, u64::MAX) > 0 {
             report.notes.push(super::execution::EVICTED.into());
             grown = self.grow_by(kernel, GROWTH_LEAST);
         }

@@ -31,6 +31,8 @@ mod report;
 mod results;
 mod runtime_filter;
 mod scan;
+mod tasks;
+mod team;
 mod top;
 mod trace;
 mod waiting;

@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Instant;
 
 use pelton_device::{Event, Span, Work};
@@ -15,7 +16,7 @@ use pelton_error::{Error, Result};
 use pelton_pipeline::codegen::{Arg, ENTRY, ROW_GROUP_PLACES, SinkLayout};
 use pelton_pipeline::ir::TableScan;
 use pelton_pipeline::{Launch, Rows};
-use pelton_scan::{DataTier, MorselTimings, PrefetchOptions, Prefetcher};
+use pelton_scan::{DataTier, MorselTimings, PrefetchOptions, Prefetcher, RowGroups};
 use pelton_trace::{Activity, SpanSize};
 
 use super::allocate::THREADS_PER_MULTIPROCESSOR;
@@ -26,11 +27,14 @@ use super::memory::{HeldLanes, Lane, State, VECTOR_ROWS, descriptor_words, uploa
 use super::report::PipelineReport;
 use super::results::append;
 use super::runtime_filter::RuntimeFilter;
+use super::tasks::Tasks;
 use super::top::Top;
 use super::waiting::{Flight, Flights};
 
 /// Places of groups that a top-k goes through first.
 const FIRST_TOP_PLACES: u64 = 1 << 15;
+/// Morsels that a worker's share of a scan is cut into at least. A guess.
+const MORSELS_OF_SHARE: usize = 4;
 /// Blocks of a grid at most.
 const BLOCKS_MAX: u64 = 1 << 20;
 /// Rows of a morsel at most, where some may wait: their words take 8 MiB.
@@ -140,7 +144,7 @@ impl Execution<'_> {
         report: &mut PipelineReport,
     ) -> Result<(Option<Rows>, Vec<Launched>)> {
         let ready = self.stream().record()?;
-        let lanes = self.runtime.lanes.hold(&self.runtime.machine, self.runtime.device, 1, words)?;
+        let lanes = self.worker.lanes.hold(&self.runtime.machine, self.worker.device, 1, words)?;
         let lane = &lanes.list()[0];
         lane.stream.wait_for(&ready)?;
         let row_count = morsel.rows;
@@ -166,18 +170,37 @@ impl Execution<'_> {
     pub(super) fn run_scan(
         &mut self,
         kernel: &mut Kernel,
-        scan: &TableScan,
+        (index, scan): (usize, &TableScan),
         prepared: &Prepared,
         report: &mut PipelineReport,
     ) -> Result<Option<Rows>> {
         let mut top = Top::of(kernel, Some(scan))?;
         let row_groups = top.as_ref().map_or_else(|| scan.row_groups.clone(), |top| top.in_order(scan));
+        let (tasks, number) = self.tasks(index);
+        tasks.deal(&row_groups, scan.table.row_group_count());
+        let rows = self.run_tasks(kernel, scan, prepared, (&tasks, number), &mut top, report);
+        if rows.is_err() {
+            tasks.give_back(number);
+        }
+        rows
+    }
+
+    /// Runs the kernel over the row groups that this worker takes.
+    fn run_tasks(
+        &mut self,
+        kernel: &mut Kernel,
+        scan: &TableScan,
+        prepared: &Prepared,
+        (tasks, number): (&Arc<Tasks>, usize),
+        top: &mut Option<Top>,
+        report: &mut PipelineReport,
+    ) -> Result<Option<Rows>> {
         let started = Instant::now();
         let mappings = self.send_mappings(prepared, scan)?;
         self.traced(Activity::Prepare, started);
         let ready = self.stream().record()?;
         let started = Instant::now();
-        self.runtime.admit_hot(scan, self.stream(), self.cancel)?;
+        self.runtime.admit_hot(self.worker.device, scan, self.stream(), self.cancel)?;
         if self.runtime.has_column_cache {
             self.traced(Activity::Admit, started);
         }
@@ -185,9 +208,10 @@ impl Execution<'_> {
         let is_output = matches!(kernel.generated.sink, SinkLayout::Rows(_));
         // Rows that come out are taken before the next morsel.
         let may_wait = kernel.generated.sink.may_be_full() && !is_output;
-        let row_groups_max = self.row_groups_max(kernel, scan);
+        let row_groups_max = self.row_groups_max(kernel, scan, tasks);
+        let coming = Box::new(tasks.of_worker(number));
         let mut prefetcher =
-            self.prefetcher(scan, &row_groups, row_groups_max, is_output, top.is_some(), report)?;
+            self.prefetcher(scan, coming, row_groups_max, is_output, top.is_some(), report)?;
         let lanes = self.lanes(&prefetcher, scan.columns.len() + mappings.len() + 2, scan, &ready)?;
         let runtime_filter = RuntimeFilter::new(scan, kernel, prepared)?;
         self.traced(Activity::Allocate, started);
@@ -209,13 +233,22 @@ impl Execution<'_> {
             }
             let lane = &lanes.list()[buffer];
             let stream = &lane.stream;
-            if let Some(top) = &mut top {
+            if let Some(top) = top {
                 prefetcher.limit_row_groups(top.row_groups_max(row_groups_max));
                 top.set_threshold(kernel);
             }
             let is_beyond = |group| top.as_ref().is_some_and(|top| top.rules_out(group));
             let mut is_unwanted = |group| runtime_filter.rules_out(group) || is_beyond(group);
-            let Some(morsel) = prefetcher.next(buffer, stream, &mut is_unwanted)? else { break };
+            let mut morsel = prefetcher.next(buffer, stream, &mut is_unwanted)?;
+            while morsel.is_none() {
+                // Only who has nothing left to do takes from others: what is launched is not done yet.
+                lanes.wait_blocking()?;
+                if !tasks.take_over(number) {
+                    break;
+                }
+                morsel = prefetcher.next(buffer, stream, &mut is_unwanted)?;
+            }
+            let Some(morsel) = morsel else { break };
             let rows_before = report.rows_in;
             let morsel = self.morsel_of(scan, &mappings, morsel, report)?;
             let more = self.run_morsel(kernel, lane, &morsel, &mut kernels, report)?;
@@ -231,7 +264,7 @@ impl Execution<'_> {
             let (launched, row_count) = (kernel.started.take(), report.rows_in - rows_before);
             kernels.extend(launched.map(|started| Launched { buffer, rows: row_count, started, done }));
             if let Some(trace) = &self.trace {
-                trace.memory(&self.runtime.machine, self.runtime.device);
+                trace.memory(&self.runtime.machine, self.worker.device);
             }
             if !self.runtime.options.overlap {
                 stream.wait_blocking()?;
@@ -251,12 +284,12 @@ impl Execution<'_> {
         Ok(rows)
     }
 
-    /// The prefetcher for `row_groups` of `scan`. Rows that come out are waited for morsel by morsel, so one buffer
+    /// The prefetcher for those row groups of `scan` that are `coming`. Rows that come out are waited for morsel by morsel, so one buffer
     /// does.
     fn prefetcher(
         &self,
         scan: &TableScan,
-        row_groups: &[u32],
+        coming: RowGroups,
         row_groups_max: usize,
         is_output: bool,
         is_top: bool,
@@ -272,12 +305,12 @@ impl Execution<'_> {
             reads_ahead: self.reads_ahead(buffers, is_top),
         };
         let (column_cache, cancel) = (&self.runtime.column_cache, self.cancel.clone());
-        let mut prefetcher = Prefetcher::new(
+        let mut prefetcher = Prefetcher::of_shared(
             column_cache,
-            self.runtime.device,
+            self.worker.device,
             &scan.table,
             &scan.columns,
-            row_groups,
+            (&scan.row_groups, coming),
             prefetch_options,
             cancel,
         )?;
@@ -312,17 +345,25 @@ impl Execution<'_> {
         ready: &Event,
     ) -> Result<HeldLanes<'_>> {
         let groups = self.runtime.options.row_groups_max.min(scan.row_groups.len());
-        let (runtime, words) = (self.runtime, words_per_group * groups);
-        let lanes = runtime.lanes.hold(&runtime.machine, runtime.device, prefetcher.buffer_count(), words)?;
+        let (worker, words) = (self.worker, words_per_group * groups);
+        let (machine, buffers) = (&self.runtime.machine, prefetcher.buffer_count());
+        let lanes = worker.lanes.hold(machine, worker.device, buffers, words)?;
         for lane in lanes.list() {
             lane.stream.wait_for(ready)?;
         }
         Ok(lanes)
     }
 
-    /// Row groups of a morsel at most.
-    fn row_groups_max(&self, kernel: &Kernel, scan: &TableScan) -> usize {
-        let most = self.runtime.options.row_groups_max;
+    /// Row groups of a morsel at most. Where others may want some, a morsel is not all that a worker has, however
+    /// little of it must be moved.
+    fn row_groups_max(&self, kernel: &Kernel, scan: &TableScan, tasks: &Tasks) -> usize {
+        let most = match tasks.worker_count() {
+            1 => self.runtime.options.row_groups_max,
+            workers => {
+                let share = scan.row_groups.len().div_ceil(workers * MORSELS_OF_SHARE);
+                self.runtime.options.row_groups_max.min(share.max(1))
+            }
+        };
         if !kernel.generated.sink.may_be_full() {
             return most;
         }
@@ -375,7 +416,7 @@ impl Execution<'_> {
         let mut bytes = 0;
         for &column in &scan.columns {
             if matches!(
-                self.runtime.column_cache.tier(&scan.table, column, self.runtime.device),
+                self.runtime.column_cache.tier(&scan.table, column, self.worker.device),
                 DataTier::Device(_)
             ) {
                 continue;
@@ -405,7 +446,7 @@ impl Execution<'_> {
             }
             // Not an argument of the kernel: addresses go with the chunks.
             let mut state = State::default();
-            upload(&mut state, self.stream(), self.runtime.device, Arg::Chunks, &bytes)?;
+            upload(&mut state, self.stream(), self.worker.device, Arg::Chunks, &bytes)?;
             all.push(Mappings { span: state.span(Arg::Chunks)?.clone(), offsets });
         }
         Ok(all)
@@ -488,7 +529,7 @@ impl Execution<'_> {
 
     /// Rows of a tile, so that a morsel keeps the whole device busy, and tiles of the largest row group.
     fn tiles(&self, rows: u64, largest_group_rows: u32) -> Result<(u32, u32)> {
-        let multiprocessors = self.runtime.machine.device(self.runtime.device)?.multiprocessors;
+        let multiprocessors = self.runtime.machine.device(self.worker.device)?.multiprocessors;
         let warps = u64::from(multiprocessors * THREADS_PER_MULTIPROCESSOR / 32);
         let tile_rows = (rows / warps / 1024).clamp(1, 8) as u32 * 1024;
         Ok((tile_rows, largest_group_rows.div_ceil(tile_rows).max(1)))
