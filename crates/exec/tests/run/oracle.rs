@@ -53,8 +53,8 @@ pub(crate) fn runtime(options: RuntimeOptions) -> Arc<Runtime> {
     Runtime::open(options, engine()).unwrap()
 }
 
-/// Runs `plan`; where it has conditions, with and without branches, which must give the same rows. (A top-k may choose
-/// others of equal keys.)
+/// Runs `plan`; where it has conditions, with and without branches, and by three workers, which must give the same rows.
+/// (A top-k may choose others of equal keys.)
 pub(crate) fn run(options: RuntimeOptions, plan: &Plan) -> (Rows, RunReport) {
     let run = |options| runtime(options).run(plan, Vec::new(), &CancelFlag::new()).unwrap();
     let result = run(options.clone());
@@ -62,10 +62,31 @@ pub(crate) fn run(options: RuntimeOptions, plan: &Plan) -> (Rows, RunReport) {
         |pipeline: &Pipeline| pipeline.ops.iter().any(|op| !matches!(op, Op::Compute { .. }));
     let is_top = |pipeline: &Pipeline| matches!(pipeline.sink, Sink::Materialize { top: Some(_), .. });
     if plan.pipelines.iter().any(has_conditions) && !plan.pipelines.iter().any(is_top) {
-        let (predicated, _) = run(RuntimeOptions { filters: Filters::Predicated, ..options });
+        let (predicated, _) = run(RuntimeOptions { filters: Filters::Predicated, ..options.clone() });
         assert_eq!(sorted(&predicated), sorted(&result.0), "predicated");
     }
+    if has_logical_devices() && !plan.pipelines.iter().any(is_top) {
+        let (rows, _) = run(RuntimeOptions { more_devices: vec![1, 2], ..options });
+        assert_same(&rows, &result.0, "three workers");
+    }
     result
+}
+
+/// Whether there are as many devices as one likes.
+pub(crate) fn has_logical_devices() -> bool {
+    target() == TargetChoice::Host
+}
+
+/// The same rows, but for the order in which doubles were added.
+pub(crate) fn assert_same(found: &Rows, expected: &Rows, what: &str) {
+    let (found, expected) = (sorted(found), sorted(expected));
+    let is_same = |pair: (&Cell, &Cell)| match pair {
+        (Cell::Float(a), Cell::Float(b)) => (a - b).abs() <= 1e-9 * a.abs().max(b.abs()),
+        (a, b) => a == b,
+    };
+    let is_same_row = |(a, b): (&Vec<Cell>, &Vec<Cell>)| a.len() == b.len() && a.iter().zip(b).all(is_same);
+    assert_eq!(found.len(), expected.len(), "{what}");
+    assert!(found.iter().zip(&expected).all(is_same_row), "{what}: {found:?} in place of {expected:?}");
 }
 
 /// All readable columns of `table` as the source of a pipeline.
