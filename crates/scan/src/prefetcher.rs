@@ -161,8 +161,9 @@ impl Prefetcher {
         options: PrefetchOptions,
         cancel: CancelFlag,
     ) -> Result<Self> {
-        let coming = Box::new(row_groups.to_vec().into_iter());
-        Self::of_shared(column_cache, device, table, columns, (row_groups, coming), options, cancel)
+        let coming: Vec<u32> = row_groups.to_vec();
+        let row_groups = (row_groups, Box::new(coming.into_iter()) as RowGroups);
+        Self::of_shared(column_cache, device, table, columns, row_groups, options, cancel)
     }
 
     /// As [`new`](Self::new), of row groups that are shared with other prefetchers: the list names all that may come,

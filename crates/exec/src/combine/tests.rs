@@ -64,6 +64,7 @@ fn runtime(equal_hashes: bool) -> Arc<Runtime> {
         device_memory_limit_bytes: Some(256 << 20),
         equal_hashes,
         first_rows: Some(16),
+        check_for: pelton_pipeline::nvrtc_status().is_ok().then_some((9, 0)),
         ..RuntimeOptions::default()
     };
     Runtime::open(options, Arc::new(IoEngine::start(IoOptions::default()).unwrap())).unwrap()

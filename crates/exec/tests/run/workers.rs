@@ -307,7 +307,7 @@ fn an_overflow_in_one_row_group_or_of_all_together_is_an_error_that_leaves_nothi
         let before = in_use(&runtime);
         for factor in [6 * fits, 20_000_000 * fits] {
             let outcome = runtime.run(&plan(vec![column(8)], factor), Vec::new(), &CancelFlag::new());
-            let error = outcome.err().expect("an overflow");
+            let error = outcome.expect_err("an overflow");
             assert_eq!(error.kind(), &ErrorKind::Unsupported, "{error}");
             assert!(error.to_string().contains("may overflow for some row"), "{error}");
         }
@@ -339,7 +339,7 @@ fn a_worker_whose_memory_is_refused_ends_the_run_and_nothing_is_left() {
     for device in [0, 1, 2].map(DeviceId) {
         let taken = take_all_but(&runtime, device, 300_000);
         let with = in_use(&runtime);
-        let error = runtime.run(&plan, Vec::new(), &CancelFlag::new()).err().expect("memory is refused");
+        let error = runtime.run(&plan, Vec::new(), &CancelFlag::new()).expect_err("memory is refused");
         let is_refused = matches!(error.kind(), ErrorKind::OutOfMemory { tier: Tier::Device, .. });
         assert!(is_refused, "{device}: {error}");
         assert!(error.to_string().contains(&format!("{device}")), "{error}");
