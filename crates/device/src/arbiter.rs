@@ -36,6 +36,8 @@ type Evict = Arc<dyn Fn(u64) -> u64 + Send + Sync>;
 /// Decides between the queries on one device when its memory is short.
 pub struct MemoryArbiter {
     budget: Arc<Budget>,
+    /// Numbers the queries of the machine.
+    queries: Arc<Mutex<u64>>,
     evict: Mutex<Vec<Evict>>,
     state: Mutex<State>,
     changed: Condvar,
@@ -52,17 +54,17 @@ struct Place {
 enum Doing {
     Running,
     Parked,
-    /// Its parts run.
-    Split,
+    /// Its parts run, or its part on another device.
+    Resting,
 }
 
 #[derive(Default)]
 struct State {
-    queries: u64,
     turns: BTreeMap<Place, Entry>,
     /// Counts the moments at which memory was given back.
     given_back: u64,
-    /// The oldest, while it waits for memory or uses what it was given: until then nobody comes back.
+    /// The oldest while it waits for memory, or one that comes back, until it has taken what it wants: until then nobody
+    /// else comes back.
     wanting: Option<Place>,
 }
 
@@ -74,7 +76,7 @@ struct Entry {
 impl State {
     fn is_oldest(&self, place: Place) -> bool {
         let stands =
-            |place: &Place, entry: &Entry| entry.doing != Doing::Split || !self.has_parts(place.query);
+            |place: &Place, entry: &Entry| entry.doing != Doing::Resting || !self.has_parts(place.query);
         let oldest = self.turns.iter().find(|(place, entry)| stands(place, entry));
         oldest.is_none_or(|(oldest, _)| *oldest >= place)
     }
@@ -97,9 +99,10 @@ impl State {
 }
 
 impl MemoryArbiter {
-    pub(crate) fn new(budget: Arc<Budget>) -> Arc<Self> {
+    /// For the device whose memory `budget` is; arbiters of one machine share `queries`.
+    pub(crate) fn new(budget: Arc<Budget>, queries: &Arc<Mutex<u64>>) -> Arc<Self> {
         let (evict, state) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { budget, evict, state, changed: Condvar::new() })
+        Arc::new(Self { budget, queries: Arc::clone(queries), evict, state, changed: Condvar::new() })
     }
 
     /// Registers what may be evicted: `evict` frees up to so many bytes that nobody uses and answers how many. It is
@@ -114,12 +117,22 @@ impl MemoryArbiter {
         all.iter().fold(0, |freed: u64, evict| freed + if freed < bytes { evict(bytes - freed) } else { 0 })
     }
 
-    /// The turn of a query that starts now.
+    /// The turn of a query that starts now, on this device alone.
     pub fn turn(self: &Arc<Self>) -> Turn {
-        let mut state = self.lock();
-        let query = state.queries;
-        state.queries += 1;
-        self.register(&mut state, Place { query, part: 0 })
+        Self::turns(std::slice::from_ref(self)).remove(0)
+    }
+
+    /// The turns of a query that starts now on several devices of a machine, one each: it comes after the same queries
+    /// on all of them.
+    pub(crate) fn turns(arbiters: &[Arc<Self>]) -> Vec<Turn> {
+        let Some(first) = arbiters.first() else { return Vec::new() };
+        let mut queries = first.queries.lock().unwrap_or_else(PoisonError::into_inner);
+        let query = *queries;
+        *queries += 1;
+        arbiters
+            .iter()
+            .map(|arbiter| arbiter.register(&mut arbiter.lock(), Place { query, part: 0 }))
+            .collect()
     }
 
     /// Queries that wait for memory, by their parts.
@@ -182,16 +195,21 @@ impl Turn {
         self.is_asked.load(Ordering::Relaxed)
     }
 
-    /// Turns of `count` parts of this query that run at once, in order; this one is over until [`join`](Self::join).
+    /// Turns of `count` parts of this query that run at once, in order; this one is over until [`resume`](Self::resume).
     pub fn split(&self, count: u32) -> Vec<Turn> {
         let mut state = self.arbiter.lock();
-        state.set(self.place, Doing::Split);
+        state.set(self.place, Doing::Resting);
         let query = self.place.query;
         (1..=count).map(|part| self.arbiter.register(&mut state, Place { query, part })).collect()
     }
 
-    /// The parts are over: this turn goes on.
-    pub fn join(&self) {
+    /// It waits for what the same query does elsewhere: nobody asks it to park until it goes on.
+    pub fn rest(&self) {
+        self.arbiter.lock().set(self.place, Doing::Resting);
+    }
+
+    /// It goes on after a rest, or when its parts are over.
+    pub fn resume(&self) {
         self.arbiter.lock().set(self.place, Doing::Running);
     }
 
@@ -256,7 +274,8 @@ impl Turn {
         self.arbiter.note_given_back(&mut state);
     }
 
-    /// It has given all memory back: waits until it is the oldest, or the first in line while `wish_bytes` are free.
+    /// It has given all memory back: waits until it is the oldest, or the first in line while `wish_bytes` are free. Once
+    /// it has taken those it calls [`go_on`](Self::go_on).
     ///
     /// # Errors
     ///
@@ -275,17 +294,19 @@ impl Turn {
                 break Err(cancelled);
             }
             let is_free = || budget.used_bytes().saturating_add(wish_bytes) <= budget.limit_bytes();
-            if state.is_oldest(self.place)
-                || (state.is_first_in_line(self.place) && state.wanting.is_none() && is_free())
-            {
+            if state.is_oldest(self.place) {
+                break Ok(());
+            }
+            if state.is_first_in_line(self.place) && state.wanting.is_none() && is_free() {
+                // The next in line counts what this one takes.
+                state.wanting = Some(self.place);
+                self.is_wanting.set(true);
                 break Ok(());
             }
             state = self.arbiter.wait(state);
         };
         state.set(self.place, Doing::Running);
         self.seen.set(state.given_back);
-        // The next in line may fit as well.
-        self.arbiter.changed.notify_all();
         outcome
     }
 }
@@ -310,7 +331,7 @@ mod tests {
     use crate::budget::OnFull;
 
     fn arbiter(limit_bytes: u64) -> Arc<MemoryArbiter> {
-        MemoryArbiter::new(Budget::new(Tier::Device, "memory of device 0", limit_bytes))
+        MemoryArbiter::new(Budget::new(Tier::Device, "memory of device 0", limit_bytes), &Arc::default())
     }
 
     fn wait_until(condition: impl Fn() -> bool) {
@@ -360,6 +381,7 @@ mod tests {
                     turn.park_blocking(60, &CancelFlag::new()).unwrap();
                     let _held = arbiter.budget.reserve(60, OnFull::Refuse).unwrap();
                     back.lock().unwrap().push(number);
+                    turn.go_on();
                 });
             }
             wait_until(|| arbiter.parked() == 5);
@@ -396,7 +418,7 @@ mod tests {
         assert!(parts[1].is_oldest());
         drop(parts);
         assert!(!next.is_oldest(), "the query still holds what its parts have made");
-        query.join();
+        query.resume();
         assert!(query.is_oldest());
     }
 

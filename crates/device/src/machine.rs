@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pelton_error::{Error, Result, ResultExt, Tier};
 
-use crate::arbiter::MemoryArbiter;
+use crate::arbiter::{MemoryArbiter, Turn};
 use crate::backend::{Backend, RawMemory};
 use crate::budget::{Budget, OnFull, Reservation};
 use crate::memory::{Buffer, ForeignMemory, Span};
@@ -46,11 +46,12 @@ impl Machine {
             })
             .collect();
         let pinned_budget = Budget::new(Tier::Pinned, "pinned host memory", info.pinned_memory_limit_bytes);
+        let queries = Arc::default();
         Self {
             inner: Arc::new(MachineInner {
                 arbiters: device_budgets
                     .iter()
-                    .map(|budget| MemoryArbiter::new(Arc::clone(budget)))
+                    .map(|budget| MemoryArbiter::new(Arc::clone(budget), &queries))
                     .collect(),
                 device_budgets,
                 page_locks: PageLocks::new(Arc::clone(&pinned_budget)),
@@ -98,6 +99,16 @@ impl Machine {
     pub fn arbiter(&self, device: DeviceId) -> Result<&Arc<MemoryArbiter>> {
         self.device(device)?;
         Ok(&self.inner.arbiters[device.0 as usize])
+    }
+
+    /// The turns of a query that starts now on these devices, one each.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if it has no such device.
+    pub fn turns(&self, devices: &[DeviceId]) -> Result<Vec<Turn>> {
+        let arbiters = devices.iter().map(|device| self.arbiter(*device).cloned());
+        Ok(MemoryArbiter::turns(&arbiters.collect::<Result<Vec<_>>>()?))
     }
 
     /// The budget of page-locked host memory: pinned buffers and page locks.

@@ -1,5 +1,7 @@
 //! Memory of a pipeline on the device: its sink's tables and groups, cleared; the results of text functions; ranges.
 
+use std::sync::Arc;
+
 use pelton_device::cuda::Grid;
 use pelton_device::{Span, Stream};
 use pelton_error::{Error, Result};
@@ -22,7 +24,7 @@ impl Execution<'_> {
     pub(super) fn allocate(&self, kernel: &mut Kernel, room: u64) -> Result<()> {
         let sink = kernel.generated.sink.clone();
         self.refuse_first(Arg::Flags, 0)?;
-        upload(&mut kernel.state, self.stream(), self.runtime.device, Arg::Flags, &head(&sink))?;
+        upload(&mut kernel.state, self.stream(), self.worker.device, Arg::Flags, &head(&sink))?;
         let mut state = State::default();
         match &sink {
             SinkLayout::Build(layout) => {
@@ -34,14 +36,15 @@ impl Execution<'_> {
             SinkLayout::Rows(_) => Ok(()),
         }?;
         kernel.state.adopt(&state, |_| true);
-        for (index, lut) in kernel.generated.luts.iter().enumerate() {
+        let generated = Arc::clone(&kernel.generated);
+        for (index, lut) in generated.luts.iter().enumerate() {
             self.refuse_first(Arg::Lut(index), lut.bytes.len())?;
-            upload(&mut kernel.state, self.stream(), self.runtime.device, Arg::Lut(index), &lut.bytes)?;
+            upload(&mut kernel.state, self.stream(), self.worker.device, Arg::Lut(index), &lut.bytes)?;
             if let Some(valid) = &lut.valid {
-                upload(&mut kernel.state, self.stream(), self.runtime.device, Arg::LutValid(index), valid)?;
+                upload(&mut kernel.state, self.stream(), self.worker.device, Arg::LutValid(index), valid)?;
             }
         }
-        for (index, range) in kernel.generated.ranges.iter().enumerate() {
+        for (index, range) in generated.ranges.iter().enumerate() {
             kernel.state.set(Arg::RangeLow(index), range.low as u64);
             kernel.state.set(Arg::RangeHigh(index), range.high as u64);
         }
@@ -50,7 +53,7 @@ impl Execution<'_> {
 
     fn array(&self, state: &mut State, arg: Arg, bytes: usize) -> Result<Span> {
         self.refuse_first(arg, bytes)?;
-        state.allocate(&self.runtime.machine, self.runtime.device, arg, bytes)
+        state.allocate(&self.runtime.machine, self.worker.device, arg, bytes)
     }
 
     fn allocate_table(
@@ -225,7 +228,7 @@ impl Execution<'_> {
     }
 
     pub(super) fn grid(&self, blocks_wanted: u64, threads: u32, shared_bytes: u32) -> Result<Grid> {
-        let multiprocessors = self.runtime.machine.device(self.runtime.device)?.multiprocessors;
+        let multiprocessors = self.runtime.machine.device(self.worker.device)?.multiprocessors;
         let resident = u64::from(multiprocessors) * u64::from(THREADS_PER_MULTIPROCESSOR / threads);
         Ok(Grid { blocks: blocks_wanted.clamp(1, resident.max(1)) as u32, threads, shared_bytes })
     }

@@ -138,7 +138,7 @@ impl Execution<'_> {
         let width = spilled.layout.width();
         let count = records.len() / (width + 1);
         let machine = self.runtime.machine();
-        let kind = MemoryKind::Device(self.runtime.device());
+        let kind = MemoryKind::Device(self.worker.device);
         let array = |words: usize| {
             Ok::<_, pelton_error::Error>(machine.allocate(kind.clone(), words * 8, OnFull::Refuse)?.span())
         };
@@ -264,7 +264,7 @@ impl Execution<'_> {
     ) -> Result<Option<Rows>> {
         let ready = self.stream().record()?;
         let words = descriptor_words(morsel.row_counts.len(), 0) + morsel.addresses.len();
-        let lanes = self.runtime.lanes.hold(&self.runtime.machine, self.runtime.device, 1, words)?;
+        let lanes = self.worker.lanes.hold(&self.runtime.machine, self.worker.device, 1, words)?;
         let lane = &lanes.list()[0];
         lane.stream.wait_for(&ready)?;
         let (row_count, vectors) = (morsel.rows, morsel.vectors());

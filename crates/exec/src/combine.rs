@@ -13,6 +13,8 @@
 //!
 //! Traffic: each part is read once, and the words of a group are read and written once for each part that has it.
 
+use std::sync::Arc;
+
 use pelton_device::Span;
 use pelton_error::{Error, Result};
 use pelton_pipeline::codegen::{self, Arg, COMBINE_ENTRY, GroupKind, GroupLayout};
@@ -79,10 +81,8 @@ impl<'e, 'r> Combiner<'e, 'r> {
     }
 
     fn without_table(execution: &'e Execution<'r>, layout: &GroupLayout) -> Result<Self> {
-        let generated = codegen::combine(layout, execution.runtime.options().equal_hashes);
-        let (program, _) = execution.runtime.compile(&generated.text)?;
-        let mut kernel = Kernel::new(program, generated);
-        let (stream, device) = (execution.stream(), execution.runtime.device());
+        let mut kernel = fixed_kernel(execution, layout)?;
+        let (stream, device) = (execution.stream(), execution.device());
         // Flags, then how many groups found no room.
         upload(&mut kernel.state, stream, device, Arg::Flags, &[0; 16])?;
         let words: Vec<u8> =
@@ -170,6 +170,14 @@ impl<'e, 'r> Combiner<'e, 'r> {
     fn is_hashed(&self) -> bool {
         matches!(self.layout.kind, GroupKind::Hashed | GroupKind::Wide)
     }
+}
+
+/// The kernels that are the same for all groups, for the device of `execution`, without any memory.
+pub(crate) fn fixed_kernel(execution: &Execution<'_>, layout: &GroupLayout) -> Result<Kernel> {
+    let generated = codegen::combine(layout, execution.runtime.options().equal_hashes);
+    let (program, _) = execution.runtime.compile(execution.worker, &generated.text)?;
+    let generated = Arc::new(generated);
+    Ok(Kernel::new(program, generated))
 }
 
 #[cfg(test)]

@@ -1,28 +1,31 @@
-//! One run of a plan: what was built so far, and the current pipeline.
+//! What one worker does in a run of a plan: what was built so far, and the current pipeline.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use pelton_device::{Event, Span, Stream, Turn};
+use pelton_device::{DeviceId, Event, Span, Stream, Turn};
 use pelton_error::{CancelFlag, Error, Result, ResultExt};
 use pelton_pipeline::codegen::{
     self, Arg, BuiltTable, Generated, GroupKind, GroupLayout, Request, SinkLayout, SourceColumn, StoredAs,
     TableKind,
 };
-use pelton_pipeline::ir::{Inputs, Literal, Pipeline, Plan, Sink, Source, TableScan, Type};
+use pelton_pipeline::ir::{Literal, Pipeline, Plan, Sink, Source, TableScan, Type};
 use pelton_pipeline::{Dictionary, Program, RowValues, Rows, TextSource};
 use pelton_scan::{ColumnText, formats};
 use pelton_store::Table;
 use pelton_trace::{Activity, Tracer};
 
-use super::finish::{Outcome, finish, hold_groups};
+use super::finish::{End, Outcome, finish, hold_groups};
 use super::host_input::{CopiedInput, copy_rows};
 use super::memory::{HeldLanes, State, is_out_of_memory};
 use super::parking::{Memory, Refusals};
 use super::report::PipelineReport;
+use super::runtime::Worker;
 use super::spill::{Run, SpilledGroups, advice};
+use super::tasks::Tasks;
+use super::team::{Given, Shared};
 use super::trace::RunTrace;
 use super::{Filters, MemoryTest, OverflowChecks, Runtime};
 
@@ -35,10 +38,13 @@ const FIRST_GROUPS: u64 = 1 << 20;
 /// Rows or groups that tables have room for at least, where memory is short.
 pub(super) const ROOM_LEAST: u64 = 1 << 10;
 
-/// A run of a plan.
+/// A run of a plan, by one worker.
 pub(crate) struct Execution<'r> {
     pub(crate) runtime: &'r Runtime,
+    pub(crate) worker: &'r Worker,
     plan: &'r Plan,
+    /// By pipeline.
+    shared: Arc<[Shared]>,
     pub(super) cancel: &'r CancelFlag,
     host_inputs: Vec<Arc<Rows>>,
     parameters: Arc<[Literal]>,
@@ -128,7 +134,7 @@ impl HeldGroups {
 /// A kernel with its memory.
 pub(crate) struct Kernel {
     pub(crate) program: Arc<Program>,
-    pub(crate) generated: Generated,
+    pub(crate) generated: Arc<Generated>,
     pub(crate) state: State,
     /// Just before its last launch.
     pub(super) started: RefCell<Option<Event>>,
@@ -137,7 +143,7 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    pub(crate) fn new(program: Arc<Program>, generated: Generated) -> Self {
+    pub(crate) fn new(program: Arc<Program>, generated: Arc<Generated>) -> Self {
         Self { program, generated, state: State::default(), started: RefCell::new(None), runs: Vec::new() }
     }
 
@@ -154,30 +160,29 @@ impl Kernel {
 }
 
 impl<'r> Execution<'r> {
+    /// For `worker`, of whose pipelines `shared` says who runs what.
     pub(crate) fn new(
-        runtime: &'r Runtime,
+        (runtime, worker, turn): (&'r Runtime, &'r Worker, Turn),
         plan: &'r Plan,
-        inputs: Inputs,
+        shared: &Arc<[Shared]>,
+        given: &Given,
         cancel: &'r CancelFlag,
         tracer: Option<&'r Tracer>,
     ) -> Result<Self> {
-        let Inputs { host_inputs, parameters } = inputs;
-        if host_inputs.len() != plan.host_input_count {
-            let (given, expected) = (host_inputs.len(), plan.host_input_count);
-            return Err(Error::invalid_input(format!("{given} host inputs in place of {expected}")));
-        }
-        let turn = runtime.machine.arbiter(runtime.device)?.turn();
-        let lane = runtime.first_lane(&turn, cancel)?;
-        let trace = tracer.map(|tracer| RunTrace::new(tracer, &lane.list()[0].stream)).transpose()?;
+        let lane = worker.first_lane(&runtime.machine, &turn, cancel)?;
+        let stream = &lane.list()[0].stream;
+        let trace = tracer.map(|tracer| RunTrace::new(tracer, worker.index, stream)).transpose()?;
         Ok(Self {
             is_apart: false,
             refusals: Refusals::default(),
             turn,
             runtime,
+            worker,
             plan,
+            shared: Arc::clone(shared),
             cancel,
-            host_inputs: host_inputs.into_iter().map(Arc::new).collect(),
-            parameters: parameters.into(),
+            host_inputs: given.host_inputs.clone(),
+            parameters: Arc::clone(&given.parameters),
             built: vec![None; plan.table_count],
             groups: HashMap::new(),
             tables: State::default(),
@@ -187,10 +192,15 @@ impl<'r> Execution<'r> {
         })
     }
 
-    /// The reports, once all is done.
-    pub(crate) fn finish(mut self) -> Vec<PipelineReport> {
+    /// The reports of the pipelines that it ran, by number, once all is done.
+    pub(crate) fn finish(mut self) -> Vec<(usize, PipelineReport)> {
         self.reports.sort_by_key(|(index, _)| *index);
-        self.reports.into_iter().map(|(_, report)| report).collect()
+        self.reports
+    }
+
+    /// The device that it runs on.
+    pub(crate) fn device(&self) -> DeviceId {
+        self.worker.device
     }
 
     /// Runs the pipelines of a stage; gives the rows of the one that ends in any. Those of the oldest query run at once:
@@ -198,7 +208,7 @@ impl<'r> Execution<'r> {
     /// has others beside it, and one pipeline can be parked as a whole.
     pub(crate) fn stage(&mut self, indexes: &[usize]) -> Result<Option<Rows>> {
         let is_test = self.runtime.options.memory_test == MemoryTest::RefuseOnce;
-        let is_alone = indexes.len() == 1 || is_test || !self.turn.is_oldest();
+        let is_alone = indexes.len() <= 1 || is_test || !self.turn.is_oldest();
         // They are taken before parts have turns of their own, which nobody would take yet.
         let lanes = match is_alone {
             true => None,
@@ -212,7 +222,7 @@ impl<'r> Execution<'r> {
             return Ok(rows);
         };
         let outcomes = self.at_once(indexes, lanes);
-        self.turn.join();
+        self.turn.resume();
         let mut rows = None;
         for (index, execution, outcome) in outcomes {
             rows = self.take_in(index, execution, outcome)?.or(rows);
@@ -222,7 +232,8 @@ impl<'r> Execution<'r> {
 
     /// A lane for each of so many parts; `None` where not even those fit.
     fn lanes_of_parts(&self, count: usize) -> Result<Option<Vec<HeldLanes<'r>>>> {
-        let lanes = (0..count).map(|_| self.runtime.first_lane(&self.turn, self.cancel));
+        let lanes =
+            (0..count).map(|_| self.worker.first_lane(&self.runtime.machine, &self.turn, self.cancel));
         match lanes.collect() {
             Err(refusal) if is_out_of_memory(&refusal) => Ok(None),
             lanes => lanes.map(Some),
@@ -261,7 +272,9 @@ impl<'r> Execution<'r> {
     fn apart(&self, turn: Turn, lane: HeldLanes<'r>) -> Self {
         Self {
             runtime: self.runtime,
+            worker: self.worker,
             plan: self.plan,
+            shared: Arc::clone(&self.shared),
             cancel: self.cancel,
             host_inputs: self.host_inputs.clone(),
             parameters: Arc::clone(&self.parameters),
@@ -293,12 +306,19 @@ impl<'r> Execution<'r> {
         Ok(rows)
     }
 
-    /// The groups that pipeline `index` has made for later ones.
-    pub(crate) fn held(&self, index: usize) -> Option<&HeldGroups> {
-        match self.groups.get(&index)? {
-            Groups::Held(held) => Some(held),
-            Groups::Spilled(_) => None,
-        }
+    /// The groups that pipeline `index` has made.
+    pub(crate) fn held(&self, index: usize) -> Option<&Groups> {
+        self.groups.get(&index)
+    }
+
+    /// From now on these are the groups of pipeline `index`.
+    pub(crate) fn hold(&mut self, index: usize, groups: Groups) {
+        self.groups.insert(index, groups);
+    }
+
+    /// The groups of pipeline `index`, which are not held any longer.
+    pub(crate) fn let_go(&mut self, index: usize) -> Option<Groups> {
+        self.groups.remove(&index)
     }
 
     /// The stream of everything but morsels.
@@ -310,7 +330,7 @@ impl<'r> Execution<'r> {
     pub(super) fn traced(&self, activity: Activity, started: Instant) {
         if let Some(trace) = &self.trace {
             trace.phase(activity, started);
-            trace.memory(&self.runtime.machine, self.runtime.device);
+            trace.memory(&self.runtime.machine, self.worker.device);
         }
     }
 
@@ -441,7 +461,7 @@ impl<'r> Execution<'r> {
                 pipeline.name
             ))
         })?;
-        let copied = copy_rows(&rows, self.runtime.device, self.stream(), self.trace.is_some())?;
+        let copied = copy_rows(&rows, self.worker.device, self.stream(), self.trace.is_some())?;
         let mut dictionaries = HashMap::new();
         for (k, column) in rows.columns.iter().enumerate() {
             if let RowValues::Text { dictionary, .. } = &column.values {
@@ -465,30 +485,7 @@ impl<'r> Execution<'r> {
     ) -> Result<Outcome> {
         // Rows of a try that came to nothing do not count.
         report.rows_in = 0;
-        let started = Instant::now();
-        let generated = codegen::generate(Request {
-            pipeline,
-            source: &prepared.columns,
-            tables: &self.built,
-            groups: prepared.groups.map(|from| self.groups[&from].layout()),
-            dictionaries: prepared.dictionaries.clone(),
-            row_count: prepared.row_count,
-            is_hashed,
-            direct_keys_max: DIRECT_KEYS_MAX.min(self.device_memory_limit()? / 256).max(1024),
-            table_keys_max: TABLE_KEYS_MAX.min(self.device_memory_limit()? / 64),
-            has_equal_hashes: self.runtime.options.equal_hashes,
-            is_predicated: self.runtime.options.filters == Filters::Predicated,
-            checks_everywhere: self.runtime.options.overflow_checks == OverflowChecks::Everywhere,
-            wants_keys: self.wants_keys(&pipeline.sink),
-            is_key_set: matches!(&pipeline.sink, Sink::Build { table, .. } if codegen::is_key_set(self.plan, *table)),
-        })?;
-        report.generate += started.elapsed();
-        self.traced(Activity::Generate, started);
-        let started = Instant::now();
-        let compiled = self.runtime.compile(&generated.text);
-        let (program, compile) = compiled.context(|| format!("pipeline '{}'", pipeline.name))?;
-        report.add_compile(&compile);
-        self.traced(Activity::Compile, started);
+        let (generated, program) = self.kernel((index, pipeline), prepared, is_hashed, report)?;
         let started = Instant::now();
         let kernel = Kernel::new(program, generated);
         let is_direct_build = kernel.is_direct_build();
@@ -502,13 +499,15 @@ impl<'r> Execution<'r> {
         report.state_bytes = kernel.state.bytes();
         let started = Instant::now();
         let rows = match &pipeline.source {
-            Source::Table(scan) => self.run_scan(&mut kernel, scan, prepared, report)?,
+            Source::Table(scan) => self.run_scan(&mut kernel, (index, scan), prepared, report)?,
             Source::HostInput(_) => self.run_host_input(&mut kernel, prepared, report)?,
             Source::Groups(from) => self.run_groups(&mut kernel, *from, prepared, report)?,
         };
         report.run += started.elapsed();
         let started = Instant::now();
-        let is_read = self.plan.has_groups_reader(index);
+        let is_divided = self.shared[index].is_divided(&pipeline.sink);
+        let is_aggregate = matches!(pipeline.sink, Sink::Aggregate { .. });
+        let is_read = is_aggregate && (is_divided || self.plan.has_groups_reader(index));
         let outcome = match kernel.runs.is_empty() {
             false => self.merge_runs(kernel, is_read, report),
             true if is_read => hold_groups(self, kernel),
@@ -517,12 +516,75 @@ impl<'r> Execution<'r> {
                     Sink::Build { table, .. } => self.plan.unique_tables.contains(table),
                     _ => false,
                 };
-                finish(self, kernel, rows, must_be_unique)
+                finish(self, kernel, rows, End { must_be_unique, is_part: is_divided })
             }
         };
         report.finish += started.elapsed();
         self.traced(Activity::Result, started);
         outcome
+    }
+
+    /// The kernel of a pipeline: generated and compiled by the first worker that comes here, so that what all of them
+    /// make has one layout, and compilers do nothing twice.
+    fn kernel(
+        &self,
+        (index, pipeline): (usize, &Pipeline),
+        prepared: &Prepared,
+        is_hashed: bool,
+        report: &mut PipelineReport,
+    ) -> Result<(Arc<Generated>, Arc<Program>)> {
+        let mut compiled = None;
+        let compile = |text: &str| {
+            let compiled = self.runtime.compile(self.worker, text);
+            compiled.context(|| format!("pipeline '{}'", pipeline.name))
+        };
+        let (mut started, mut generate) = (Instant::now(), Duration::ZERO);
+        let generated = self.shared[index].generated(is_hashed, || {
+            started = Instant::now();
+            let generated = self.generate(pipeline, prepared, is_hashed)?;
+            generate = started.elapsed();
+            self.traced(Activity::Generate, started);
+            started = Instant::now();
+            compiled = Some(compile(&generated.text)?);
+            Ok(generated)
+        })?;
+        let (program, compile) = match compiled {
+            Some(compiled) => compiled,
+            None => compile(&generated.text)?,
+        };
+        report.generate += generate;
+        report.add_compile(&compile);
+        self.traced(Activity::Compile, started);
+        Ok((generated, program))
+    }
+
+    fn generate(&self, pipeline: &Pipeline, prepared: &Prepared, is_hashed: bool) -> Result<Generated> {
+        let memory_bytes = self.device_memory_limit()?;
+        codegen::generate(Request {
+            pipeline,
+            source: &prepared.columns,
+            tables: &self.built,
+            groups: prepared.groups.map(|from| self.groups[&from].layout()),
+            dictionaries: prepared.dictionaries.clone(),
+            row_count: prepared.row_count,
+            is_hashed,
+            direct_keys_max: DIRECT_KEYS_MAX.min(memory_bytes / 256).max(1024),
+            table_keys_max: TABLE_KEYS_MAX.min(memory_bytes / 64),
+            has_equal_hashes: self.runtime.options.equal_hashes,
+            is_predicated: self.runtime.options.filters == Filters::Predicated,
+            checks_everywhere: self.runtime.options.overflow_checks == OverflowChecks::Everywhere,
+            wants_keys: self.wants_keys(&pipeline.sink),
+            is_key_set: matches!(&pipeline.sink, Sink::Build { table, .. } if codegen::is_key_set(self.plan, *table)),
+        })
+    }
+
+    /// The tasks of pipeline `index`, and the number under which this worker takes them: shared ones where the
+    /// pipeline is divided, else all.
+    pub(super) fn tasks(&self, index: usize) -> (Arc<Tasks>, usize) {
+        match self.shared[index].is_divided(&self.plan.pipelines[index].sink) {
+            true => (Arc::clone(&self.shared[index].tasks), self.worker.index),
+            false => (Tasks::new(1), 0),
+        }
     }
 
     /// `kernel` with the memory of its sink. What is found by hashing begins with less room where memory is short: it
@@ -590,8 +652,11 @@ impl<'r> Execution<'r> {
         self.plan.pipelines.iter().any(|pipeline| codegen::wants_keys(pipeline, *table))
     }
 
+    /// Of the device that has the least.
     pub(super) fn device_memory_limit(&self) -> Result<u64> {
-        Ok(self.runtime.machine.device_budget(self.runtime.device)?.limit_bytes())
+        let limit = |worker: &Worker| Ok(self.runtime.machine.device_budget(worker.device)?.limit_bytes());
+        let limits = self.runtime.workers.iter().map(limit).collect::<Result<Vec<_>>>()?;
+        Ok(limits.into_iter().min().expect("a runtime has a worker"))
     }
 }
 

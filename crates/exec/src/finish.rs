@@ -1,5 +1,7 @@
 //! The end of a pipeline: what its flags say, and what its sink holds.
 
+use std::ops::Range;
+
 use pelton_device::{DeviceId, Machine, MemoryKind, OnFull, Span, Stream};
 use pelton_error::{Error, Result};
 use pelton_pipeline::Rows;
@@ -46,21 +48,28 @@ pub(crate) enum Outcome {
     NoRoom,
 }
 
-/// Looks at the flags of a pipeline that has run, and takes its result. `must_be_unique`: no key of the table that it
-/// builds may repeat.
+/// How a pipeline is to end.
+pub(crate) struct End {
+    /// No key of the table that it builds may repeat.
+    pub(crate) must_be_unique: bool,
+    /// Other workers have rows of the same top-k: they keep its key.
+    pub(crate) is_part: bool,
+}
+
+/// Looks at the flags of a pipeline that has run, and takes its result.
 pub(crate) fn finish(
     execution: &Execution<'_>,
     kernel: Kernel,
     rows: Option<Rows>,
-    must_be_unique: bool,
+    end: End,
 ) -> Result<Outcome> {
-    if let (Some(rows), SinkLayout::Rows(layout)) = (rows, &kernel.generated.sink) {
-        return Ok(Outcome::Rows(without_key(rows, layout)));
-    }
     match kernel.generated.sink.clone() {
-        SinkLayout::Build(layout) => finish_build(execution, kernel, layout, must_be_unique),
+        SinkLayout::Build(layout) => finish_build(execution, kernel, layout, end.must_be_unique),
         SinkLayout::Groups(layout) => finish_groups(execution, &kernel, &layout),
-        SinkLayout::Rows(layout) => Ok(Outcome::Rows(without_key(no_rows(&layout.columns), &layout))),
+        SinkLayout::Rows(layout) => {
+            let rows = rows.unwrap_or_else(|| no_rows(&layout.columns));
+            Ok(Outcome::Rows(if end.is_part { rows } else { without_key(rows, &layout) }))
+        }
     }
 }
 
@@ -214,7 +223,7 @@ fn gather_on_device(
     held: &HeldGroups,
     count: Option<u64>,
 ) -> Result<Vec<u64>> {
-    let (machine, device) = (execution.runtime.machine(), execution.runtime.device());
+    let (machine, device) = (execution.runtime.machine(), execution.device());
     let HeldGroups { layout, groups, keys, .. } = held;
     let width = layout.words.len() as u64 + 1;
     let places = held.places();
@@ -254,6 +263,35 @@ fn gather_on_device(
 
 /// Places of groups that are brought in one go take so much.
 const BROUGHT_BYTES: usize = 16 << 20;
+/// Gathers the groups in these places to `out`, the number of records and then the records, and waits; gives how many
+/// there are. `out` has room for them.
+pub(super) fn gather_to(
+    execution: &Execution<'_>,
+    kernel: &Kernel,
+    held: &HeldGroups,
+    places: Range<u64>,
+    out: &Span,
+) -> Result<u64> {
+    let (stream, width) = (execution.stream(), held.layout.width() as u64);
+    let count = out.slice(0..8);
+    let capacity = (out.len() as u64 - 8) / 8 / (width + 1);
+    execution.clear(kernel, stream, &count)?;
+    let words = vec![
+        held.groups.address() + places.start * width * 8,
+        places.end - places.start,
+        width,
+        held.keys.as_ref().map_or(0, |keys| keys.address() + places.start * 8),
+        out.address() + 8,
+        out.address(),
+        capacity,
+    ];
+    let reads = [&held.groups].into_iter().chain(&held.keys).cloned().collect();
+    execution.compact(kernel, words, reads, vec![out.clone()])?;
+    let count = download_words_blocking(stream, &count)?[0];
+    assert!(count <= capacity, "{count} groups in place of {capacity}");
+    Ok(count)
+}
+
 /// What the first copy of groups brings.
 const FIRST_COPY_BYTES: usize = 64 << 10;
 
@@ -268,7 +306,7 @@ fn no_rows(columns: &[PayloadColumn]) -> Rows {
 }
 
 /// The rows without the key of a top-k, which nobody asked for. (Where no morsel ran, there are no columns.)
-fn without_key(mut rows: Rows, layout: &RowsLayout) -> Rows {
+pub(super) fn without_key(mut rows: Rows, layout: &RowsLayout) -> Rows {
     if layout.top.is_some() {
         rows.columns.truncate(layout.columns.len() - 1);
     }
@@ -353,7 +391,7 @@ impl Output<'_> {
     }
 
     fn arrays(&self, execution: &Execution<'_>, rows: u64) -> Result<State> {
-        let (machine, device) = (execution.runtime.machine(), execution.runtime.device());
+        let (machine, device) = (execution.runtime.machine(), execution.device());
         let mut state = State::default();
         execution.refuse_first(Arg::OutputCapacity, 0)?;
         for (index, column) in self.layout.columns.iter().enumerate() {

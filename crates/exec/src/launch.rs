@@ -91,7 +91,7 @@ impl Execution<'_> {
 
     /// Rows of a tile, so that a morsel keeps the whole device busy, and tiles of the largest row group.
     fn tiles(&self, rows: u64, largest_group_rows: u32) -> Result<(u32, u32)> {
-        let multiprocessors = self.runtime.machine.device(self.runtime.device)?.multiprocessors;
+        let multiprocessors = self.runtime.machine.device(self.worker.device)?.multiprocessors;
         let warps = u64::from(multiprocessors * THREADS_PER_MULTIPROCESSOR / 32);
         let tile_rows = (rows / warps / 1024).clamp(1, 8) as u32 * 1024;
         Ok((tile_rows, largest_group_rows.div_ceil(tile_rows).max(1)))

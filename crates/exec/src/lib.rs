@@ -36,6 +36,8 @@ mod results;
 mod runtime_filter;
 mod scan;
 mod spill;
+mod tasks;
+mod team;
 mod top;
 mod trace;
 mod waiting;

@@ -90,7 +90,7 @@ impl Execution<'_> {
             return self.park(requested_bytes, memory, report);
         }
         let is_better = self.turn.ask_younger_blocking(self.cancel)?
-            || (!self.refusals.has_let_go.replace(true) && self.runtime.lanes.evict() > 0);
+            || (!self.refusals.has_let_go.replace(true) && self.worker.lanes.evict() > 0);
         if is_better { Ok(()) } else { Err(refusal) }
     }
 
@@ -104,6 +104,25 @@ impl Execution<'_> {
             return Ok(true);
         }
         Ok(self.turn.is_oldest() && self.turn.ask_younger_blocking(self.cancel)?)
+    }
+
+    /// As `make`; where memory is short, others make room for it, as far as they can.
+    pub(crate) fn making_room<T>(&self, make: impl Fn() -> Result<T>) -> Result<T> {
+        let mut report = PipelineReport::default();
+        loop {
+            match make() {
+                Err(refusal) if is_out_of_memory(&refusal) => {
+                    let is_forced = self.refusals.is_forced.take();
+                    if !is_forced && !self.make_others_way(&refusal, &mut report)? {
+                        return Err(refusal);
+                    }
+                }
+                made => {
+                    self.turn.go_on();
+                    return made;
+                }
+            }
+        }
     }
 
     fn evict(&self, tier: Tier, bytes: u64, report: &mut PipelineReport) -> bool {
@@ -142,13 +161,13 @@ impl Execution<'_> {
         }
         let machine = self.runtime.machine.clone();
         let bytes = self.move_all(memory, &|bytes| lasting_host_buffer(&machine, bytes))?;
-        self.runtime.lanes.evict();
+        self.worker.lanes.evict();
         let doublings = report.parked.min(DOUBLINGS_MAX as usize) as u32;
         let mut wish = bytes.saturating_add(more_bytes.saturating_mul(1 << doublings));
         report.parked += 1;
         report.moved_down_bytes += bytes;
         self.turn.park_blocking(wish, self.cancel)?;
-        let kind = MemoryKind::Device(self.runtime.device);
+        let kind = MemoryKind::Device(self.worker.device);
         loop {
             match self.move_all(memory, &|bytes| machine.allocate(kind.clone(), bytes, OnFull::Refuse)) {
                 Err(refusal) if is_out_of_memory(&refusal) => {
@@ -163,6 +182,10 @@ impl Execution<'_> {
                 }
                 moved => break report.moved_up_bytes += moved?,
             }
+        }
+        // Where it wants more, it takes that first.
+        if more_bytes == 0 {
+            self.turn.go_on();
         }
         report.parked_for += started.elapsed();
         Ok(())

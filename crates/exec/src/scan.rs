@@ -12,6 +12,7 @@
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use pelton_device::{Event, Span};
@@ -19,7 +20,7 @@ use pelton_error::{Error, Result};
 use pelton_pipeline::Rows;
 use pelton_pipeline::codegen::{Arg, SinkLayout};
 use pelton_pipeline::ir::TableScan;
-use pelton_scan::{DataTier, MorselTimings, PrefetchOptions, Prefetcher};
+use pelton_scan::{DataTier, MorselTimings, PrefetchOptions, Prefetcher, RowGroups};
 use pelton_trace::{Activity, SpanSize};
 
 use super::MemoryTest;
@@ -30,17 +31,26 @@ use super::parking::Memory;
 use super::report::PipelineReport;
 use super::results::append;
 use super::runtime_filter::RuntimeFilter;
+use super::tasks::Tasks;
 use super::top::Top;
 use super::waiting::{Flight, Flights, Notes};
 
 /// Rows of a morsel at most, where some may wait: their words take 8 MiB.
 const WAITING_ROWS_MAX: usize = 1 << 26;
+/// Morsels that a worker's share of a scan is cut into at least. A guess.
+const MORSELS_OF_SHARE: usize = 4;
 /// Morsels are made half as large so often at most.
 const HALVINGS_MAX: u32 = 20;
 
+/// Row groups that a prefetcher has taken.
+type Taken = Arc<Mutex<Vec<u32>>>;
+
 /// What was done of a scan, and what is left: all on the host.
 struct Progress {
-    /// Row groups that nobody has come to.
+    tasks: Arc<Tasks>,
+    /// The number under which they are taken.
+    number: usize,
+    /// Row groups that were taken and not come to.
     left: Vec<u32>,
     again: Vec<Again>,
     rows: Option<Rows>,
@@ -75,6 +85,14 @@ struct Part<'p> {
 }
 
 impl Progress {
+    /// What comes next: row groups that were taken before, then others, which are noted in `taken`.
+    fn coming(&self, taken: &Taken) -> RowGroups {
+        let taken = Arc::clone(taken);
+        let note = move |group: &u32| taken.lock().unwrap_or_else(PoisonError::into_inner).push(*group);
+        let others = self.tasks.of_worker(self.number).inspect(note);
+        Box::new(self.left.clone().into_iter().chain(others))
+    }
+
     /// Makes morsels, and the number of their buffers, half as large as they were; false where they were as small as they
     /// get.
     fn make_smaller(&mut self, morsel_bytes: usize) -> bool {
@@ -102,20 +120,24 @@ impl Execution<'_> {
     pub(super) fn run_scan(
         &mut self,
         kernel: &mut Kernel,
-        scan: &TableScan,
+        (index, scan): (usize, &TableScan),
         prepared: &mut Prepared,
         report: &mut PipelineReport,
     ) -> Result<Option<Rows>> {
         let top = Top::of(kernel, Some(scan))?;
-        let left = top.as_ref().map_or_else(|| scan.row_groups.clone(), |top| top.in_order(scan));
+        let row_groups = top.as_ref().map_or_else(|| scan.row_groups.clone(), |top| top.in_order(scan));
+        let (tasks, number) = self.tasks(index);
+        tasks.deal(&row_groups, scan.table.row_group_count());
         let started = Instant::now();
-        self.runtime.admit_hot(scan, self.stream(), self.cancel)?;
+        self.runtime.admit_hot(self.worker.device, scan, self.stream(), self.cancel)?;
         if self.runtime.has_column_cache {
             self.traced(Activity::Admit, started);
         }
         let rows = matches!(kernel.generated.sink, SinkLayout::Rows(_)).then(Rows::default);
         let mut progress = Progress {
-            left,
+            tasks,
+            number,
+            left: Vec::new(),
             again: Vec::new(),
             rows,
             top,
@@ -184,13 +206,15 @@ impl Execution<'_> {
             outcome?;
             self.turn.go_on();
         }
-        if progress.left.is_empty() && progress.parts > 0 {
+        let is_left = !progress.left.is_empty() || progress.tasks.take_over(progress.number);
+        if !is_left && progress.parts > 0 {
             return Ok(true);
         }
         let started = Instant::now();
         let is_output = progress.rows.is_some();
-        let row_groups_max = self.row_groups_max(kernel, scan);
-        let prefetcher = self.prefetcher(scan, progress, row_groups_max, is_output, report)?;
+        let row_groups_max = self.row_groups_max(kernel, scan, &progress.tasks);
+        let taken = Taken::default();
+        let prefetcher = self.prefetcher(scan, (progress, &taken), row_groups_max, is_output, report)?;
         let lanes = self.lanes(&prefetcher, scan.columns.len() + mappings.len() + 2, scan, &ready)?;
         let flights = Flights::new(lanes.list().len());
         let runtime_filter = RuntimeFilter::new(scan, kernel, prepared)?;
@@ -212,6 +236,7 @@ impl Execution<'_> {
             }
         }
         let gone = part.gone.into_inner();
+        progress.left.append(&mut taken.lock().unwrap_or_else(PoisonError::into_inner));
         progress.left.retain(|group| !gone.contains(group));
         for launched in &part.launched {
             report.kernels += launched.done.elapsed_since(&launched.started)?;
@@ -268,7 +293,16 @@ impl Execution<'_> {
                 }
                 is_unwanted
             };
-            let Some(brought) = part.prefetcher.next(buffer, stream, &mut is_unwanted)? else { break };
+            let mut brought = part.prefetcher.next(buffer, stream, &mut is_unwanted)?;
+            while brought.is_none() {
+                // Only who has nothing left to do takes from others: what is launched is not done yet.
+                part.lanes.wait_blocking()?;
+                if !progress.tasks.take_over(progress.number) {
+                    break;
+                }
+                brought = part.prefetcher.next(buffer, stream, &mut is_unwanted)?;
+            }
+            let Some(brought) = brought else { break };
             part.gone.borrow_mut().extend(&brought.row_groups);
             let rows_before = report.rows_in;
             let morsel = self.morsel_of(part.scan, part.mappings, brought);
@@ -289,7 +323,7 @@ impl Execution<'_> {
             let (launched, rows) = (kernel.started.take(), report.rows_in - rows_before);
             part.launched.extend(launched.map(|started| Launched { buffer, rows, started, done }));
             if let Some(trace) = &self.trace {
-                trace.memory(&self.runtime.machine, self.runtime.device);
+                trace.memory(&self.runtime.machine, self.worker.device);
             }
             if !self.runtime.options.overlap {
                 part.lanes.list()[buffer].stream.wait_blocking()?;
@@ -334,7 +368,7 @@ impl Execution<'_> {
             staging_buffers: 1,
             reads_ahead: 1,
         };
-        let (cache, device, cancel) = (&self.runtime.column_cache, self.runtime.device, self.cancel.clone());
+        let (cache, device, cancel) = (&self.runtime.column_cache, self.worker.device, self.cancel.clone());
         let (table, columns) = (&scan.table, &scan.columns);
         let mut prefetcher =
             Prefetcher::new(cache, device, table, columns, &again.row_groups, options, cancel)?;
@@ -391,7 +425,7 @@ impl Execution<'_> {
     fn prefetcher(
         &self,
         scan: &TableScan,
-        progress: &mut Progress,
+        (progress, taken): (&mut Progress, &Taken),
         row_groups_max: usize,
         is_output: bool,
         report: &mut PipelineReport,
@@ -407,12 +441,12 @@ impl Execution<'_> {
             reads_ahead: self.reads_ahead(buffers, is_top),
         };
         let (column_cache, cancel) = (&self.runtime.column_cache, self.cancel.clone());
-        let mut prefetcher = Prefetcher::new(
+        let mut prefetcher = Prefetcher::of_shared(
             column_cache,
-            self.runtime.device,
+            self.worker.device,
             &scan.table,
             &scan.columns,
-            &progress.left,
+            (&scan.row_groups, progress.coming(taken)),
             prefetch_options,
             cancel,
         )?;
@@ -449,17 +483,25 @@ impl Execution<'_> {
         ready: &Event,
     ) -> Result<HeldLanes<'_>> {
         let groups = self.runtime.options.row_groups_max.min(scan.row_groups.len());
-        let (runtime, words) = (self.runtime, words_per_group * groups);
-        let lanes = runtime.lanes.hold(&runtime.machine, runtime.device, prefetcher.buffer_count(), words)?;
+        let (worker, words) = (self.worker, words_per_group * groups);
+        let (machine, buffers) = (&self.runtime.machine, prefetcher.buffer_count());
+        let lanes = worker.lanes.hold(machine, worker.device, buffers, words)?;
         for lane in lanes.list() {
             lane.stream.wait_for(ready)?;
         }
         Ok(lanes)
     }
 
-    /// Row groups of a morsel at most.
-    fn row_groups_max(&self, kernel: &Kernel, scan: &TableScan) -> usize {
-        let most = self.runtime.options.row_groups_max;
+    /// Row groups of a morsel at most. Where others may want some, a morsel is not all that a worker has, however
+    /// little of it must be moved.
+    fn row_groups_max(&self, kernel: &Kernel, scan: &TableScan, tasks: &Tasks) -> usize {
+        let most = match tasks.worker_count() {
+            1 => self.runtime.options.row_groups_max,
+            workers => {
+                let share = scan.row_groups.len().div_ceil(workers * MORSELS_OF_SHARE);
+                self.runtime.options.row_groups_max.min(share.max(1))
+            }
+        };
         if !kernel.generated.sink.may_be_full() {
             return most;
         }
@@ -504,7 +546,7 @@ impl Execution<'_> {
         let mut bytes = 0;
         for &column in &scan.columns {
             if matches!(
-                self.runtime.column_cache.tier(&scan.table, column, self.runtime.device),
+                self.runtime.column_cache.tier(&scan.table, column, self.worker.device),
                 DataTier::Device(_)
             ) {
                 continue;
@@ -535,7 +577,7 @@ impl Execution<'_> {
             self.refuse_first(Arg::Chunks, all.len())?;
             // Not an argument of the kernel: addresses go with the chunks.
             let mut state = State::default();
-            upload(&mut state, self.stream(), self.runtime.device, Arg::Chunks, &bytes)?;
+            upload(&mut state, self.stream(), self.worker.device, Arg::Chunks, &bytes)?;
             all.push(Mappings { span: state.span(Arg::Chunks)?.clone(), offsets });
         }
         Ok(all)

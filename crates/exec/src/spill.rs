@@ -132,13 +132,24 @@ impl Execution<'_> {
         self.spill(&mut kernel, report)?;
         // The table's memory is free for the merge.
         kernel.state.forget(|arg| matches!(arg, Arg::Groups | Arg::GroupKeys));
-        let mut pending = self.partitions(&layout, std::mem::take(&mut kernel.runs))?;
+        self.merge_all(kernel, &layout, is_read, report)
+    }
+
+    /// Merges the runs of `kernel`, whatever they are of: groups of `layout`.
+    pub(super) fn merge_all(
+        &mut self,
+        mut kernel: Kernel,
+        layout: &GroupLayout,
+        is_read: bool,
+        report: &mut PipelineReport,
+    ) -> Result<Outcome> {
+        let mut pending = self.partitions(layout, std::mem::take(&mut kernel.runs))?;
         pending.reverse();
         let (mut merged, mut rows, mut count) = (Vec::new(), Rows::default(), 0);
         while let Some(Partition { records, splits }) = pending.pop() {
             self.cancel.check()?;
             self.step_aside_if_asked(&mut Memory { kernel: Some(&mut kernel), prepared: None }, report)?;
-            let held = match self.merge(&layout, &records) {
+            let held = match self.merge(layout, &records) {
                 Err(refusal) if is_out_of_memory(&refusal) => {
                     let memory = &mut Memory { kernel: Some(&mut kernel), prepared: None };
                     match self.make_way(refusal, memory, report) {
@@ -165,12 +176,12 @@ impl Execution<'_> {
             let records = gather(self, &kernel, &held, Some(held.count))?;
             match is_read {
                 true => merged.push(records),
-                false => append(&mut rows, group_rows(&layout, &records)?),
+                false => append(&mut rows, group_rows(layout, &records)?),
             }
         }
         Ok(match is_read {
             true => {
-                let spilled = SpilledGroups { layout, partitions: merged, count };
+                let spilled = SpilledGroups { layout: layout.clone(), partitions: merged, count };
                 Outcome::Groups(Groups::Spilled(Arc::new(spilled)))
             }
             false => Outcome::Rows(rows),
@@ -181,7 +192,7 @@ impl Execution<'_> {
     fn partitions(&self, layout: &GroupLayout, runs: Vec<Run>) -> Result<Vec<Partition>> {
         let record = layout.width() + 1;
         let bytes: u64 = runs.iter().map(|run| run.len() as u64 * 8).sum();
-        let budget = self.runtime.machine.device_budget(self.runtime.device)?;
+        let budget = self.runtime.machine.device_budget(self.worker.device)?;
         let free = budget.limit_bytes() - budget.used_bytes();
         // A table has two to four places for each group.
         let count = (bytes * 4).div_ceil((free / 2).max(1)).clamp(1, PARTITIONS_MAX);
@@ -195,7 +206,7 @@ impl Execution<'_> {
         let combiner = Combiner::new(self, layout, (records.len() / record) as u64)?;
         let at_once = (COPIED_BYTES / 8 / record).max(1) * record;
         let bytes = records.len().min(at_once) * 8;
-        let device = MemoryKind::Device(self.runtime.device);
+        let device = MemoryKind::Device(self.worker.device);
         let on_device = self.runtime.machine.allocate(device, bytes, OnFull::Refuse)?;
         let staged = host_buffer(&self.runtime.machine, bytes)?;
         for some in records.chunks(at_once) {

@@ -18,7 +18,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use pelton_error::Result;
-use pelton_pipeline::codegen::{Arg, SinkLayout, TopLayout};
+use pelton_pipeline::codegen::{Arg, RowsLayout, SinkLayout, TopLayout};
 use pelton_pipeline::ir::TableScan;
 use pelton_pipeline::{RowColumn, RowValues, Rows};
 use pelton_zone::{ColumnTest, CompareOp, Scalar, SkipKinds, Verdict, ZoneMap};
@@ -46,13 +46,17 @@ impl Top {
     /// The top-k that `kernel` ends in, if it does. `scan`: what it reads, if that is a table.
     pub(super) fn of(kernel: &Kernel, scan: Option<&TableScan>) -> Result<Option<Self>> {
         let SinkLayout::Rows(rows) = &kernel.generated.sink else { return Ok(None) };
-        let Some(layout) = rows.top.clone() else { return Ok(None) };
-        let zone_maps = match (scan, layout.source_column) {
-            (Some(scan), Some(column)) => Some(scan.table.zone_maps(scan.columns[column])?),
-            _ => None,
-        };
-        let row_groups_beyond = Cell::new(0);
-        Ok(Some(Self { layout, zone_maps, least: None, row_groups_next: 1, row_groups_beyond }))
+        let Some(mut top) = Self::of_rows(rows) else { return Ok(None) };
+        if let (Some(scan), Some(column)) = (scan, top.layout.source_column) {
+            top.zone_maps = Some(scan.table.zone_maps(scan.columns[column])?);
+        }
+        Ok(Some(top))
+    }
+
+    /// Of rows that have come.
+    pub(super) fn of_rows(rows: &RowsLayout) -> Option<Self> {
+        let (layout, row_groups_beyond) = (rows.top.clone()?, Cell::new(0));
+        Some(Self { layout, zone_maps: None, least: None, row_groups_next: 1, row_groups_beyond })
     }
 
     /// The row groups of `scan`, those first that may hold the best keys, if zone maps tell.

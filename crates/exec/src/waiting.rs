@@ -81,7 +81,7 @@ impl Waiting {
         stream: &Stream,
         vectors: usize,
     ) -> Result<()> {
-        let (machine, device) = (execution.runtime.machine(), execution.runtime.device());
+        let (machine, device) = (execution.runtime.machine(), execution.device());
         let allocate = |bytes: usize| {
             let bytes = bytes.next_power_of_two();
             Ok::<_, pelton_error::Error>(

@@ -13,7 +13,9 @@ use pelton_pipeline::{RowColumn, RowValues, Rows};
 use pelton_store::{IoEngine, IoOptions};
 
 use super::*;
-use crate::finish::group_rows_of;
+use crate::execution::Groups;
+use crate::finish::{gather_to, group_rows_of};
+use crate::team::{Given, Shared};
 use crate::{Runtime, RuntimeOptions, TargetChoice};
 
 /// Keys, a value that may be NULL, a decimal.
@@ -63,6 +65,7 @@ fn runtime(equal_hashes: bool) -> Arc<Runtime> {
         device_memory_limit_bytes: Some(256 << 20),
         equal_hashes,
         first_rows: Some(16),
+        check_for: pelton_pipeline::nvrtc_status().is_ok().then_some((9, 0)),
         ..RuntimeOptions::default()
     };
     Runtime::open(options, Arc::new(IoEngine::start(IoOptions::default()).unwrap())).unwrap()
@@ -191,18 +194,24 @@ fn grouped<R>(
 ) -> R {
     let (runtime, plan, cancel) = (runtime(equal_hashes), plan(kind, parts.len()), CancelFlag::new());
     let inputs = Inputs::from(parts.iter().map(|rows| rows_of(rows)).collect::<Vec<_>>());
-    let mut execution = Execution::new(&runtime, &plan, inputs, &cancel, None).unwrap();
+    let given = Given::new(&plan, inputs).unwrap();
+    let turn = runtime.machine().arbiter(runtime.device()).unwrap().turn();
+    let runs_on = (&*runtime, &runtime.workers[0], turn);
+    let mut execution = Execution::new(runs_on, &plan, &Shared::of(&plan, 1), &given, &cancel, None).unwrap();
     for index in 0..parts.len() {
         execution.pipeline(index).unwrap();
     }
-    let held = (0..parts.len()).map(|index| execution.held(index).unwrap().clone()).collect();
+    let held = |index| match execution.held(index) {
+        Some(Groups::Held(held)) => held.clone(),
+        _ => panic!("groups that fit are on the device"),
+    };
+    let held = (0..parts.len()).map(held).collect();
     look(&execution, held)
 }
 
 fn rows(execution: &Execution<'_>, combiner: Combiner<'_, '_>) -> Result<Rows> {
-    let any = Combiner::without_table(execution, &combiner.layout)?;
     let held = combiner.finish()?;
-    group_rows_of(execution, &any.kernel, &held, Some(held.count))
+    group_rows_of(execution, &fixed_kernel(execution, &held.layout)?, &held, Some(held.count))
 }
 
 fn three_parts() -> [Vec<Row>; 3] {
@@ -281,23 +290,10 @@ fn records_and_ranges_of_places_are_parts_too() {
 /// The groups of `held`, gathered.
 fn records(execution: &Execution<'_>, combiner: &Combiner<'_, '_>, held: &HeldGroups) -> (Span, u64) {
     let bytes = 8 + held.count as usize * (held.layout.width() + 1) * 8;
-    let device = execution.runtime.device();
-    let machine = execution.runtime.machine();
-    let out = machine.allocate(MemoryKind::Device(device), bytes, OnFull::Refuse).unwrap().span();
-    let (count, records) = (out.slice(0..8), out.slice(8..bytes));
-    execution.clear(&combiner.kernel, execution.stream(), &count).unwrap();
-    let words = vec![
-        held.groups.address(),
-        held.places(),
-        held.layout.width() as u64,
-        held.keys.as_ref().map_or(0, Span::address),
-        records.address(),
-        count.address(),
-        held.count,
-    ];
-    let reads = [&held.groups].into_iter().chain(&held.keys).cloned().collect();
-    execution.compact(&combiner.kernel, words, reads, vec![out.clone()]).unwrap();
-    (records, held.count)
+    let kind = MemoryKind::Device(execution.device());
+    let out = execution.runtime.machine().allocate(kind, bytes, OnFull::Refuse).unwrap().span();
+    let count = gather_to(execution, &combiner.kernel, held, 0..held.places(), &out).unwrap();
+    (out.slice(8..bytes), count)
 }
 
 #[test]

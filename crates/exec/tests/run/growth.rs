@@ -14,7 +14,10 @@ use pelton_pipeline::{RowColumn, RowValues, Rows};
 use pelton_store::Table;
 
 use crate::fixture::{Place, table};
-use crate::oracle::{Cell, all_rows, column, int, options, runtime, single, sort, sorted, source};
+use crate::oracle::{
+    Cell, all_rows, assert_same, column, has_logical_devices, int, options, runtime, single, sort, sorted,
+    source,
+};
 
 /// Rows of each of the two segments.
 const ROWS: u64 = 3000;
@@ -44,8 +47,15 @@ fn ways() -> Vec<RuntimeOptions> {
     ]
 }
 
+/// By one worker, and by three, which must give the same.
 fn run(options: RuntimeOptions, plan: &Plan) -> (Rows, RunReport) {
-    runtime(options).run(plan, Vec::new(), &CancelFlag::new()).unwrap()
+    let run = |options| runtime(options).run(plan, Vec::new(), &CancelFlag::new()).unwrap();
+    let result = run(options.clone());
+    if has_logical_devices() {
+        let (rows, _) = run(RuntimeOptions { more_devices: vec![1, 2], ..options });
+        assert_same(&rows, &result.0, "three workers");
+    }
+    result
 }
 
 fn number(cell: &Cell) -> Option<i128> {

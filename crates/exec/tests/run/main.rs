@@ -16,5 +16,6 @@ mod oracle;
 mod overflow;
 mod skipping;
 mod top;
+mod workers;
 
 use tempfile as _; // of the fixture, whose file is another crate's

@@ -53,8 +53,8 @@ pub(crate) fn runtime(options: RuntimeOptions) -> Arc<Runtime> {
     Runtime::open(options, engine()).unwrap()
 }
 
-/// Runs `plan`; where it has conditions, with and without branches, which must give the same rows; and with memory that
-/// is made short, where no row may be scanned twice. (A top-k may choose others of equal keys.)
+/// Runs `plan`; where it has conditions, with and without branches, which must give the same rows; by three workers; and
+/// with memory that is made short, where no row may be scanned twice. (A top-k may choose others of equal keys.)
 pub(crate) fn run(options: RuntimeOptions, plan: &Plan) -> (Rows, RunReport) {
     let run = |options| runtime(options).run(plan, Vec::new(), &CancelFlag::new()).unwrap();
     let result = run(options.clone());
@@ -81,7 +81,28 @@ pub(crate) fn run(options: RuntimeOptions, plan: &Plan) -> (Rows, RunReport) {
             assert!(report.pipelines.iter().all(|one| one.parked > 0), "{report:?}");
         }
     }
+    if has_logical_devices() && !plan.pipelines.iter().any(is_top) {
+        let (rows, _) = run(RuntimeOptions { more_devices: vec![1, 2], ..options.clone() });
+        assert_same(&rows, &result.0, "three workers");
+    }
     result
+}
+
+/// Whether there are as many devices as one likes.
+pub(crate) fn has_logical_devices() -> bool {
+    target() == TargetChoice::Host
+}
+
+/// The same rows, but for the order in which doubles were added.
+pub(crate) fn assert_same(found: &Rows, expected: &Rows, what: &str) {
+    let (found, expected) = (sorted(found), sorted(expected));
+    let is_same = |pair: (&Cell, &Cell)| match pair {
+        (Cell::Float(a), Cell::Float(b)) => (a - b).abs() <= 1e-9 * a.abs().max(b.abs()),
+        (a, b) => a == b,
+    };
+    let is_same_row = |(a, b): (&Vec<Cell>, &Vec<Cell>)| a.len() == b.len() && a.iter().zip(b).all(is_same);
+    assert_eq!(found.len(), expected.len(), "{what}");
+    assert!(found.iter().zip(&expected).all(is_same_row), "{what}: {found:?} in place of {expected:?}");
 }
 
 /// All readable columns of `table` as the source of a pipeline.
