@@ -123,7 +123,7 @@ impl Execution<'_> {
                         let held = held?;
                         let places = held.places();
                         report.moved_up_bytes += some.len() as u64 * 8;
-                        self.groups.insert(from, Groups::Held(held));
+                        self.groups.insert(from, Groups::Held(Box::new(held)));
                         self.run_held(kernel, (from, places), prepared, all, report)?;
                         left = rest;
                     }

@@ -92,7 +92,7 @@ impl Prepared {
 #[derive(Clone)]
 pub(crate) enum Groups {
     /// On the device.
-    Held(HeldGroups),
+    Held(Box<HeldGroups>),
     /// On the host, since they are more than fits.
     Spilled(Arc<SpilledGroups>),
 }
@@ -367,7 +367,7 @@ impl<'r> Execution<'r> {
             match self.attempt((index, pipeline), &mut prepared, is_hashed, &mut report)? {
                 Outcome::Built(table, state) => {
                     report.rows_out = table.row_count;
-                    self.keep_table(&pipeline.sink, table, state);
+                    self.keep_table(&pipeline.sink, *table, state);
                     break None;
                 }
                 Outcome::Groups(groups) => {

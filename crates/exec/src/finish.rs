@@ -37,7 +37,7 @@ const TOP_ROWS_ROOM: u64 = 1 << 16;
 /// What became of a try.
 pub(crate) enum Outcome {
     /// A table, and its arrays.
-    Built(BuiltTable, State),
+    Built(Box<BuiltTable>, State),
     /// Groups that later pipelines read.
     Groups(Groups),
     /// Rows.
@@ -93,7 +93,7 @@ fn finish_build(
     let few_packed_keys = noted_keys(&head[4..], row_count);
     let built =
         BuiltTable { layout, is_unique: !has_duplicates, row_count, packed_key_range, few_packed_keys };
-    Ok(Outcome::Built(built, kernel.state))
+    Ok(Outcome::Built(Box::new(built), kernel.state))
 }
 
 /// The packed keys noted in `words`, which begin with their number; `None` where they are not all of those of
@@ -124,7 +124,7 @@ pub(crate) fn hold_groups(execution: &Execution<'_>, kernel: Kernel) -> Result<O
     let SinkLayout::Groups(layout) = kernel.generated.sink.clone() else {
         return Err(Error::invalid_input("a pipeline that reads the groups of one that makes none"));
     };
-    hold(execution, &kernel, layout).map(|held| Outcome::Groups(Groups::Held(held)))
+    hold(execution, &kernel, layout).map(|held| Outcome::Groups(Groups::Held(Box::new(held))))
 }
 
 /// The groups in the sink of `kernel`, where they are.

@@ -11,6 +11,7 @@
 //! come to; rows that wait in its sink are noted (`scan.rs`). So a query that was parked does nothing twice.
 
 use std::cell::{Cell, RefCell};
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
@@ -199,8 +200,8 @@ impl Execution<'_> {
     ) -> Result<u64> {
         let mut moved: HashMap<u64, (Span, Span)> = HashMap::new();
         for span in self.arrays(memory) {
-            if !moved.contains_key(&span.address()) {
-                moved.insert(span.address(), (span.clone(), allocate(span.len())?.span()));
+            if let Entry::Vacant(entry) = moved.entry(span.address()) {
+                entry.insert((span.clone(), allocate(span.len())?.span()));
             }
         }
         for (old, new) in moved.values() {

@@ -171,7 +171,7 @@ impl Execution<'_> {
             report.moved_up_bytes += records.len() as u64 * 8;
             count += held.count;
             if is_read && merged.is_empty() && pending.is_empty() {
-                return Ok(Outcome::Groups(Groups::Held(held)));
+                return Ok(Outcome::Groups(Groups::Held(Box::new(held))));
             }
             let records = gather(self, &kernel, &held, Some(held.count))?;
             match is_read {

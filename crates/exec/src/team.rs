@@ -236,9 +236,9 @@ impl<'r> Team<'r> {
         for execution in &mut self.executions[..self.shared[index].workers] {
             parts.push(execution.let_go(index).expect("every worker of an aggregate has groups"));
         }
-        let (held, rest) = self.combine_held(parts)?;
-        let Some(held) = held.filter(|_| rest.is_empty()) else {
-            return self.combine_spilled(index, rest, started);
+        let held = match self.combine_held(parts)? {
+            Combined::All(held) => held,
+            Combined::Not(parts) => return self.combine_spilled(index, parts, started),
         };
         let first = &self.executions[0];
         let rows = match self.plan.has_groups_reader(index) {
@@ -250,27 +250,26 @@ impl<'r> Team<'r> {
         };
         self.combined[index] = Some((held.count, started.elapsed()));
         if rows.is_none() {
-            self.executions[0].hold(index, Groups::Held(held));
+            self.executions[0].hold(index, Groups::Held(Box::new(held)));
         }
         Ok(rows)
     }
 
-    /// Adds the groups of all workers, which are on their devices, to a table of the first one. Where a worker has
-    /// spilled groups, or the first one has no room, also what is left to be merged, by worker.
-    fn combine_held(&self, parts: Vec<Groups>) -> Result<(Option<HeldGroups>, Vec<(usize, Groups)>)> {
+    /// Adds the groups of all workers to a table of the first one, as long as they are on devices and it has room.
+    fn combine_held(&self, parts: Vec<Groups>) -> Result<Combined> {
         let mut rest: Vec<(usize, Groups)> = parts.into_iter().enumerate().collect();
         let held = |(_, part): &(usize, Groups)| match part {
-            Groups::Held(held) => Some(held.clone()),
+            Groups::Held(held) => Some(HeldGroups::clone(held)),
             Groups::Spilled(_) => None,
         };
         let Some(parts) = rest.iter().map(held).collect::<Option<Vec<HeldGroups>>>() else {
-            return Ok((None, rest));
+            return Ok(Combined::Not(rest));
         };
         let (first, own) = (&self.executions[0], &parts[0]);
         let is_hashed = matches!(own.layout.kind, GroupKind::Hashed | GroupKind::Wide);
         let groups_max = parts.iter().map(|part| part.count).sum();
         let combiner = match first.making_room(|| Combiner::onto(first, own, groups_max)) {
-            Err(refusal) if is_hashed && is_out_of_memory(&refusal) => return Ok((None, rest)),
+            Err(refusal) if is_hashed && is_out_of_memory(&refusal) => return Ok(Combined::Not(rest)),
             combiner => combiner?,
         };
         let mut added = 1;
@@ -287,10 +286,11 @@ impl<'r> Team<'r> {
         }
         let held = combiner.finish()?;
         rest.drain(..added);
-        if !rest.is_empty() {
-            rest.insert(0, (0, Groups::Held(held.clone())));
+        if rest.is_empty() {
+            return Ok(Combined::All(held));
         }
-        Ok((Some(held), rest))
+        rest.push((0, Groups::Held(Box::new(held))));
+        Ok(Combined::Not(rest))
     }
 
     /// Merges groups of several workers as the first merges its runs.
@@ -341,7 +341,7 @@ impl<'r> Team<'r> {
         for (from, workers) in self.copied_groups(indexes) {
             let (first, others) = self.executions.split_first_mut().expect("a team has a worker");
             let held = match first.held(from) {
-                Some(Groups::Held(held)) => held.clone(),
+                Some(Groups::Held(held)) => HeldGroups::clone(held),
                 Some(spilled) => {
                     let spilled = spilled.clone();
                     others[..workers - 1].iter_mut().for_each(|other| other.hold(from, spilled.clone()));
@@ -366,7 +366,7 @@ impl<'r> Team<'r> {
                         count: held.count,
                     })
                 });
-                other.hold(from, Groups::Held(copied?));
+                other.hold(from, Groups::Held(Box::new(copied?)));
             }
         }
         Ok(())
@@ -404,6 +404,13 @@ impl<'r> Team<'r> {
         }
         reports.into_iter().flatten().collect()
     }
+}
+
+/// What became of the groups of several workers.
+enum Combined {
+    All(HeldGroups),
+    /// These are left, each with the number of its worker.
+    Not(Vec<(usize, Groups)>),
 }
 
 /// Ends all workers when it is dropped: by an error, or a panic.

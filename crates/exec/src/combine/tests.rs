@@ -202,7 +202,7 @@ fn grouped<R>(
         execution.pipeline(index).unwrap();
     }
     let held = |index| match execution.held(index) {
-        Some(Groups::Held(held)) => held.clone(),
+        Some(Groups::Held(held)) => HeldGroups::clone(held),
         _ => panic!("groups that fit are on the device"),
     };
     let held = (0..parts.len()).map(held).collect();
