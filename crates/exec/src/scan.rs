@@ -234,6 +234,7 @@ impl Execution<'_> {
             let lane = &lanes.list()[buffer];
             let stream = &lane.stream;
             if let Some(top) = top {
+                top.exchange(tasks);
                 prefetcher.limit_row_groups(top.row_groups_max(row_groups_max));
                 top.set_threshold(kernel);
             }
@@ -284,8 +285,8 @@ impl Execution<'_> {
         Ok(rows)
     }
 
-    /// The prefetcher for those row groups of `scan` that are `coming`. Rows that come out are waited for morsel by morsel, so one buffer
-    /// does.
+    /// The prefetcher for those row groups of `scan` that are `coming`. Rows that come out are waited for morsel by
+    /// morsel, so one buffer does.
     fn prefetcher(
         &self,
         scan: &TableScan,

@@ -1,7 +1,7 @@
 //! The row groups of one scan as tasks of several workers.
 //!
 //! ```text
-//!   row groups   0 1 2 3 | 4 5 6 7 | 8 9 10 11 | 12 13 …        stripes by number
+//!   row groups   0 1 2 3 | 4 5 6 7 | 8 9 10 11 | 12 13 …        bands by number
 //!   worker 0     0 1 2 3             8 9 10 11                  its own list, in order
 //!   worker 1               4 5 6 7               12 13 …
 //!
@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A row group is dealt by its number in the table, not by its place in the scan: so it comes to the same worker in
-//! every query, whatever planning has skipped. Stripes keep neighbours together, which a copy from pinned memory takes
+//! every query, whatever planning has skipped. Bands keep neighbours together, which a copy from pinned memory takes
 //! at once, and spread a scan of one region of the table. No more is taken from another worker than half of what it has
 //! left, and only by one that has nothing to do: faster workers get more, and most row groups stay where they were
 //! dealt.
@@ -20,10 +20,10 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Row groups of a stripe at most.
-const STRIPE_MAX: usize = 16;
-/// Stripes of a worker at least, where there are enough row groups.
-const STRIPES_MIN: usize = 8;
+/// Row groups of a band at most.
+const BAND_MAX: usize = 16;
+/// Bands of a worker at least, where there are enough row groups.
+const BANDS_MIN: usize = 8;
 
 /// The row groups of a scan, by worker.
 pub(crate) struct Tasks {
@@ -38,13 +38,15 @@ struct State {
     left: Vec<VecDeque<u32>>,
     /// What each has taken in its current try.
     taken: Vec<Vec<u32>>,
+    /// Of a top-k: as many rows as are wanted have at least this rank.
+    least_rank: Option<i64>,
 }
 
 impl Tasks {
     /// Tasks of so many workers, none of which is dealt.
     pub(crate) fn new(workers: usize) -> Arc<Self> {
-        let state =
-            State { is_dealt: false, left: vec![VecDeque::new(); workers], taken: vec![Vec::new(); workers] };
+        let (left, taken) = (vec![VecDeque::new(); workers], vec![Vec::new(); workers]);
+        let state = State { left, taken, ..State::default() };
         Arc::new(Self { state: Mutex::new(state), workers })
     }
 
@@ -54,9 +56,9 @@ impl Tasks {
         if std::mem::replace(&mut state.is_dealt, true) {
             return;
         }
-        let stripe = (table_row_groups / (self.workers * STRIPES_MIN)).clamp(1, STRIPE_MAX);
+        let band = (table_row_groups / (self.workers * BANDS_MIN)).clamp(1, BAND_MAX);
         for &row_group in row_groups {
-            state.left[row_group as usize / stripe % self.workers].push_back(row_group);
+            state.left[row_group as usize / band % self.workers].push_back(row_group);
         }
     }
 
@@ -85,6 +87,13 @@ impl Tasks {
         let moved = state.left[longest].split_off(kept);
         state.left[worker] = moved;
         true
+    }
+
+    /// Raises the least rank that is wanted of a top-k to `rank`, and gives what it is by all workers.
+    pub(crate) fn raise_least_rank(&self, rank: Option<i64>) -> Option<i64> {
+        let mut state = self.state();
+        state.least_rank = state.least_rank.max(rank);
+        state.least_rank
     }
 
     /// How many workers share them.
