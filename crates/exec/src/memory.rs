@@ -219,6 +219,11 @@ impl Lanes {
         Ok(held)
     }
 
+    /// Lets go of those that nobody uses.
+    pub(crate) fn release_idle(&self) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     /// Takes back a lane whose stream has been waited for.
     fn give_back(&self, lane: Lane) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);

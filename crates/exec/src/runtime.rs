@@ -229,6 +229,11 @@ impl Runtime {
         self.workers.iter().map(|worker| worker.device).collect()
     }
 
+    /// Lets go of streams that no run uses, and of the memory that is kept with them for the next run.
+    pub fn release_idle(&self) {
+        self.workers.iter().for_each(|worker| worker.lanes.release_idle());
+    }
+
     /// How pipelines run.
     pub fn options(&self) -> &RuntimeOptions {
         &self.options

@@ -175,9 +175,9 @@ impl Execution<'_> {
         report: &mut PipelineReport,
     ) -> Result<Option<Rows>> {
         let mut top = Top::of(kernel, Some(scan))?;
-        let row_groups = top.as_ref().map_or_else(|| scan.row_groups.clone(), |top| top.in_order(scan));
         let (tasks, number) = self.tasks(index);
-        tasks.deal(&row_groups, scan.table.row_group_count());
+        let in_order = |list: &[u32]| top.as_ref().map_or_else(|| list.to_vec(), |top| top.in_order(list));
+        tasks.deal(&scan.row_groups, scan.table.row_group_count(), in_order);
         let rows = self.run_tasks(kernel, scan, prepared, (&tasks, number), &mut top, report);
         if rows.is_err() {
             tasks.give_back(number);

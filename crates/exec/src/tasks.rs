@@ -50,16 +50,24 @@ impl Tasks {
         Arc::new(Self { state: Mutex::new(state), workers })
     }
 
-    /// Deals `row_groups`, in this order, of a table of `table_row_groups`; only the first call does.
-    pub(crate) fn deal(&self, row_groups: &[u32], table_row_groups: usize) {
+    /// Deals `row_groups` of a table of `table_row_groups`, and puts the list of each worker in order; only the first
+    /// call does.
+    pub(crate) fn deal(
+        &self,
+        row_groups: &[u32],
+        table_row_groups: usize,
+        in_order: impl Fn(&[u32]) -> Vec<u32>,
+    ) {
         let mut state = self.state();
         if std::mem::replace(&mut state.is_dealt, true) {
             return;
         }
         let band = (table_row_groups / (self.workers * BANDS_MIN)).clamp(1, BAND_MAX);
+        let mut lists = vec![Vec::new(); self.workers];
         for &row_group in row_groups {
-            state.left[row_group as usize / band % self.workers].push_back(row_group);
+            lists[row_group as usize / band % self.workers].push(row_group);
         }
+        state.left = lists.iter().map(|list| in_order(list).into()).collect();
     }
 
     /// What `worker` takes, one by one, until its own list is empty.
@@ -121,7 +129,7 @@ mod tests {
 
     fn dealt(workers: usize, row_groups: &[u32], table_row_groups: usize) -> Arc<Tasks> {
         let tasks = Tasks::new(workers);
-        tasks.deal(row_groups, table_row_groups);
+        tasks.deal(row_groups, table_row_groups, <[u32]>::to_vec);
         tasks
     }
 
@@ -134,6 +142,13 @@ mod tests {
         let tasks = dealt(1, &[7, 3, 9], 10);
         assert_eq!(all(&tasks, 0), [7, 3, 9]);
         assert!(!tasks.take_over(0));
+    }
+
+    #[test]
+    fn each_list_is_put_in_order_by_itself() {
+        let tasks = Tasks::new(2);
+        tasks.deal(&[0, 1, 2, 3, 4], 5, |list| list.iter().rev().copied().collect());
+        assert_eq!((all(&tasks, 0), all(&tasks, 1)), (vec![4, 2, 0], vec![3, 1]));
     }
 
     #[test]

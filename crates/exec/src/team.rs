@@ -224,6 +224,7 @@ impl<'r> Team<'r> {
         let own = parts.next().expect("the first worker takes part");
         let groups_max = own.count + parts.as_slice().iter().map(|part| part.count).sum::<u64>();
         let combiner = evicting(first, || Combiner::onto(first, &own, groups_max))?;
+        drop(own);
         for (other, part) in others.iter().zip(parts) {
             self.cancel.check()?;
             add_across(&combiner, first, other, &part)

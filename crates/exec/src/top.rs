@@ -9,7 +9,7 @@
 //!      └── row groups whose zone maps lie beyond it are not read ◄── threshold: the worst of k ─┘
 //! ```
 //!
-//! Several workers each keep the best k of their own rows, and tell each other the worst rank of those: as many rows as
+//! Several workers each begin with the best of their own row groups, keep the best k of their own rows, and tell each other the worst rank of those: as many rows as
 //! are wanted have at least that one. In the end the best k of all that they kept are taken.
 //!
 //! Keys are compared as *ranks*, of which the greatest are the best: the key itself, or its complement where the least
@@ -72,10 +72,10 @@ impl Top {
         })
     }
 
-    /// The row groups of `scan`, those first that may hold the best keys, if zone maps tell.
-    pub(super) fn in_order(&self, scan: &TableScan) -> Vec<u32> {
-        let Some(zone_maps) = &self.zone_maps else { return scan.row_groups.clone() };
-        let mut best_first = scan.row_groups.clone();
+    /// These row groups, those first that may hold the best keys, if zone maps tell.
+    pub(super) fn in_order(&self, row_groups: &[u32]) -> Vec<u32> {
+        let mut best_first = row_groups.to_vec();
+        let Some(zone_maps) = &self.zone_maps else { return best_first };
         best_first.sort_by_key(|group| Reverse(self.best_rank(&zone_maps[*group as usize])));
         let wanted = self.layout.row_count.saturating_mul(LEADING_ROWS_PER_ROW);
         let mut rows = 0;
@@ -85,7 +85,7 @@ impl Top {
             is_wanted
         });
         let leading: HashSet<u32> = best_first.iter().copied().collect();
-        best_first.extend(scan.row_groups.iter().filter(|group| !leading.contains(group)));
+        best_first.extend(row_groups.iter().filter(|group| !leading.contains(group)));
         best_first
     }
 
