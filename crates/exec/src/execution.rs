@@ -36,7 +36,7 @@ const TABLE_KEYS_MAX: u64 = 1 << 31;
 /// Groups that a hashed aggregation starts with room for at least.
 const FIRST_GROUPS: u64 = 1 << 20;
 /// Rows or groups that tables have room for at least, where memory is short.
-pub(super) const ROOM_LEAST: u64 = 1 << 10;
+pub(super) const ROOM_LEAST: u64 = 1 << 6;
 
 /// A run of a plan, by one worker.
 pub(crate) struct Execution<'r> {

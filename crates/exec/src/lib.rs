@@ -1,8 +1,11 @@
-//! Runs of plans on one device, a GPU or threads of the host: what was compiled meets what was brought.
+//! Runs of plans on one device or several, GPUs or threads of the host: what was compiled meets what was brought.
 //!
 //! ```text
 //!   Plan ──► Runtime ──► Rows, RunReport
-//!              ├ execution     stages of pipelines that do not wait for each other; each is repeated where keys are not unique
+//!              ├ team          the workers of a run, one a device; tasks: who takes which row groups
+//!              ├ combine       partial groups made one
+//!              ├ execution     what one worker does: stages of pipelines that do not wait for each other; each is
+//!              │               repeated where keys are not unique
 //!              ├ allocate      tables, groups and rows: memory on the device
 //!              ├ waiting       rows that find no room in their sink; grow: larger tables and groups
 //!              ├ scan          morsels in flight; at_once: rows that a caller gives, groups; launch: descriptors, grids
@@ -15,7 +18,7 @@
 //! `OutOfMemory` that sends it there; memory is taken under the device's budget; however a run ends, what its streams
 //! still do is waited for; without a trace it is not timed morsel by morsel. Deliberately absent: SQL, DataFusion,
 //! Arrow; source code, which `pelton-pipeline` writes; files and codecs, which are the prefetcher's; the choice of what
-//! runs where; more than one device at a time.
+//! runs where; rows that are sent from device to device.
 
 #![forbid(unsafe_code)]
 

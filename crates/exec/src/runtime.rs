@@ -260,13 +260,6 @@ impl Runtime {
         Ok(Arc::new(Self { options, machine, workers, compiler, column_cache, has_column_cache, used }))
     }
 
-    /// Gives back memory that no query uses and that is kept for the next one. Cached columns stay.
-    pub fn release_idle(&self) {
-        for worker in &self.workers {
-            worker.lanes.evict();
-        }
-    }
-
     /// Where columns are.
     pub fn column_cache(&self) -> &Arc<ColumnCache> {
         &self.column_cache
@@ -285,6 +278,13 @@ impl Runtime {
     /// All devices that pipelines run on.
     pub fn devices(&self) -> Vec<DeviceId> {
         self.workers.iter().map(|worker| worker.device).collect()
+    }
+
+    /// Lets go of streams that no run uses, and of the memory that is kept with them for the next run.
+    pub fn release_idle(&self) {
+        for worker in &self.workers {
+            worker.lanes.evict();
+        }
     }
 
     /// How pipelines run.

@@ -125,9 +125,9 @@ impl Execution<'_> {
         report: &mut PipelineReport,
     ) -> Result<Option<Rows>> {
         let top = Top::of(kernel, Some(scan))?;
-        let row_groups = top.as_ref().map_or_else(|| scan.row_groups.clone(), |top| top.in_order(scan));
         let (tasks, number) = self.tasks(index);
-        tasks.deal(&row_groups, scan.table.row_group_count());
+        let in_order = |list: &[u32]| top.as_ref().map_or_else(|| list.to_vec(), |top| top.in_order(list));
+        tasks.deal(&scan.row_groups, scan.table.row_group_count(), in_order);
         let started = Instant::now();
         self.runtime.admit_hot(self.worker.device, scan, self.stream(), self.cancel)?;
         if self.runtime.has_column_cache {
@@ -282,6 +282,7 @@ impl Execution<'_> {
             let lane = &part.lanes.list()[buffer];
             let stream = &lane.stream;
             if let Some(top) = &mut progress.top {
+                top.exchange(&progress.tasks);
                 part.prefetcher.limit_row_groups(top.row_groups_max(row_groups_max));
                 top.set_threshold(kernel);
             }

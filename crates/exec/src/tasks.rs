@@ -1,7 +1,7 @@
 //! The row groups of one scan as tasks of several workers.
 //!
 //! ```text
-//!   row groups   0 1 2 3 | 4 5 6 7 | 8 9 10 11 | 12 13 …        stripes by number
+//!   row groups   0 1 2 3 | 4 5 6 7 | 8 9 10 11 | 12 13 …        bands by number
 //!   worker 0     0 1 2 3             8 9 10 11                  its own list, in order
 //!   worker 1               4 5 6 7               12 13 …
 //!
@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A row group is dealt by its number in the table, not by its place in the scan: so it comes to the same worker in
-//! every query, whatever planning has skipped. Stripes keep neighbours together, which a copy from pinned memory takes
+//! every query, whatever planning has skipped. Bands keep neighbours together, which a copy from pinned memory takes
 //! at once, and spread a scan of one region of the table. No more is taken from another worker than half of what it has
 //! left, and only by one that has nothing to do: faster workers get more, and most row groups stay where they were
 //! dealt.
@@ -20,10 +20,10 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Row groups of a stripe at most.
-const STRIPE_MAX: usize = 16;
-/// Stripes of a worker at least, where there are enough row groups.
-const STRIPES_MIN: usize = 8;
+/// Row groups of a band at most.
+const BAND_MAX: usize = 16;
+/// Bands of a worker at least, where there are enough row groups.
+const BANDS_MIN: usize = 8;
 
 /// The row groups of a scan, by worker.
 pub(crate) struct Tasks {
@@ -36,25 +36,35 @@ struct State {
     is_dealt: bool,
     /// What each worker has not taken.
     left: Vec<VecDeque<u32>>,
+    /// Of a top-k: as many rows as are wanted have at least this rank.
+    least_rank: Option<i64>,
 }
 
 impl Tasks {
     /// Tasks of so many workers, none of which is dealt.
     pub(crate) fn new(workers: usize) -> Arc<Self> {
-        let state = State { is_dealt: false, left: vec![VecDeque::new(); workers] };
+        let state = State { left: vec![VecDeque::new(); workers], ..State::default() };
         Arc::new(Self { state: Mutex::new(state), workers })
     }
 
-    /// Deals `row_groups`, in this order, of a table of `table_row_groups`; only the first call does.
-    pub(crate) fn deal(&self, row_groups: &[u32], table_row_groups: usize) {
+    /// Deals `row_groups` of a table of `table_row_groups`, and puts the list of each worker in order; only the first
+    /// call does.
+    pub(crate) fn deal(
+        &self,
+        row_groups: &[u32],
+        table_row_groups: usize,
+        in_order: impl Fn(&[u32]) -> Vec<u32>,
+    ) {
         let mut state = self.state();
         if std::mem::replace(&mut state.is_dealt, true) {
             return;
         }
-        let stripe = (table_row_groups / (self.workers * STRIPES_MIN)).clamp(1, STRIPE_MAX);
+        let band = (table_row_groups / (self.workers * BANDS_MIN)).clamp(1, BAND_MAX);
+        let mut lists = vec![Vec::new(); self.workers];
         for &row_group in row_groups {
-            state.left[row_group as usize / stripe % self.workers].push_back(row_group);
+            lists[row_group as usize / band % self.workers].push(row_group);
         }
+        state.left = lists.iter().map(|list| in_order(list).into()).collect();
     }
 
     /// What `worker` takes, one by one, until its own list is empty.
@@ -81,6 +91,13 @@ impl Tasks {
         true
     }
 
+    /// Raises the least rank that is wanted of a top-k to `rank`, and gives what it is by all workers.
+    pub(crate) fn raise_least_rank(&self, rank: Option<i64>) -> Option<i64> {
+        let mut state = self.state();
+        state.least_rank = state.least_rank.max(rank);
+        state.least_rank
+    }
+
     /// How many workers share them.
     pub(crate) fn worker_count(&self) -> usize {
         self.workers
@@ -97,7 +114,7 @@ mod tests {
 
     fn dealt(workers: usize, row_groups: &[u32], table_row_groups: usize) -> Arc<Tasks> {
         let tasks = Tasks::new(workers);
-        tasks.deal(row_groups, table_row_groups);
+        tasks.deal(row_groups, table_row_groups, <[u32]>::to_vec);
         tasks
     }
 
@@ -110,6 +127,13 @@ mod tests {
         let tasks = dealt(1, &[7, 3, 9], 10);
         assert_eq!(all(&tasks, 0), [7, 3, 9]);
         assert!(!tasks.take_over(0));
+    }
+
+    #[test]
+    fn each_list_is_put_in_order_by_itself() {
+        let tasks = Tasks::new(2);
+        tasks.deal(&[0, 1, 2, 3, 4], 5, |list| list.iter().rev().copied().collect());
+        assert_eq!((all(&tasks, 0), all(&tasks, 1)), (vec![4, 2, 0], vec![3, 1]));
     }
 
     #[test]

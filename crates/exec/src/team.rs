@@ -272,10 +272,14 @@ impl<'r> Team<'r> {
             Err(refusal) if is_hashed && is_out_of_memory(&refusal) => return Ok(Combined::Not(rest)),
             combiner => combiner?,
         };
-        let mut added = 1;
-        for (other, part) in self.executions[1..].iter().zip(&parts[1..]) {
+        // Where a larger table was made, this one is not needed any more.
+        rest.remove(0);
+        let mut parts = parts.into_iter();
+        drop(parts.next());
+        let mut added = 0;
+        for (other, part) in self.executions[1..].iter().zip(parts) {
             self.cancel.check()?;
-            match add_across(&combiner, first, other, part) {
+            match add_across(&combiner, first, other, &part) {
                 // Nothing of it was added.
                 Err(refusal) if is_hashed && is_out_of_memory(&refusal) => break,
                 outcome => outcome.context(|| {

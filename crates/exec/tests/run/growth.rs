@@ -15,7 +15,7 @@ use pelton_store::Table;
 
 use crate::fixture::{Place, table};
 use crate::oracle::{
-    Cell, all_rows, assert_same, column, has_logical_devices, int, options, runtime, single, sort, sorted,
+    Cell, all_rows, assert_same, column, has_three_devices, int, options, runtime, single, sort, sorted,
     source,
 };
 
@@ -51,7 +51,7 @@ fn ways() -> Vec<RuntimeOptions> {
 fn run(options: RuntimeOptions, plan: &Plan) -> (Rows, RunReport) {
     let run = |options| runtime(options).run(plan, Vec::new(), &CancelFlag::new()).unwrap();
     let result = run(options.clone());
-    if has_logical_devices() {
+    if has_three_devices() {
         let (rows, _) = run(RuntimeOptions { more_devices: vec![1, 2], ..options });
         assert_same(&rows, &result.0, "three workers");
     }

@@ -13,7 +13,7 @@ use pelton_pipeline::{RowColumn, RowValues, Rows};
 use pelton_store::{ColumnSchema, LogicalType, Table, TableSchema};
 
 use crate::fixture::{Place, place};
-use crate::oracle::{Cell, column, has_logical_devices, options, runtime, sorted};
+use crate::oracle::{Cell, column, has_three_devices, options, runtime, sorted};
 
 /// Row groups of each of the two segments.
 const GROUPS: u64 = 20;
@@ -67,7 +67,7 @@ fn check(place: &Place, keys: &[i64], kind: ProbeKind, uses_runtime_filters: boo
         runtime(options).run(&plan, vec![host_input.clone()], &CancelFlag::new()).unwrap()
     };
     let (rows, report) = run(options());
-    if has_logical_devices() {
+    if has_three_devices() {
         let (by_three, report_of_three) = run(RuntimeOptions { more_devices: vec![1, 2], ..options() });
         assert_eq!(sorted(&by_three), sorted(&rows), "three workers");
         assert_eq!(skipped(&report_of_three), skipped(&report), "three workers");

@@ -13,7 +13,7 @@ use pelton_pipeline::{RowColumn, RowValues, Rows};
 
 use crate::fixture::table;
 use crate::oracle::{
-    Cell, all_rows, column, has_logical_devices, int, options, run, runtime, single, sort, sorted, source,
+    Cell, all_rows, column, has_three_devices, int, options, run, runtime, single, sort, sorted, source,
 };
 
 /// One case: what a test varies.
@@ -74,7 +74,7 @@ fn check(case: &Case) -> RunReport {
     let keyed: Vec<(Option<i128>, Vec<Cell>)> =
         of_all.map(|row| ((case.value)(&row), row[..2].to_vec())).collect();
     check_rows(case, &sorted(&rows), &keyed);
-    if has_logical_devices() {
+    if has_three_devices() {
         let (rows, _) = run(RuntimeOptions { more_devices: vec![1, 2], ..case.options.clone() }, &plan);
         check_rows(case, &sorted(&rows), &keyed);
     }
