@@ -54,8 +54,10 @@ struct Place {
 enum Doing {
     Running,
     Parked,
-    /// Its parts run, or its part on another device.
+    /// Its parts run, or it has hardly begun: it holds what it holds, and others do not wait for it.
     Resting,
+    /// It brings together what the same query has on several devices, without waiting for memory.
+    Busy,
 }
 
 #[derive(Default)]
@@ -135,6 +137,12 @@ impl MemoryArbiter {
             .collect()
     }
 
+    /// Has all that wait look again: what they wait for may be over.
+    pub fn wake(&self) {
+        let _state = self.lock();
+        self.changed.notify_all();
+    }
+
     /// Queries that wait for memory, by their parts.
     pub fn parked(&self) -> usize {
         self.lock().turns.values().filter(|entry| entry.doing == Doing::Parked).count()
@@ -208,6 +216,30 @@ impl Turn {
         self.arbiter.lock().set(self.place, Doing::Resting);
     }
 
+    /// It brings together what the same query has on several devices, and takes no memory that it would wait for.
+    pub fn be_busy(&self) {
+        self.arbiter.lock().set(self.place, Doing::Busy);
+    }
+
+    /// Waits until `is_over`, or until it is asked to park; whether it is asked.
+    ///
+    /// # Errors
+    ///
+    /// `Cancelled`.
+    pub fn wait_blocking(&self, is_over: &dyn Fn() -> bool, cancel: &CancelFlag) -> Result<bool> {
+        let mut state = self.arbiter.lock();
+        loop {
+            cancel.check()?;
+            if is_over() {
+                return Ok(false);
+            }
+            if self.is_asked_to_park() {
+                return Ok(true);
+            }
+            state = self.arbiter.wait(state);
+        }
+    }
+
     /// It goes on after a rest, or when its parts are over.
     pub fn resume(&self) {
         self.arbiter.lock().set(self.place, Doing::Running);
@@ -229,13 +261,14 @@ impl Turn {
                 break Ok(true);
             }
             let younger = state.turns.range(self.place..).skip(1);
-            let running = younger.filter(|(_, entry)| entry.doing == Doing::Running);
-            if running.map(|(_, entry)| entry.is_asked.store(true, Ordering::Relaxed)).count() == 0 {
+            let active = younger.filter(|(_, entry)| matches!(entry.doing, Doing::Running | Doing::Busy));
+            if active.map(|(_, entry)| entry.is_asked.store(true, Ordering::Relaxed)).count() == 0 {
                 break Ok(false);
             }
             if let Err(cancelled) = cancel.check() {
                 break Err(cancelled);
             }
+            self.arbiter.changed.notify_all();
             state = self.arbiter.wait(state);
         };
         state.turns.values().for_each(|entry| entry.is_asked.store(false, Ordering::Relaxed));

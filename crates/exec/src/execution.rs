@@ -55,7 +55,7 @@ pub(crate) struct Execution<'r> {
     pub(super) tables: State,
     pub(super) lane: HeldLanes<'r>,
     /// By pipeline.
-    reports: Vec<(usize, PipelineReport)>,
+    pub(super) reports: Vec<(usize, PipelineReport)>,
     pub(super) trace: Option<RunTrace<'r>>,
     /// It runs one pipeline beside others, whose tables and groups it shares.
     pub(super) is_apart: bool,

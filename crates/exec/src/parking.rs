@@ -23,6 +23,7 @@ use super::MemoryTest;
 use super::execution::{Execution, Groups, Kernel, Prepared};
 use super::memory::{is_out_of_memory, lasting_host_buffer};
 use super::report::PipelineReport;
+use super::team::Barrier;
 
 /// Said where cached columns made room.
 const EVICTED: &str = "cached columns were evicted to make room; --device-memory-limit gives more";
@@ -144,6 +145,18 @@ impl Execution<'_> {
             return Ok(());
         }
         self.park(0, memory, report)
+    }
+
+    /// Waits until all workers of a run are done with a stage; parks meanwhile if an older query asks for that.
+    pub(crate) fn wait_for_others(&mut self, barrier: &Barrier) -> Result<()> {
+        barrier.arrive();
+        while self.turn.wait_blocking(&|| barrier.is_over(), self.cancel)? {
+            let last = self.reports.pop();
+            let (index, mut report) = last.unwrap_or_default();
+            self.park(0, &mut Memory::default(), &mut report)?;
+            self.reports.extend((!report.name.is_empty()).then_some((index, report)));
+        }
+        Ok(())
     }
 
     /// Gives all device memory back, and goes on when it is the oldest or fits with `more_bytes`. Each time in a pipeline

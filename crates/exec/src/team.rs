@@ -20,10 +20,11 @@
 //! The first error ends all workers: it sets the flag that all of them look at. Memory is given back when the team is
 //! dropped, which waits for what streams still do.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use pelton_device::{DeviceId, Machine, MemoryKind, OnFull, Span, Stream, Turn};
+use pelton_device::{DeviceId, Machine, MemoryArbiter, MemoryKind, OnFull, Span, Stream, Turn};
 use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt};
 use pelton_pipeline::Rows;
 use pelton_pipeline::codegen::{Generated, GroupKind, SinkLayout};
@@ -184,6 +185,7 @@ impl<'r> Team<'r> {
     /// All workers run their pipelines of a stage; gives the rows that each has.
     fn run(&mut self, indexes: &[usize]) -> Result<Vec<Option<Rows>>> {
         let (cancel, shared, is_alone) = (self.cancel, &self.shared, self.executions.len() == 1);
+        let barrier = Barrier::of(&self.executions);
         let (first, others) = self.executions.split_first_mut().expect("a team has a worker");
         let run = |execution: &mut Execution<'_>| {
             let stop = StopAll(cancel);
@@ -192,7 +194,8 @@ impl<'r> Team<'r> {
             execution.turn.resume();
             let rows = execution.stage(&own)?;
             if !is_alone {
-                execution.turn.rest();
+                execution.wait_for_others(&barrier)?;
+                execution.turn.be_busy();
             }
             std::mem::forget(stop);
             Ok(rows)
@@ -304,6 +307,9 @@ impl<'r> Team<'r> {
         parts: Vec<(usize, Groups)>,
         started: Instant,
     ) -> Result<Option<Rows>> {
+        // The first one may wait for memory: others do not wait for the rest of this query meanwhile.
+        self.executions.iter().for_each(|execution| execution.turn.rest());
+        self.executions[0].turn.resume();
         let layout = parts[0].1.layout().clone();
         let mut runs = Vec::new();
         for (worker, part) in parts {
@@ -407,6 +413,31 @@ impl<'r> Team<'r> {
             }
         }
         reports.into_iter().flatten().collect()
+    }
+}
+
+/// Where workers wait for each other at the end of a stage.
+pub(crate) struct Barrier {
+    left: AtomicUsize,
+    arbiters: Vec<Arc<MemoryArbiter>>,
+}
+
+impl Barrier {
+    fn of(executions: &[Execution<'_>]) -> Self {
+        let arbiters = executions.iter().map(|execution| Arc::clone(execution.turn.arbiter())).collect();
+        Self { left: AtomicUsize::new(executions.len()), arbiters }
+    }
+
+    /// One worker is done.
+    pub(crate) fn arrive(&self) {
+        if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.arbiters.iter().for_each(|arbiter| arbiter.wake());
+        }
+    }
+
+    /// Whether all are.
+    pub(crate) fn is_over(&self) -> bool {
+        self.left.load(Ordering::Acquire) == 0
     }
 }
 

@@ -14,7 +14,9 @@ use pelton_pipeline::ir::{
 };
 
 use crate::fixture::{Place, table};
-use crate::oracle::{Cell, all_rows, column, options, runtime, single, sort, sorted, source};
+use crate::oracle::{
+    Cell, all_rows, column, has_three_devices, options, runtime, single, sort, sorted, source,
+};
 
 fn sum(input: usize) -> Aggregate {
     Aggregate { function: AggregateFunction::Sum, input: Some(column(input)) }
@@ -197,6 +199,10 @@ fn sixteen_queries_on_one_device_under_a_small_limit_give_what_each_gives_alone(
     // The largest one alone fits. Cached columns take what is left, until it is wanted.
     for (limit, cached) in [(peak + peak / 2, 0), (peak + peak / 8, 4 << 20)] {
         let shared = runtime(RuntimeOptions { device_cache_bytes: Some(cached), ..limited(limit) });
+        check_at_once(&shared, &plans(&shared), &expected);
+    }
+    if has_three_devices() {
+        let shared = runtime(RuntimeOptions { more_devices: vec![1, 2], ..limited(peak + peak / 2) });
         check_at_once(&shared, &plans(&shared), &expected);
     }
 }
