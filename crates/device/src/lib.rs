@@ -22,6 +22,7 @@
 
 mod place;
 
+mod arbiter;
 mod budget;
 
 mod backend;
@@ -41,6 +42,7 @@ pub mod cuda;
 #[allow(unsafe_code)]
 pub mod host;
 
+pub use arbiter::{MemoryArbiter, Turn};
 pub use backend::{Backend, EventBackend, RawMemory, StreamBackend};
 pub use budget::{Budget, OnFull, Reservation};
 pub use machine::{Machine, VIRTUAL_PAGE_BYTES};

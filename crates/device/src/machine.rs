@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use pelton_error::{Error, Result, ResultExt, Tier};
 
+use crate::arbiter::{MemoryArbiter, Turn};
 use crate::backend::{Backend, RawMemory};
 use crate::budget::{Budget, OnFull, Reservation};
 use crate::memory::{Buffer, ForeignMemory, Span};
@@ -24,6 +25,7 @@ pub struct Machine {
 
 struct MachineInner {
     device_budgets: Vec<Arc<Budget>>,
+    arbiters: Vec<Arc<MemoryArbiter>>,
     pinned_budget: Arc<Budget>,
     page_locks: PageLocks,
     streams: Mutex<Vec<Weak<StreamShared>>>,
@@ -36,7 +38,7 @@ impl Machine {
     pub fn new(backend: impl Backend + 'static) -> Self {
         let info = backend.info();
         assert!(info.node_count > 0, "a machine has host memory");
-        let device_budgets = info
+        let device_budgets: Vec<Arc<Budget>> = info
             .devices
             .iter()
             .map(|device| {
@@ -44,8 +46,13 @@ impl Machine {
             })
             .collect();
         let pinned_budget = Budget::new(Tier::Pinned, "pinned host memory", info.pinned_memory_limit_bytes);
+        let queries = Arc::default();
         Self {
             inner: Arc::new(MachineInner {
+                arbiters: device_budgets
+                    .iter()
+                    .map(|budget| MemoryArbiter::new(Arc::clone(budget), &queries))
+                    .collect(),
                 device_budgets,
                 page_locks: PageLocks::new(Arc::clone(&pinned_budget)),
                 pinned_budget,
@@ -82,6 +89,26 @@ impl Machine {
     pub fn device_budget(&self, device: DeviceId) -> Result<&Arc<Budget>> {
         self.device(device)?;
         Ok(&self.inner.device_budgets[device.0 as usize])
+    }
+
+    /// Who decides between queries when a device's memory is short.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if it has no such device.
+    pub fn arbiter(&self, device: DeviceId) -> Result<&Arc<MemoryArbiter>> {
+        self.device(device)?;
+        Ok(&self.inner.arbiters[device.0 as usize])
+    }
+
+    /// The turns of a query that starts now on these devices, one each.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if it has no such device.
+    pub fn turns(&self, devices: &[DeviceId]) -> Result<Vec<Turn>> {
+        let arbiters = devices.iter().map(|device| self.arbiter(*device).cloned());
+        Ok(MemoryArbiter::turns(&arbiters.collect::<Result<Vec<_>>>()?))
     }
 
     /// The budget of page-locked host memory: pinned buffers and page locks.

@@ -1,6 +1,8 @@
 //! Memory of a pipeline on the device: its sink's tables and groups, cleared; the results of text functions;
 //! what texts are held against; ranges.
 
+use std::sync::Arc;
+
 use pelton_device::cuda::Grid;
 use pelton_device::{Span, Stream};
 use pelton_error::{Error, Result};
@@ -10,7 +12,7 @@ use pelton_pipeline::codegen::{
     TableLayout, WordKind,
 };
 
-use super::execution::{Execution, Kernel, Prepared};
+use super::execution::{Execution, Kernel};
 use super::memory::{State, upload};
 
 /// Rows of a hashed table at most: chains count them from 1, in 32 bits.
@@ -19,36 +21,36 @@ pub(super) const TABLE_ROWS_MAX: u64 = u32::MAX as u64 - 1;
 pub(super) const THREADS_PER_MULTIPROCESSOR: u32 = 2048;
 
 impl Execution<'_> {
-    /// The memory of the sink, cleared. `groups`: how many are expected, where there is a group for each key.
-    pub(super) fn allocate(&self, kernel: &mut Kernel, prepared: &Prepared, groups: u64) -> Result<()> {
+    /// The memory of the sink, cleared: where it is found by hashing, with `room` for so many rows or groups.
+    pub(super) fn allocate(&self, kernel: &mut Kernel, room: u64) -> Result<()> {
         let sink = kernel.generated.sink.clone();
-        upload(&mut kernel.state, self.stream(), self.runtime.device, Arg::Flags, &head(&sink))?;
+        self.refuse_first(Arg::Flags, 0)?;
+        upload(&mut kernel.state, self.stream(), self.worker.device, Arg::Flags, &head(&sink))?;
         let mut state = State::default();
         match &sink {
             SinkLayout::Build(layout) => {
                 let table = built_table(kernel)?;
                 kernel.state.set_part(Arg::TableStats(table), Arg::Flags, 8);
-                self.allocate_table(kernel, table, layout, prepared.row_count, &mut state)
+                self.allocate_table(kernel, table, layout, room, &mut state)
             }
-            SinkLayout::Groups(layout) => {
-                let groups = groups.min(prepared.row_count.max(64));
-                self.allocate_groups(kernel, layout, groups, &mut state)
-            }
+            SinkLayout::Groups(layout) => self.allocate_groups(kernel, layout, room, &mut state),
             SinkLayout::Rows(_) => Ok(()),
         }?;
         kernel.state.adopt(&state, |_| true);
-        let luts = std::mem::take(&mut kernel.generated.luts);
-        for (index, lut) in luts.iter().enumerate() {
-            upload(&mut kernel.state, self.stream(), self.runtime.device, Arg::Lut(index), &lut.bytes)?;
+        let generated = Arc::clone(&kernel.generated);
+        for (index, lut) in generated.luts.iter().enumerate() {
+            self.refuse_first(Arg::Lut(index), lut.bytes.len())?;
+            upload(&mut kernel.state, self.stream(), self.worker.device, Arg::Lut(index), &lut.bytes)?;
             if let Some(valid) = &lut.valid {
-                upload(&mut kernel.state, self.stream(), self.runtime.device, Arg::LutValid(index), valid)?;
+                upload(&mut kernel.state, self.stream(), self.worker.device, Arg::LutValid(index), valid)?;
             }
         }
-        let constants = std::mem::take(&mut kernel.generated.text_constants);
-        if !constants.is_empty() {
-            upload(&mut kernel.state, self.stream(), self.runtime.device, Arg::TextConstants, &constants)?;
+        if !generated.text_constants.is_empty() {
+            let constants = &generated.text_constants;
+            self.refuse_first(Arg::TextConstants, constants.len())?;
+            upload(&mut kernel.state, self.stream(), self.worker.device, Arg::TextConstants, constants)?;
         }
-        for (index, range) in kernel.generated.ranges.iter().enumerate() {
+        for (index, range) in generated.ranges.iter().enumerate() {
             kernel.state.set(Arg::RangeLow(index), range.low as u64);
             kernel.state.set(Arg::RangeHigh(index), range.high as u64);
         }
@@ -56,7 +58,8 @@ impl Execution<'_> {
     }
 
     fn array(&self, state: &mut State, arg: Arg, bytes: usize) -> Result<Span> {
-        state.allocate(&self.runtime.machine, self.runtime.device, arg, bytes)
+        self.refuse_first(arg, bytes)?;
+        state.allocate(&self.runtime.machine, self.worker.device, arg, bytes)
     }
 
     fn allocate_table(
@@ -64,11 +67,10 @@ impl Execution<'_> {
         kernel: &Kernel,
         table: usize,
         layout: &TableLayout,
-        row_count: u64,
+        rows: u64,
         state: &mut State,
     ) -> Result<()> {
         if layout.kind == TableKind::Hashed {
-            let rows = self.runtime.options.first_rows.unwrap_or(row_count).max(1);
             if rows > TABLE_ROWS_MAX {
                 let most = TABLE_ROWS_MAX;
                 return Err(Error::unsupported(format!("a hash table of {rows} rows; {most} is the most")));
@@ -121,7 +123,8 @@ impl Execution<'_> {
         Ok(())
     }
 
-    fn allocate_groups(
+    /// Room for at least so many groups, none of which has rows.
+    pub(super) fn allocate_groups(
         &self,
         kernel: &Kernel,
         layout: &GroupLayout,
@@ -152,6 +155,12 @@ impl Execution<'_> {
         self.allocate_state(kernel, layout, slots, state)
     }
 
+    /// Makes the groups in `state`, found by hashing, those of no rows.
+    pub(super) fn clear_groups(&self, kernel: &Kernel, layout: &GroupLayout, state: &State) -> Result<()> {
+        self.fill(kernel, self.stream(), state.span(Arg::GroupKeys)?, u64::MAX, 0, 1)?;
+        self.clear_state(kernel, layout, state.span(Arg::Groups)?)
+    }
+
     /// The state of `places` groups, none of which has rows.
     fn allocate_state(
         &self,
@@ -160,12 +169,16 @@ impl Execution<'_> {
         places: u64,
         state: &mut State,
     ) -> Result<()> {
+        let groups = self.array(state, Arg::Groups, places as usize * layout.words.len() * 8)?;
+        self.clear_state(kernel, layout, &groups)
+    }
+
+    fn clear_state(&self, kernel: &Kernel, layout: &GroupLayout, groups: &Span) -> Result<()> {
         let words = layout.words.len();
-        let groups = self.array(state, Arg::Groups, places as usize * words * 8)?;
-        self.fill(kernel, self.stream(), &groups, 0, 0, 1)?;
+        self.fill(kernel, self.stream(), groups, 0, 0, 1)?;
         for (word, kind) in layout.words.iter().enumerate() {
             if matches!(kind, WordKind::Min | WordKind::Max) {
-                self.fill(kernel, self.stream(), &groups, kind.identity(), word, words)?;
+                self.fill(kernel, self.stream(), groups, kind.identity(), word, words)?;
             }
         }
         Ok(())
@@ -221,7 +234,7 @@ impl Execution<'_> {
     }
 
     pub(super) fn grid(&self, blocks_wanted: u64, threads: u32, shared_bytes: u32) -> Result<Grid> {
-        let multiprocessors = self.runtime.machine.device(self.runtime.device)?.multiprocessors;
+        let multiprocessors = self.runtime.machine.device(self.worker.device)?.multiprocessors;
         let resident = u64::from(multiprocessors) * u64::from(THREADS_PER_MULTIPROCESSOR / threads);
         Ok(Grid { blocks: blocks_wanted.clamp(1, resident.max(1)) as u32, threads, shared_bytes })
     }

@@ -1,29 +1,34 @@
-//! One run of a plan: what was built so far, and the current pipeline.
+//! What one worker does in a run of a plan: what was built so far, and the current pipeline.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use pelton_device::{Event, Span, Stream};
-use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt};
+use pelton_device::{DeviceId, Event, Span, Stream, Turn};
+use pelton_error::{CancelFlag, Error, Result, ResultExt};
 use pelton_pipeline::codegen::{
-    self, Arg, BuiltTable, Generated, GroupLayout, Request, SinkLayout, SourceColumn, StoredAs, TableKind,
+    self, Arg, BuiltTable, Generated, GroupKind, GroupLayout, Request, SinkLayout, SourceColumn, StoredAs,
+    TableKind,
 };
-use pelton_pipeline::ir::{Inputs, Literal, Pipeline, Plan, Sink, Source, TableScan, Type};
+use pelton_pipeline::ir::{Literal, Pipeline, Plan, Sink, Source, TableScan, Type};
 use pelton_pipeline::{Dictionary, Program, RowValues, Rows, TextSource};
 use pelton_scan::{ColumnText, formats};
 use pelton_store::Table;
 use pelton_trace::{Activity, Tracer};
 
-use super::finish::{Outcome, finish, hold_groups};
-use super::grow::is_refused;
+use super::finish::{End, Outcome, finish, hold_groups};
 use super::host_input::{CopiedInput, copy_rows};
-use super::memory::{HeldLanes, State};
+use super::memory::{HeldLanes, State, is_out_of_memory};
+use super::parking::{Memory, Refusals};
 use super::report::PipelineReport;
+use super::runtime::Worker;
+use super::spill::{Run, SpilledGroups, advice};
+use super::tasks::Tasks;
+use super::team::{Given, Shared};
 use super::trace::RunTrace;
-use super::{Filters, OverflowChecks, Runtime};
+use super::{Filters, MemoryTest, OverflowChecks, Runtime};
 
 /// Packed keys of groups by position, where memory allows: their state is cleared and scanned in every run.
 const DIRECT_KEYS_MAX: u64 = 1 << 22;
@@ -31,25 +36,33 @@ const DIRECT_KEYS_MAX: u64 = 1 << 22;
 const TABLE_KEYS_MAX: u64 = 1 << 31;
 /// Groups that a hashed aggregation starts with room for at least.
 const FIRST_GROUPS: u64 = 1 << 20;
-/// Said where cached columns made room.
-pub(super) const EVICTED: &str = "cached columns were evicted to make room; --device-memory-limit gives more";
+/// Rows or groups that tables have room for at least, where memory is short.
+pub(super) const ROOM_LEAST: u64 = 1 << 6;
 
-/// A run of a plan.
+/// A run of a plan, by one worker.
 pub(crate) struct Execution<'r> {
     pub(crate) runtime: &'r Runtime,
+    pub(crate) worker: &'r Worker,
     plan: &'r Plan,
+    /// By pipeline.
+    shared: Arc<[Shared]>,
     pub(super) cancel: &'r CancelFlag,
     host_inputs: Vec<Arc<Rows>>,
     parameters: Arc<[Literal]>,
     built: Vec<Option<BuiltTable>>,
     /// The groups that later pipelines read, by the pipeline that made them.
-    groups: HashMap<usize, Arc<HeldGroups>>,
+    pub(super) groups: HashMap<usize, Groups>,
     /// Arrays of the tables built so far.
-    tables: State,
-    lane: HeldLanes<'r>,
+    pub(super) tables: State,
+    pub(super) lane: HeldLanes<'r>,
     /// By pipeline.
-    reports: Vec<(usize, PipelineReport)>,
+    pub(super) reports: Vec<(usize, PipelineReport)>,
     pub(super) trace: Option<RunTrace<'r>>,
+    /// It runs one pipeline beside others, whose tables and groups it shares.
+    pub(super) is_apart: bool,
+    pub(super) refusals: Refusals,
+    /// Dropped last, when all memory is free.
+    pub(super) turn: Turn,
 }
 
 /// The source of a pipeline, ready to be read.
@@ -57,8 +70,9 @@ pub(super) struct Prepared {
     pub(super) columns: Vec<SourceColumn>,
     dictionaries: HashMap<usize, Arc<Dictionary>>,
     pub(super) texts: Vec<(usize, Arc<ColumnText>)>,
-    host_input: Option<CopiedInput>,
-    groups: Option<Arc<HeldGroups>>,
+    pub(super) host_input: Option<CopiedInput>,
+    /// The pipeline whose groups they are.
+    groups: Option<usize>,
     pub(super) row_count: u64,
 }
 
@@ -75,11 +89,37 @@ impl Prepared {
     }
 }
 
-/// Groups that stay on the device.
+/// Groups that later pipelines read.
+#[derive(Clone)]
+pub(crate) enum Groups {
+    /// On the device.
+    Held(Box<HeldGroups>),
+    /// On the host, since they are more than fits.
+    Spilled(Arc<SpilledGroups>),
+}
+
+impl Groups {
+    pub(super) fn layout(&self) -> &GroupLayout {
+        match self {
+            Groups::Held(held) => &held.layout,
+            Groups::Spilled(spilled) => &spilled.layout,
+        }
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        match self {
+            Groups::Held(held) => held.count,
+            Groups::Spilled(spilled) => spilled.count,
+        }
+    }
+}
+
+/// A table of groups on the device.
+#[derive(Clone)]
 pub(crate) struct HeldGroups {
     pub(crate) layout: GroupLayout,
     pub(crate) groups: Span,
-    /// Of hashed groups.
+    /// Of hashed groups; of wide ones their tags.
     pub(crate) keys: Option<Span>,
     /// How many groups there are.
     pub(crate) count: u64,
@@ -95,13 +135,25 @@ impl HeldGroups {
 /// A kernel with its memory.
 pub(crate) struct Kernel {
     pub(crate) program: Arc<Program>,
-    pub(crate) generated: Generated,
+    pub(crate) generated: Arc<Generated>,
     pub(crate) state: State,
     /// Just before its last launch.
     pub(super) started: RefCell<Option<Event>>,
+    /// Groups that found no room on the device.
+    pub(super) runs: Vec<Run>,
 }
 
 impl Kernel {
+    pub(crate) fn new(program: Arc<Program>, generated: Arc<Generated>) -> Self {
+        Self { program, generated, state: State::default(), started: RefCell::new(None), runs: Vec::new() }
+    }
+
+    /// The layout of groups found by hashing, if that is what it ends in: they can be spilled.
+    pub(super) fn hashed_groups(&self) -> Option<&GroupLayout> {
+        let SinkLayout::Groups(layout) = &self.generated.sink else { return None };
+        matches!(layout.kind, GroupKind::Hashed | GroupKind::Wide).then_some(layout)
+    }
+
     /// Whether it builds a table by position, which is in vain where keys are not unique.
     pub(super) fn is_direct_build(&self) -> bool {
         matches!(&self.generated.sink, SinkLayout::Build(layout) if layout.kind == TableKind::Direct)
@@ -109,26 +161,29 @@ impl Kernel {
 }
 
 impl<'r> Execution<'r> {
+    /// For `worker`, of whose pipelines `shared` says who runs what.
     pub(crate) fn new(
-        runtime: &'r Runtime,
+        (runtime, worker, turn): (&'r Runtime, &'r Worker, Turn),
         plan: &'r Plan,
-        inputs: Inputs,
+        shared: &Arc<[Shared]>,
+        given: &Given,
         cancel: &'r CancelFlag,
         tracer: Option<&'r Tracer>,
     ) -> Result<Self> {
-        let Inputs { host_inputs, parameters } = inputs;
-        if host_inputs.len() != plan.host_input_count {
-            let (given, expected) = (host_inputs.len(), plan.host_input_count);
-            return Err(Error::invalid_input(format!("{given} host inputs in place of {expected}")));
-        }
-        let lane = runtime.lanes.hold(&runtime.machine, runtime.device, 1, 0)?;
-        let trace = tracer.map(|tracer| RunTrace::new(tracer, &lane.list()[0].stream)).transpose()?;
+        let lane = worker.first_lane(&runtime.machine, &turn, cancel)?;
+        let stream = &lane.list()[0].stream;
+        let trace = tracer.map(|tracer| RunTrace::new(tracer, worker.index, stream)).transpose()?;
         Ok(Self {
+            is_apart: false,
+            refusals: Refusals::default(),
+            turn,
             runtime,
+            worker,
             plan,
+            shared: Arc::clone(shared),
             cancel,
-            host_inputs: host_inputs.into_iter().map(Arc::new).collect(),
-            parameters: parameters.into(),
+            host_inputs: given.host_inputs.clone(),
+            parameters: Arc::clone(&given.parameters),
             built: vec![None; plan.table_count],
             groups: HashMap::new(),
             tables: State::default(),
@@ -138,23 +193,70 @@ impl<'r> Execution<'r> {
         })
     }
 
-    /// The reports, once all is done.
-    pub(crate) fn finish(mut self) -> Vec<PipelineReport> {
+    /// The reports of the pipelines that it ran, by number, once all is done.
+    pub(crate) fn finish(mut self) -> Vec<(usize, PipelineReport)> {
         self.reports.sort_by_key(|(index, _)| *index);
-        self.reports.into_iter().map(|(_, report)| report).collect()
+        self.reports
     }
 
-    /// Runs the pipelines of a stage at once; gives the rows of the one that ends in any. Most of the time of a small
-    /// pipeline is spent waiting for the device, in which the others go on.
+    /// The device that it runs on.
+    pub(crate) fn device(&self) -> DeviceId {
+        self.worker.device
+    }
+
+    /// Runs the pipelines of a stage; gives the rows of the one that ends in any. Those of the oldest query run at once:
+    /// most of the time of a small pipeline is spent waiting for the device, in which the others go on. A younger query
+    /// has others beside it, and one pipeline can be parked as a whole.
     pub(crate) fn stage(&mut self, indexes: &[usize]) -> Result<Option<Rows>> {
-        if let [index] = indexes {
-            return self.pipeline(*index);
+        let is_test = self.runtime.options.memory_test == MemoryTest::RefuseOnce;
+        let is_alone = indexes.len() <= 1 || is_test || !self.turn.is_oldest();
+        // They are taken before parts have turns of their own, which nobody would take yet.
+        let lanes = match is_alone {
+            true => None,
+            false => self.lanes_of_parts(indexes.len())?,
+        };
+        let Some(lanes) = lanes else {
+            let mut rows = None;
+            for index in indexes {
+                rows = self.pipeline(*index)?.or(rows);
+            }
+            return Ok(rows);
+        };
+        let outcomes = self.at_once(indexes, lanes);
+        self.turn.resume();
+        let mut rows = None;
+        for (index, execution, outcome) in outcomes {
+            rows = self.take_in(index, execution, outcome)?.or(rows);
         }
-        let apart = indexes.iter().map(|index| Ok((*index, self.apart()?)));
-        let mut apart = apart.collect::<Result<Vec<_>>>()?;
+        Ok(rows)
+    }
+
+    /// A lane for each of so many parts; `None` where not even those fit.
+    fn lanes_of_parts(&self, count: usize) -> Result<Option<Vec<HeldLanes<'r>>>> {
+        let lanes =
+            (0..count).map(|_| self.worker.first_lane(&self.runtime.machine, &self.turn, self.cancel));
+        match lanes.collect() {
+            Err(refusal) if is_out_of_memory(&refusal) => Ok(None),
+            lanes => lanes.map(Some),
+        }
+    }
+
+    /// Runs these pipelines at once, each apart.
+    fn at_once(
+        &self,
+        indexes: &[usize],
+        lanes: Vec<HeldLanes<'r>>,
+    ) -> Vec<(usize, Self, Result<Option<Rows>>)> {
+        let turns = self.turn.split(indexes.len() as u32).into_iter().zip(lanes);
+        let apart = indexes.iter().zip(turns).map(|(index, (turn, lane))| (*index, self.apart(turn, lane)));
+        let mut apart: Vec<(usize, Self)> = apart.collect();
         let (first, others) = apart.split_first_mut().expect("a stage has a pipeline");
         let outcomes: Vec<Result<Option<Rows>>> = std::thread::scope(|threads| {
-            let run = |(index, execution): &mut (usize, Self)| execution.pipeline(*index);
+            let run = |(index, execution): &mut (usize, Self)| {
+                let outcome = execution.pipeline(*index);
+                execution.turn.end();
+                outcome
+            };
             let others: Vec<_> = others.iter_mut().map(|other| threads.spawn(move || run(other))).collect();
             let first = run(first);
             let joined = others.into_iter().map(|other| match other.join() {
@@ -163,40 +265,36 @@ impl<'r> Execution<'r> {
             });
             [first].into_iter().chain(joined).collect()
         });
-        let mut rows = None;
-        for ((index, execution), outcome) in apart.into_iter().zip(outcomes) {
-            rows = match self.take_in(index, execution, outcome) {
-                // Alone it has the memory that the others took meanwhile.
-                Err(error) if matches!(error.kind(), ErrorKind::OutOfMemory { .. }) => {
-                    self.pipeline(index)?
-                }
-                outcome => outcome?,
-            }
-            .or(rows);
-        }
-        Ok(rows)
+        let outcomes = apart.into_iter().zip(outcomes);
+        outcomes.map(|((index, execution), outcome)| (index, execution, outcome)).collect()
     }
 
     /// An execution for one pipeline alone, over the tables built so far.
-    fn apart(&self) -> Result<Self> {
-        Ok(Self {
+    fn apart(&self, turn: Turn, lane: HeldLanes<'r>) -> Self {
+        Self {
             runtime: self.runtime,
+            worker: self.worker,
             plan: self.plan,
+            shared: Arc::clone(&self.shared),
             cancel: self.cancel,
             host_inputs: self.host_inputs.clone(),
             parameters: Arc::clone(&self.parameters),
             built: self.built.clone(),
             groups: self.groups.clone(),
             tables: self.tables.clone(),
-            lane: self.runtime.lanes.hold(&self.runtime.machine, self.runtime.device, 1, 0)?,
+            lane,
             reports: Vec::new(),
             trace: self.trace.as_ref().map(RunTrace::fork),
-        })
+            is_apart: true,
+            refusals: Refusals::default(),
+            turn,
+        }
     }
 
     /// Takes over what pipeline `index`, run apart, has left.
     fn take_in(&mut self, index: usize, apart: Self, outcome: Result<Option<Rows>>) -> Result<Option<Rows>> {
-        let Self { tables, mut built, mut groups, lane, reports, .. } = apart;
+        let Self { tables, mut built, mut groups, lane, reports, turn, .. } = apart;
+        drop(turn);
         // What comes next runs on other streams.
         lane.wait_blocking()?;
         let rows = outcome?;
@@ -209,6 +307,21 @@ impl<'r> Execution<'r> {
         Ok(rows)
     }
 
+    /// The groups that pipeline `index` has made.
+    pub(crate) fn held(&self, index: usize) -> Option<&Groups> {
+        self.groups.get(&index)
+    }
+
+    /// From now on these are the groups of pipeline `index`.
+    pub(crate) fn hold(&mut self, index: usize, groups: Groups) {
+        self.groups.insert(index, groups);
+    }
+
+    /// The groups of pipeline `index`, which are not held any longer.
+    pub(crate) fn let_go(&mut self, index: usize) -> Option<Groups> {
+        self.groups.remove(&index)
+    }
+
     /// The stream of everything but morsels.
     pub(crate) fn stream(&self) -> &Stream {
         &self.lane.list()[0].stream
@@ -218,7 +331,7 @@ impl<'r> Execution<'r> {
     pub(super) fn traced(&self, activity: Activity, started: Instant) {
         if let Some(trace) = &self.trace {
             trace.phase(activity, started);
-            trace.memory(&self.runtime.machine, self.runtime.device);
+            trace.memory(&self.runtime.machine, self.worker.device);
         }
     }
 
@@ -230,8 +343,17 @@ impl<'r> Execution<'r> {
         if let Some(trace) = &self.trace {
             trace.begin_pipeline(index);
         }
-        let prepared = self.prepare(pipeline)?;
-        let described = prepared.groups.as_ref().map(|held| described(pipeline, &held.layout));
+        self.refusals.clear();
+        self.step_aside_if_asked(&mut Memory::default(), &mut report)?;
+        let mut prepared = loop {
+            match self.prepare(pipeline) {
+                Err(refusal) if is_out_of_memory(&refusal) => {
+                    self.make_way(refusal, &mut Memory::default(), &mut report)?;
+                }
+                prepared => break prepared?,
+            }
+        };
+        let described = prepared.groups.map(|from| described(pipeline, self.groups[&from].layout()));
         let pipeline = described.as_ref().unwrap_or(pipeline);
         report.prepare = started.elapsed();
         self.traced(Activity::Prepare, started);
@@ -244,15 +366,15 @@ impl<'r> Execution<'r> {
         let mut is_hashed = keys.is_some_and(|keys| self.runtime.repeating_keys().contains(&keys));
         let rows = loop {
             self.cancel.check()?;
-            match self.attempt_evicting((index, pipeline), &prepared, is_hashed, &mut report)? {
+            match self.attempt((index, pipeline), &mut prepared, is_hashed, &mut report)? {
                 Outcome::Built(table, state) => {
                     report.rows_out = table.row_count;
-                    self.keep_table(&pipeline.sink, table, state);
+                    self.keep_table(&pipeline.sink, *table, state);
                     break None;
                 }
-                Outcome::Groups(held) => {
-                    report.rows_out = held.count;
-                    self.groups.insert(index, Arc::new(held));
+                Outcome::Groups(groups) => {
+                    report.rows_out = groups.count();
+                    self.groups.insert(index, groups);
                     break None;
                 }
                 Outcome::Rows(rows) => {
@@ -264,8 +386,11 @@ impl<'r> Execution<'r> {
                     is_hashed = true;
                     self.runtime.repeating_keys().extend(keys);
                 }
+                Outcome::NoRoom => is_hashed = true,
             }
         };
+        drop(prepared);
+        self.turn.gave_back();
         report.elapsed = started.elapsed().saturating_sub(report.compile);
         self.reports.push((index, report));
         Ok(rows)
@@ -300,9 +425,9 @@ impl<'r> Execution<'r> {
                     let name = &pipeline.name;
                     Error::invalid_input(format!("pipeline '{name}' reads groups that no pipeline has made"))
                 };
-                let held = self.groups.get(from).cloned().ok_or_else(missing)?;
+                let groups = self.groups.get(from).ok_or_else(missing)?;
                 let columns = (0..pipeline.columns.len()).map(SourceColumn::of_groups).collect();
-                Ok(Prepared { columns, groups: Some(Arc::clone(&held)), ..Prepared::of(held.count) })
+                Ok(Prepared { columns, groups: Some(*from), ..Prepared::of(groups.count()) })
             }
         }
     }
@@ -341,7 +466,7 @@ impl<'r> Execution<'r> {
                 pipeline.name
             ))
         })?;
-        let copied = copy_rows(&rows, self.runtime.device, self.stream(), self.trace.is_some())?;
+        let copied = copy_rows(&rows, self.worker.device, self.stream(), self.trace.is_some())?;
         let mut dictionaries = HashMap::new();
         for (k, column) in rows.columns.iter().enumerate() {
             if let RowValues::Text { dictionary, .. } = &column.values {
@@ -356,88 +481,151 @@ impl<'r> Execution<'r> {
         })
     }
 
-    /// As `attempt`; where device memory is short, evicts cached columns and tries again.
-    fn attempt_evicting(
-        &mut self,
-        (index, pipeline): (usize, &Pipeline),
-        prepared: &Prepared,
-        is_hashed: bool,
-        report: &mut PipelineReport,
-    ) -> Result<Outcome> {
-        let outcome = self.attempt((index, pipeline), prepared, is_hashed, report);
-        if !is_refused(&outcome) || self.runtime.column_cache.evict(self.runtime.device, u64::MAX) == 0 {
-            return outcome;
-        }
-        report.notes.push(EVICTED.into());
-        self.attempt((index, pipeline), prepared, is_hashed, report)
-    }
-
     fn attempt(
         &mut self,
         (index, pipeline): (usize, &Pipeline),
-        prepared: &Prepared,
+        prepared: &mut Prepared,
         is_hashed: bool,
         report: &mut PipelineReport,
     ) -> Result<Outcome> {
         // Rows of a try that came to nothing do not count.
         report.rows_in = 0;
+        let (generated, program) = self.kernel((index, pipeline), prepared, is_hashed, report)?;
         let started = Instant::now();
-        let generated = codegen::generate(Request {
-            pipeline,
-            source: &prepared.columns,
-            tables: &self.built,
-            groups: prepared.groups.as_ref().map(|held| &held.layout),
-            dictionaries: prepared.dictionaries.clone(),
-            row_count: prepared.row_count,
-            is_hashed,
-            direct_keys_max: DIRECT_KEYS_MAX.min(self.device_memory_limit()? / 256).max(1024),
-            table_keys_max: TABLE_KEYS_MAX.min(self.device_memory_limit()? / 64),
-            has_equal_hashes: self.runtime.options.equal_hashes,
-            is_predicated: self.runtime.options.filters == Filters::Predicated,
-            checks_everywhere: self.runtime.options.overflow_checks == OverflowChecks::Everywhere,
-            wants_keys: self.wants_keys(&pipeline.sink),
-            is_key_set: matches!(&pipeline.sink, Sink::Build { table, .. } if codegen::is_key_set(self.plan, *table)),
-        })?;
-        report.generate += started.elapsed();
-        self.traced(Activity::Generate, started);
-        let started = Instant::now();
-        let compiled = self.runtime.compile(&generated.text);
-        let (program, compile) = compiled.context(|| format!("pipeline '{}'", pipeline.name))?;
-        report.add_compile(&compile);
-        self.traced(Activity::Compile, started);
-        let mut kernel =
-            Kernel { program, generated, state: self.tables.clone(), started: RefCell::new(None) };
-        self.set_parameters(&mut kernel)?;
-        let started = Instant::now();
-        self.allocate(&mut kernel, prepared, self.groups_to_begin_with(&pipeline.sink)?)?;
+        let kernel = Kernel::new(program, generated);
+        let is_direct_build = kernel.is_direct_build();
+        let mut kernel = match self.with_sink(kernel, (pipeline, prepared), report) {
+            // A hashed one may be smaller. Nothing was scanned.
+            Err(refusal) if is_direct_build && is_out_of_memory(&refusal) => return Ok(Outcome::NoRoom),
+            kernel => kernel?,
+        };
         report.allocate += started.elapsed();
         self.traced(Activity::Allocate, started);
         report.state_bytes = kernel.state.bytes();
         let started = Instant::now();
-        let rows = match (&pipeline.source, &prepared.host_input) {
-            (Source::Table(scan), _) => self.run_scan(&mut kernel, scan, prepared, report)?,
-            (Source::HostInput(_), Some(copied)) => self.run_host_input(&mut kernel, copied, report)?,
-            (Source::HostInput(_), None) => unreachable!("host inputs are prepared"),
-            (Source::Groups(_), _) => {
-                let held = prepared.groups.as_ref().expect("groups are prepared");
-                self.run_groups(&mut kernel, held, report)?
-            }
+        let rows = match &pipeline.source {
+            Source::Table(scan) => self.run_scan(&mut kernel, (index, scan), prepared, report)?,
+            Source::HostInput(_) => self.run_host_input(&mut kernel, prepared, report)?,
+            Source::Groups(from) => self.run_groups(&mut kernel, *from, prepared, report)?,
         };
         report.run += started.elapsed();
         let started = Instant::now();
-        let outcome = match self.plan.has_groups_reader(index) {
-            true => hold_groups(self, kernel),
-            false => {
+        let is_divided = self.shared[index].is_divided(&pipeline.sink);
+        let is_aggregate = matches!(pipeline.sink, Sink::Aggregate { .. });
+        let is_read = is_aggregate && (is_divided || self.plan.has_groups_reader(index));
+        let outcome = match kernel.runs.is_empty() {
+            false => self.merge_runs(kernel, is_read, report),
+            true if is_read => hold_groups(self, kernel),
+            true => {
                 let must_be_unique = match &pipeline.sink {
                     Sink::Build { table, .. } => self.plan.unique_tables.contains(table),
                     _ => false,
                 };
-                finish(self, kernel, rows, must_be_unique)
+                finish(self, kernel, rows, End { must_be_unique, is_part: is_divided })
             }
         };
         report.finish += started.elapsed();
         self.traced(Activity::Result, started);
         outcome
+    }
+
+    /// The kernel of a pipeline: generated and compiled by the first worker that comes here, so that what all of them
+    /// make has one layout, and compilers do nothing twice.
+    fn kernel(
+        &self,
+        (index, pipeline): (usize, &Pipeline),
+        prepared: &Prepared,
+        is_hashed: bool,
+        report: &mut PipelineReport,
+    ) -> Result<(Arc<Generated>, Arc<Program>)> {
+        let mut compiled = None;
+        let compile = |text: &str| {
+            let compiled = self.runtime.compile(self.worker, text);
+            compiled.context(|| format!("pipeline '{}'", pipeline.name))
+        };
+        let (mut started, mut generate) = (Instant::now(), Duration::ZERO);
+        let generated = self.shared[index].generated(is_hashed, || {
+            started = Instant::now();
+            let generated = self.generate(pipeline, prepared, is_hashed)?;
+            generate = started.elapsed();
+            self.traced(Activity::Generate, started);
+            started = Instant::now();
+            compiled = Some(compile(&generated.text)?);
+            Ok(generated)
+        })?;
+        let (program, compile) = match compiled {
+            Some(compiled) => compiled,
+            None => compile(&generated.text)?,
+        };
+        report.generate += generate;
+        report.add_compile(&compile);
+        self.traced(Activity::Compile, started);
+        Ok((generated, program))
+    }
+
+    fn generate(&self, pipeline: &Pipeline, prepared: &Prepared, is_hashed: bool) -> Result<Generated> {
+        let memory_bytes = self.device_memory_limit()?;
+        codegen::generate(Request {
+            pipeline,
+            source: &prepared.columns,
+            tables: &self.built,
+            groups: prepared.groups.map(|from| self.groups[&from].layout()),
+            dictionaries: prepared.dictionaries.clone(),
+            row_count: prepared.row_count,
+            is_hashed,
+            direct_keys_max: DIRECT_KEYS_MAX.min(memory_bytes / 256).max(1024),
+            table_keys_max: TABLE_KEYS_MAX.min(memory_bytes / 64),
+            has_equal_hashes: self.runtime.options.equal_hashes,
+            is_predicated: self.runtime.options.filters == Filters::Predicated,
+            checks_everywhere: self.runtime.options.overflow_checks == OverflowChecks::Everywhere,
+            wants_keys: self.wants_keys(&pipeline.sink),
+            is_key_set: matches!(&pipeline.sink, Sink::Build { table, .. } if codegen::is_key_set(self.plan, *table)),
+        })
+    }
+
+    /// The tasks of pipeline `index`, and the number under which this worker takes them: shared ones where the
+    /// pipeline is divided, else all.
+    pub(super) fn tasks(&self, index: usize) -> (Arc<Tasks>, usize) {
+        match self.shared[index].is_divided(&self.plan.pipelines[index].sink) {
+            true => (Arc::clone(&self.shared[index].tasks), self.worker.index),
+            false => (Tasks::new(1), 0),
+        }
+    }
+
+    /// `kernel` with the memory of its sink. What is found by hashing begins with less room where memory is short: it
+    /// grows.
+    fn with_sink(
+        &mut self,
+        mut kernel: Kernel,
+        (pipeline, prepared): (&Pipeline, &mut Prepared),
+        report: &mut PipelineReport,
+    ) -> Result<Kernel> {
+        let mut room = match &pipeline.sink {
+            Sink::Aggregate { .. } => {
+                self.groups_to_begin_with(&pipeline.sink)?.min(prepared.row_count.max(64))
+            }
+            _ => self.runtime.options.first_rows.unwrap_or(prepared.row_count).max(1),
+        };
+        loop {
+            kernel.state = self.tables.clone();
+            self.set_parameters(&mut kernel)?;
+            let refusal = match self.allocate(&mut kernel, room) {
+                Err(refusal) if is_out_of_memory(&refusal) => refusal,
+                allocated => return allocated.map(|()| kernel),
+            };
+            // Nothing is in it.
+            kernel.state = State::default();
+            let memory = &mut Memory { kernel: None, prepared: Some(prepared) };
+            match self.make_way(refusal, memory, report) {
+                Err(refusal) if is_out_of_memory(&refusal) => {
+                    if !kernel.generated.sink.may_be_full() || room <= ROOM_LEAST {
+                        return Err(refusal.context(advice(&kernel)));
+                    }
+                    room /= 2;
+                }
+                way => way?,
+            }
+        }
     }
 
     /// Gives `kernel` the values of the parameters that it reads.
@@ -469,8 +657,11 @@ impl<'r> Execution<'r> {
         self.plan.pipelines.iter().any(|pipeline| codegen::wants_keys(pipeline, *table))
     }
 
-    fn device_memory_limit(&self) -> Result<u64> {
-        Ok(self.runtime.machine.device_budget(self.runtime.device)?.limit_bytes())
+    /// Of the device that has the least.
+    pub(super) fn device_memory_limit(&self) -> Result<u64> {
+        let limit = |worker: &Worker| Ok(self.runtime.machine.device_budget(worker.device)?.limit_bytes());
+        let limits = self.runtime.workers.iter().map(limit).collect::<Result<Vec<_>>>()?;
+        Ok(limits.into_iter().min().expect("a runtime has a worker"))
     }
 }
 

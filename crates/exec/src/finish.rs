@@ -1,5 +1,7 @@
 //! The end of a pipeline: what its flags say, and what its sink holds.
 
+use std::ops::Range;
+
 use pelton_device::{DeviceId, Machine, MemoryKind, OnFull, Span, Stream};
 use pelton_error::{Error, Result};
 use pelton_pipeline::Rows;
@@ -8,12 +10,11 @@ use pelton_pipeline::codegen::{
     TableKind, TableLayout,
 };
 
-use super::execution::{Execution, HeldGroups, Kernel};
-use super::grow::is_refused;
-use super::memory::{Lane, State, download_blocking, download_words_blocking};
+use super::execution::{Execution, Groups, HeldGroups, Kernel};
+use super::launch::{Launched, Morsel};
+use super::memory::{Lane, State, download_blocking, download_words_blocking, is_out_of_memory};
 use super::report::PipelineReport;
 use super::results::{append, group_rows, output_column, with_texts};
-use super::scan::{Launched, Morsel};
 
 /// Flags, as in cuda/pipeline/target.h.
 const FLAG_DUPLICATE: u64 = 1;
@@ -36,32 +37,41 @@ const TOP_ROWS_ROOM: u64 = 1 << 16;
 /// What became of a try.
 pub(crate) enum Outcome {
     /// A table, and its arrays.
-    Built(BuiltTable, State),
-    /// Groups that stay on the device.
-    Groups(HeldGroups),
+    Built(Box<BuiltTable>, State),
+    /// Groups that later pipelines read.
+    Groups(Groups),
     /// Rows.
     Rows(Rows),
     /// No table, since it was one for unique keys.
     NotUnique,
+    /// No table by position, since that takes too much memory.
+    NoRoom,
 }
 
-/// Looks at the flags of a pipeline that has run, and takes its result. `must_be_unique`: no key of the table that it
-/// builds may repeat.
+/// How a pipeline is to end.
+pub(crate) struct End {
+    /// No key of the table that it builds may repeat.
+    pub(crate) must_be_unique: bool,
+    /// Other workers have rows of the same top-k: they keep its key.
+    pub(crate) is_part: bool,
+}
+
+/// Looks at the flags of a pipeline that has run, and takes its result.
 pub(crate) fn finish(
     execution: &Execution<'_>,
     kernel: Kernel,
     rows: Option<Rows>,
-    must_be_unique: bool,
+    end: End,
 ) -> Result<Outcome> {
-    if let (Some(rows), SinkLayout::Rows(layout)) = (rows, &kernel.generated.sink) {
-        return Ok(Outcome::Rows(with_texts(without_key(rows, layout), &layout.columns)?));
-    }
     match kernel.generated.sink.clone() {
-        SinkLayout::Build(layout) => finish_build(execution, kernel, layout, must_be_unique),
+        SinkLayout::Build(layout) => finish_build(execution, kernel, layout, end.must_be_unique),
         SinkLayout::Groups(layout) => finish_groups(execution, &kernel, &layout),
         SinkLayout::Rows(layout) => {
-            let rows = without_key(no_rows(&layout.columns), &layout);
-            Ok(Outcome::Rows(with_texts(rows, &layout.columns)?))
+            let rows = rows.unwrap_or_else(|| no_rows(&layout.columns));
+            Ok(Outcome::Rows(match end.is_part {
+                true => rows,
+                false => with_texts(without_key(rows, &layout), &layout.columns)?,
+            }))
         }
     }
 }
@@ -86,7 +96,7 @@ fn finish_build(
     let few_packed_keys = noted_keys(&head[4..], row_count);
     let built =
         BuiltTable { layout, is_unique: !has_duplicates, row_count, packed_key_range, few_packed_keys };
-    Ok(Outcome::Built(built, kernel.state))
+    Ok(Outcome::Built(Box::new(built), kernel.state))
 }
 
 /// The packed keys noted in `words`, which begin with their number; `None` where they are not all of those of
@@ -97,7 +107,7 @@ fn noted_keys(words: &[u64], row_count: u64) -> Option<Vec<u64>> {
 }
 
 /// The flags, once they say nothing of an overflow.
-fn flags(stream: &Stream, kernel: &Kernel) -> Result<u64> {
+pub(super) fn flags(stream: &Stream, kernel: &Kernel) -> Result<u64> {
     without_overflow(download_words_blocking(stream, kernel.state.span(Arg::Flags)?)?[0], kernel)
 }
 
@@ -117,19 +127,32 @@ pub(crate) fn hold_groups(execution: &Execution<'_>, kernel: Kernel) -> Result<O
     let SinkLayout::Groups(layout) = kernel.generated.sink.clone() else {
         return Err(Error::invalid_input("a pipeline that reads the groups of one that makes none"));
     };
-    flags(execution.stream(), &kernel)?;
-    let keys = (layout.kind == GroupKind::Hashed).then(|| kernel.state.span(Arg::GroupKeys).cloned());
-    let groups = kernel.state.span(Arg::Groups)?.clone();
-    let mut held = HeldGroups { layout, groups, keys: keys.transpose()?, count: 1 };
-    if held.layout.kind != GroupKind::Global {
-        held.count = count_groups(execution, &kernel, &held)?;
-    }
-    Ok(Outcome::Groups(held))
+    hold(execution, &kernel, layout).map(|held| Outcome::Groups(Groups::Held(Box::new(held))))
 }
 
-/// How many groups have rows: a gathering without room for any.
+/// The groups in the sink of `kernel`, where they are.
+pub(super) fn hold(execution: &Execution<'_>, kernel: &Kernel, layout: GroupLayout) -> Result<HeldGroups> {
+    if !kernel.generated.checks.is_empty() {
+        flags(execution.stream(), kernel)?;
+    }
+    let mut held = held(kernel, layout)?;
+    if held.layout.kind != GroupKind::Global {
+        held.count = count_groups(execution, kernel, &held)?;
+    }
+    Ok(held)
+}
+
+/// As `hold`, without a look at flags, or at how many groups there are.
+fn held(kernel: &Kernel, layout: GroupLayout) -> Result<HeldGroups> {
+    let has_keys = matches!(layout.kind, GroupKind::Hashed | GroupKind::Wide);
+    let keys = has_keys.then(|| kernel.state.span(Arg::GroupKeys).cloned()).transpose()?;
+    Ok(HeldGroups { layout, groups: kernel.state.span(Arg::Groups)?.clone(), keys, count: 1 })
+}
+
+/// How many groups have rows: a gathering without room for any. They are counted behind the flags, which groups have to
+/// themselves.
 fn count_groups(execution: &Execution<'_>, kernel: &Kernel, held: &HeldGroups) -> Result<u64> {
-    let count = on_device(execution.runtime.machine(), execution.runtime.device(), 8)?;
+    let count = kernel.state.span(Arg::Flags)?.slice(8..16);
     execution.clear(kernel, execution.stream(), &count)?;
     let width = held.layout.width() as u64;
     let words = vec![held.groups.address(), held.places(), width, 0, 0, count.address(), 0];
@@ -142,23 +165,72 @@ fn finish_groups(execution: &Execution<'_>, kernel: &Kernel, layout: &GroupLayou
     if !kernel.generated.checks.is_empty() {
         flags(stream, kernel)?;
     }
-    if layout.kind == GroupKind::Global {
-        let words = download_words_blocking(stream, kernel.state.span(Arg::Groups)?)?;
+    let rows = group_rows_of(execution, kernel, &held(kernel, layout.clone())?, None)?;
+    Ok(Outcome::Rows(rows))
+}
+
+/// `held` as rows; `count`: how many there are, where that is known. Any kernel will do.
+pub(super) fn group_rows_of(
+    execution: &Execution<'_>,
+    kernel: &Kernel,
+    held: &HeldGroups,
+    count: Option<u64>,
+) -> Result<Rows> {
+    if held.layout.kind == GroupKind::Global {
+        let words = download_words_blocking(execution.stream(), &held.groups)?;
         let record: Vec<u64> = std::iter::once(0).chain(words).collect();
-        return Ok(Outcome::Rows(group_rows(layout, &record)?));
+        return group_rows(&held.layout, &record);
     }
-    let records = gather(execution, kernel, layout)?;
-    Ok(Outcome::Rows(group_rows(layout, &records)?))
+    group_rows(&held.layout, &gather(execution, kernel, held, count)?)
 }
 
 /// The records of all groups that have rows.
-fn gather(execution: &Execution<'_>, kernel: &Kernel, layout: &GroupLayout) -> Result<Vec<u64>> {
-    let (machine, device) = (execution.runtime.machine(), execution.runtime.device());
-    let groups = kernel.state.span(Arg::Groups)?.clone();
+pub(super) fn gather(
+    execution: &Execution<'_>,
+    kernel: &Kernel,
+    held: &HeldGroups,
+    count: Option<u64>,
+) -> Result<Vec<u64>> {
+    match gather_on_device(execution, kernel, held, count) {
+        Err(refusal) if is_out_of_memory(&refusal) => gather_on_host(execution, held),
+        records => records,
+    }
+}
+
+/// The same without memory of the device: brings all places.
+pub(super) fn gather_on_host(execution: &Execution<'_>, held: &HeldGroups) -> Result<Vec<u64>> {
+    let width = held.layout.width();
+    let (stream, places) = (execution.stream(), held.places() as usize);
+    let mut records = Vec::new();
+    let mut first = 0;
+    while first < places {
+        let end = places.min(first + (BROUGHT_BYTES / 8 / (width + 1)).max(1));
+        let keys =
+            held.keys.as_ref().map(|keys| download_words_blocking(stream, &keys.slice(first * 8..end * 8)));
+        let keys = keys.transpose()?;
+        let state = held.groups.slice(first * width * 8..end * width * 8);
+        for (index, state) in download_words_blocking(stream, &state)?.chunks_exact(width).enumerate() {
+            if state[0] != 0 {
+                records.push(keys.as_ref().map_or((first + index) as u64, |keys| keys[index]));
+                records.extend_from_slice(state);
+            }
+        }
+        first = end;
+    }
+    Ok(records)
+}
+
+fn gather_on_device(
+    execution: &Execution<'_>,
+    kernel: &Kernel,
+    held: &HeldGroups,
+    count: Option<u64>,
+) -> Result<Vec<u64>> {
+    let (machine, device) = (execution.runtime.machine(), execution.device());
+    let HeldGroups { layout, groups, keys, .. } = held;
     let width = layout.words.len() as u64 + 1;
-    let places = groups.len() as u64 / 8 / layout.words.len() as u64;
-    let keys = (layout.kind == GroupKind::Hashed).then(|| kernel.state.span(Arg::GroupKeys)).transpose()?;
-    let mut capacity = places.min(COMPACT_ROWS);
+    let places = held.places();
+    let mut capacity = count.unwrap_or_else(|| places.min(COMPACT_ROWS));
     loop {
         // The number of records, then the records: where they are few, one copy brings both.
         let out = on_device(machine, device, (8 + capacity * width * 8) as usize)?;
@@ -168,13 +240,13 @@ fn gather(execution: &Execution<'_>, kernel: &Kernel, layout: &GroupLayout) -> R
             groups.address(),
             places,
             layout.words.len() as u64,
-            keys.map_or(0, Span::address),
+            keys.as_ref().map_or(0, Span::address),
             records.address(),
             count_span.address(),
             capacity,
         ];
         let mut reads = vec![groups.clone()];
-        reads.extend(keys.cloned());
+        reads.extend(keys.clone());
         execution.compact(kernel, words, reads, vec![out.clone()])?;
         let first = out.len().min(FIRST_COPY_BYTES);
         let mut words = download_words_blocking(execution.stream(), &out.slice(0..first))?;
@@ -192,6 +264,37 @@ fn gather(execution: &Execution<'_>, kernel: &Kernel, layout: &GroupLayout) -> R
     }
 }
 
+/// Places of groups that are brought in one go take so much.
+const BROUGHT_BYTES: usize = 16 << 20;
+/// Gathers the groups in these places to `out`, the number of records and then the records, and waits; gives how many
+/// there are. `out` has room for them.
+pub(super) fn gather_to(
+    execution: &Execution<'_>,
+    kernel: &Kernel,
+    held: &HeldGroups,
+    places: Range<u64>,
+    out: &Span,
+) -> Result<u64> {
+    let (stream, width) = (execution.stream(), held.layout.width() as u64);
+    let count = out.slice(0..8);
+    let capacity = (out.len() as u64 - 8) / 8 / (width + 1);
+    execution.clear(kernel, stream, &count)?;
+    let words = vec![
+        held.groups.address() + places.start * width * 8,
+        places.end - places.start,
+        width,
+        held.keys.as_ref().map_or(0, |keys| keys.address() + places.start * 8),
+        out.address() + 8,
+        out.address(),
+        capacity,
+    ];
+    let reads = [&held.groups].into_iter().chain(&held.keys).cloned().collect();
+    execution.compact(kernel, words, reads, vec![out.clone()])?;
+    let count = download_words_blocking(stream, &count)?[0];
+    assert!(count <= capacity, "{count} groups in place of {capacity}");
+    Ok(count)
+}
+
 /// What the first copy of groups brings.
 const FIRST_COPY_BYTES: usize = 64 << 10;
 
@@ -206,7 +309,7 @@ fn no_rows(columns: &[PayloadColumn]) -> Rows {
 }
 
 /// The rows without the key of a top-k, which nobody asked for. (Where no morsel ran, there are no columns.)
-fn without_key(mut rows: Rows, layout: &RowsLayout) -> Rows {
+pub(super) fn without_key(mut rows: Rows, layout: &RowsLayout) -> Rows {
     if layout.top.is_some() {
         rows.columns.truncate(layout.columns.len() - 1);
     }
@@ -248,7 +351,7 @@ impl Output<'_> {
             flags(stream, kernel)?;
             let room = room(kernel);
             let count = download_words_blocking(stream, &count)?[0].min(room);
-            append(&mut rows, self.take(kernel, stream, count as usize)?);
+            append(&mut rows, self.take(kernel, stream, count as usize)?)?;
             let left = waiting.count()?;
             if left == 0 {
                 return Ok(rows);
@@ -257,8 +360,7 @@ impl Output<'_> {
             report.rows_waited += left;
             is_redo = true;
             let wanted = (room * OUTPUT_GROWTH).min(OUTPUT_ROWS_MAX.max(room));
-            if wanted > room {
-                self.make_room(execution, kernel, wanted)?;
+            if wanted > room && self.make_room(execution, kernel, wanted).is_ok() {
                 report.sink_grown += 1;
                 report.state_bytes = report.state_bytes.max(kernel.state.bytes());
             }
@@ -279,9 +381,12 @@ impl Output<'_> {
         let mut wanted = rows;
         while room(kernel) < wanted {
             let arrays = self.arrays(execution, wanted);
-            if is_refused(&arrays) && wanted > OUTPUT_ROWS_MIN {
+            if arrays.as_ref().is_err_and(is_out_of_memory) && wanted > OUTPUT_ROWS_MIN {
                 wanted /= 2;
                 continue;
+            }
+            if arrays.as_ref().is_err_and(is_out_of_memory) && room(kernel) > 0 {
+                return Ok(());
             }
             kernel.state.adopt(&arrays?, |_| true);
         }
@@ -289,8 +394,9 @@ impl Output<'_> {
     }
 
     fn arrays(&self, execution: &Execution<'_>, rows: u64) -> Result<State> {
-        let (machine, device) = (execution.runtime.machine(), execution.runtime.device());
+        let (machine, device) = (execution.runtime.machine(), execution.device());
         let mut state = State::default();
+        execution.refuse_first(Arg::OutputCapacity, 0)?;
         for (index, column) in self.layout.columns.iter().enumerate() {
             let bytes = rows as usize * column.form.bytes();
             state.allocate(machine, device, Arg::Output(index), bytes)?;

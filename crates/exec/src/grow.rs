@@ -8,14 +8,14 @@
 //!
 //! Both are held at once while they move. Nothing else uses the sink meanwhile: all streams have been waited for.
 
-use pelton_error::{Error, ErrorKind, Result, Tier};
+use pelton_error::{Error, Result};
 use pelton_pipeline::codegen::{
     Arg, GroupKind, GroupLayout, MOVE_GROUPS_ENTRY, MOVE_KEYS_ENTRY, SinkLayout, TableLayout,
 };
 
 use super::allocate::{TABLE_ROWS_MAX, built_table};
 use super::execution::{Execution, Kernel};
-use super::memory::{State, download_words_blocking};
+use super::memory::{State, download_words_blocking, is_out_of_memory};
 use super::report::PipelineReport;
 
 /// How much larger a sink becomes: all that it ever moves is then a third of what it holds in the end.
@@ -24,20 +24,25 @@ const GROWTH: u64 = 4;
 const GROWTH_LEAST: u64 = 2;
 
 impl Execution<'_> {
-    /// Gives the sink of `kernel` several times its room.
+    /// Gives the sink of `kernel` several times its room. Where memory is refused, only others can make way here: rows
+    /// are under way.
     pub(super) fn grow(&self, kernel: &mut Kernel, report: &mut PipelineReport) -> Result<()> {
-        let mut grown = self.grow_by(kernel, GROWTH);
-        if is_refused(&grown) {
+        let mut factor = GROWTH;
+        loop {
+            let grown = self.grow_by(kernel, factor);
             // What was taken until then is still being cleared.
             self.stream().wait_blocking()?;
-            grown = self.grow_by(kernel, GROWTH_LEAST);
+            match grown {
+                Err(refusal) if is_out_of_memory(&refusal) => {
+                    if factor > GROWTH_LEAST {
+                        factor = GROWTH_LEAST;
+                    } else if !self.make_others_way(&refusal, report)? {
+                        return Err(refusal);
+                    }
+                }
+                grown => break grown?,
+            }
         }
-        self.stream().wait_blocking()?;
-        if is_refused(&grown) && self.runtime.column_cache.evict(self.runtime.device, u64::MAX) > 0 {
-            report.notes.push(super::execution::EVICTED.into());
-            grown = self.grow_by(kernel, GROWTH_LEAST);
-        }
-        grown?;
         report.sink_grown += 1;
         report.state_bytes = report.state_bytes.max(kernel.state.bytes());
         Ok(())
@@ -134,10 +139,4 @@ fn by_row(table: usize, layout: &TableLayout) -> Vec<Arg> {
         [Arg::Payload(table, index)].into_iter().chain(valid)
     });
     [Arg::Next(table)].into_iter().chain(payload).collect()
-}
-
-/// Whether the device had no memory left.
-pub(super) fn is_refused<T>(outcome: &Result<T>) -> bool {
-    let is_full = |error: &Error| matches!(error.kind(), ErrorKind::OutOfMemory { tier: Tier::Device, .. });
-    outcome.as_ref().is_err_and(is_full)
 }

@@ -8,6 +8,8 @@ use pelton_error::{Error, Result};
 use pelton_pipeline::codegen::{SourceColumn, StoredAs};
 use pelton_pipeline::{RowColumn, RowValues, Rows};
 
+use super::memory::host_buffer;
+
 /// Rows of a row group of a host input.
 const ROW_GROUP_ROWS: usize = 1 << 20;
 /// Rows of its pages.
@@ -19,8 +21,8 @@ const CHUNK_ALIGN: usize = 128;
 pub(crate) struct CopiedInput {
     /// Of all chunks.
     pub(crate) span: Span,
-    /// Of the chunks of each row group; then its first row.
-    pub(crate) addresses: Vec<u64>,
+    /// Where in `span` the chunks of each row group begin; then its first row.
+    places: Vec<u64>,
     /// Rows of each row group.
     pub(crate) row_counts: Vec<u32>,
     pub(crate) columns: Vec<SourceColumn>,
@@ -29,6 +31,24 @@ pub(crate) struct CopiedInput {
     pub(crate) copy: Option<(Event, Event)>,
     /// Kept until the copy is complete.
     _staged: Buffer,
+}
+
+impl CopiedInput {
+    /// Addresses of the chunks of each row group; then its first row.
+    pub(crate) fn addresses(&self) -> Vec<u64> {
+        let words = self.columns.len() + 1;
+        let of_group = |group: &[u64]| {
+            let (first_row, chunks) = group.split_last().expect("a row group has a first row");
+            let addresses = chunks.iter().map(|place| self.span.address() + place);
+            addresses.chain([*first_row]).collect::<Vec<_>>()
+        };
+        self.places.chunks(words).flat_map(of_group).collect()
+    }
+
+    /// Rows of all row groups.
+    pub(crate) fn rows(&self) -> u64 {
+        self.row_counts.iter().map(|count| u64::from(*count)).sum()
+    }
 }
 
 /// Encodes `rows` plainly and sends them to `device`; where that `is_traced`, between two events.
@@ -51,24 +71,24 @@ pub(crate) fn copy_rows(
     let bytes =
         chunks.iter().map(|chunk| chunk.len().next_multiple_of(CHUNK_ALIGN)).sum::<usize>().max(CHUNK_ALIGN);
     let machine = stream.machine();
-    let staged = machine.allocate(MemoryKind::PINNED, bytes, OnFull::Refuse)?;
+    let staged = host_buffer(machine, bytes)?;
     let span = machine.allocate(MemoryKind::Device(device), bytes, OnFull::Refuse)?.span();
-    let mut addresses = Vec::with_capacity(chunks.len());
+    let mut places = Vec::with_capacity(chunks.len());
     staged.with_bytes_mut(|target| {
         let mut offset = 0;
         for (at, chunk) in chunks.iter().enumerate() {
             target[offset..offset + chunk.len()].copy_from_slice(chunk);
-            addresses.push(span.address() + offset as u64);
+            places.push(offset as u64);
             offset += chunk.len().next_multiple_of(CHUNK_ALIGN);
             if (at + 1) % rows.columns.len() == 0 {
-                addresses.push((at / rows.columns.len() * ROW_GROUP_ROWS) as u64);
+                places.push((at / rows.columns.len() * ROW_GROUP_ROWS) as u64);
             }
         }
     })?;
     let before = is_traced.then(|| stream.record()).transpose()?;
     stream.copy(&staged.span(), &span)?;
     let copy = before.map(|before| Ok::<_, Error>((before, stream.record()?))).transpose()?;
-    Ok(CopiedInput { span, addresses, row_counts, columns, bytes: bytes as u64, copy, _staged: staged })
+    Ok(CopiedInput { span, places, row_counts, columns, bytes: bytes as u64, copy, _staged: staged })
 }
 
 fn source_columns(rows: &Rows, chunks: &[Vec<u8>]) -> Result<Vec<SourceColumn>> {

@@ -1,11 +1,15 @@
-//! Runs of plans on one device, a GPU or threads of the host: what was compiled meets what was brought.
+//! Runs of plans on one device or several, GPUs or threads of the host: what was compiled meets what was brought.
 //!
 //! ```text
 //!   Plan ──► Runtime ──► Rows, RunReport
-//!              ├ execution     stages of pipelines that do not wait for each other; each is repeated where keys are not unique
+//!              ├ team          the workers of a run, one a device; tasks: who takes which row groups
+//!              ├ combine       partial groups made one
+//!              ├ execution     what one worker does: stages of pipelines that do not wait for each other; each is
+//!              │               repeated where keys are not unique
 //!              ├ allocate      tables, groups and rows: memory on the device
 //!              ├ waiting       rows that find no room in their sink; grow: larger tables and groups
-//!              ├ scan          morsels in flight: descriptors, launches; host_input: rows that a caller gives
+//!              ├ scan          morsels in flight; at_once: rows that a caller gives, groups; launch: descriptors, grids
+//!              ├ parking       a query steps aside for an older one; spill: groups that are more than fits
 //!              ├ runtime_filter, top    what finished tables and thresholds rule out
 //!              └ finish        flags read, groups gathered; results: words become rows
 //! ```
@@ -14,26 +18,33 @@
 //! `OutOfMemory` that sends it there; memory is taken under the device's budget; however a run ends, what its streams
 //! still do is waited for; without a trace it is not timed morsel by morsel. Deliberately absent: SQL, DataFusion,
 //! Arrow; source code, which `pelton-pipeline` writes; files and codecs, which are the prefetcher's; the choice of what
-//! runs where; more than one device at a time.
+//! runs where; rows that are sent from device to device.
 
 #![forbid(unsafe_code)]
 
 mod runtime;
 
 mod allocate;
+mod at_once;
+mod combine;
 mod execution;
 mod finish;
 mod grow;
 mod host_input;
+mod launch;
 mod memory;
+mod parking;
 mod report;
 mod results;
 mod runtime_filter;
 mod scan;
+mod spill;
+mod tasks;
+mod team;
 mod top;
 mod trace;
 mod waiting;
 
 pub use pelton_transfer::Links;
 pub use report::{PipelineReport, RunReport};
-pub use runtime::{Filters, OverflowChecks, Runtime, RuntimeOptions, TargetChoice};
+pub use runtime::{Filters, MemoryTest, OverflowChecks, Runtime, RuntimeOptions, TargetChoice};

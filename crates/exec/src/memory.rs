@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use pelton_device::{Buffer, DeviceId, Machine, MemoryKind, OnFull, Place, Span, Stream};
-use pelton_error::{Error, Result, ResultExt};
+use pelton_error::{Error, ErrorKind, Result, Tier};
 use pelton_pipeline::codegen::Arg;
 
 use super::waiting::Waiting;
@@ -14,6 +14,8 @@ use super::waiting::Waiting;
 pub(crate) struct State {
     words: HashMap<Arg, u64>,
     spans: HashMap<Arg, Span>,
+    /// Arguments that lead into the array of another one, and how far.
+    parts: HashMap<Arg, (Arg, u64)>,
 }
 
 impl State {
@@ -32,15 +34,29 @@ impl State {
     ) -> Result<Span> {
         let bytes = bytes.max(8).next_multiple_of(8);
         let span = machine.allocate(MemoryKind::Device(device), bytes, OnFull::Refuse)?.span();
+        self.set_span(arg, &span);
+        Ok(span)
+    }
+
+    /// `arg` is this array.
+    pub(crate) fn set_span(&mut self, arg: Arg, span: &Span) {
         self.words.insert(arg, span.address());
         self.spans.insert(arg, span.clone());
-        Ok(span)
     }
 
     /// `arg` is a part of an array of `owner`.
     pub(crate) fn set_part(&mut self, arg: Arg, owner: Arg, byte_offset: u64) {
-        if let Some(address) = self.word(owner) {
-            self.words.insert(arg, address + byte_offset);
+        self.parts.insert(arg, (owner, byte_offset));
+        self.readdress();
+    }
+
+    /// Arrays were replaced: words lead to where they are now.
+    pub(crate) fn readdress(&mut self) {
+        self.words.extend(self.spans.iter().map(|(arg, span)| (*arg, span.address())));
+        for (arg, (owner, byte_offset)) in &self.parts {
+            if let Some(address) = self.spans.get(owner).map(Span::address) {
+                self.words.insert(*arg, address + byte_offset);
+            }
         }
     }
 
@@ -69,10 +85,44 @@ impl State {
         self.spans.values()
     }
 
+    /// Lets go of arguments.
+    pub(crate) fn forget(&mut self, is_unwanted: impl Fn(&Arg) -> bool) {
+        self.words.retain(|arg, _| !is_unwanted(arg));
+        self.spans.retain(|arg, _| !is_unwanted(arg));
+    }
+
+    /// All arrays, to be replaced; `readdress` comes after.
+    pub(crate) fn spans_mut(&mut self) -> impl Iterator<Item = &mut Span> {
+        self.spans.values_mut()
+    }
+
     /// Their bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.spans.values().map(|span| span.len() as u64).sum()
     }
+}
+
+/// Host memory for a copy: pinned, or plain where there is none.
+pub(crate) fn host_buffer(machine: &Machine, bytes: usize) -> Result<Buffer> {
+    let pinned = machine.allocate(MemoryKind::PINNED, bytes, OnFull::Refuse);
+    match pinned.as_ref().is_err_and(is_out_of_memory) {
+        true => machine.allocate(MemoryKind::PAGEABLE, bytes, OnFull::Refuse),
+        false => pinned,
+    }
+}
+
+/// Host memory for what stays there a while: pinned while that leaves half of it to others, else plain.
+pub(crate) fn lasting_host_buffer(machine: &Machine, bytes: usize) -> Result<Buffer> {
+    let budget = machine.pinned_budget();
+    match budget.used_bytes().saturating_add(bytes as u64) <= budget.limit_bytes() / 2 {
+        true => host_buffer(machine, bytes),
+        false => machine.allocate(MemoryKind::PAGEABLE, bytes, OnFull::Refuse),
+    }
+}
+
+/// Whether the device, or what goes to it, found no room in memory that queries share.
+pub(crate) fn is_out_of_memory(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::OutOfMemory { tier: Tier::Device | Tier::Pinned, .. })
 }
 
 /// Copies `bytes` to a new array for `arg`; complete when `stream` gets there.
@@ -84,8 +134,7 @@ pub(crate) fn upload(
     bytes: &[u8],
 ) -> Result<()> {
     let machine = stream.machine();
-    let staged =
-        machine.allocate(MemoryKind::PINNED, bytes.len().max(8).next_multiple_of(8), OnFull::Refuse)?;
+    let staged = host_buffer(machine, bytes.len().max(8).next_multiple_of(8))?;
     staged.with_bytes_mut(|target| target[..bytes.len()].copy_from_slice(bytes))?;
     let span = state.allocate(machine, device, arg, bytes.len())?;
     stream.copy(&staged.span(), &span)
@@ -93,10 +142,7 @@ pub(crate) fn upload(
 
 /// The bytes of `span`, once everything before in `stream` is complete.
 pub(crate) fn download_blocking(stream: &Stream, span: &Span) -> Result<Vec<u8>> {
-    let staged = stream
-        .machine()
-        .allocate(MemoryKind::PINNED, span.len(), OnFull::Refuse)
-        .context(|| "a pinned buffer for results; fewer pinned tables leave more room".into())?;
+    let staged = host_buffer(stream.machine(), span.len())?;
     stream.copy(span, &staged.span())?;
     stream.wait_blocking()?;
     staged.with_bytes(<[u8]>::to_vec)
@@ -212,6 +258,12 @@ impl Lanes {
             held.lanes.push(self.take(machine, device, words)?);
         }
         Ok(held)
+    }
+
+    /// Lets go of lanes that nobody uses; answers how many bytes of device memory that frees.
+    pub(crate) fn evict(&self) -> u64 {
+        let idle = std::mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner));
+        idle.iter().map(|lane| lane.descriptors.device.len() as u64 + 8).sum()
     }
 
     /// Takes back a lane whose stream has been waited for.

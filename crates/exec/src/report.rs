@@ -14,6 +14,10 @@ pub struct PipelineReport {
     pub rows_in: u64,
     /// Rows, or groups, that came out.
     pub rows_out: u64,
+    /// Of the rows that went in, how many each worker took, where several divided them.
+    pub rows_by_worker: Vec<u64>,
+    /// How many workers ran it, each over all rows.
+    pub copies: usize,
     /// Row groups that were skipped while the query ran: ruled out by finished hash tables, or beyond the threshold of a top-k.
     pub row_groups_skipped: u64,
     /// Of them, by the single keys of a table, where the range of its keys did not.
@@ -68,6 +72,20 @@ pub struct PipelineReport {
     pub sink_grown: usize,
     /// Rows that found no room there and waited for it, each as often as it did.
     pub rows_waited: u64,
+    /// How often it gave its device memory to other queries, and how long it waited for it to come back.
+    pub parked: usize,
+    /// See `parked`.
+    pub parked_for: Duration,
+    /// Bytes of tables, groups and sinks that were copied to the host since device memory was short.
+    pub moved_down_bytes: u64,
+    /// Bytes of them that were copied back.
+    pub moved_up_bytes: u64,
+    /// How often all groups so far were spilled to the host.
+    pub spilled_runs: usize,
+    /// Groups in these runs, each as often as it was spilled.
+    pub spilled_groups: u64,
+    /// Partitions by which runs were merged.
+    pub spilled_partitions: usize,
     /// Time of the kernels on the device, all together; those of several morsels may run at once.
     pub kernels: Duration,
     /// Time to look up how columns are stored, and dictionaries.
@@ -105,6 +123,61 @@ impl PipelineReport {
         self.staging_buffers = prefetcher.staging_buffers;
         self.row_groups_ahead_max = self.row_groups_ahead_max.max(prefetcher.row_groups_ahead_max);
         self.staging_bytes = (prefetcher.staging_buffers * prefetcher.buffer_device_bytes) as u64;
+    }
+
+    /// Adds what another worker did for the same pipeline at the same time: for other rows where `is_divided`, else for
+    /// the same ones. Bytes, rows that waited and times of devices and decoders are those of all workers together;
+    /// what workers do at once takes as long as the slowest of them.
+    pub(crate) fn add_worker(&mut self, other: Self, is_divided: bool) {
+        if is_divided {
+            self.rows_by_worker.push(other.rows_in);
+            self.rows_in += other.rows_in;
+            self.rows_out += other.rows_out;
+            self.raw_bytes += other.raw_bytes;
+            self.row_groups_skipped += other.row_groups_skipped;
+            self.row_groups_skipped_by_keys += other.row_groups_skipped_by_keys;
+            self.row_groups_beyond_top += other.row_groups_beyond_top;
+        } else {
+            self.copies += 1;
+        }
+        self.disk_bytes += other.disk_bytes;
+        self.pinned_bytes += other.pinned_bytes;
+        self.link_bytes += other.link_bytes;
+        self.helper_link_bytes += other.helper_link_bytes;
+        self.device_bytes += other.device_bytes;
+        self.codec_bytes += other.codec_bytes;
+        self.codec_time += other.codec_time;
+        self.codec_reason = self.codec_reason.take().or(other.codec_reason);
+        self.device_codec_bytes += other.device_codec_bytes;
+        self.device_codec_bytes_after += other.device_codec_bytes_after;
+        self.device_codec_time += other.device_codec_time;
+        self.device_codec_name = self.device_codec_name.take().or(other.device_codec_name);
+        self.disk_wait = self.disk_wait.max(other.disk_wait);
+        self.staging_bytes += other.staging_bytes;
+        self.staging_buffers += other.staging_buffers;
+        self.row_groups_ahead_max = self.row_groups_ahead_max.max(other.row_groups_ahead_max);
+        self.state_bytes += other.state_bytes;
+        self.compile = self.compile.max(other.compile);
+        self.compiled += other.compiled;
+        self.repeats = self.repeats.max(other.repeats);
+        self.sink_grown += other.sink_grown;
+        self.rows_waited += other.rows_waited;
+        self.parked += other.parked;
+        self.parked_for = self.parked_for.max(other.parked_for);
+        self.moved_down_bytes += other.moved_down_bytes;
+        self.moved_up_bytes += other.moved_up_bytes;
+        self.spilled_runs += other.spilled_runs;
+        self.spilled_groups += other.spilled_groups;
+        self.spilled_partitions += other.spilled_partitions;
+        self.kernels += other.kernels;
+        self.prepare = self.prepare.max(other.prepare);
+        self.generate = self.generate.max(other.generate);
+        self.allocate = self.allocate.max(other.allocate);
+        self.run = self.run.max(other.run);
+        self.finish = self.finish.max(other.finish);
+        self.elapsed = self.elapsed.max(other.elapsed);
+        self.notes
+            .extend(other.notes.into_iter().filter(|note| !self.notes.contains(note)).collect::<Vec<_>>());
     }
 
     pub(crate) fn add_compile(&mut self, report: &CompileReport) {
@@ -148,6 +221,13 @@ impl PipelineReport {
             self.staging_bytes as f64 / 1e6 / self.staging_buffers.max(1) as f64,
             self.state_bytes as f64 / 1e6
         ));
+        if !self.rows_by_worker.is_empty() {
+            let rows: Vec<String> = self.rows_by_worker.iter().map(u64::to_string).collect();
+            lines.push(format!("  workers: {} rows", rows.join(", ")));
+        }
+        if self.copies > 0 {
+            lines.push(format!("  workers: {}, each over all rows", self.copies));
+        }
         if self.helper_link_bytes > 0 {
             lines.push(format!(
                 "  multi-link: {:.2} MB over links of other devices",
@@ -178,6 +258,19 @@ impl PipelineReport {
         if self.sink_grown > 0 || self.rows_waited > 0 {
             let (sink, grown, waited) = (self.sink, self.sink_grown, self.rows_waited);
             lines.push(format!("  {sink} grew {grown} times, {waited} rows waited"));
+        }
+        if self.spilled_runs > 0 {
+            let (groups, runs, partitions) =
+                (self.spilled_groups, self.spilled_runs, self.spilled_partitions);
+            lines
+                .push(format!("  spilled {groups} groups in {runs} runs, merged in {partitions} partitions"));
+        }
+        if self.parked > 0 {
+            lines.push(format!("  parked {} times, waited {:.1} ms", self.parked, ms(self.parked_for)));
+        }
+        if self.moved_down_bytes + self.moved_up_bytes > 0 {
+            let (down, up) = (self.moved_down_bytes as f64 / 1e6, self.moved_up_bytes as f64 / 1e6);
+            lines.push(format!("  device memory was short: {down:.2} MB moved to the host, {up:.2} MB back"));
         }
         lines.extend(self.notes.iter().map(|note| format!("  {note}")));
         lines

@@ -1,6 +1,7 @@
 //! From what kernels left in memory to rows.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use pelton_chunk::ByteValues;
 use pelton_error::{Error, Result};
@@ -156,10 +157,14 @@ fn short_texts(values: impl Iterator<Item = i128>) -> Result<RowValues> {
 }
 
 /// `more` after `rows`, of the same columns.
-pub(crate) fn append(rows: &mut Rows, more: Rows) {
+///
+/// # Errors
+///
+/// Where their texts are more than a dictionary holds.
+pub(crate) fn append(rows: &mut Rows, more: Rows) -> Result<()> {
     if rows.columns.is_empty() && rows.row_count == 0 {
         *rows = more;
-        return;
+        return Ok(());
     }
     rows.row_count += more.row_count;
     for (column, more) in rows.columns.iter_mut().zip(more.columns) {
@@ -169,13 +174,43 @@ pub(crate) fn append(rows: &mut Rows, more: Rows) {
             (RowValues::I64(all), RowValues::I64(more)) => all.extend(more),
             (RowValues::I128(all), RowValues::I128(more)) => all.extend(more),
             (RowValues::F64(all), RowValues::F64(more)) => all.extend(more),
-            (RowValues::Text { ids: all, .. }, RowValues::Text { ids: more, .. }) => all.extend(more),
+            (RowValues::Text { ids, dictionary }, RowValues::Text { ids: more, dictionary: other }) => {
+                append_texts((ids, dictionary), more, &other)?;
+            }
             _ => unreachable!("morsels of one pipeline have the same columns"),
         }
         if let (Some(all), Some(more)) = (&mut column.valid, more.valid) {
             all.extend(more);
         }
     }
+    Ok(())
+}
+
+/// Texts of a dictionary of their own after those of another: dictionaries that were made of the rows of a part differ.
+fn append_texts(
+    (ids, dictionary): (&mut Vec<u32>, &mut Arc<Dictionary>),
+    more: Vec<u32>,
+    other: &Arc<Dictionary>,
+) -> Result<()> {
+    if Arc::ptr_eq(dictionary, other) || dictionary == other {
+        ids.extend(more);
+        return Ok(());
+    }
+    let mut entries = dictionary.entries.clone();
+    let mut numbers: HashMap<&[u8], u32> = dictionary.entries.iter().zip(0..).collect();
+    let mut mapping = Vec::with_capacity(other.entries.len());
+    for text in other.entries.iter() {
+        let next = entries.len() as u32;
+        let number = *numbers.entry(text).or_insert(next);
+        if number == next {
+            entries.push(text)?;
+        }
+        mapping.push(number);
+    }
+    // What is NULL may be anything.
+    ids.extend(more.into_iter().map(|id| mapping.get(id as usize).copied().unwrap_or(0)));
+    *dictionary = Dictionary { entries }.into();
+    Ok(())
 }
 
 /// Leaves of `rows` those that `is_kept`.

@@ -1,7 +1,7 @@
 //! Running plans: pipelines after those whose tables they probe, each over morsels, several in flight.
 //!
 //! ```text
-//!   Plan ──► for each pipeline
+//!   Plan ──► for each pipeline, on one worker or on several
 //!              what is stored how ──► source ──► program          (from memory, disk, or compiled)
 //!              tables, groups, rows: memory on the device
 //!              Prefetcher ──► buffer 0: copy ── kernel ── done     up to `staging_buffers` morsels at once
@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use pelton_device::cuda::{self, CudaOptions};
 use pelton_device::host::{self, HostOptions};
-use pelton_device::{DeviceId, DeviceKind, Machine, Stream};
+use pelton_device::{DeviceId, DeviceKind, Machine, Stream, Turn};
 use pelton_error::{CancelFlag, Error, ErrorKind, Result};
 use pelton_fabric::profile::Profile;
 use pelton_fabric::{self as fabric, Sources};
@@ -28,9 +28,9 @@ use pelton_store::{IoEngine, TableId};
 use pelton_trace::Tracer;
 use pelton_transfer::{Links, links_for};
 
-use crate::execution::Execution;
-use crate::memory::Lanes;
+use crate::memory::{HeldLanes, Lanes, is_out_of_memory};
 use crate::report::RunReport;
+use crate::team::Team;
 
 /// What pipelines run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,12 +66,27 @@ pub enum OverflowChecks {
     Everywhere,
 }
 
+/// Memory that is made short on purpose, to test what queries do then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub enum MemoryTest {
+    /// Memory is as short as it is.
+    #[default]
+    Off,
+    /// Each array and buffer of a pipeline is refused when it is first asked for, and the query parks.
+    RefuseOnce,
+    /// Groups found by hashing are spilled after every morsel.
+    SpillAlways,
+}
+
 /// How pipelines run. None of it changes results.
 #[derive(Debug, Clone)]
 pub struct RuntimeOptions {
     /// The GPU or the host threads that run the kernels.
     pub target: TargetChoice,
-    /// The most device memory that is taken, bytes; `None`: all that is free.
+    /// Devices that work beside the target's, by number; on the host target, logical devices from 1 on. Large scans are
+    /// divided among all, small tables are built on each.
+    pub more_devices: Vec<u32>,
+    /// The most memory of each device that is taken, bytes; `None`: all that is free.
     pub device_memory_limit_bytes: Option<u64>,
     /// The most pinned memory that is taken, bytes; `None`: half of the machine's.
     pub pinned_memory_limit_bytes: Option<u64>,
@@ -85,6 +100,8 @@ pub struct RuntimeOptions {
     /// Rows, or groups, that tables, groups and rows that come out have room for at first; `None`: as many as are
     /// expected. They grow as need be: a test of growth.
     pub first_rows: Option<u64>,
+    /// Memory that is made short: a test.
+    pub memory_test: MemoryTest,
     /// How conditions are computed.
     pub filters: Filters,
     /// Where arithmetic is checked.
@@ -95,9 +112,10 @@ pub struct RuntimeOptions {
     pub row_groups_max: usize,
     /// Morsels in flight.
     pub staging_buffers: usize,
-    /// Bytes of device memory for the column cache; `None`: half of its memory on a GPU, nothing on the host target.
+    /// Bytes of each device's memory for the column cache; `None`: half of its memory on a GPU, nothing on the host target.
     pub device_cache_bytes: Option<u64>,
-    /// Links of other devices that pinned chunks may come over; `None`: on GPUs those that are predicted to pay.
+    /// Links of other devices that pinned chunks may come over; `None`: those that are predicted to pay, where one GPU
+    /// works alone.
     pub links: Option<Links>,
     /// Who decompresses heavy codecs of what is read from disk.
     pub decompress: Decompress,
@@ -112,12 +130,14 @@ impl Default for RuntimeOptions {
     fn default() -> Self {
         Self {
             target: TargetChoice::Cuda { device: 0 },
+            more_devices: Vec::new(),
             device_memory_limit_bytes: None,
             pinned_memory_limit_bytes: None,
             cache: None,
             overlap: true,
             equal_hashes: false,
             first_rows: None,
+            memory_test: MemoryTest::Off,
             filters: Filters::Branching,
             overflow_checks: OverflowChecks::WhereNeeded,
             morsel_bytes: 32 << 20,
@@ -135,38 +155,31 @@ impl Default for RuntimeOptions {
 /// More than these are forgotten and found out again.
 const REPEATING_KEYS_MAX: usize = 10_000;
 
-/// Runs plans on one device. `Send` and `Sync`; one serves a session.
+/// Runs plans on one device, or on several together. `Send` and `Sync`; one serves a session.
 pub struct Runtime {
     pub(crate) options: RuntimeOptions,
     pub(crate) machine: Machine,
-    pub(crate) device: DeviceId,
-    target: Target,
+    /// The first brings together what the others have made.
+    pub(crate) workers: Vec<Worker>,
     compiler: Compiler,
     pub(crate) column_cache: Arc<ColumnCache>,
-    pub(crate) lanes: Lanes,
     pub(crate) has_column_cache: bool,
-    /// Columns that a scan has read.
-    used: Mutex<HashSet<(TableId, usize)>>,
+    /// Columns that a scan has read, by device.
+    used: Mutex<HashSet<(DeviceId, TableId, usize)>>,
     /// Keys that a table by position was built of in vain, since they repeat.
     repeating_keys: Mutex<HashSet<u64>>,
 }
 
-impl Runtime {
-    /// Opens the device and finds a compiler for it.
-    ///
-    /// # Errors
-    ///
-    /// `Unsupported` that names what is missing (driver, NVRTC, nvCOMP where it was asked for) and the remedy;
-    /// `InvalidInput` for a device that the machine lacks.
-    pub fn open(mut options: RuntimeOptions, io: Arc<IoEngine>) -> Result<Arc<Self>> {
-        if options.workers == 0 {
-            options.workers = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
-        }
-        let machine = open_machine(&options)?;
-        let device = DeviceId(match options.target {
-            TargetChoice::Cuda { device } => device,
-            TargetChoice::Host => 0,
-        });
+/// A device that takes part in runs.
+pub(crate) struct Worker {
+    pub(crate) index: usize,
+    pub(crate) device: DeviceId,
+    target: Target,
+    pub(crate) lanes: Lanes,
+}
+
+impl Worker {
+    fn open(machine: &Machine, index: usize, device: DeviceId) -> Result<Self> {
         let target = match machine.device(device)?.kind {
             DeviceKind::Cuda { major, minor } => {
                 nvrtc_status()?;
@@ -175,27 +188,86 @@ impl Runtime {
             DeviceKind::Logical => Target::Host,
             DeviceKind::Simulated => return Err(Error::unsupported("pipelines on a simulated device")),
         };
-        let device_cache_bytes = options.device_cache_bytes.unwrap_or(match target {
-            Target::Cuda { .. } => machine.device(device)?.memory_limit_bytes / 2,
+        Ok(Self { index, device, target, lanes: Lanes::default() })
+    }
+
+    /// The first lane of a query or of a part of it, which waits for its turn where even that does not fit.
+    pub(crate) fn first_lane(
+        &self,
+        machine: &Machine,
+        turn: &Turn,
+        cancel: &CancelFlag,
+    ) -> Result<HeldLanes<'_>> {
+        loop {
+            let refusal = match self.lanes.hold(machine, self.device, 1, 0) {
+                Err(refusal) if is_out_of_memory(&refusal) => refusal,
+                held => {
+                    turn.go_on();
+                    return held;
+                }
+            };
+            let wish = if let ErrorKind::OutOfMemory { requested_bytes, .. } = refusal.kind() {
+                *requested_bytes
+            } else {
+                0
+            };
+            if turn.arbiter().evict(wish) > 0 {
+                continue;
+            }
+            match turn.is_oldest() {
+                true if !turn.ask_younger_blocking(cancel)? => return Err(refusal),
+                true => {}
+                false => turn.park_blocking(wish.saturating_mul(16), cancel)?,
+            }
+        }
+    }
+}
+
+impl Runtime {
+    /// Opens the devices and finds a compiler for them.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` that names what is missing (driver, NVRTC, nvCOMP where it was asked for) and the remedy;
+    /// `InvalidInput` for a device that the machine lacks or that is named twice.
+    pub fn open(mut options: RuntimeOptions, io: Arc<IoEngine>) -> Result<Arc<Self>> {
+        if options.workers == 0 {
+            options.workers = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
+        }
+        let devices = devices_of(&options)?;
+        let machine = open_machine(&options, &devices)?;
+        let workers =
+            devices.iter().enumerate().map(|(index, device)| Worker::open(&machine, index, *device));
+        let workers = workers.collect::<Result<Vec<_>>>()?;
+        let first = &workers[0];
+        let device_cache_bytes = options.device_cache_bytes.unwrap_or(match first.target {
+            Target::Cuda { .. } => machine.device(first.device)?.memory_limit_bytes / 2,
             Target::Host => 0,
         });
-        let links = options.links.clone().unwrap_or_else(|| links_of(&machine, device, target));
-        let decompression = Decompression::open(options.decompress, &machine, device, options.cache.clone())?;
+        // Links of devices that work themselves are not idle.
+        let links = options.links.clone().unwrap_or_else(|| match workers.len() {
+            1 => links_of(&machine, first.device, first.target),
+            _ => Links::default(),
+        });
+        let decompression =
+            Decompression::open(options.decompress, &machine, &devices, options.cache.clone())?;
         let cache_options =
             ColumnCacheOptions { device_cache_bytes, links, decompression, ..ColumnCacheOptions::default() };
         let column_cache = Arc::new(ColumnCache::new(machine.clone(), io, cache_options));
         let compiler = Compiler::new(options.cache.clone());
         let used = Mutex::default();
         let has_column_cache = device_cache_bytes > 0;
-        let lanes = Lanes::default();
+        for worker in &workers {
+            let (cached, device) = (Arc::downgrade(&column_cache), worker.device);
+            let evict = move |bytes| cached.upgrade().map_or(0, |cached| cached.evict(device, bytes));
+            machine.arbiter(device)?.add_evictable(evict);
+        }
         Ok(Arc::new(Self {
             options,
             machine,
-            device,
-            target,
+            workers,
             compiler,
             column_cache,
-            lanes,
             has_column_cache,
             used,
             repeating_keys: Mutex::default(),
@@ -212,9 +284,21 @@ impl Runtime {
         &self.machine
     }
 
-    /// The device that pipelines run on.
+    /// The device that pipelines run on; of several, the first.
     pub fn device(&self) -> DeviceId {
-        self.device
+        self.workers[0].device
+    }
+
+    /// All devices that pipelines run on.
+    pub fn devices(&self) -> Vec<DeviceId> {
+        self.workers.iter().map(|worker| worker.device).collect()
+    }
+
+    /// Lets go of streams that no run uses, and of the memory that is kept with them for the next run.
+    pub fn release_idle(&self) {
+        for worker in &self.workers {
+            worker.lanes.evict();
+        }
     }
 
     /// How pipelines run.
@@ -222,23 +306,27 @@ impl Runtime {
         &self.options
     }
 
-    /// The device in words.
+    /// The devices in words.
     pub fn describe(&self) -> String {
-        match self.target {
+        let first = match self.workers[0].target {
             Target::Host => "host target".into(),
             Target::Cuda { device, .. } => {
                 let name = self.machine.device(device).map_or("GPU".into(), |info| info.name.clone());
                 format!("{name} ({device})")
             }
+        };
+        match self.workers.len() - 1 {
+            0 => first,
+            more => format!("{first} and {more} more"),
         }
     }
 
-    /// Compiles `source`, twice where that is asked for.
-    pub(crate) fn compile(&self, source: &str) -> Result<(Arc<Program>, CompileReport)> {
+    /// Compiles `source` for the device of `worker`; for another one as well, where that is asked for.
+    pub(crate) fn compile(&self, worker: &Worker, source: &str) -> Result<(Arc<Program>, CompileReport)> {
         if let Some((major, minor)) = self.options.check_for {
             check_source(source, major, minor)?;
         }
-        self.compiler.compile(source, self.target)
+        self.compiler.compile(source, worker.target)
     }
 
     /// Keys that a table by position was built of in vain: the next time a hashed one is built at once.
@@ -250,21 +338,26 @@ impl Runtime {
         known
     }
 
-    /// Admits columns to the column cache that are read for the second time, or of which most is read now.
-    pub(crate) fn admit_hot(&self, scan: &TableScan, stream: &Stream, cancel: &CancelFlag) -> Result<()> {
+    /// Admits columns to the cache of `device` that it reads for the second time, or of which most is read now.
+    pub(crate) fn admit_hot(
+        &self,
+        device: DeviceId,
+        scan: &TableScan,
+        stream: &Stream,
+        cancel: &CancelFlag,
+    ) -> Result<()> {
         if !self.has_column_cache {
             return Ok(());
         }
         let is_most = scan.row_groups.len() * 2 > scan.table.row_group_count();
         for &column in &scan.columns {
-            let is_first =
-                self.used.lock().unwrap_or_else(PoisonError::into_inner).insert((scan.table.id(), column));
-            let is_there =
-                matches!(self.column_cache.tier(&scan.table, column, self.device), DataTier::Device(_));
+            let key = (device, scan.table.id(), column);
+            let is_first = self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
+            let is_there = matches!(self.column_cache.tier(&scan.table, column, device), DataTier::Device(_));
             if is_there || (is_first && !is_most) {
                 continue;
             }
-            match self.column_cache.admit(&scan.table, column, self.device, stream, cancel) {
+            match self.column_cache.admit(&scan.table, column, device, stream, cancel) {
                 Err(error) if !matches!(error.kind(), ErrorKind::OutOfMemory { .. }) => return Err(error),
                 _ => {}
             }
@@ -300,15 +393,16 @@ impl Runtime {
         tracer: Option<&Tracer>,
     ) -> Result<(Rows, RunReport)> {
         let started = Instant::now();
-        let mut execution = Execution::new(self, plan, inputs, cancel, tracer)?;
+        let cancel = cancel.of_part();
+        let mut team = Team::new(self, plan, inputs, &cancel, tracer)?;
         let mut result = Rows::default();
         for stage in stages(plan) {
             cancel.check()?;
-            if let Some(rows) = execution.stage(&stage)? {
+            if let Some(rows) = team.stage(&stage)? {
                 result = rows;
             }
         }
-        let pipelines = execution.finish();
+        let pipelines = team.finish();
         Ok((result, RunReport { pipelines, elapsed: started.elapsed() }))
     }
 }
@@ -361,18 +455,35 @@ fn stages(plan: &Plan) -> Vec<Vec<usize>> {
     stages
 }
 
-fn open_machine(options: &RuntimeOptions) -> Result<Machine> {
+/// The target's device, then those that work beside it.
+fn devices_of(options: &RuntimeOptions) -> Result<Vec<DeviceId>> {
+    let first = match options.target {
+        TargetChoice::Cuda { device } => device,
+        TargetChoice::Host => 0,
+    };
+    let mut devices = vec![DeviceId(first)];
+    for &device in &options.more_devices {
+        if devices.contains(&DeviceId(device)) {
+            return Err(Error::invalid_input(format!("{} is named twice", DeviceId(device))));
+        }
+        devices.push(DeviceId(device));
+    }
+    Ok(devices)
+}
+
+fn open_machine(options: &RuntimeOptions, devices: &[DeviceId]) -> Result<Machine> {
     match options.target {
         TargetChoice::Cuda { .. } => cuda::open(&CudaOptions {
             device_memory_limit_bytes: options.device_memory_limit_bytes,
             pinned_memory_limit_bytes: options.pinned_memory_limit_bytes,
         }),
         TargetChoice::Host => {
-            let defaults = HostOptions::default();
+            let last = devices.iter().map(|device| device.0).max().unwrap_or(0);
             Ok(host::open(&HostOptions {
+                device_count: last + 1,
                 device_memory_limit_bytes: options.device_memory_limit_bytes.unwrap_or(HOST_TARGET_BYTES),
                 pinned_memory_limit_bytes: options.pinned_memory_limit_bytes.unwrap_or(HOST_TARGET_BYTES),
-                ..defaults
+                ..HostOptions::default()
             }))
         }
     }

@@ -1,289 +1,462 @@
-//! Running a pipeline over its source: morsel by morsel from a table, or all at once from a host input.
+//! Running a pipeline over a table, morsel by morsel.
 //!
 //! ```text
 //!   buffer 0   chunks, descriptors ── kernel ── done
 //!   buffer 1      chunks, descriptors ── kernel ── done        a buffer is used again when its kernel is done, and
 //!                                                              no row of its morsel waits for room in the sink
+//!
+//!   part       buffers, lanes, mappings; row groups until it ends, is asked to park or is refused memory
+//!   between    the sink alone is on the device, and can be moved; rows that wait are noted on the host
+//!   next part  first the row groups of which rows wait, those rows alone; then those that nobody has come to
 //! ```
 
-use std::collections::HashMap;
-use std::ops::Range;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use pelton_device::{Event, Span, Work};
+use pelton_device::{Event, Span};
 use pelton_error::{Error, Result};
-use pelton_pipeline::codegen::{Arg, ENTRY, ROW_GROUP_PLACES, SinkLayout};
+use pelton_pipeline::Rows;
+use pelton_pipeline::codegen::{Arg, SinkLayout};
 use pelton_pipeline::ir::TableScan;
-use pelton_pipeline::{Launch, Rows};
-use pelton_scan::{DataTier, MorselTimings, PrefetchOptions, Prefetcher};
+use pelton_scan::{DataTier, MorselTimings, PrefetchOptions, Prefetcher, RowGroups};
 use pelton_trace::{Activity, SpanSize};
 
-use super::allocate::THREADS_PER_MULTIPROCESSOR;
-use super::execution::{Execution, HeldGroups, Kernel, Prepared};
-use super::finish::Output;
-use super::host_input::CopiedInput;
-use super::memory::{HeldLanes, Lane, State, VECTOR_ROWS, descriptor_words, upload};
+use super::MemoryTest;
+use super::execution::{Execution, Kernel, Prepared};
+use super::launch::{Launched, Morsel, vectors};
+use super::memory::{HeldLanes, State, is_out_of_memory, upload};
+use super::parking::Memory;
 use super::report::PipelineReport;
 use super::results::append;
 use super::runtime_filter::RuntimeFilter;
+use super::tasks::Tasks;
 use super::top::Top;
-use super::waiting::{Flight, Flights};
+use super::waiting::{Flight, Flights, Notes};
 
-/// Places of groups that a top-k goes through first.
-const FIRST_TOP_PLACES: u64 = 1 << 15;
-/// Blocks of a grid at most.
-const BLOCKS_MAX: u64 = 1 << 20;
 /// Rows of a morsel at most, where some may wait: their words take 8 MiB.
 const WAITING_ROWS_MAX: usize = 1 << 26;
+/// Morsels that a worker's share of a scan is cut into at least. A guess.
+const MORSELS_OF_SHARE: usize = 4;
+/// Morsels are made half as large so often at most.
+const HALVINGS_MAX: u32 = 20;
+
+/// Row groups that a prefetcher has taken.
+type Taken = Arc<Mutex<Vec<u32>>>;
+
+/// What was done of a scan, and what is left: all on the host.
+struct Progress {
+    tasks: Arc<Tasks>,
+    /// The number under which they are taken.
+    number: usize,
+    /// Row groups that were taken and not come to.
+    left: Vec<u32>,
+    again: Vec<Again>,
+    rows: Option<Rows>,
+    top: Option<Top>,
+    /// How often morsels were made half as large, since memory was short.
+    halvings: u32,
+    /// Buffers of the last part, and bytes of each on the device.
+    staging: (usize, usize),
+    /// The same when morsels were last made smaller.
+    staging_before: (usize, usize),
+    parts: usize,
+}
+
+/// Row groups that were brought before, but not all of whose rows are in the sink.
+struct Again {
+    row_groups: Vec<u32>,
+    /// The rows that wait; `None`: all, and none was looked at.
+    notes: Option<Notes>,
+}
+
+/// A part of a scan, with the memory that is its own.
+struct Part<'p> {
+    scan: &'p TableScan,
+    mappings: &'p [Mappings],
+    prefetcher: Prefetcher,
+    lanes: HeldLanes<'p>,
+    flights: Flights,
+    runtime_filter: RuntimeFilter,
+    launched: Vec<Launched>,
+    /// Row groups that were given out, or are not wanted.
+    gone: RefCell<HashSet<u32>>,
+}
+
+impl Progress {
+    /// What comes next: row groups that were taken before, then others, which are noted in `taken`.
+    fn coming(&self, taken: &Taken) -> RowGroups {
+        let taken = Arc::clone(taken);
+        let note = move |group: &u32| taken.lock().unwrap_or_else(PoisonError::into_inner).push(*group);
+        let others = self.tasks.of_worker(self.number).inspect(note);
+        Box::new(self.left.clone().into_iter().chain(others))
+    }
+
+    /// Makes morsels, and the number of their buffers, half as large as they were; false where they were as small as they
+    /// get.
+    fn make_smaller(&mut self, morsel_bytes: usize) -> bool {
+        if self.halvings >= HALVINGS_MAX || self.staging == self.staging_before {
+            return false;
+        }
+        self.staging_before = self.staging;
+        self.halvings += 1;
+        while self.halvings < HALVINGS_MAX && morsel_bytes >> self.halvings > self.staging.1 / 2 {
+            self.halvings += 1;
+        }
+        true
+    }
+
+    /// Takes the rows that came out of a morsel.
+    fn add(&mut self, more: Option<Rows>) -> Result<()> {
+        if let (Some(rows), Some(more)) = (&mut self.rows, more) {
+            append(rows, more)?;
+            self.top.iter_mut().for_each(|top| top.keep_best(rows));
+        }
+        Ok(())
+    }
+}
 
 impl Execution<'_> {
-    pub(super) fn run_host_input(
-        &mut self,
-        kernel: &mut Kernel,
-        copied: &CopiedInput,
-        report: &mut PipelineReport,
-    ) -> Result<Option<Rows>> {
-        report.rows_in += copied.row_counts.iter().map(|count| u64::from(*count)).sum::<u64>();
-        report.link_bytes += copied.bytes;
-        let morsel = Morsel {
-            addresses: copied.addresses.clone(),
-            row_counts: copied.row_counts.clone(),
-            rows: copied.row_counts.iter().map(|count| u64::from(*count)).sum(),
-            reads: vec![copied.span.clone()],
-        };
-        let words = descriptor_words(copied.row_counts.len(), copied.columns.len() + 1);
-        let mut top = Top::of(kernel, None)?;
-        top.iter().for_each(|top| top.set_threshold(kernel));
-        let (mut rows, launched) = self.run_at_once(kernel, words, morsel, report)?;
-        if let (Some(top), Some(rows)) = (&mut top, &mut rows) {
-            top.keep_best(rows);
-        }
-        if let Some(trace) = &self.trace {
-            for Launched { rows, started, done, .. } in &launched {
-                let size = SpanSize { bytes: copied.bytes, rows: *rows };
-                trace.device(0, Activity::Kernel, (started, done), size)?;
-            }
-            let size =
-                SpanSize { bytes: copied.bytes, rows: launched.iter().map(|launch| launch.rows).sum() };
-            // It was copied once, however often kernels go through it.
-            if let (Some((before, after)), 0) = (&copied.copy, report.repeats) {
-                trace.device(0, Activity::Copy, (before, after), size)?;
-            }
-        }
-        Ok(rows)
-    }
-
-    /// Goes through groups that an earlier pipeline left on the device.
-    pub(super) fn run_groups(
-        &mut self,
-        kernel: &mut Kernel,
-        held: &HeldGroups,
-        report: &mut PipelineReport,
-    ) -> Result<Option<Rows>> {
-        kernel.state.set(Arg::SourceGroups, held.groups.address());
-        kernel.state.set(Arg::SourceGroupKeys, held.keys.as_ref().map_or(0, Span::address));
-        report.rows_in += held.count;
-        let mut top = Top::of(kernel, None)?;
-        let mut rows: Option<Rows> = None;
-        let mut first = 0;
-        // A threshold early, where one helps.
-        let mut step = if top.is_some() { FIRST_TOP_PLACES } else { u64::MAX };
-        while first < held.places() {
-            self.cancel.check()?;
-            let end = first.saturating_add(step).min(held.places());
-            top.iter().for_each(|top| top.set_threshold(kernel));
-            let more = self.run_places(kernel, held, first..end, report)?;
-            match (&mut rows, more) {
-                (Some(rows), Some(more)) => append(rows, more),
-                (rows, more) => *rows = more.or(rows.take()),
-            }
-            if let (Some(top), Some(rows)) = (&mut top, &mut rows) {
-                top.keep_best(rows);
-            }
-            (first, step) = (end, step.saturating_mul(8));
-        }
-        Ok(rows)
-    }
-
-    /// Goes through these places.
-    fn run_places(
-        &mut self,
-        kernel: &mut Kernel,
-        held: &HeldGroups,
-        places: Range<u64>,
-        report: &mut PipelineReport,
-    ) -> Result<Option<Rows>> {
-        let firsts: Vec<u64> = places.clone().step_by(ROW_GROUP_PLACES as usize).collect();
-        let row_counts: Vec<u32> =
-            firsts.iter().map(|first| (places.end - first).min(ROW_GROUP_PLACES) as u32).collect();
-        let words = descriptor_words(firsts.len(), 1);
-        let reads = [&held.groups].into_iter().chain(&held.keys).cloned().collect();
-        let rows = held.count.min(places.end - places.start);
-        let morsel = Morsel { addresses: firsts, row_counts, rows, reads };
-        let (rows, launched) = self.run_at_once(kernel, words, morsel, report)?;
-        for Launched { rows, started, done, .. } in &launched {
-            report.kernels += done.elapsed_since(started)?;
-            if let Some(trace) = &self.trace {
-                let size = SpanSize { bytes: 0, rows: *rows };
-                trace.device(0, Activity::Kernel, (started, done), size)?;
-            }
-        }
-        Ok(rows)
-    }
-
-    /// Runs the kernel over all of a source that is on the device, `words` of descriptors long.
-    fn run_at_once(
-        &self,
-        kernel: &mut Kernel,
-        words: usize,
-        morsel: Morsel,
-        report: &mut PipelineReport,
-    ) -> Result<(Option<Rows>, Vec<Launched>)> {
-        let ready = self.stream().record()?;
-        let lanes = self.runtime.lanes.hold(&self.runtime.machine, self.runtime.device, 1, words)?;
-        let lane = &lanes.list()[0];
-        lane.stream.wait_for(&ready)?;
-        let row_count = morsel.rows;
-        let mut launched = Vec::new();
-        let rows = self.run_morsel(kernel, lane, &morsel, &mut launched, report)?;
-        let done = lane.stream.record()?;
-        let first = kernel.started.take();
-        launched.extend(first.map(|started| Launched {
-            buffer: 0,
-            rows: row_count,
-            started,
-            done: done.clone(),
-        }));
-        if row_count > 0 && rows.is_none() && kernel.generated.sink.may_be_full() {
-            let mut flights = Flights::new(1);
-            flights.add(0, Flight { morsel, done });
-            self.settle(kernel, &lanes, &mut flights, 0, &mut launched, report)?;
-        }
-        lanes.wait_blocking()?;
-        Ok((rows, launched))
-    }
-
     pub(super) fn run_scan(
         &mut self,
         kernel: &mut Kernel,
-        scan: &TableScan,
-        prepared: &Prepared,
+        (index, scan): (usize, &TableScan),
+        prepared: &mut Prepared,
         report: &mut PipelineReport,
     ) -> Result<Option<Rows>> {
-        let mut top = Top::of(kernel, Some(scan))?;
-        let row_groups = top.as_ref().map_or_else(|| scan.row_groups.clone(), |top| top.in_order(scan));
+        let top = Top::of(kernel, Some(scan))?;
+        let (tasks, number) = self.tasks(index);
+        let in_order = |list: &[u32]| top.as_ref().map_or_else(|| list.to_vec(), |top| top.in_order(list));
+        tasks.deal(&scan.row_groups, scan.table.row_group_count(), in_order);
+        let started = Instant::now();
+        self.runtime.admit_hot(self.worker.device, scan, self.stream(), self.cancel)?;
+        if self.runtime.has_column_cache {
+            self.traced(Activity::Admit, started);
+        }
+        let rows = matches!(kernel.generated.sink, SinkLayout::Rows(_)).then(Rows::default);
+        let mut progress = Progress {
+            tasks,
+            number,
+            left: Vec::new(),
+            again: Vec::new(),
+            rows,
+            top,
+            halvings: 0,
+            staging: (0, 0),
+            staging_before: (0, 0),
+            parts: 0,
+        };
+        loop {
+            let is_over = self.run_part(kernel, scan, prepared, &mut progress, report);
+            let memory = &mut Memory { kernel: Some(kernel), prepared: Some(prepared) };
+            match is_over {
+                Ok(true) => break,
+                Ok(false) => self.park(0, memory, report)?,
+                Err(refusal) if is_out_of_memory(&refusal) => match self.make_way(refusal, memory, report) {
+                    Err(refusal) if is_out_of_memory(&refusal) => {
+                        self.make_room_alone(refusal, kernel, &mut progress, report)?;
+                    }
+                    way => way?,
+                },
+                Err(error) => return Err(error),
+            }
+        }
+        progress.top.iter().for_each(|top| top.add_to(report));
+        Ok(progress.rows)
+    }
+
+    /// The oldest query alone was refused memory: takes smaller morsels, then spills groups.
+    fn make_room_alone(
+        &self,
+        refusal: Error,
+        kernel: &mut Kernel,
+        progress: &mut Progress,
+        report: &mut PipelineReport,
+    ) -> Result<()> {
+        let staging_bytes = (progress.staging.0 * progress.staging.1) as u64;
+        let is_large = match kernel.hashed_groups() {
+            // Large morsels are not worth many runs.
+            Some(_) => staging_bytes > self.device_memory_limit()? / 4,
+            None => staging_bytes > 0,
+        };
+        if is_large && progress.make_smaller(self.runtime.options.morsel_bytes) {
+            return Ok(());
+        }
+        let is_full = progress.again.iter().any(|again| again.notes.is_some());
+        self.relieve(kernel, refusal, is_full, report)
+    }
+
+    /// Goes on with the scan; whether it is over, or else asked to park. However it ends, `progress` says what is left.
+    fn run_part(
+        &self,
+        kernel: &mut Kernel,
+        scan: &TableScan,
+        prepared: &Prepared,
+        progress: &mut Progress,
+        report: &mut PipelineReport,
+    ) -> Result<bool> {
+        progress.staging = (0, 0);
         let started = Instant::now();
         let mappings = self.send_mappings(prepared, scan)?;
         self.traced(Activity::Prepare, started);
         let ready = self.stream().record()?;
-        let started = Instant::now();
-        self.runtime.admit_hot(scan, self.stream(), self.cancel)?;
-        if self.runtime.has_column_cache {
-            self.traced(Activity::Admit, started);
+        while let Some(mut again) = progress.again.pop() {
+            let outcome = self.run_again(kernel, (scan, &mappings, &ready), &mut again, progress, report);
+            progress.again.extend((!again.row_groups.is_empty()).then_some(again));
+            outcome?;
+            self.turn.go_on();
+        }
+        let is_left = !progress.left.is_empty() || progress.tasks.take_over(progress.number);
+        if !is_left && progress.parts > 0 {
+            return Ok(true);
         }
         let started = Instant::now();
-        let is_output = matches!(kernel.generated.sink, SinkLayout::Rows(_));
-        // Rows that come out are taken before the next morsel.
-        let may_wait = kernel.generated.sink.may_be_full() && !is_output;
-        let row_groups_max = self.row_groups_max(kernel, scan);
-        let mut prefetcher =
-            self.prefetcher(scan, &row_groups, row_groups_max, is_output, top.is_some(), report)?;
+        let is_output = progress.rows.is_some();
+        let row_groups_max = self.row_groups_max(kernel, scan, &progress.tasks);
+        let taken = Taken::default();
+        let prefetcher = self.prefetcher(scan, (progress, &taken), row_groups_max, is_output, report)?;
         let lanes = self.lanes(&prefetcher, scan.columns.len() + mappings.len() + 2, scan, &ready)?;
+        let flights = Flights::new(lanes.list().len());
         let runtime_filter = RuntimeFilter::new(scan, kernel, prepared)?;
         self.traced(Activity::Allocate, started);
-        let mut rows = is_output.then(Rows::default);
-        let mut kernels = Vec::new();
-        let mut flights = Flights::new(lanes.list().len());
+        progress.parts += 1;
+        let (launched, gone) = (Vec::new(), RefCell::default());
+        let mappings = mappings.as_slice();
+        let mut part = Part { scan, mappings, prefetcher, lanes, flights, runtime_filter, launched, gone };
+        let outcome = self.run_morsels(kernel, &mut part, row_groups_max, progress, report);
+        part.lanes.wait_blocking()?;
+        if outcome.as_ref().is_err_and(is_out_of_memory) {
+            for index in part.flights.indexes() {
+                let (lane, morsel) = (&part.lanes.list()[index], &part.flights.get(index).morsel);
+                if lane.waiting.count()? > 0 {
+                    let notes = lane.waiting.bring_notes(&lane.stream, morsel.vectors())?;
+                    let row_groups = morsel.row_groups.clone();
+                    progress.again.push(Again { row_groups, notes: Some(notes) });
+                }
+            }
+        }
+        let gone = part.gone.into_inner();
+        progress.left.append(&mut taken.lock().unwrap_or_else(PoisonError::into_inner));
+        progress.left.retain(|group| !gone.contains(group));
+        for launched in &part.launched {
+            report.kernels += launched.done.elapsed_since(&launched.started)?;
+        }
+        self.trace_morsels(&part.prefetcher.take_timings(), &part.launched)?;
+        report.add_prefetch(&part.prefetcher.report());
+        part.runtime_filter.add_to(report);
+        outcome
+    }
+
+    /// Morsel after morsel; whether all are done, or else asked to park.
+    fn run_morsels(
+        &self,
+        kernel: &mut Kernel,
+        part: &mut Part<'_>,
+        row_groups_max: usize,
+        progress: &mut Progress,
+        report: &mut PipelineReport,
+    ) -> Result<bool> {
+        // Rows that come out are taken before the next morsel.
+        let may_wait = kernel.generated.sink.may_be_full() && progress.rows.is_none();
+        let spills =
+            self.runtime.options.memory_test == MemoryTest::SpillAlways && kernel.hashed_groups().is_some();
+        let mut is_over = true;
         for turn in 0.. {
             self.cancel.check()?;
-            let buffer = turn % lanes.list().len();
-            let started = Instant::now();
-            for (free, done) in self.settle(kernel, &lanes, &mut flights, buffer, &mut kernels, report)? {
-                prefetcher.release(free, done);
+            if turn > 0 {
+                self.turn.go_on();
+                if self.turn.is_asked_to_park() {
+                    is_over = false;
+                    break;
+                }
             }
-            if self.is_in_vain(kernel, &lanes, &kernels, buffer)? {
+            let buffer = turn % part.lanes.list().len();
+            let started = Instant::now();
+            self.settle_part(kernel, part, buffer, report)?;
+            if self.is_in_vain(kernel, &part.lanes, &part.launched, buffer)? {
                 break;
             }
             if let Some(trace) = self.trace.as_ref().filter(|_| may_wait) {
                 trace.host(buffer, Activity::BufferWait, started, Instant::now(), 0);
             }
-            let lane = &lanes.list()[buffer];
+            let lane = &part.lanes.list()[buffer];
             let stream = &lane.stream;
-            if let Some(top) = &mut top {
-                prefetcher.limit_row_groups(top.row_groups_max(row_groups_max));
+            if let Some(top) = &mut progress.top {
+                top.exchange(&progress.tasks);
+                part.prefetcher.limit_row_groups(top.row_groups_max(row_groups_max));
                 top.set_threshold(kernel);
             }
-            let is_beyond = |group| top.as_ref().is_some_and(|top| top.rules_out(group));
-            let mut is_unwanted = |group| runtime_filter.rules_out(group) || is_beyond(group);
-            let Some(morsel) = prefetcher.next(buffer, stream, &mut is_unwanted)? else { break };
+            let is_beyond = |group| progress.top.as_ref().is_some_and(|top| top.rules_out(group));
+            let mut is_unwanted = |group| {
+                let is_unwanted = part.runtime_filter.rules_out(group) || is_beyond(group);
+                if is_unwanted {
+                    part.gone.borrow_mut().insert(group);
+                }
+                is_unwanted
+            };
+            let mut brought = part.prefetcher.next(buffer, stream, &mut is_unwanted)?;
+            while brought.is_none() {
+                // Only who has nothing left to do takes from others: what is launched is not done yet.
+                part.lanes.wait_blocking()?;
+                if !progress.tasks.take_over(progress.number) {
+                    break;
+                }
+                brought = part.prefetcher.next(buffer, stream, &mut is_unwanted)?;
+            }
+            let Some(brought) = brought else { break };
+            part.gone.borrow_mut().extend(&brought.row_groups);
             let rows_before = report.rows_in;
-            let morsel = self.morsel_of(scan, &mappings, morsel, report)?;
-            let more = self.run_morsel(kernel, lane, &morsel, &mut kernels, report)?;
-            if let (Some(rows), Some(more)) = (&mut rows, more) {
-                append(rows, more);
-                top.iter_mut().for_each(|top| top.keep_best(rows));
+            let morsel = self.morsel_of(part.scan, part.mappings, brought);
+            report.rows_in += morsel.rows;
+            report.raw_bytes += raw_bytes(part.scan, &morsel.row_groups)?;
+            match self.run_morsel(kernel, lane, &morsel, &mut part.launched, report) {
+                Err(refusal) if is_out_of_memory(&refusal) => {
+                    progress.again.push(Again { row_groups: morsel.row_groups, notes: None });
+                    return Err(refusal);
+                }
+                more => progress.add(more?)?,
             }
             let done = stream.record()?;
             match may_wait {
-                true => flights.add(buffer, Flight { morsel, done: done.clone() }),
-                false => prefetcher.release(buffer, done.clone()),
+                true => part.flights.add(buffer, Flight { morsel, done: done.clone() }),
+                false => part.prefetcher.release(buffer, done.clone()),
             }
-            let (launched, row_count) = (kernel.started.take(), report.rows_in - rows_before);
-            kernels.extend(launched.map(|started| Launched { buffer, rows: row_count, started, done }));
+            let (launched, rows) = (kernel.started.take(), report.rows_in - rows_before);
+            part.launched.extend(launched.map(|started| Launched { buffer, rows, started, done }));
             if let Some(trace) = &self.trace {
-                trace.memory(&self.runtime.machine, self.runtime.device);
+                trace.memory(&self.runtime.machine, self.worker.device);
             }
             if !self.runtime.options.overlap {
-                stream.wait_blocking()?;
+                part.lanes.list()[buffer].stream.wait_blocking()?;
+            }
+            if spills {
+                (0..part.lanes.list().len())
+                    .try_for_each(|buffer| self.settle_part(kernel, part, buffer, report))?;
+                part.lanes.wait_blocking()?;
+                self.spill(kernel, report)?;
             }
         }
-        for buffer in 0..lanes.list().len() {
-            self.settle(kernel, &lanes, &mut flights, buffer, &mut kernels, report)?;
-        }
-        lanes.wait_blocking()?;
-        for launched in &kernels {
-            report.kernels += launched.done.elapsed_since(&launched.started)?;
-        }
-        self.trace_morsels(&prefetcher.take_timings(), &kernels)?;
-        report.add_prefetch(&prefetcher.report());
-        runtime_filter.add_to(report);
-        top.iter().for_each(|top| top.add_to(report));
-        Ok(rows)
+        (0..part.lanes.list().len()).try_for_each(|buffer| self.settle_part(kernel, part, buffer, report))?;
+        Ok(is_over)
     }
 
-    /// The prefetcher for `row_groups` of `scan`. Rows that come out are waited for morsel by morsel, so one buffer
+    /// Waits until no row of the morsel in `buffer` waits, and gives buffers free.
+    fn settle_part(
+        &self,
+        kernel: &mut Kernel,
+        part: &mut Part<'_>,
+        buffer: usize,
+        report: &mut PipelineReport,
+    ) -> Result<()> {
+        let settled =
+            self.settle(kernel, &part.lanes, &mut part.flights, buffer, &mut part.launched, report)?;
+        settled.into_iter().for_each(|(free, done)| part.prefetcher.release(free, done));
+        Ok(())
+    }
+
+    /// Brings row groups again of which rows wait, and sends those rows alone to the sink. `again` is what is left.
+    fn run_again(
+        &self,
+        kernel: &mut Kernel,
+        (scan, mappings, ready): (&TableScan, &[Mappings], &Event),
+        again: &mut Again,
+        progress: &mut Progress,
+        report: &mut PipelineReport,
+    ) -> Result<()> {
+        let options = PrefetchOptions {
+            morsel_bytes: self.morsel_bytes(progress),
+            row_groups_max: again.row_groups.len(),
+            staging_buffers: 1,
+            reads_ahead: 1,
+        };
+        let (cache, device, cancel) = (&self.runtime.column_cache, self.worker.device, self.cancel.clone());
+        let (table, columns) = (&scan.table, &scan.columns);
+        let mut prefetcher =
+            Prefetcher::new(cache, device, table, columns, &again.row_groups, options, cancel)?;
+        let lanes = self.lanes(&prefetcher, scan.columns.len() + mappings.len() + 2, scan, ready)?;
+        let lane = &lanes.list()[0];
+        let mut launched = Vec::new();
+        while let Some(brought) = prefetcher.next(0, &lane.stream, &mut |_| false)? {
+            let morsel = self.morsel_of(scan, mappings, brought);
+            let (row_groups, row_counts) = (morsel.row_groups.clone(), morsel.row_counts.clone());
+            match &again.notes {
+                Some(notes) => {
+                    lane.waiting.make_room(self, kernel, &lane.stream, morsel.vectors())?;
+                    lane.waiting.send_notes(&lane.stream, &notes.first(morsel.vectors()))?;
+                    self.redo(kernel, lane, &morsel)?;
+                }
+                None => {
+                    let more = self.run_morsel(kernel, lane, &morsel, &mut launched, report)?;
+                    progress.add(more)?;
+                }
+            }
+            // From here on it is in the sink, or noted as waiting for it.
+            again.row_groups.drain(..row_groups.len());
+            again.notes = again.notes.take().map(|notes| notes.rest(vectors(&row_counts)));
+            let done = lane.stream.record()?;
+            launched.extend(Launched::without_rows(0, kernel, &done));
+            if progress.rows.is_none() && kernel.generated.sink.may_be_full() {
+                let mut flights = Flights::new(1);
+                flights.add(0, Flight { morsel, done: done.clone() });
+                let settled = self.settle(kernel, &lanes, &mut flights, 0, &mut launched, report);
+                if settled.as_ref().is_err_and(is_out_of_memory) {
+                    lanes.wait_blocking()?;
+                    let notes = Some(lane.waiting.bring_notes(&lane.stream, vectors(&row_counts))?);
+                    progress.again.push(Again { row_groups, notes });
+                }
+                settled?;
+            }
+            prefetcher.release(0, done);
+        }
+        lanes.wait_blocking()?;
+        for launched in &launched {
+            report.kernels += launched.done.elapsed_since(&launched.started)?;
+        }
+        report.add_prefetch(&prefetcher.report());
+        Ok(())
+    }
+
+    /// Bytes of a morsel at most.
+    fn morsel_bytes(&self, progress: &Progress) -> usize {
+        (self.runtime.options.morsel_bytes >> progress.halvings).max(1)
+    }
+
+    /// The prefetcher for what is left of `scan`. Rows that come out are waited for morsel by morsel, so one buffer
     /// does.
     fn prefetcher(
         &self,
         scan: &TableScan,
-        row_groups: &[u32],
+        (progress, taken): (&mut Progress, &Taken),
         row_groups_max: usize,
         is_output: bool,
-        is_top: bool,
         report: &mut PipelineReport,
     ) -> Result<Prefetcher> {
-        let options = &self.runtime.options;
+        self.refuse_first(Arg::RowGroupCount, 0)?;
+        let (options, is_top) = (&self.runtime.options, progress.top.is_some());
         let wanted = if options.overlap && !is_output { options.staging_buffers } else { 1 };
-        let buffers = wanted.min(self.morsels_expected(scan)?);
+        let buffers = (wanted >> progress.halvings.min(8)).clamp(1, self.morsels_expected(scan)?);
         let prefetch_options = PrefetchOptions {
-            morsel_bytes: options.morsel_bytes,
+            morsel_bytes: self.morsel_bytes(progress),
             row_groups_max,
             staging_buffers: buffers,
             reads_ahead: self.reads_ahead(buffers, is_top),
         };
         let (column_cache, cancel) = (&self.runtime.column_cache, self.cancel.clone());
-        let mut prefetcher = Prefetcher::new(
+        let mut prefetcher = Prefetcher::of_shared(
             column_cache,
-            self.runtime.device,
+            self.worker.device,
             &scan.table,
             &scan.columns,
-            row_groups,
+            (&scan.row_groups, progress.coming(taken)),
             prefetch_options,
             cancel,
         )?;
         if self.trace.is_some() {
             prefetcher.record_timings();
         }
+        let taken = prefetcher.report();
+        progress.staging = (taken.staging_buffers, taken.buffer_device_bytes);
         if prefetcher.buffer_count() < buffers {
             report.notes.push(format!(
                 "{} buffers in flight in place of {buffers}: device or pinned memory is short; raise \
@@ -312,17 +485,25 @@ impl Execution<'_> {
         ready: &Event,
     ) -> Result<HeldLanes<'_>> {
         let groups = self.runtime.options.row_groups_max.min(scan.row_groups.len());
-        let (runtime, words) = (self.runtime, words_per_group * groups);
-        let lanes = runtime.lanes.hold(&runtime.machine, runtime.device, prefetcher.buffer_count(), words)?;
+        let (worker, words) = (self.worker, words_per_group * groups);
+        let (machine, buffers) = (&self.runtime.machine, prefetcher.buffer_count());
+        let lanes = worker.lanes.hold(machine, worker.device, buffers, words)?;
         for lane in lanes.list() {
             lane.stream.wait_for(ready)?;
         }
         Ok(lanes)
     }
 
-    /// Row groups of a morsel at most.
-    fn row_groups_max(&self, kernel: &Kernel, scan: &TableScan) -> usize {
-        let most = self.runtime.options.row_groups_max;
+    /// Row groups of a morsel at most. Where others may want some, a morsel is not all that a worker has, however
+    /// little of it must be moved.
+    fn row_groups_max(&self, kernel: &Kernel, scan: &TableScan, tasks: &Tasks) -> usize {
+        let most = match tasks.worker_count() {
+            1 => self.runtime.options.row_groups_max,
+            workers => {
+                let share = scan.row_groups.len().div_ceil(workers * MORSELS_OF_SHARE);
+                self.runtime.options.row_groups_max.min(share.max(1))
+            }
+        };
         if !kernel.generated.sink.may_be_full() {
             return most;
         }
@@ -332,22 +513,14 @@ impl Execution<'_> {
     }
 
     /// What a launch goes through for the row groups that were brought.
-    fn morsel_of(
-        &self,
-        scan: &TableScan,
-        mappings: &[Mappings],
-        prefetched: pelton_scan::Morsel,
-        report: &mut PipelineReport,
-    ) -> Result<Morsel> {
+    fn morsel_of(&self, scan: &TableScan, mappings: &[Mappings], brought: pelton_scan::Morsel) -> Morsel {
         let row_count = |group: &u32| scan.table.row_group(*group as usize).row_count;
-        let row_counts: Vec<u32> = prefetched.row_groups.iter().map(row_count).collect();
-        report.rows_in += row_counts.iter().map(|count| u64::from(*count)).sum::<u64>();
-        report.raw_bytes += raw_bytes(scan, &prefetched.row_groups)?;
-        let addresses = with_mappings(&prefetched.addresses, &prefetched.row_groups, scan, mappings);
-        let mut reads = prefetched.reads;
+        let row_counts: Vec<u32> = brought.row_groups.iter().map(row_count).collect();
+        let addresses = with_mappings(&brought.addresses, &brought.row_groups, scan, mappings);
+        let mut reads = brought.reads;
         reads.extend(mappings.iter().map(|mapping| mapping.span.clone()));
         let rows = row_counts.iter().map(|count| u64::from(*count)).sum();
-        Ok(Morsel { addresses, row_counts, rows, reads })
+        Morsel { row_groups: brought.row_groups, addresses, row_counts, rows, reads }
     }
 
     /// Leaves spans of what was done for morsels; their streams have been waited for.
@@ -375,7 +548,7 @@ impl Execution<'_> {
         let mut bytes = 0;
         for &column in &scan.columns {
             if matches!(
-                self.runtime.column_cache.tier(&scan.table, column, self.runtime.device),
+                self.runtime.column_cache.tier(&scan.table, column, self.worker.device),
                 DataTier::Device(_)
             ) {
                 continue;
@@ -403,121 +576,14 @@ impl Execution<'_> {
                     bytes.extend_from_slice(&[0; 4]);
                 }
             }
+            self.refuse_first(Arg::Chunks, all.len())?;
             // Not an argument of the kernel: addresses go with the chunks.
             let mut state = State::default();
-            upload(&mut state, self.stream(), self.runtime.device, Arg::Chunks, &bytes)?;
+            upload(&mut state, self.stream(), self.worker.device, Arg::Chunks, &bytes)?;
             all.push(Mappings { span: state.span(Arg::Chunks)?.clone(), offsets });
         }
         Ok(all)
     }
-
-    /// Enqueues the kernel over a morsel; where it gives rows, waits for them.
-    fn run_morsel(
-        &self,
-        kernel: &mut Kernel,
-        lane: &Lane,
-        morsel: &Morsel,
-        launched: &mut Vec<Launched>,
-        report: &mut PipelineReport,
-    ) -> Result<Option<Rows>> {
-        if morsel.rows == 0 {
-            return Ok(None);
-        }
-        if let SinkLayout::Rows(layout) = kernel.generated.sink.clone() {
-            return Output { layout: &layout, lane }.run(self, kernel, morsel, launched, report).map(Some);
-        }
-        self.launch(kernel, lane, morsel, false)?;
-        Ok(None)
-    }
-
-    /// Enqueues the kernel over a morsel, or over its rows that wait.
-    pub(super) fn launch(&self, kernel: &Kernel, lane: &Lane, morsel: &Morsel, is_redo: bool) -> Result<()> {
-        let Lane { stream, descriptors, waiting } = lane;
-        let may_wait = kernel.generated.sink.may_be_full();
-        if may_wait {
-            let vectors = morsel.row_counts.iter().map(|rows| rows.div_ceil(VECTOR_ROWS) as usize).sum();
-            waiting.make_room(self, kernel, stream, vectors)?;
-        }
-        let (chunks, row_counts) = descriptors.send(stream, &morsel.addresses, &morsel.row_counts)?;
-        let largest = morsel.row_counts.iter().copied().max().unwrap_or(0);
-        let rows: u64 = morsel.row_counts.iter().map(|count| u64::from(*count)).sum();
-        let (tile_rows, tiles_per_group) = self.tiles(rows, largest)?;
-        let generated = &kernel.generated;
-        let mut words = Vec::with_capacity(generated.word_count());
-        for arg in &generated.args {
-            words.push(match arg {
-                Arg::Chunks => chunks,
-                Arg::RowGroupRows => row_counts,
-                Arg::RowGroupCount => morsel.row_counts.len() as u64,
-                Arg::TileRows => u64::from(tile_rows),
-                Arg::TilesPerGroup => u64::from(tiles_per_group),
-                Arg::IsRedo => u64::from(is_redo),
-                Arg::Undone => waiting.undone_address(),
-                Arg::Emitted => waiting.emitted_address(),
-                Arg::Waiting => waiting.count_address(),
-                other => kernel.state.word(*other).ok_or_else(|| {
-                    Error::invalid_input(format!("a pipeline without a value for its argument {other:?}"))
-                })?,
-            });
-        }
-        words.resize(generated.word_count(), 0);
-        let warps = u64::from(generated.block_threads / 32);
-        let tiles = morsel.row_counts.len() as u64 * u64::from(tiles_per_group);
-        let mut grid = self.grid(tiles.div_ceil(warps), generated.block_threads, generated.shared_bytes)?;
-        if generated.shared_bytes == 0 {
-            // Blocks without anything to set up are cheap, and as many as there are tiles balance themselves.
-            grid.blocks = tiles.div_ceil(warps).clamp(1, BLOCKS_MAX) as u32;
-        }
-        let workers = (self.runtime.options.workers as u64).clamp(1, tiles.max(1)) as u32;
-        let mut reads = morsel.reads.clone();
-        reads.push(descriptors.span().clone());
-        let mut writes: Vec<Span> = kernel.state.spans().cloned().collect();
-        if may_wait {
-            writes.extend(waiting.spans());
-        }
-        let work: Work =
-            kernel.program.work("pipeline", ENTRY, words, Launch { grid, workers }, reads, writes)?;
-        kernel.started.replace(Some(stream.record()?));
-        stream.run(work)?;
-        match may_wait {
-            true => waiting.bring(stream),
-            false if kernel.is_direct_build() => waiting.bring_flags(stream, kernel.state.span(Arg::Flags)?),
-            false => Ok(()),
-        }
-    }
-
-    /// Rows of a tile, so that a morsel keeps the whole device busy, and tiles of the largest row group.
-    fn tiles(&self, rows: u64, largest_group_rows: u32) -> Result<(u32, u32)> {
-        let multiprocessors = self.runtime.machine.device(self.runtime.device)?.multiprocessors;
-        let warps = u64::from(multiprocessors * THREADS_PER_MULTIPROCESSOR / 32);
-        let tile_rows = (rows / warps / 1024).clamp(1, 8) as u32 * 1024;
-        Ok((tile_rows, largest_group_rows.div_ceil(tile_rows).max(1)))
-    }
-}
-
-/// A kernel under way.
-pub(super) struct Launched {
-    pub(super) buffer: usize,
-    rows: u64,
-    started: Event,
-    pub(super) done: Event,
-}
-
-impl Launched {
-    /// The last launch of `kernel`, whose rows are counted with another one.
-    pub(super) fn without_rows(buffer: usize, kernel: &Kernel, done: &Event) -> Option<Self> {
-        kernel.started.take().map(|started| Self { buffer, rows: 0, started, done: done.clone() })
-    }
-}
-
-/// Row groups that one launch goes through.
-pub(super) struct Morsel {
-    addresses: Vec<u64>,
-    /// Of each, or places for rows.
-    row_counts: Vec<u32>,
-    /// Of all together.
-    pub(super) rows: u64,
-    reads: Vec<Span>,
 }
 
 /// The dictionary mappings of a text column on the device.

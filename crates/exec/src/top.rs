@@ -9,6 +9,9 @@
 //!      └── row groups whose zone maps lie beyond it are not read ◄── threshold: the worst of k ─┘
 //! ```
 //!
+//! Several workers each begin with the best of their own row groups, keep the best k of their own rows, and tell each other the worst rank of those: as many rows as
+//! are wanted have at least that one. In the end the best k of all that they kept are taken.
+//!
 //! Keys are compared as *ranks*, of which the greatest are the best: the key itself, or its complement where the least
 //! keys come first. Rows without a key pass every threshold, since a sort may put them on either end.
 
@@ -18,7 +21,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use pelton_error::Result;
-use pelton_pipeline::codegen::{Arg, SinkLayout, TopLayout};
+use pelton_pipeline::codegen::{Arg, RowsLayout, SinkLayout, TopLayout};
 use pelton_pipeline::ir::TableScan;
 use pelton_pipeline::{RowColumn, RowValues, Rows};
 use pelton_zone::{ColumnTest, CompareOp, Scalar, SkipKinds, Verdict, ZoneMap};
@@ -26,6 +29,7 @@ use pelton_zone::{ColumnTest, CompareOp, Scalar, SkipKinds, Verdict, ZoneMap};
 use super::execution::Kernel;
 use super::report::PipelineReport;
 use super::results::retain;
+use super::tasks::Tasks;
 
 /// The row groups that are read first hold about this many rows for each that is wanted: a guess at how many of them
 /// conditions drop.
@@ -38,6 +42,8 @@ pub(super) struct Top {
     zone_maps: Option<Arc<Vec<ZoneMap>>>,
     /// The least rank that is still wanted, once as many rows as are wanted have come.
     least: Option<i64>,
+    /// The worst rank of those, which some row must have that is kept in the end.
+    worst: Option<i64>,
     row_groups_next: usize,
     row_groups_beyond: Cell<u64>,
 }
@@ -46,19 +52,30 @@ impl Top {
     /// The top-k that `kernel` ends in, if it does. `scan`: what it reads, if that is a table.
     pub(super) fn of(kernel: &Kernel, scan: Option<&TableScan>) -> Result<Option<Self>> {
         let SinkLayout::Rows(rows) = &kernel.generated.sink else { return Ok(None) };
-        let Some(layout) = rows.top.clone() else { return Ok(None) };
-        let zone_maps = match (scan, layout.source_column) {
-            (Some(scan), Some(column)) => Some(scan.table.zone_maps(scan.columns[column])?),
-            _ => None,
-        };
-        let row_groups_beyond = Cell::new(0);
-        Ok(Some(Self { layout, zone_maps, least: None, row_groups_next: 1, row_groups_beyond }))
+        let Some(mut top) = Self::of_rows(rows) else { return Ok(None) };
+        if let (Some(scan), Some(column)) = (scan, top.layout.source_column) {
+            top.zone_maps = Some(scan.table.zone_maps(scan.columns[column])?);
+        }
+        Ok(Some(top))
     }
 
-    /// The row groups of `scan`, those first that may hold the best keys, if zone maps tell.
-    pub(super) fn in_order(&self, scan: &TableScan) -> Vec<u32> {
-        let Some(zone_maps) = &self.zone_maps else { return scan.row_groups.clone() };
-        let mut best_first = scan.row_groups.clone();
+    /// Of rows that have come.
+    pub(super) fn of_rows(rows: &RowsLayout) -> Option<Self> {
+        let (layout, row_groups_beyond) = (rows.top.clone()?, Cell::new(0));
+        Some(Self {
+            layout,
+            zone_maps: None,
+            least: None,
+            worst: None,
+            row_groups_next: 1,
+            row_groups_beyond,
+        })
+    }
+
+    /// These row groups, those first that may hold the best keys, if zone maps tell.
+    pub(super) fn in_order(&self, row_groups: &[u32]) -> Vec<u32> {
+        let mut best_first = row_groups.to_vec();
+        let Some(zone_maps) = &self.zone_maps else { return best_first };
         best_first.sort_by_key(|group| Reverse(self.best_rank(&zone_maps[*group as usize])));
         let wanted = self.layout.row_count.saturating_mul(LEADING_ROWS_PER_ROW);
         let mut rows = 0;
@@ -68,7 +85,7 @@ impl Top {
             is_wanted
         });
         let leading: HashSet<u32> = best_first.iter().copied().collect();
-        best_first.extend(scan.row_groups.iter().filter(|group| !leading.contains(group)));
+        best_first.extend(row_groups.iter().filter(|group| !leading.contains(group)));
         best_first
     }
 
@@ -87,6 +104,13 @@ impl Top {
         let next = self.row_groups_next.min(most);
         self.row_groups_next = next.saturating_mul(2);
         next
+    }
+
+    /// Tells other workers of `tasks` how far this one is, and learns how far they are. Rows like the worst one stay
+    /// wanted: a try that fails begins again with what the others know by then.
+    pub(super) fn exchange(&mut self, tasks: &Tasks) {
+        let of_all = tasks.raise_least_rank(self.worst);
+        self.least = self.least.max(of_all);
     }
 
     /// Gives the kernel the threshold.
@@ -140,6 +164,7 @@ impl Top {
             // Of rows like the worst one there are enough, unless further keys decide between them.
             let step = i64::from(!self.layout.keeps_ties);
             self.least = worst.map(|worst| worst.saturating_add(step));
+            self.worst = worst;
         }
     }
 

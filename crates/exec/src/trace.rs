@@ -15,6 +15,9 @@ use pelton_device::{DeviceId, Event, Machine, Stream};
 use pelton_error::Result;
 use pelton_trace::{Activity, MemoryTier, SpanPlace, SpanSize, Tracer};
 
+/// Lanes of the first worker come first, then those of the second: more buffers than this are not in flight.
+const LANES_PER_WORKER: usize = 64;
+
 /// Leaves the spans of one run.
 pub(crate) struct RunTrace<'t> {
     tracer: &'t Tracer,
@@ -22,14 +25,16 @@ pub(crate) struct RunTrace<'t> {
     base_at: Duration,
     /// Which pipeline is at work.
     pipeline: Cell<u32>,
+    worker: usize,
 }
 
 impl<'t> RunTrace<'t> {
-    /// For a run whose device is idle at this moment as far as `stream` goes.
-    pub(crate) fn new(tracer: &'t Tracer, stream: &Stream) -> Result<Self> {
+    /// For what `worker` does in a run, whose device is idle at this moment as far as `stream` goes. Moments of
+    /// different devices cannot be compared, so each worker has a base of its own.
+    pub(crate) fn new(tracer: &'t Tracer, worker: usize, stream: &Stream) -> Result<Self> {
         let base = stream.record()?;
         base.wait_blocking()?;
-        Ok(Self { tracer, base, base_at: tracer.trace().now(), pipeline: Cell::new(0) })
+        Ok(Self { tracer, base, base_at: tracer.trace().now(), pipeline: Cell::new(0), worker })
     }
 
     /// For a pipeline that runs beside others.
@@ -66,8 +71,11 @@ impl<'t> RunTrace<'t> {
         Ok(())
     }
 
-    /// What the budgets of the device's memory and of pinned memory hold now.
+    /// What the budgets of the first worker's memory and of pinned memory hold now.
     pub(crate) fn memory(&self, machine: &Machine, device: DeviceId) {
+        if self.worker > 0 {
+            return;
+        }
         let trace = self.tracer.trace();
         if let Ok(budget) = machine.device_budget(device) {
             trace.memory(MemoryTier::Device, budget.used_bytes());
@@ -77,6 +85,6 @@ impl<'t> RunTrace<'t> {
     }
 
     fn place(&self, lane: usize) -> SpanPlace {
-        SpanPlace { pipeline: self.pipeline.get(), lane: lane as u32 }
+        SpanPlace { pipeline: self.pipeline.get(), lane: (self.worker * LANES_PER_WORKER + lane) as u32 }
     }
 }

@@ -12,11 +12,12 @@ use std::cell::{Cell, RefCell};
 
 use pelton_device::{Buffer, DeviceId, Event, Machine, MemoryKind, OnFull, Span, Stream};
 use pelton_error::Result;
+use pelton_pipeline::codegen::Arg;
 
 use super::execution::{Execution, Kernel};
-use super::memory::{HeldLanes, Lane};
+use super::launch::{Launched, Morsel};
+use super::memory::{HeldLanes, Lane, download_blocking, host_buffer};
 use super::report::PipelineReport;
-use super::scan::{Launched, Morsel};
 
 /// What the kernel notes of the rows of one lane's morsel. Words of undone rows are zero where no row waits.
 pub(crate) struct Waiting {
@@ -27,6 +28,33 @@ pub(crate) struct Waiting {
     /// How often the first row of each word has come to the sink.
     emitted: RefCell<Option<Span>>,
     is_clean: Cell<bool>,
+}
+
+/// What is noted of rows that wait, on the host while their query is parked.
+#[derive(Default)]
+pub(super) struct Notes {
+    undone: Vec<u8>,
+    /// Where rows come to the sink several times.
+    emitted: Vec<u8>,
+}
+
+/// Bytes that are noted of a vector.
+const UNDONE_BYTES: usize = 32 * 4;
+/// See `UNDONE_BYTES`.
+const EMITTED_BYTES: usize = 32 * 8;
+
+impl Notes {
+    /// Those of the vectors before `vectors`.
+    pub(super) fn first(&self, vectors: usize) -> Self {
+        let first = |bytes: &[u8], each: usize| bytes[..bytes.len().min(vectors * each)].to_vec();
+        Self { undone: first(&self.undone, UNDONE_BYTES), emitted: first(&self.emitted, EMITTED_BYTES) }
+    }
+
+    /// Those of the vectors from `vectors` on.
+    pub(super) fn rest(&self, vectors: usize) -> Self {
+        let rest = |bytes: &[u8], each: usize| bytes[bytes.len().min(vectors * each)..].to_vec();
+        Self { undone: rest(&self.undone, UNDONE_BYTES), emitted: rest(&self.emitted, EMITTED_BYTES) }
+    }
 }
 
 impl Waiting {
@@ -53,7 +81,7 @@ impl Waiting {
         stream: &Stream,
         vectors: usize,
     ) -> Result<()> {
-        let (machine, device) = (execution.runtime.machine(), execution.runtime.device());
+        let (machine, device) = (execution.runtime.machine(), execution.device());
         let allocate = |bytes: usize| {
             let bytes = bytes.next_power_of_two();
             Ok::<_, pelton_error::Error>(
@@ -63,8 +91,9 @@ impl Waiting {
         let is_short = |span: &RefCell<Option<Span>>, bytes| {
             span.borrow().as_ref().is_none_or(|span| span.len() < bytes)
         };
-        let (undone_bytes, emitted_bytes) = (vectors * 32 * 4, vectors * 32 * 8);
+        let (undone_bytes, emitted_bytes) = (vectors * UNDONE_BYTES, vectors * EMITTED_BYTES);
         if is_short(&self.undone, undone_bytes) {
+            execution.refuse_first(Arg::Undone, undone_bytes)?;
             let undone = allocate(undone_bytes)?;
             execution.clear(kernel, stream, &undone)?;
             self.undone.replace(Some(undone));
@@ -73,6 +102,28 @@ impl Waiting {
             self.emitted.replace(Some(allocate(emitted_bytes)?));
         }
         Ok(())
+    }
+
+    /// Brings what is noted of the rows of so many vectors to the host.
+    pub(super) fn bring_notes(&self, stream: &Stream, vectors: usize) -> Result<Notes> {
+        let bring = |span: &RefCell<Option<Span>>, bytes| match &*span.borrow() {
+            Some(span) => download_blocking(stream, &span.slice(0..bytes)),
+            None => Ok(Vec::new()),
+        };
+        let undone = bring(&self.undone, vectors * UNDONE_BYTES)?;
+        Ok(Notes { undone, emitted: bring(&self.emitted, vectors * EMITTED_BYTES)? })
+    }
+
+    /// Sends `notes` back, for which there is room.
+    pub(super) fn send_notes(&self, stream: &Stream, notes: &Notes) -> Result<()> {
+        for (span, bytes) in [(&self.undone, &notes.undone), (&self.emitted, &notes.emitted)] {
+            let Some(span) = span.borrow().clone().filter(|_| !bytes.is_empty()) else { continue };
+            let staged = host_buffer(stream.machine(), bytes.len())?;
+            staged.with_bytes_mut(|target| target.copy_from_slice(bytes))?;
+            stream.copy(&staged.span(), &span.slice(0..bytes.len()))?;
+        }
+        // The count may still be on its way, and is set again by the launch that comes.
+        stream.wait_blocking()
     }
 
     pub(super) fn undone_address(&self) -> u64 {
@@ -142,11 +193,11 @@ impl Flights {
     }
 
     /// The buffers that hold some.
-    fn indexes(&self) -> Vec<usize> {
+    pub(super) fn indexes(&self) -> Vec<usize> {
         (0..self.list.len()).filter(|index| self.list[*index].is_some()).collect()
     }
 
-    fn get(&self, index: usize) -> &Flight {
+    pub(super) fn get(&self, index: usize) -> &Flight {
         self.list[index].as_ref().expect("a buffer with a morsel")
     }
 

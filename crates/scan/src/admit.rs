@@ -56,7 +56,7 @@ impl ColumnCache {
         };
         let admitted = match pinned {
             Some(pinned) => self.admit_pinned(&pinned, device, stream, cancel),
-            None if self.decompresses_on_device(table, column)? => {
+            None if self.decompresses_on(device, table, column)? => {
                 self.admit_decompressed(table, column, device, stream, cancel)
             }
             None => self.admit_stored(table, column, device, stream, cancel),
@@ -132,8 +132,8 @@ impl ColumnCache {
     }
 
     /// Whether the device decompresses a column on its way there.
-    fn decompresses_on_device(&self, table: &Table, column: usize) -> Result<bool> {
-        Ok(!DecompressionPlan::of(self, table, &[column], &all_row_groups(table))?.codecs.is_empty())
+    fn decompresses_on(&self, device: DeviceId, table: &Table, column: usize) -> Result<bool> {
+        Ok(!DecompressionPlan::of(self, device, table, &[column], &all_row_groups(table))?.codecs.is_empty())
     }
 
     /// Decompressed on the device, morsel by morsel.

@@ -84,12 +84,12 @@ trait Decompressor: Send + Sync + fmt::Debug {
     fn meaning(&self, status: i32) -> String;
 }
 
-/// Who decompresses what a device's prefetchers read from disk.
+/// Who decompresses what the prefetchers of devices read from disk.
 #[derive(Debug, Clone)]
 pub struct Decompression {
     choice: Decompress,
-    /// What the device has, or why it has nothing.
-    on_device: std::result::Result<Arc<OnDevice>, String>,
+    /// What each device has, or why it has nothing.
+    on_devices: Vec<(DeviceId, std::result::Result<Arc<OnDevice>, String>)>,
 }
 
 /// What the device has.
@@ -102,15 +102,16 @@ struct OnDevice {
 impl Default for Decompression {
     /// By the host.
     fn default() -> Self {
-        Self { choice: Decompress::Host, on_device: Err(BY_CHOICE.into()) }
+        Self { choice: Decompress::Host, on_devices: Vec::new() }
     }
 }
 
 const BY_CHOICE: &str = "as was asked for";
 
 impl Decompression {
-    /// What `choice` gives on `device`: nvCOMP on a GPU where it is found; on a logical device, which `Auto` leaves to
-    /// the host, the codecs of this crate. `cache` is the folder of compiled programs, as [`Compiler::new`] takes it.
+    /// What `choice` gives on each of `devices`: nvCOMP on a GPU where it is found; on a logical device, which `Auto`
+    /// leaves to the host, the codecs of this crate. `cache` is the folder of compiled programs, as [`Compiler::new`]
+    /// takes it.
     ///
     /// # Errors
     ///
@@ -119,34 +120,41 @@ impl Decompression {
     pub fn open(
         choice: Decompress,
         machine: &Machine,
-        device: DeviceId,
+        devices: &[DeviceId],
         cache: Option<PathBuf>,
     ) -> Result<Self> {
         if choice == Decompress::Host {
             return Ok(Self::default());
         }
-        let opened = match machine.device(device)?.kind {
-            DeviceKind::Cuda { major, minor } => nvcomp::Gpu::open()
-                .and_then(|gpu| OnDevice::open(gpu, Target::Cuda { device, major, minor }, cache)),
-            DeviceKind::Logical if choice == Decompress::Device => {
-                OnDevice::open(host::Logical, Target::Host, cache)
+        let mut on_devices = Vec::with_capacity(devices.len());
+        for &device in devices {
+            let opened = match machine.device(device)?.kind {
+                DeviceKind::Cuda { major, minor } => nvcomp::Gpu::open().and_then(|gpu| {
+                    OnDevice::open(gpu, Target::Cuda { device, major, minor }, cache.clone())
+                }),
+                DeviceKind::Logical if choice == Decompress::Device => {
+                    OnDevice::open(host::Logical, Target::Host, cache.clone())
+                }
+                _ => Err(Error::unsupported("the device is the host")),
+            };
+            match opened {
+                Err(error) if choice == Decompress::Device => return Err(error),
+                opened => on_devices.push((device, opened.map(Arc::new).map_err(|error| error.to_string()))),
             }
-            _ => Err(Error::unsupported("the device is the host")),
-        };
-        match opened {
-            Err(error) if choice == Decompress::Device => Err(error),
-            opened => Ok(Self { choice, on_device: opened.map(Arc::new).map_err(|error| error.to_string()) }),
         }
+        Ok(Self { choice, on_devices })
     }
 
-    /// Whether the device decompresses what is `scanned` of this codec, rather than `threads` of the host: on the
+    /// Whether `device` decompresses what is `scanned` of this codec, rather than `threads` of the host: on the
     /// device what does, on the host why.
     pub(super) fn choose(
         &self,
+        device: DeviceId,
         scanned: &CodecBytes,
         threads: usize,
     ) -> std::result::Result<DeviceDecompressor, String> {
-        let on_device = self.on_device.clone()?;
+        let on_device = self.on_devices.iter().find(|(opened, _)| *opened == device);
+        let on_device = on_device.map_or(Err(BY_CHOICE.into()), |(_, on_device)| on_device.clone())?;
         if self.choice == Decompress::Auto {
             pays(scanned, threads)?;
         }

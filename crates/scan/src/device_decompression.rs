@@ -39,9 +39,10 @@ pub(super) struct DecompressionPlan {
 }
 
 impl DecompressionPlan {
-    /// Of these columns, which are read from disk.
+    /// Of these columns, which `device` reads from disk.
     pub(super) fn of(
         column_cache: &ColumnCache,
+        device: DeviceId,
         table: &Table,
         columns: &[usize],
         row_groups: &[u32],
@@ -57,7 +58,7 @@ impl DecompressionPlan {
         })?;
         let mut plan = Self::default();
         for bytes in &scanned {
-            match column_cache.options.decompression.choose(bytes, column_cache.options.threads) {
+            match column_cache.options.decompression.choose(device, bytes, column_cache.options.threads) {
                 Ok(decompressor) => {
                     plan.decompressor = Some(decompressor);
                     plan.codecs.push(bytes.codec);

@@ -41,5 +41,6 @@ pub use column_cache::{ColumnCache, ColumnCacheOptions, DataTier, PinReport};
 pub use decompress::{Decompress, Decompression};
 pub use formats::{TextForm, formats, may_have_dictionary, text_form, text_supported};
 pub use prefetcher::{Morsel, PrefetchOptions, PrefetchReport, Prefetcher};
+pub use read_ahead::RowGroups;
 pub use text::{ColumnText, TableText, column_dictionary};
 pub use timings::{Lap, MorselTimings};

@@ -33,7 +33,7 @@ use super::device_decompression::{Compressed, DecompressionPlan, DeviceDecompres
 use super::extent::StoredColumn;
 use super::formats::estimated_chunk_bytes;
 use super::morsel_layout::{MorselLayout, Piece, StagingBytes};
-use super::read_ahead::{DropRowGroup, Incoming, ReadAhead, estimated_compressed_size};
+use super::read_ahead::{DropRowGroup, Incoming, ReadAhead, RowGroups, estimated_compressed_size};
 use super::staging::{Need, StagingBuffer, StagingSource, take_buffers};
 use super::timings::MorselTimings;
 
@@ -161,6 +161,27 @@ impl Prefetcher {
         options: PrefetchOptions,
         cancel: CancelFlag,
     ) -> Result<Self> {
+        let coming: Vec<u32> = row_groups.to_vec();
+        let row_groups = (row_groups, Box::new(coming.into_iter()) as RowGroups);
+        Self::of_shared(column_cache, device, table, columns, row_groups, options, cancel)
+    }
+
+    /// As [`new`](Self::new), of row groups that are shared with other prefetchers: the list names all that may come,
+    /// in any order, and the iterator gives those that come here. It is asked for one when there is room for it, and,
+    /// once it had none left, again by each further call of [`next`](Self::next).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`new`](Self::new).
+    pub fn of_shared(
+        column_cache: &Arc<ColumnCache>,
+        device: DeviceId,
+        table: &Arc<Table>,
+        columns: &[usize],
+        (row_groups, coming): (&[u32], RowGroups),
+        options: PrefetchOptions,
+        cancel: CancelFlag,
+    ) -> Result<Self> {
         assert!(options.staging_buffers > 0, "a prefetcher has a buffer");
         assert!(options.row_groups_max > 0, "a morsel has a row group");
         assert!(options.reads_ahead > 0, "the next morsel is read");
@@ -170,13 +191,13 @@ impl Prefetcher {
         let on_disk = columns.iter().zip(&sources).filter(|(_, source)| matches!(source, Source::Disk));
         let on_disk: Vec<usize> = on_disk.map(|(column, _)| *column).collect();
         let scan = Scan { table, columns, row_groups, sources: &sources };
-        let plan = DecompressionPlan::of(column_cache, table, &on_disk, row_groups)?;
+        let plan = DecompressionPlan::of(column_cache, device, table, &on_disk, row_groups)?;
         let taken = scan.take_buffers(column_cache, device, plan, options)?;
         let Taken { buffers, plan, temp_bytes, pinned_bytes } = taken;
         let copier = column_cache.take_copier(device, pinned_bytes)?;
         let (threads, codecs) = (column_cache.options.threads, plan.codecs.clone());
         let mut read_ahead =
-            ReadAhead::new(table, &column_cache.io, on_disk, codecs, row_groups.to_vec(), threads, cancel);
+            ReadAhead::new(table, &column_cache.io, on_disk, codecs, coming, threads, cancel);
         let room = buffers[0].room();
         let row_groups_ahead = options.reads_ahead.saturating_mul(options.row_groups_max);
         read_ahead.set_ahead_max(options.reads_ahead * room.pinned.max(1), row_groups_ahead);

@@ -31,6 +31,9 @@ const CODEC_COST: usize = 8;
 /// Decides whether a row group is not wanted any more.
 pub(super) type DropRowGroup<'a> = &'a mut dyn FnMut(u32) -> bool;
 
+/// The row groups that come to a prefetcher, in order. After its end there may be more.
+pub type RowGroups = Box<dyn Iterator<Item = u32> + Send>;
+
 /// Row groups in order, with the reads of their chunks on disk.
 pub(super) struct ReadAhead {
     pub(super) table: Arc<Table>,
@@ -40,7 +43,7 @@ pub(super) struct ReadAhead {
     /// Codecs that the device decompresses.
     device_codecs: Vec<Codec>,
     /// Those not begun.
-    rest: std::vec::IntoIter<u32>,
+    rest: RowGroups,
     ahead: VecDeque<Incoming>,
     ahead_bytes: usize,
     /// Reads are begun while there are fewer.
@@ -103,7 +106,7 @@ impl ReadAhead {
         io: &Arc<IoEngine>,
         columns: Vec<usize>,
         device_codecs: Vec<Codec>,
-        row_groups: Vec<u32>,
+        row_groups: RowGroups,
         threads: usize,
         cancel: CancelFlag,
     ) -> Self {
@@ -114,7 +117,7 @@ impl ReadAhead {
             widths: vec![BTreeSet::new(); columns.len()],
             columns,
             device_codecs,
-            rest: row_groups.into_iter(),
+            rest: row_groups,
             ahead: VecDeque::new(),
             ahead_bytes: 0,
             ahead_bytes_max: 0,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use pelton_error::{CancelFlag, Error, ErrorKind};
-use pelton_exec::{Filters, OverflowChecks, Runtime, RuntimeOptions, TargetChoice};
+use pelton_exec::{Filters, MemoryTest, OverflowChecks, Runtime, RuntimeOptions, TargetChoice};
 use pelton_pipeline::ir::{Inputs, Plan, Sink, Source, TopK};
 use pelton_scan::Decompress;
 use pelton_store::{IoEngine, IoOptions};
@@ -45,6 +45,8 @@ pub(crate) struct Tally {
     pub(crate) refused: BTreeMap<&'static str, u64>,
     /// Too many rows for the interpreter: not run.
     pub(crate) too_large: u64,
+    /// Row groups were divided among several devices.
+    pub(crate) divided: u64,
     pub(crate) kernels_compiled: u64,
 }
 
@@ -58,6 +60,7 @@ impl Tally {
         self.repeated_keys += other.repeated_keys;
         self.too_large += other.too_large;
         self.kernels_compiled += other.kernels_compiled;
+        self.divided += other.divided;
         other.rare.iter().for_each(|(what, count)| *self.rare.entry(what).or_default() += count);
         other.refused.iter().for_each(|(reason, count)| *self.refused.entry(reason).or_default() += count);
     }
@@ -109,6 +112,13 @@ fn vary_options(options: &RuntimeOptions, random: &mut Random) -> RuntimeOptions
         row_groups_max: *random.pick(&[1, 3, 4096]),
         staging_buffers: *random.pick(&[1, 2, 4]),
         overlap: random.percent(70),
+        memory_test: *random.pick(&[
+            MemoryTest::Off,
+            MemoryTest::Off,
+            MemoryTest::RefuseOnce,
+            MemoryTest::SpillAlways,
+        ]),
+        first_rows: *random.pick(&[None, None, Some(1), Some(50)]),
         workers: *random.pick(&[1, 2, 3]),
         decompress: *random.pick(&[Decompress::Auto, Decompress::Host, Decompress::Device]),
         ..options.clone()
@@ -122,6 +132,11 @@ fn target() -> TargetChoice {
         Ok(_) => TargetChoice::Cuda { device: 0 },
         Err(_) => TargetChoice::Host,
     })
+}
+
+/// Whether there are as many devices as one likes.
+pub(crate) fn has_logical_devices() -> bool {
+    target() == TargetChoice::Host
 }
 
 fn engine() -> Arc<IoEngine> {
@@ -175,13 +190,17 @@ fn data<'d>(tables: &'d Tables, inputs: &'d Inputs, host_inputs: &'d [Vec<Row>])
 /// Where a run does not give what the interpreter says.
 pub(crate) fn check(seed: u64, tables: &Tables) -> Tally {
     let random = &mut Random::new(seed, 3);
+    let devices = &mut Random::new(seed, 5);
     let draft = draft_of(seed, tables, random);
     let mut options = options(random);
     let place = *random.pick(&[Place::Disk, Place::Disk, Place::Pinned, Place::Device]);
     options.device_cache_bytes = Some(if place == Place::Device { 32 << 20 } else { 0 });
     let mut tally = Tally::default();
     for run in 0..RUNS {
-        let varied = vary_options(&options, random);
+        let mut varied = vary_options(&options, random);
+        if has_logical_devices() {
+            varied.more_devices.clone_from(devices.pick(&[vec![], vec![1], vec![1, 2], vec![2, 1]]));
+        }
         let is_varied = run > 0 && options.filters == Filters::Branching;
         let plan = if is_varied { vary(&draft.plan, random) } else { draft.plan.clone() };
         let is_over = check_run(&Draft { plan, ..draft.clone() }, varied, place, tables, random, &mut tally);
@@ -222,6 +241,8 @@ fn check_run(
         Ok(result) => result,
         Err(error) => return check_error(&error, &expected, is_short, tally, &shown),
     };
+    let is_divided = report.pipelines.iter().any(|report| !report.rows_by_worker.is_empty());
+    tally.divided += u64::from(is_divided);
     tally.kernels_compiled += report.pipelines.iter().map(|report| report.compiled as u64).sum::<u64>();
     assert!(!expected.must_overflow, "an overflow was not noticed\n{}", shown());
     assert!(!expected.must_refuse, "a key that repeats was not noticed\n{}", shown());

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pelton_chunk::Codec;
-use pelton_error::{CancelFlag, ErrorKind};
-use pelton_exec::{Filters, PipelineReport, RunReport, RuntimeOptions};
+use pelton_error::CancelFlag;
+use pelton_exec::{Filters, MemoryTest, PipelineReport, RunReport, RuntimeOptions};
 use pelton_pipeline::ir::{
     Aggregate, AggregateFunction, ArithmeticOp, Bounds, Column, CompareOp, Expr, Literal, Op, Pipeline, Plan,
     ProbeKind, Sink, Source, TopK, Type,
@@ -14,7 +14,10 @@ use pelton_pipeline::{RowColumn, RowValues, Rows};
 use pelton_store::Table;
 
 use crate::fixture::{Place, table};
-use crate::oracle::{Cell, all_rows, column, int, options, runtime, single, sort, sorted, source};
+use crate::oracle::{
+    Cell, all_rows, assert_same, column, has_three_devices, int, options, runtime, single, sort, sorted,
+    source,
+};
 
 /// Rows of each of the two segments.
 const ROWS: u64 = 3000;
@@ -28,7 +31,8 @@ fn small(rows: u64) -> RuntimeOptions {
     RuntimeOptions { first_rows: Some(rows), row_groups_max: 3, ..options() }
 }
 
-/// All ways of running that must give the same: one morsel or several, branches or none, one hash for all keys.
+/// All ways of running that must give the same: one morsel or several, branches or none, one hash for all keys, memory
+/// that is refused once, groups that are spilled after each morsel.
 fn ways() -> Vec<RuntimeOptions> {
     let predicated = |options| RuntimeOptions { filters: Filters::Predicated, ..options };
     vec![
@@ -38,11 +42,20 @@ fn ways() -> Vec<RuntimeOptions> {
         RuntimeOptions { row_groups_max: 4096, ..small(5) },
         RuntimeOptions { overlap: false, ..small(5) },
         RuntimeOptions { equal_hashes: true, ..small(9) },
+        RuntimeOptions { memory_test: MemoryTest::RefuseOnce, ..small(5) },
+        RuntimeOptions { memory_test: MemoryTest::SpillAlways, ..small(5) },
     ]
 }
 
+/// By one worker, and by three, which must give the same.
 fn run(options: RuntimeOptions, plan: &Plan) -> (Rows, RunReport) {
-    runtime(options).run(plan, Vec::new(), &CancelFlag::new()).unwrap()
+    let run = |options| runtime(options).run(plan, Vec::new(), &CancelFlag::new()).unwrap();
+    let result = run(options.clone());
+    if has_three_devices() {
+        let (rows, _) = run(RuntimeOptions { more_devices: vec![1, 2], ..options });
+        assert_same(&rows, &result.0, "three workers");
+    }
+    result
 }
 
 fn number(cell: &Cell) -> Option<i128> {
@@ -359,26 +372,6 @@ fn groups_that_are_read_again_grow_in_both_passes() {
             groups.into_iter().map(|(key, count)| vec![Cell::Int(key), Cell::Int(count)]).collect();
         assert_eq!(sorted(&rows), expected);
     }
-}
-
-#[test]
-fn memory_that_is_refused_is_an_error_and_the_next_run_is_none_the_worse() {
-    let place = table(Codec::None, 5000, 100_000);
-    let options = RuntimeOptions { device_memory_limit_bytes: Some(24 << 20), ..small(10) };
-    let runtime = runtime(options);
-    let (source, columns) = source(&runtime, &place.table);
-    let groups = |keys: Vec<Expr>| {
-        let of = |input: usize| Aggregate { function: AggregateFunction::Sum, input: Some(column(input)) };
-        let aggregates = vec![of(0), of(1), of(3), of(5)];
-        let sink = Sink::Aggregate { keys, aggregates, expected: None };
-        single(source.clone(), columns.clone(), Vec::new(), sink)
-    };
-    let run = |plan: &Plan| runtime.run(plan, Vec::new(), &CancelFlag::new());
-    let error = run(&groups(vec![spread().0])).unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::OutOfMemory { .. }), "{error}");
-    let (rows, report) = run(&groups(vec![column(7)])).unwrap();
-    assert_eq!(report.pipelines[0].rows_in, 200_000);
-    assert_eq!(rows.row_count, 200_000_usize.div_ceil(90));
 }
 
 /// Rows that come out of a join of as many rows as it is given, all of one key.

@@ -11,11 +11,13 @@ mod columns;
 mod groups;
 mod growth;
 mod joins;
+mod memory;
 mod oracle;
 mod overflow;
 mod skipping;
 mod text_reference;
 mod texts;
 mod top;
+mod workers;
 
 use tempfile as _; // of the fixture, whose file is another crate's

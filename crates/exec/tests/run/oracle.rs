@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use pelton_chunk::DecodedValues;
 use pelton_error::CancelFlag;
-use pelton_exec::{Filters, RunReport, Runtime, RuntimeOptions, TargetChoice};
+use pelton_exec::{Filters, MemoryTest, RunReport, Runtime, RuntimeOptions, TargetChoice};
 use pelton_pipeline::ir::{Bounds, Column, Expr, Literal, Op, Pipeline, Plan, Sink, Source, TableScan, Type};
 use pelton_pipeline::{RowColumn, RowValues, Rows};
 use pelton_store::{LogicalType, Table, read_chunk};
@@ -27,19 +27,19 @@ fn cache() -> PathBuf {
     CACHE.get_or_init(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("programs")).clone()
 }
 
-/// The first GPU where there is one, else the host target.
-fn target() -> TargetChoice {
-    static TARGET: OnceLock<TargetChoice> = OnceLock::new();
+/// The first GPU where there is one, else the host target; and how many devices there are.
+fn target() -> (TargetChoice, usize) {
+    static TARGET: OnceLock<(TargetChoice, usize)> = OnceLock::new();
     *TARGET.get_or_init(|| match pelton_device::cuda::open(&pelton_device::cuda::CudaOptions::default()) {
-        Ok(_) => TargetChoice::Cuda { device: 0 },
-        Err(_) => TargetChoice::Host,
+        Ok(machine) => (TargetChoice::Cuda { device: 0 }, machine.info().devices.len()),
+        Err(_) => (TargetChoice::Host, usize::MAX),
     })
 }
 
 /// Options for small tables.
 pub(crate) fn options() -> RuntimeOptions {
     RuntimeOptions {
-        target: target(),
+        target: target().0,
         cache: Some(cache()),
         workers: 3,
         device_memory_limit_bytes: Some(256 << 20),
@@ -53,8 +53,8 @@ pub(crate) fn runtime(options: RuntimeOptions) -> Arc<Runtime> {
     Runtime::open(options, engine()).unwrap()
 }
 
-/// Runs `plan`; where it has conditions, with and without branches, which must give the same rows. (A top-k may choose
-/// others of equal keys.)
+/// Runs `plan`; where it has conditions, with and without branches, which must give the same rows; by three workers; and
+/// with memory that is made short, where no row may be scanned twice. (A top-k may choose others of equal keys.)
 pub(crate) fn run(options: RuntimeOptions, plan: &Plan) -> (Rows, RunReport) {
     let run = |options| runtime(options).run(plan, Vec::new(), &CancelFlag::new()).unwrap();
     let result = run(options.clone());
@@ -62,10 +62,47 @@ pub(crate) fn run(options: RuntimeOptions, plan: &Plan) -> (Rows, RunReport) {
         |pipeline: &Pipeline| pipeline.ops.iter().any(|op| !matches!(op, Op::Compute { .. }));
     let is_top = |pipeline: &Pipeline| matches!(pipeline.sink, Sink::Materialize { top: Some(_), .. });
     if plan.pipelines.iter().any(has_conditions) && !plan.pipelines.iter().any(is_top) {
-        let (predicated, _) = run(RuntimeOptions { filters: Filters::Predicated, ..options });
+        let (predicated, _) = run(RuntimeOptions { filters: Filters::Predicated, ..options.clone() });
         assert_eq!(sorted(&predicated), sorted(&result.0), "predicated");
     }
+    for memory_test in [MemoryTest::RefuseOnce, MemoryTest::SpillAlways] {
+        let (rows, report) = run(RuntimeOptions { memory_test, ..options.clone() });
+        match plan.pipelines.iter().any(is_top) {
+            true => assert_eq!(rows.row_count, result.0.row_count, "{memory_test:?}"),
+            false => assert_eq!(sorted(&rows), sorted(&result.0), "{memory_test:?}"),
+        }
+        let rows_in = |report: &RunReport| report.pipelines.iter().map(|one| one.rows_in).collect::<Vec<_>>();
+        let is_skipping = plan.pipelines.iter().any(is_top);
+        assert!(
+            is_skipping || rows_in(&report) == rows_in(&result.1),
+            "{memory_test:?}: rows are scanned once"
+        );
+        if memory_test == MemoryTest::RefuseOnce {
+            assert!(report.pipelines.iter().all(|one| one.parked > 0), "{report:?}");
+        }
+    }
+    if has_three_devices() && !plan.pipelines.iter().any(is_top) {
+        let (rows, _) = run(RuntimeOptions { more_devices: vec![1, 2], ..options.clone() });
+        assert_same(&rows, &result.0, "three workers");
+    }
     result
+}
+
+/// Whether there are three devices: GPUs, or logical devices, of which there are as many as one likes.
+pub(crate) fn has_three_devices() -> bool {
+    target().1 >= 3
+}
+
+/// The same rows, but for the order in which doubles were added.
+pub(crate) fn assert_same(found: &Rows, expected: &Rows, what: &str) {
+    let (found, expected) = (sorted(found), sorted(expected));
+    let is_same = |pair: (&Cell, &Cell)| match pair {
+        (Cell::Float(a), Cell::Float(b)) => (a - b).abs() <= 1e-9 * a.abs().max(b.abs()),
+        (a, b) => a == b,
+    };
+    let is_same_row = |(a, b): (&Vec<Cell>, &Vec<Cell>)| a.len() == b.len() && a.iter().zip(b).all(is_same);
+    assert_eq!(found.len(), expected.len(), "{what}");
+    assert!(found.iter().zip(&expected).all(is_same_row), "{what}: {found:?} in place of {expected:?}");
 }
 
 /// All readable columns of `table` as the source of a pipeline.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pelton_chunk::{Column as Values, Values as Data};
 use pelton_error::CancelFlag;
-use pelton_exec::RunReport;
+use pelton_exec::{RunReport, RuntimeOptions};
 use pelton_pipeline::ir::{
     Aggregate, AggregateFunction, Bounds, Column, Expr, Op, Pipeline, Plan, ProbeKind, Sink, Source,
     TableScan, Type,
@@ -13,7 +13,7 @@ use pelton_pipeline::{RowColumn, RowValues, Rows};
 use pelton_store::{ColumnSchema, LogicalType, Table, TableSchema};
 
 use crate::fixture::{Place, place};
-use crate::oracle::{Cell, column, options, runtime, sorted};
+use crate::oracle::{Cell, column, has_three_devices, options, runtime, sorted};
 
 /// Row groups of each of the two segments.
 const GROUPS: u64 = 20;
@@ -63,7 +63,15 @@ fn check(place: &Place, keys: &[i64], kind: ProbeKind, uses_runtime_filters: boo
     let values = RowValues::I64(keys.to_vec());
     let host_input = Rows { row_count: keys.len(), columns: vec![RowColumn { values, valid: None }] };
     let plan = plan(&place.table, kind, uses_runtime_filters);
-    let (rows, report) = runtime(options()).run(&plan, vec![host_input], &CancelFlag::new()).unwrap();
+    let run = |options: RuntimeOptions| {
+        runtime(options).run(&plan, vec![host_input.clone()], &CancelFlag::new()).unwrap()
+    };
+    let (rows, report) = run(options());
+    if has_three_devices() {
+        let (by_three, report_of_three) = run(RuntimeOptions { more_devices: vec![1, 2], ..options() });
+        assert_eq!(sorted(&by_three), sorted(&rows), "three workers");
+        assert_eq!(skipped(&report_of_three), skipped(&report), "three workers");
+    }
     let facts = 0..2 * GROUPS * ROWS;
     let matches = facts.map(|row| {
         let key = (row / ROWS % GROUPS + row % ROWS * 40) as i64;

@@ -12,7 +12,9 @@ use pelton_pipeline::ir::{
 use pelton_pipeline::{RowColumn, RowValues, Rows};
 
 use crate::fixture::table;
-use crate::oracle::{Cell, all_rows, column, int, options, run, runtime, single, sort, sorted, source};
+use crate::oracle::{
+    Cell, all_rows, column, has_three_devices, int, options, run, runtime, single, sort, sorted, source,
+};
 
 /// One case: what a test varies.
 struct Case {
@@ -66,11 +68,16 @@ fn check(case: &Case) -> RunReport {
         columns: vec![column(0), column(1)],
         top: top(case.key.clone(), case.is_descending, case.keeps_ties, case.k),
     };
-    let (rows, report) = run(case.options.clone(), &single(source, columns, case.ops.clone(), sink));
+    let plan = single(source, columns, case.ops.clone(), sink);
+    let (rows, report) = run(case.options.clone(), &plan);
     let of_all = all_rows(&place.table).into_iter().filter(|row| (case.passes)(row));
     let keyed: Vec<(Option<i128>, Vec<Cell>)> =
         of_all.map(|row| ((case.value)(&row), row[..2].to_vec())).collect();
     check_rows(case, &sorted(&rows), &keyed);
+    if has_three_devices() {
+        let (rows, _) = run(RuntimeOptions { more_devices: vec![1, 2], ..case.options.clone() }, &plan);
+        check_rows(case, &sorted(&rows), &keyed);
+    }
     report
 }
 

@@ -101,6 +101,13 @@ impl Arg {
     }
 }
 
+impl Arg {
+    /// True for what leads to rows that come out.
+    pub fn is_of_output(&self) -> bool {
+        matches!(self, Arg::OutputCount | Arg::OutputCapacity | Arg::Output(_) | Arg::OutputValid(_))
+    }
+}
+
 /// The arguments of one kernel, in order of first use.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Args {

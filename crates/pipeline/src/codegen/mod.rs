@@ -21,6 +21,7 @@ mod arithmetic;
 mod block;
 mod build;
 mod checks;
+mod combine;
 mod dates;
 mod expr;
 mod filter;
@@ -44,6 +45,7 @@ use pelton_error::{Error, Result, ResultExt};
 
 pub use args::Arg;
 pub use build::KEYS_NOTED_MAX;
+pub use combine::{COMBINE_ENTRY, combine, combined_words};
 pub use filter::Range;
 pub use group_source::ROW_GROUP_PLACES;
 pub use layout::{
@@ -80,7 +82,7 @@ pub const MOVE_GROUPS_ENTRY: &str = "k_move_groups";
 /// The kernel that moves the keys of a hash table to a larger one.
 pub const MOVE_KEYS_ENTRY: &str = "k_move_keys";
 /// Words that the fixed kernels take; programs take no fewer.
-const FIXED_ARGS: usize = 8;
+const FIXED_ARGS: usize = 16;
 /// Shared memory of a block that every device has.
 const SHARED_BYTES_MAX: usize = 48 << 10;
 /// Threads of a block, where scratch memory does not ask for fewer.

@@ -26,8 +26,9 @@ fn open() -> (Machine, DeviceDecompressor) {
         });
         let cache = tempfile::tempdir().unwrap();
         let cache = Some(cache.path().to_path_buf());
-        let decompression = Decompression::open(Decompress::Device, &machine, DEVICE, cache).unwrap();
-        (machine, DeviceDecompressor(decompression.on_device.unwrap()))
+        let decompression = Decompression::open(Decompress::Device, &machine, &[DEVICE], cache).unwrap();
+        let on_device = decompression.on_devices[0].1.clone();
+        (machine, DeviceDecompressor(on_device.unwrap()))
     };
     OPENED.get_or_init(open).clone()
 }

@@ -1,0 +1,563 @@
+//! The workers of one run: who runs which pipeline, and how what several have made becomes one.
+//!
+//! ```text
+//!              worker 0            worker 1            worker 2
+//!   build      table, all rows     table, all rows     table, all rows      each for itself: small tables
+//!   aggregate  groups of its rows  groups of its rows  groups of its rows   row groups are tasks (tasks.rs)
+//!                   ◄────────────────────┴───────────────────┘              records, added up (combine.rs)
+//!   groups     the first alone; their tables are built by each, of a copy of the groups
+//!   rows       ◄────────────────────┴───────────────────┘                  appended on the host, the best k kept
+//! ```
+//!
+//! A pipeline is run by the first so many workers: by as many as have a task, or need the table that it builds. With one
+//! worker nothing is divided, copied or brought together.
+//!
+//! That every worker builds every table from all rows of its source is right as long as building takes little of the
+//! time that probing saves, and every device holds every table: the tables of a star. Once a build side takes a
+//! considerable part of a device's memory, its rows are to be divided by a hash of their key, those of the probe side
+//! sent to where their partition is, and only then do more devices hold larger tables. Nothing here does that.
+//!
+//! The first error ends all workers: it sets the flag that all of them look at. Memory is given back when the team is
+//! dropped, which waits for what streams still do.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use pelton_device::{DeviceId, Machine, MemoryArbiter, MemoryKind, OnFull, Span, Stream, Turn};
+use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt};
+use pelton_pipeline::Rows;
+use pelton_pipeline::codegen::{Generated, GroupKind, SinkLayout};
+use pelton_pipeline::ir::{Inputs, Literal, Op, Plan, Sink, Source};
+use pelton_trace::Tracer;
+
+use crate::Runtime;
+use crate::combine::{Combiner, GroupPartition, GroupsPart, fixed_kernel};
+use crate::execution::{Execution, Groups, HeldGroups};
+use crate::finish::{Outcome, gather_on_host, gather_to, group_rows_of, without_key};
+use crate::memory::is_out_of_memory;
+use crate::report::PipelineReport;
+use crate::results::{append, with_texts};
+use crate::runtime::Worker;
+use crate::tasks::Tasks;
+use crate::top::Top;
+
+/// Bytes of groups that are on their way between two devices at once.
+const PIECE_BYTES: usize = 32 << 20;
+
+/// What a caller gives, for each worker to read.
+pub(crate) struct Given {
+    pub(crate) host_inputs: Vec<Arc<Rows>>,
+    pub(crate) parameters: Arc<[Literal]>,
+}
+
+impl Given {
+    pub(crate) fn new(plan: &Plan, inputs: Inputs) -> Result<Self> {
+        let Inputs { host_inputs, parameters } = inputs;
+        if host_inputs.len() != plan.host_input_count {
+            let (given, expected) = (host_inputs.len(), plan.host_input_count);
+            return Err(Error::invalid_input(format!("{given} host inputs in place of {expected}")));
+        }
+        let host_inputs = host_inputs.into_iter().map(Arc::new).collect();
+        Ok(Self { host_inputs, parameters: parameters.into() })
+    }
+}
+
+/// What the workers of a pipeline share.
+pub(crate) struct Shared {
+    /// The first so many run it.
+    workers: usize,
+    pub(crate) tasks: Arc<Tasks>,
+    /// Its kernel, with whether the table that it builds is hashed.
+    generated: Mutex<Vec<(bool, Arc<Generated>)>>,
+}
+
+impl Shared {
+    /// For each pipeline of `plan`, which so many workers run.
+    pub(crate) fn of(plan: &Plan, workers: usize) -> Arc<[Self]> {
+        let shared = |workers| Self { workers, tasks: Tasks::new(workers), generated: Mutex::default() };
+        workers_of(plan, workers).into_iter().map(shared).collect()
+    }
+
+    /// Whether each of several workers takes some of the rows.
+    pub(crate) fn is_divided(&self, sink: &Sink) -> bool {
+        self.workers > 1 && !matches!(sink, Sink::Build { .. })
+    }
+
+    /// The kernel, made by `make` if nobody has. Others wait meanwhile.
+    pub(crate) fn generated(
+        &self,
+        is_hashed: bool,
+        make: impl FnOnce() -> Result<Generated>,
+    ) -> Result<Arc<Generated>> {
+        let mut all = self.generated.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, generated)) = all.iter().find(|(of_hashed, _)| *of_hashed == is_hashed) {
+            return Ok(Arc::clone(generated));
+        }
+        let generated = Arc::new(make()?);
+        all.push((is_hashed, Arc::clone(&generated)));
+        Ok(generated)
+    }
+}
+
+/// How many workers run each pipeline of `plan`, of so many.
+fn workers_of(plan: &Plan, workers: usize) -> Vec<usize> {
+    let mut of_tables = vec![1; plan.table_count];
+    let mut of_pipelines = vec![1; plan.pipelines.len()];
+    for (index, pipeline) in plan.pipelines.iter().enumerate().rev() {
+        let count = match (&pipeline.sink, &pipeline.source) {
+            (Sink::Build { table, .. }, _) => of_tables[*table],
+            (_, Source::Table(scan)) => scan.row_groups.len().clamp(1, workers),
+            // Groups are with the first worker; rows that a caller gives are few.
+            (_, Source::Groups(_) | Source::HostInput(_)) => 1,
+        };
+        of_pipelines[index] = count;
+        for op in &pipeline.ops {
+            if let Op::Probe { table, .. } = op {
+                of_tables[*table] = of_tables[*table].max(count);
+            }
+        }
+    }
+    of_pipelines
+}
+
+/// The workers of a run.
+pub(crate) struct Team<'r> {
+    plan: &'r Plan,
+    /// Of this run alone.
+    cancel: &'r CancelFlag,
+    shared: Arc<[Shared]>,
+    /// The first brings together what the others have made.
+    executions: Vec<Execution<'r>>,
+    /// By pipeline: groups of all workers together, and how long it took to make them so.
+    combined: Vec<Option<(u64, Duration)>>,
+}
+
+impl<'r> Team<'r> {
+    pub(crate) fn new(
+        runtime: &'r Runtime,
+        plan: &'r Plan,
+        inputs: Inputs,
+        cancel: &'r CancelFlag,
+        tracer: Option<&'r Tracer>,
+    ) -> Result<Self> {
+        let given = Given::new(plan, inputs)?;
+        let shared = Shared::of(plan, runtime.workers.len());
+        // Who runs no pipeline takes nothing.
+        let most = shared.iter().map(|shared| shared.workers).max().unwrap_or(1);
+        let workers = &runtime.workers[..most];
+        let turns = runtime.machine.turns(&workers.iter().map(|worker| worker.device).collect::<Vec<_>>())?;
+        if most > 1 {
+            turns.iter().for_each(Turn::rest);
+        }
+        let execution = |(worker, turn): (&'r Worker, Turn)| {
+            turn.resume();
+            let execution = Execution::new((runtime, worker, turn), plan, &shared, &given, cancel, tracer)?;
+            if most > 1 {
+                execution.turn.rest();
+            }
+            Ok(execution)
+        };
+        let executions = workers.iter().zip(turns).map(execution).collect::<Result<_>>()?;
+        Ok(Self { plan, cancel, shared, executions, combined: vec![None; plan.pipelines.len()] })
+    }
+
+    /// Runs the pipelines of a stage; gives the rows of the one that ends in any.
+    pub(crate) fn stage(&mut self, indexes: &[usize]) -> Result<Option<Rows>> {
+        self.copy_groups(indexes)?;
+        let parts = self.run(indexes)?;
+        self.let_copies_go(indexes);
+        let is_divided = |index: &usize| self.shared[*index].is_divided(&self.plan.pipelines[*index].sink);
+        let is_aggregate = |index: &usize| matches!(self.plan.pipelines[*index].sink, Sink::Aggregate { .. });
+        let (aggregates, others): (Vec<usize>, Vec<usize>) =
+            indexes.iter().copied().filter(is_divided).partition(is_aggregate);
+        let mut rows = match others.first() {
+            Some(index) => self.append(*index, parts)?,
+            // What is not divided, the first worker has.
+            None => parts.into_iter().next().flatten(),
+        };
+        for index in aggregates {
+            rows = self.combine(index)?.or(rows);
+        }
+        Ok(rows)
+    }
+
+    /// All workers run their pipelines of a stage; gives the rows that each has.
+    fn run(&mut self, indexes: &[usize]) -> Result<Vec<Option<Rows>>> {
+        let (cancel, shared, is_alone) = (self.cancel, &self.shared, self.executions.len() == 1);
+        let barrier = Barrier::of(&self.executions);
+        let (first, others) = self.executions.split_first_mut().expect("a team has a worker");
+        let run = |execution: &mut Execution<'_>| {
+            let stop = StopAll(cancel);
+            let is_own = |index: &usize| shared[*index].workers > execution.worker.index;
+            let own: Vec<usize> = indexes.iter().copied().filter(is_own).collect();
+            execution.turn.resume();
+            let rows = execution.stage(&own)?;
+            if !is_alone {
+                execution.wait_for_others(&barrier)?;
+                execution.turn.be_busy();
+            }
+            std::mem::forget(stop);
+            Ok(rows)
+        };
+        let outcomes: Vec<Result<Option<Rows>>> = std::thread::scope(|threads| {
+            let others: Vec<_> = others.iter_mut().map(|other| threads.spawn(move || run(other))).collect();
+            let first = run(first);
+            let joined = others.into_iter().map(|other| match other.join() {
+                Ok(outcome) => outcome,
+                Err(panic) => std::panic::resume_unwind(panic),
+            });
+            [first].into_iter().chain(joined).collect()
+        });
+        let is_cause = |outcome: &Result<_>| {
+            outcome.as_ref().is_err_and(|error: &Error| *error.kind() != ErrorKind::Cancelled)
+        };
+        // The others say that they were cancelled.
+        match outcomes.iter().position(is_cause) {
+            Some(cause) => Err(outcomes.into_iter().nth(cause).and_then(Result::err).expect("an error")),
+            None => outcomes.into_iter().collect(),
+        }
+    }
+
+    /// The rows of all workers.
+    fn append(&self, index: usize, parts: Vec<Option<Rows>>) -> Result<Option<Rows>> {
+        let never = || unreachable!("the workers have generated it");
+        let generated = self.shared[index].generated(false, never)?;
+        let SinkLayout::Rows(layout) = &generated.sink else { unreachable!("a pipeline that ends in rows") };
+        let mut rows = Rows::default();
+        parts.into_iter().flatten().try_for_each(|part| append(&mut rows, part))?;
+        if let Some(mut top) = Top::of_rows(layout) {
+            top.keep_best(&mut rows);
+        }
+        with_texts(without_key(rows, layout), &layout.columns).map(Some)
+    }
+
+    /// Makes one of the groups that workers have made of their rows; gives them as rows where nobody reads them.
+    fn combine(&mut self, index: usize) -> Result<Option<Rows>> {
+        let started = Instant::now();
+        let mut parts = Vec::new();
+        for execution in &mut self.executions[..self.shared[index].workers] {
+            parts.push(execution.let_go(index).expect("every worker of an aggregate has groups"));
+        }
+        let held = match self.combine_held(parts)? {
+            Combined::All(held) => held,
+            Combined::Not(parts) => return self.combine_spilled(index, parts, started),
+        };
+        let first = &self.executions[0];
+        let rows = match self.plan.has_groups_reader(index) {
+            true => None,
+            false => {
+                let kernel = fixed_kernel(first, &held.layout)?;
+                Some(group_rows_of(first, &kernel, &held, Some(held.count))?)
+            }
+        };
+        self.combined[index] = Some((held.count, started.elapsed()));
+        if rows.is_none() {
+            self.executions[0].hold(index, Groups::Held(Box::new(held)));
+        }
+        Ok(rows)
+    }
+
+    /// Adds the groups of all workers to a table of the first one, as long as they are on devices and it has room.
+    fn combine_held(&self, parts: Vec<Groups>) -> Result<Combined> {
+        let mut rest: Vec<(usize, Groups)> = parts.into_iter().enumerate().collect();
+        let held = |(_, part): &(usize, Groups)| match part {
+            Groups::Held(held) => Some(HeldGroups::clone(held)),
+            Groups::Spilled(_) => None,
+        };
+        let Some(parts) = rest.iter().map(held).collect::<Option<Vec<HeldGroups>>>() else {
+            return Ok(Combined::Not(rest));
+        };
+        let (first, own) = (&self.executions[0], &parts[0]);
+        let is_hashed = matches!(own.layout.kind, GroupKind::Hashed | GroupKind::Wide);
+        let groups_max = parts.iter().map(|part| part.count).sum();
+        let combiner = match first.making_room(|| Combiner::onto(first, own, groups_max)) {
+            Err(refusal) if is_hashed && is_out_of_memory(&refusal) => return Ok(Combined::Not(rest)),
+            combiner => combiner?,
+        };
+        // Where a larger table was made, this one is not needed any more.
+        rest.remove(0);
+        let mut parts = parts.into_iter();
+        drop(parts.next());
+        let mut added = 0;
+        for (other, part) in self.executions[1..].iter().zip(parts) {
+            self.cancel.check()?;
+            match add_across(&combiner, first, other, &part) {
+                // Nothing of it was added.
+                Err(refusal) if is_hashed && is_out_of_memory(&refusal) => break,
+                outcome => outcome.context(|| {
+                    format!("adding groups of {} to those of {}", other.device(), first.device())
+                })?,
+            }
+            added += 1;
+        }
+        let held = combiner.finish()?;
+        rest.drain(..added);
+        if rest.is_empty() {
+            return Ok(Combined::All(held));
+        }
+        rest.push((0, Groups::Held(Box::new(held))));
+        Ok(Combined::Not(rest))
+    }
+
+    /// Merges groups of several workers as the first merges its runs.
+    fn combine_spilled(
+        &mut self,
+        index: usize,
+        parts: Vec<(usize, Groups)>,
+        started: Instant,
+    ) -> Result<Option<Rows>> {
+        // The first one may wait for memory: others do not wait for the rest of this query meanwhile.
+        self.executions.iter().for_each(|execution| execution.turn.rest());
+        self.executions[0].turn.resume();
+        let layout = parts[0].1.layout().clone();
+        let mut runs = Vec::new();
+        for (worker, part) in parts {
+            match part {
+                Groups::Held(held) => runs.push(gather_on_host(&self.executions[worker], &held)?),
+                Groups::Spilled(spilled) => runs.extend(spilled.partitions.iter().cloned()),
+            }
+        }
+        let (first, mut report) = (&mut self.executions[0], PipelineReport::default());
+        let mut kernel = fixed_kernel(first, &layout)?;
+        kernel.runs = runs;
+        let is_read = self.plan.has_groups_reader(index);
+        let (rows, groups) = match first.merge_all(kernel, &layout, is_read, &mut report)? {
+            Outcome::Groups(groups) => {
+                let count = groups.count();
+                first.hold(index, groups);
+                (None, count)
+            }
+            Outcome::Rows(rows) => {
+                let count = rows.row_count as u64;
+                (Some(rows), count)
+            }
+            _ => unreachable!("groups are merged to groups or rows"),
+        };
+        self.combined[index] = Some((groups, started.elapsed()));
+        Ok(rows)
+    }
+
+    /// The groups that pipelines of a stage read on other workers than the first.
+    fn copied_groups(&self, indexes: &[usize]) -> Vec<(usize, usize)> {
+        let source = |index: &usize| match self.plan.pipelines[*index].source {
+            Source::Groups(from) => Some((from, self.shared[*index].workers)),
+            _ => None,
+        };
+        indexes.iter().filter_map(source).filter(|(_, workers)| *workers > 1).collect()
+    }
+
+    fn copy_groups(&mut self, indexes: &[usize]) -> Result<()> {
+        for (from, workers) in self.copied_groups(indexes) {
+            let (first, others) = self.executions.split_first_mut().expect("a team has a worker");
+            let held = match first.held(from) {
+                Some(Groups::Held(held)) => HeldGroups::clone(held),
+                Some(spilled) => {
+                    let spilled = spilled.clone();
+                    others[..workers - 1].iter_mut().for_each(|other| other.hold(from, spilled.clone()));
+                    continue;
+                }
+                None => continue,
+            };
+            for other in &mut others[..workers - 1] {
+                if other.held(from).is_some() {
+                    continue;
+                }
+                let copied = other.making_room(|| {
+                    let copy = |span: &Span| {
+                        let target = on_device(other, span.len())?;
+                        copy_across((first.stream(), span), (other.stream(), &target))?;
+                        Ok(target)
+                    };
+                    Ok(HeldGroups {
+                        layout: held.layout.clone(),
+                        groups: copy(&held.groups)?,
+                        keys: held.keys.as_ref().map(copy).transpose()?,
+                        count: held.count,
+                    })
+                });
+                other.hold(from, Groups::Held(Box::new(copied?)));
+            }
+        }
+        Ok(())
+    }
+
+    fn let_copies_go(&mut self, indexes: &[usize]) {
+        for (from, workers) in self.copied_groups(indexes) {
+            self.executions[1..workers].iter_mut().for_each(|other| drop(other.let_go(from)));
+        }
+    }
+
+    /// The reports of all pipelines, in order, each of all its workers.
+    pub(crate) fn finish(self) -> Vec<PipelineReport> {
+        let mut reports: Vec<Option<PipelineReport>> = vec![None; self.plan.pipelines.len()];
+        for (index, report) in self.executions.into_iter().flat_map(Execution::finish) {
+            let (workers, sink) = (self.shared[index].workers, &self.plan.pipelines[index].sink);
+            let is_divided = self.shared[index].is_divided(sink);
+            match &mut reports[index] {
+                Some(all) => all.add_worker(report, is_divided),
+                None if is_divided => {
+                    reports[index] = Some(PipelineReport { rows_by_worker: vec![report.rows_in], ..report });
+                }
+                None => {
+                    let copies = if workers > 1 { 1 } else { 0 };
+                    reports[index] = Some(PipelineReport { copies, ..report });
+                }
+            }
+        }
+        for (report, combined) in reports.iter_mut().zip(self.combined) {
+            if let (Some(report), Some((groups, elapsed))) = (report, combined) {
+                report.rows_out = groups;
+                report.finish += elapsed;
+                report.elapsed += elapsed;
+            }
+        }
+        reports.into_iter().flatten().collect()
+    }
+}
+
+/// Where workers wait for each other at the end of a stage.
+pub(crate) struct Barrier {
+    left: AtomicUsize,
+    arbiters: Vec<Arc<MemoryArbiter>>,
+}
+
+impl Barrier {
+    fn of(executions: &[Execution<'_>]) -> Self {
+        let arbiters = executions.iter().map(|execution| Arc::clone(execution.turn.arbiter())).collect();
+        Self { left: AtomicUsize::new(executions.len()), arbiters }
+    }
+
+    /// One worker is done.
+    pub(crate) fn arrive(&self) {
+        if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.arbiters.iter().for_each(|arbiter| arbiter.wake());
+        }
+    }
+
+    /// Whether all are.
+    pub(crate) fn is_over(&self) -> bool {
+        self.left.load(Ordering::Acquire) == 0
+    }
+}
+
+/// What became of the groups of several workers.
+enum Combined {
+    All(HeldGroups),
+    /// These are left, each with the number of its worker.
+    Not(Vec<(usize, Groups)>),
+}
+
+/// Ends all workers when it is dropped: by an error, or a panic.
+struct StopAll<'f>(&'f CancelFlag);
+
+impl Drop for StopAll<'_> {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+fn on_device(execution: &Execution<'_>, bytes: usize) -> Result<Span> {
+    allocate(execution.runtime.machine(), execution.device(), bytes)
+}
+
+fn allocate(machine: &Machine, device: DeviceId, bytes: usize) -> Result<Span> {
+    Ok(machine.allocate(MemoryKind::Device(device), bytes.max(8), OnFull::Refuse)?.span())
+}
+
+/// Adds groups that `other` has to those that `first` combines, piece by piece: of hashed ones only those that there
+/// are, of others all places.
+fn add_across(
+    combiner: &Combiner<'_, '_>,
+    first: &Execution<'_>,
+    other: &Execution<'_>,
+    held: &HeldGroups,
+) -> Result<()> {
+    let state_bytes = held.layout.width() * 8;
+    let is_hashed = matches!(held.layout.kind, GroupKind::Hashed | GroupKind::Wide);
+    let group_bytes = if is_hashed { state_bytes + 8 } else { state_bytes };
+    let piece = (PIECE_BYTES / group_bytes).max(1) as u64;
+    let groups = if is_hashed { held.count } else { held.places() };
+    // Groups that fit are brought at once, however many places they are spread over.
+    let step = if groups <= piece { held.places() } else { piece };
+    let room = groups.min(step) as usize;
+    let (stream, other_stream) = (first.stream(), other.stream());
+    let landing = first.making_room(|| on_device(first, room * group_bytes))?;
+    let gathered =
+        is_hashed.then(|| other.making_room(|| on_device(other, 8 + room * group_bytes))).transpose()?;
+    let kernel = fixed_kernel(other, &held.layout)?;
+    for first_place in (0..held.places()).step_by(step as usize) {
+        let places = first_place..held.places().min(first_place + step);
+        match &gathered {
+            Some(gathered) => {
+                let count = gather_to(other, &kernel, held, places, gathered)?;
+                let bytes = 8..8 + count as usize * group_bytes;
+                let records = landing.slice(0..bytes.len());
+                copy_across((other_stream, &gathered.slice(bytes)), (stream, &records))?;
+                let part = GroupsPart::Records { records: &records, count };
+                combiner.add(&part, GroupPartition::ALL)?;
+            }
+            None => {
+                let bytes = places.start as usize * state_bytes..places.end as usize * state_bytes;
+                let states = landing.slice(0..bytes.len());
+                copy_across((other_stream, &held.groups.slice(bytes)), (stream, &states))?;
+                combiner.add(&GroupsPart::Places { states: &states, first_place }, GroupPartition::ALL)?;
+            }
+        }
+        // The next piece lands where this one lies.
+        stream.wait_blocking()?;
+    }
+    Ok(())
+}
+
+/// Copies between two devices, each of which is given with a stream of its own, and waits: over their link where one
+/// reaches the other, else through pinned memory. The source is complete.
+fn copy_across((source_stream, source): (&Stream, &Span), (stream, target): (&Stream, &Span)) -> Result<()> {
+    let machine = stream.machine();
+    let device_of = |span: &Span| match span.kind() {
+        MemoryKind::Device(device) => Some(*device),
+        _ => None,
+    };
+    let is_peer = |(from, to)| machine.is_peer(to, from);
+    if device_of(source).zip(device_of(target)).is_some_and(is_peer) {
+        stream.copy(source, target)?;
+        return stream.wait_blocking();
+    }
+    let staged = machine.allocate(MemoryKind::PINNED, source.len().min(PIECE_BYTES), OnFull::Refuse)?;
+    for (source, target) in source.chunks(PIECE_BYTES).zip(target.chunks(PIECE_BYTES)) {
+        let staged = staged.slice(0..source.len());
+        source_stream.copy(&source, &staged)?;
+        source_stream.wait_blocking()?;
+        stream.copy(&staged, &target)?;
+        stream.wait_blocking()?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use pelton_device::Place;
+    use pelton_device::host::{self, HostOptions};
+
+    use super::*;
+    use crate::memory::download_blocking;
+
+    #[test]
+    fn groups_are_copied_between_devices_that_do_not_reach_each_other() {
+        for has_peer_access in [true, false] {
+            let options = HostOptions { device_count: 2, has_peer_access, ..HostOptions::default() };
+            let machine = host::open(&options);
+            let [first, second] =
+                [0, 1].map(|device| machine.stream(Place::Device(DeviceId(device))).unwrap());
+            let bytes: Vec<u8> = (0..PIECE_BYTES + 4096).map(|at| (at % 251) as u8).collect();
+            let given = machine.allocate(MemoryKind::PINNED, bytes.len(), OnFull::Refuse).unwrap();
+            given.with_bytes_mut(|target| target.copy_from_slice(&bytes)).unwrap();
+            let [source, target] =
+                [0, 1].map(|device| allocate(&machine, DeviceId(device), bytes.len()).unwrap());
+            first.copy(&given.span(), &source).unwrap();
+            first.wait_blocking().unwrap();
+            copy_across((&first, &source), (&second, &target)).unwrap();
+            assert_eq!(download_blocking(&second, &target).unwrap(), bytes, "peers: {has_peer_access}");
+        }
+    }
+}
