@@ -35,6 +35,9 @@ pub(crate) struct StreamShared {
     place: Place,
     backend: Box<dyn StreamBackend>,
     queue: Mutex<Queue>,
+    /// Held from the moment that leases are taken out of the queue until they are over: who has waited must not meet
+    /// those that another thread is letting go of. Taken before the queue's lock.
+    retiring: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -72,7 +75,8 @@ struct EventInner {
 
 impl Stream {
     pub(crate) fn new(machine: Machine, place: Place, backend: Box<dyn StreamBackend>) -> Self {
-        Self { shared: Arc::new(StreamShared { machine, place, backend, queue: Mutex::default() }) }
+        let (queue, retiring) = (Mutex::default(), Mutex::default());
+        Self { shared: Arc::new(StreamShared { machine, place, backend, queue, retiring }) }
     }
 
     pub(crate) fn shared(&self) -> &Arc<StreamShared> {
@@ -299,12 +303,14 @@ impl StreamShared {
     }
 
     fn retire(&self, number: u64) {
+        let _retiring = self.retiring.lock().unwrap_or_else(PoisonError::into_inner);
         let done = self.lock().take_until(number);
         drop(done);
     }
 
     /// Lets go of what is complete, without waiting.
     pub(crate) fn retire_completed(&self) {
+        let Ok(_retiring) = self.retiring.try_lock() else { return };
         // Whoever holds the lock is enqueueing, which may take as long as the driver likes.
         let Ok(mut queue) = self.queue.try_lock() else { return };
         if queue.in_flight.is_empty() {
@@ -327,6 +333,7 @@ impl StreamShared {
             return;
         }
         let outcome = self.backend.record().and_then(|end| end.wait_blocking());
+        let _retiring = self.retiring.lock().unwrap_or_else(PoisonError::into_inner);
         let mut queue = self.lock();
         let count = queue.count;
         let done = queue.take_until(count);

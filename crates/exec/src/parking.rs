@@ -150,11 +150,12 @@ impl Execution<'_> {
     /// Waits until all workers of a run are done with a stage; parks meanwhile if an older query asks for that.
     pub(crate) fn wait_for_others(&mut self, barrier: &Barrier) -> Result<()> {
         barrier.arrive();
-        while self.turn.wait_blocking(&|| barrier.is_over(), self.cancel)? {
+        while self.turn.wait_blocking(&|| barrier.is_over(), self.cancel)? && barrier.leave() {
             let last = self.reports.pop();
             let (index, mut report) = last.unwrap_or_default();
             self.park(0, &mut Memory::default(), &mut report)?;
             self.reports.extend((!report.name.is_empty()).then_some((index, report)));
+            barrier.arrive();
         }
         Ok(())
     }

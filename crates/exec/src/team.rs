@@ -416,7 +416,7 @@ impl<'r> Team<'r> {
     }
 }
 
-/// Where workers wait for each other at the end of a stage.
+/// Where workers wait for each other at the end of a stage. Once it is over none of them is parked.
 pub(crate) struct Barrier {
     left: AtomicUsize,
     arbiters: Vec<Arc<MemoryArbiter>>,
@@ -433,6 +433,12 @@ impl Barrier {
         if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.arbiters.iter().for_each(|arbiter| arbiter.wake());
         }
+    }
+
+    /// One worker parks, so that others go on waiting for it; false where all are done already. It arrives again later.
+    pub(crate) fn leave(&self) -> bool {
+        let leave = |left| (left > 0).then_some(left + 1);
+        self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, leave).is_ok()
     }
 
     /// Whether all are.
