@@ -327,10 +327,8 @@ impl Turn {
                 break Err(cancelled);
             }
             let is_free = || budget.used_bytes().saturating_add(wish_bytes) <= budget.limit_bytes();
-            if state.is_oldest(self.place) {
-                break Ok(());
-            }
-            if state.is_first_in_line(self.place) && state.wanting.is_none() && is_free() {
+            let is_next = state.is_first_in_line(self.place) && state.wanting.is_none() && is_free();
+            if is_next || state.is_oldest(self.place) {
                 // The next in line counts what this one takes.
                 state.wanting = Some(self.place);
                 self.is_wanting.set(true);
