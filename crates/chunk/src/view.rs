@@ -103,10 +103,14 @@ impl<'a> ChunkView<'a> {
     pub fn ranges_of_pages(head: &[u8], chunk_bytes: usize, pages: &[bool]) -> Result<Vec<Range<usize>>> {
         let header = Header::from_bytes(head)?;
         if header.chunk_bytes != chunk_bytes as u64 || header.page_count() != pages.len() {
-            return Err(corrupt(format!("chunk of {chunk_bytes} bytes with {} pages has another head", pages.len())));
+            return Err(corrupt(format!(
+                "chunk of {chunk_bytes} bytes with {} pages has another head",
+                pages.len()
+            )));
         }
         let mut end = header.dictionary_offset() as u64 + u64::from(header.dictionary_stored_bytes);
-        let mut ranges = vec![0..end as usize];
+        let mut ranges = Vec::with_capacity(pages.len() + 1);
+        ranges.push(0..end as usize);
         end = end.next_multiple_of(SECTION_ALIGN as u64);
         if HEADER_BYTES + header.directory_len() * PAGE_ENTRY_BYTES > head.len() || end > chunk_bytes as u64 {
             return Err(corrupt("chunk ends before its pages"));

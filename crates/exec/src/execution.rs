@@ -676,7 +676,9 @@ fn described(pipeline: &Pipeline, layout: &GroupLayout) -> Pipeline {
 
 /// What names the keys that `pipeline` builds a table by, if it builds one from a table: by now, and the next time.
 fn built_keys(pipeline: &Pipeline) -> Option<u64> {
-    let (Source::Table(scan), Sink::Build { keys, .. }) = (&pipeline.source, &pipeline.sink) else { return None };
+    let (Source::Table(scan), Sink::Build { keys, .. }) = (&pipeline.source, &pipeline.sink) else {
+        return None;
+    };
     let mut hasher = DefaultHasher::new();
     (scan.table.id(), &scan.columns, format!("{keys:?} {:?}", pipeline.ops)).hash(&mut hasher);
     Some(hasher.finish())

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pelton_device::{DeviceId, Machine};
-use pelton_error::{CancelFlag, Result, ResultExt};
+use pelton_error::{CancelFlag, ErrorKind, Result, ResultExt};
 use pelton_store::{IoEngine, Table, TableId};
 use pelton_transfer::Links;
 
@@ -134,8 +134,9 @@ impl ColumnCache {
         &self.io
     }
 
-    /// Loads these columns of the snapshot into pinned memory (`None`: all but text without a dictionary, which is
-    /// reported), and waits until they are there. What is pinned already stays.
+    /// Loads these columns of the snapshot into pinned memory (`None`: all), and waits until they are there. What is
+    /// pinned already stays. Of all columns, texts without a dictionary come last, and are left out and reported where
+    /// they do not fit.
     ///
     /// # Errors
     ///
@@ -152,25 +153,39 @@ impl ColumnCache {
             columns.map_or_else(|| (0..table.schema().columns.len()).collect(), <[usize]>::to_vec);
         wanted.sort_unstable();
         wanted.dedup();
+        wanted.retain(|column| !self.state().pinned.contains_key(&(table.id(), *column)));
+        let is_optional = |column: &usize| columns.is_none() && text_supported(table, *column).is_err();
+        let (optional, wanted): (Vec<usize>, Vec<usize>) = wanted.into_iter().partition(is_optional);
+        let doing = || format!("pinning table '{}'", table.name());
+        let loaded = self.load(table, &wanted, cancel).context(doing)?;
+        let mut bytes = self.keep_pinned(table, &wanted, loaded);
         let mut columns_left_out = Vec::new();
-        let are_named = columns.is_some();
-        wanted.retain(|column| match text_supported(table, *column) {
-            Err(reason) if !are_named => {
-                columns_left_out.push((table.schema().columns[*column].name.clone(), reason));
-                false
+        for &column in &optional {
+            match self.load(table, &[column], cancel) {
+                Ok(loaded) => bytes += self.keep_pinned(table, &[column], loaded),
+                Err(error) if matches!(error.kind(), ErrorKind::OutOfMemory { .. }) => {
+                    columns_left_out.push((table.schema().columns[column].name.clone(), error.to_string()));
+                }
+                Err(error) => {
+                    for column in wanted.iter().chain(&optional) {
+                        self.state().pinned.remove(&(table.id(), *column));
+                    }
+                    return Err(error.context(doing()));
+                }
             }
-            _ => !self.state().pinned.contains_key(&(table.id(), *column)),
-        });
-        let loaded =
-            self.load(table, &wanted, cancel).context(|| format!("pinning table '{}'", table.name()))?;
+        }
+        Ok(PinReport { bytes, elapsed: started.elapsed(), columns_left_out })
+    }
+
+    /// Notes that these columns are in pinned memory; gives their bytes.
+    fn keep_pinned(&self, table: &Table, columns: &[usize], loaded: Vec<StoredColumn>) -> u64 {
         let bytes = loaded.iter().map(StoredColumn::bytes).sum();
         let mut state = self.state();
-        for (column, stored) in wanted.into_iter().zip(loaded) {
-            state.widths.insert((table.id(), column), stored.widths.clone());
-            state.pinned.insert((table.id(), column), Arc::new(stored));
+        for (column, stored) in columns.iter().zip(loaded) {
+            state.widths.insert((table.id(), *column), stored.widths.clone());
+            state.pinned.insert((table.id(), *column), Arc::new(stored));
         }
-        drop(state);
-        Ok(PinReport { bytes, elapsed: started.elapsed(), columns_left_out })
+        bytes
     }
 
     /// Reads whole columns into pinned memory, extents in parallel.

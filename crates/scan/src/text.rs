@@ -143,7 +143,8 @@ impl<'a> Union<'a> {
     fn add(&mut self, bytes: &[u8], row_group: usize) -> Result<()> {
         let view = self.table.chunk_view(row_group, self.column, bytes)?;
         if self.is_by_row {
-            let decoded = view.decode().map_err(|error| self.table.of_chunk(row_group, self.column, error))?;
+            let decoded =
+                view.decode().map_err(|error| self.table.of_chunk(row_group, self.column, error))?;
             self.add_rows(&decoded);
             return Ok(());
         }

@@ -172,7 +172,8 @@ impl Lowering<'_> {
         functions: &[AggregateFunction],
     ) -> Result<Extremes> {
         let expected = builder.distinct_keys(keys);
-        let aggregate = |function: &AggregateFunction| Aggregate { function: *function, input: Some(value.expr.clone()) };
+        let aggregate =
+            |function: &AggregateFunction| Aggregate { function: *function, input: Some(value.expr.clone()) };
         let sink = Sink::Aggregate {
             keys: keys.iter().map(|key| key.expr.clone()).collect(),
             aggregates: functions.iter().map(aggregate).collect(),

@@ -300,7 +300,8 @@ impl Joined {
         for payload in payloads {
             let numbers = next..;
             next += payload.len();
-            let values = numbers.zip(payload).map(|(number, value)| Value { expr: Expr::Column(number), ..value });
+            let values =
+                numbers.zip(payload).map(|(number, value)| Value { expr: Expr::Column(number), ..value });
             self.built = columns.iter().copied().zip(values).collect();
             let inputs = filter_columns(filter).map(|column| self.value(column).map(Some));
             let inputs = inputs.collect::<Result<Vec<_>>>()?;
@@ -338,7 +339,11 @@ struct Matched {
 
 /// Where `filter` compares the one column of the build side with a value of the probing side: the extremes of the
 /// column that tell whether any of its values will do. Of `b < p` the least does, of `b <> p` the least or the greatest.
-fn extremes_asked(filter: &JoinFilter, build_side: JoinSide, payload: &[Value]) -> Option<Vec<AggregateFunction>> {
+fn extremes_asked(
+    filter: &JoinFilter,
+    build_side: JoinSide,
+    payload: &[Value],
+) -> Option<Vec<AggregateFunction>> {
     let [value] = payload else { return None };
     if value.late.is_some() || !matches!(kernel_type(&value.data_type), Ok(Type::I32 | Type::I64)) {
         return None;

@@ -75,7 +75,11 @@ fn of_two(binary: &BinaryExpr) -> Option<TextKernel> {
                 Some(constant) => (binary.left(), constant, *op),
                 None => (binary.right(), text_constant(binary.left())?, op.swap()?),
             };
-            Some(TextKernel::Compare { op: compare_op(op)?, input: part(input)?, with: constant.into_bytes() })
+            Some(TextKernel::Compare {
+                op: compare_op(op)?,
+                input: part(input)?,
+                with: constant.into_bytes(),
+            })
         }
     }
 }
