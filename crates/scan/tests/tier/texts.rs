@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use pelton_chunk::{Codec, DecodedValues};
+use pelton_chunk::{Codec, DecodedValues, Values};
 use pelton_error::{CancelFlag, ErrorKind};
 use pelton_pipeline::TextSource;
 use pelton_scan::{TableText, column_dictionary, text_supported};
@@ -33,6 +33,30 @@ fn check(table: &Arc<Table>, column: usize, text: &TableText) {
     assert_eq!(used.len(), entries.len(), "every entry is of some row group");
 }
 
+/// Every row, through its own number, is the text that the table has.
+fn check_rows(table: &Arc<Table>, column: usize, text: &TableText) {
+    let entries: Vec<&[u8]> = text.dictionary.entries.iter().collect();
+    assert!(entries.is_sorted() && entries.iter().collect::<BTreeSet<_>>().len() == entries.len());
+    let mut used = BTreeSet::new();
+    for (row_group, mapping) in text.mappings.iter().enumerate() {
+        let decoded = expected(table, row_group as u32, column);
+        assert_eq!(mapping.len(), decoded.len());
+        for (row, number) in mapping.iter().enumerate() {
+            if decoded.validity.as_ref().is_some_and(|validity| !validity.is_valid(row)) {
+                continue;
+            }
+            let stored = match &decoded.values {
+                DecodedValues::Plain(Values::Bytes(texts)) => texts.get(row),
+                DecodedValues::Dictionary { codes, dictionary } => dictionary.get(codes[row] as usize),
+                DecodedValues::Plain(_) => panic!("not text"),
+            };
+            assert_eq!(entries[*number as usize], stored);
+            used.insert(*number);
+        }
+    }
+    assert_eq!(used.len(), entries.len(), "every entry is of some row");
+}
+
 #[test]
 fn the_dictionary_is_the_sorted_union_of_those_of_the_chunks() {
     for codec in [Codec::None, Codec::Zstd] {
@@ -43,7 +67,7 @@ fn the_dictionary_is_the_sorted_union_of_those_of_the_chunks() {
                 let text = column_dictionary(&place.table, column, &engine(), &CancelFlag::new());
                 match text_supported(&place.table, column) {
                     Ok(()) => check(&place.table, column, &text.unwrap()),
-                    Err(_) => assert_eq!(text.unwrap_err().kind(), &ErrorKind::Unsupported),
+                    Err(_) => check_rows(&place.table, column, &text.unwrap()),
                 }
             }
         }
@@ -85,7 +109,7 @@ fn a_dictionary_is_read_once_and_from_pinned_memory_where_it_is() {
 }
 
 #[test]
-fn a_column_without_dictionary_is_refused_from_the_directory_alone() {
+fn a_small_column_without_dictionary_gets_one_by_row() {
     let place = table(Codec::None, 130, 1000);
     let reason = text_supported(&place.table, COMMENT).unwrap_err();
     assert!(reason.contains("column 'comment' of table 't'"), "{reason}");
@@ -93,10 +117,11 @@ fn a_column_without_dictionary_is_refused_from_the_directory_alone() {
     for column in [0, MODE, NULL] {
         text_supported(&place.table, column).unwrap();
     }
+    let text = column_dictionary(&place.table, COMMENT, &engine(), &CancelFlag::new()).unwrap();
+    check_rows(&place.table, COMMENT, &text);
     let cache = cache();
-    let error = cache.text(&place.table, COMMENT).dictionary().unwrap_err();
-    assert_eq!(error.kind(), &ErrorKind::Unsupported);
-    assert_eq!(cache.io().counters().read_count, 0);
+    assert!(cache.text(&place.table, COMMENT).is_by_row().unwrap());
+    assert!(!cache.text(&place.table, MODE).is_by_row().unwrap());
 }
 
 #[test]
