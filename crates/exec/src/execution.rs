@@ -250,20 +250,10 @@ impl<'r> Execution<'r> {
         let turns = self.turn.split(indexes.len() as u32).into_iter().zip(lanes);
         let apart = indexes.iter().zip(turns).map(|(index, (turn, lane))| (*index, self.apart(turn, lane)));
         let mut apart: Vec<(usize, Self)> = apart.collect();
-        let (first, others) = apart.split_first_mut().expect("a stage has a pipeline");
-        let outcomes: Vec<Result<Option<Rows>>> = std::thread::scope(|threads| {
-            let run = |(index, execution): &mut (usize, Self)| {
-                let outcome = execution.pipeline(*index);
-                execution.turn.end();
-                outcome
-            };
-            let others: Vec<_> = others.iter_mut().map(|other| threads.spawn(move || run(other))).collect();
-            let first = run(first);
-            let joined = others.into_iter().map(|other| match other.join() {
-                Ok(outcome) => outcome,
-                Err(panic) => std::panic::resume_unwind(panic),
-            });
-            [first].into_iter().chain(joined).collect()
+        let outcomes = in_threads(&mut apart, |(index, execution)| {
+            let outcome = execution.pipeline(*index);
+            execution.turn.end();
+            outcome
         });
         let outcomes = apart.into_iter().zip(outcomes);
         outcomes.map(|((index, execution), outcome)| (index, execution, outcome)).collect()
@@ -672,6 +662,21 @@ fn described(pipeline: &Pipeline, layout: &GroupLayout) -> Pipeline {
         (column.ty, column.is_nullable, column.bounds) = (known.ty, known.is_nullable, known.bounds);
     }
     described
+}
+
+/// Runs each of `parts` in a thread of its own, the first in this one; gives what each answers.
+pub(super) fn in_threads<P: Send, T: Send>(parts: &mut [P], run: impl Fn(&mut P) -> T + Sync) -> Vec<T> {
+    let Some((first, others)) = parts.split_first_mut() else { return Vec::new() };
+    let run = &run;
+    std::thread::scope(|threads| {
+        let others: Vec<_> = others.iter_mut().map(|other| threads.spawn(move || run(other))).collect();
+        let first = run(first);
+        let joined = others.into_iter().map(|other| match other.join() {
+            Ok(outcome) => outcome,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        [first].into_iter().chain(joined).collect()
+    })
 }
 
 /// What names the keys that `pipeline` builds a table by, if it builds one from a table: by now, and the next time.

@@ -33,7 +33,7 @@ use pelton_trace::Tracer;
 
 use crate::Runtime;
 use crate::combine::{Combiner, GroupPartition, GroupsPart, fixed_kernel};
-use crate::execution::{Execution, Groups, HeldGroups};
+use crate::execution::{Execution, Groups, HeldGroups, in_threads};
 use crate::finish::{Outcome, gather_on_host, gather_to, group_rows_of, without_key};
 use crate::memory::is_out_of_memory;
 use crate::report::PipelineReport;
@@ -186,8 +186,7 @@ impl<'r> Team<'r> {
     fn run(&mut self, indexes: &[usize]) -> Result<Vec<Option<Rows>>> {
         let (cancel, shared, is_alone) = (self.cancel, &self.shared, self.executions.len() == 1);
         let barrier = Barrier::of(&self.executions);
-        let (first, others) = self.executions.split_first_mut().expect("a team has a worker");
-        let run = |execution: &mut Execution<'_>| {
+        let outcomes = in_threads(&mut self.executions, |execution| {
             let stop = StopAll(cancel);
             let is_own = |index: &usize| shared[*index].workers > execution.worker.index;
             let own: Vec<usize> = indexes.iter().copied().filter(is_own).collect();
@@ -199,15 +198,6 @@ impl<'r> Team<'r> {
             }
             std::mem::forget(stop);
             Ok(rows)
-        };
-        let outcomes: Vec<Result<Option<Rows>>> = std::thread::scope(|threads| {
-            let others: Vec<_> = others.iter_mut().map(|other| threads.spawn(move || run(other))).collect();
-            let first = run(first);
-            let joined = others.into_iter().map(|other| match other.join() {
-                Ok(outcome) => outcome,
-                Err(panic) => std::panic::resume_unwind(panic),
-            });
-            [first].into_iter().chain(joined).collect()
         });
         let is_cause = |outcome: &Result<_>| {
             outcome.as_ref().is_err_and(|error: &Error| *error.kind() != ErrorKind::Cancelled)

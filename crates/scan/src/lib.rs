@@ -29,7 +29,7 @@ mod text;
 mod device_decompression;
 mod morsel_layout;
 mod multi_link;
-mod parallel;
+pub mod parallel;
 mod prefetcher;
 mod read_ahead;
 mod staging;

@@ -6,7 +6,11 @@ use pelton_error::{CancelFlag, Error, Result};
 
 /// What `work` answers for each of `jobs`, in their order; up to `threads` threads take them in turn, the caller's
 /// among them. The first error, or a cancellation, keeps those not begun from being begun.
-pub(super) fn map<J: Send, T: Send>(
+///
+/// # Errors
+///
+/// The first of `work`; `Cancelled`.
+pub fn map<J: Send, T: Send>(
     jobs: Vec<J>,
     threads: usize,
     cancel: &CancelFlag,

@@ -300,8 +300,12 @@ impl Joined {
         for payload in payloads {
             let numbers = next..;
             next += payload.len();
-            let values =
-                numbers.zip(payload).map(|(number, value)| Value { expr: Expr::Column(number), ..value });
+            let values = numbers.zip(payload).map(|(number, value)| Value {
+                expr: Expr::Column(number),
+                // The bytes of a text are in the pipeline that builds.
+                late: value.late.map(|late| late.renumbered(|_| None)),
+                ..value
+            });
             self.built = columns.iter().copied().zip(values).collect();
             let inputs = filter_columns(filter).map(|column| self.value(column).map(Some));
             let inputs = inputs.collect::<Result<Vec<_>>>()?;

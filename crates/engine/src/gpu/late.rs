@@ -5,20 +5,23 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, UInt64Array, new_null_array};
 use datafusion::arrow::compute::{cast, concat, take};
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use pelton_error::{CancelFlag, Error, Result};
 use pelton_pipeline::{RowColumn, RowValues, Rows};
+use pelton_scan::parallel;
 use pelton_store::{IoEngine, Table, column_to_arrow, read_chunk_pages_blocking};
 
 use super::value::LateText;
 use crate::error::from_datafusion;
 
-/// The late columns of a result as arrays, by column: all their pages at once, in as many threads as `threads`.
+/// Bytes of chunks that are in memory at once. A guess.
+const BATCH_BYTES: u64 = 256 << 20;
+
+/// The late columns of a result as arrays, by column: the pages of all at once, in as many threads as `threads`.
 ///
 /// # Errors
 ///
@@ -36,22 +39,24 @@ pub(super) fn fetch_all(
         let Some(late) = late else { continue };
         wanted.extend(wanted_of(column, late, &rows.columns[column])?);
     }
-    let chunks = in_parallel(&wanted, threads, cancel, |wanted| {
-        let (table, column) = (&wanted.late.table, wanted.late.column);
-        read_chunk_pages_blocking(io, table, wanted.group, column, &wanted.pages())
-    })?;
-    let pages: Vec<(usize, usize)> = wanted
-        .iter()
-        .enumerate()
-        .flat_map(|(chunk, wanted)| wanted.by_page.keys().map(move |page| (chunk, *page)))
-        .collect();
-    let texts =
-        in_parallel(&pages, threads, cancel, |(chunk, page)| wanted[*chunk].texts(*page, &chunks[*chunk]))?;
     let mut found: BTreeMap<usize, (Vec<ArrayRef>, Vec<usize>)> = BTreeMap::new();
-    for ((chunk, page), texts) in pages.into_iter().zip(texts) {
-        let (arrays, places) = found.entry(wanted[chunk].output).or_default();
-        arrays.push(texts);
-        places.extend(wanted[chunk].by_page[&page].iter().map(|(_, place)| *place));
+    for wanted in batches(&wanted)? {
+        let chunks = parallel::map(wanted.iter().collect(), threads, cancel, |wanted| {
+            let (table, column) = (&wanted.late.table, wanted.late.column);
+            read_chunk_pages_blocking(io, table, wanted.group, column, &wanted.pages())
+        })?;
+        let pages = wanted.iter().zip(&chunks).flat_map(|(wanted, bytes)| {
+            wanted.by_page.iter().map(move |(page, rows)| (wanted, bytes, *page, rows))
+        });
+        let texts =
+            parallel::map(pages.clone().collect(), threads, cancel, |(wanted, bytes, page, rows)| {
+                wanted.texts(page, rows, bytes)
+            })?;
+        for ((wanted, _, _, rows), texts) in pages.zip(texts) {
+            let (arrays, places) = found.entry(wanted.output).or_default();
+            arrays.push(texts);
+            places.extend(rows.iter().map(|(_, place)| *place));
+        }
     }
     let fetched = late.iter().zip(schema.fields()).enumerate().map(|(column, (late, field))| {
         let (arrays, places) = found.remove(&column).unwrap_or_default();
@@ -66,8 +71,27 @@ struct Wanted<'a> {
     /// The column of the result.
     output: usize,
     group: usize,
-    /// By page: the row in the page, and its place in the result.
-    by_page: BTreeMap<usize, Vec<(u64, usize)>>,
+    by_page: BTreeMap<usize, Vec<RowOfPage>>,
+}
+
+/// The row in its page, and its place in the result.
+type RowOfPage = (u64, usize);
+
+/// `wanted` in batches of at most [`BATCH_BYTES`] of chunks, or of one chunk.
+fn batches<'w, 'a>(wanted: &'w [Wanted<'a>]) -> Result<Vec<&'w [Wanted<'a>]>> {
+    let (mut batches, mut start, mut bytes) = (Vec::new(), 0, 0);
+    for (index, next) in wanted.iter().enumerate() {
+        let more = next.late.table.chunk(next.group, next.late.column)?.stored_bytes;
+        if index > start && bytes + more > BATCH_BYTES {
+            batches.push(&wanted[start..index]);
+            (start, bytes) = (index, 0);
+        }
+        bytes += more;
+    }
+    if start < wanted.len() {
+        batches.push(&wanted[start..]);
+    }
+    Ok(batches)
 }
 
 /// The chunks that hold what `rows` numbers.
@@ -97,49 +121,18 @@ impl Wanted<'_> {
         (0..page_count).map(|page| self.by_page.contains_key(&page)).collect()
     }
 
-    /// The texts of the rows in `page`, in their order.
-    fn texts(&self, page: usize, bytes: &[u8]) -> Result<ArrayRef> {
+    /// The texts of these rows of `page`, in their order.
+    fn texts(&self, page: usize, rows: &[RowOfPage], bytes: &[u8]) -> Result<ArrayRef> {
         let (table, column) = (&self.late.table, self.late.column);
         let decode = || {
             let view = table.chunk_view(self.group, column, bytes)?;
             let pages: Vec<bool> = (0..view.page_count()).map(|other| other == page).collect();
             let array = column_to_arrow(view.decode_pages(&pages)?, &table.schema().columns[column].logical)?;
-            let rows = self.by_page[&page].iter().map(|(row, _)| *row);
-            take(array.as_ref(), &UInt64Array::from_iter_values(rows), None).map_err(arrow_error)
+            let rows = UInt64Array::from_iter_values(rows.iter().map(|(row, _)| *row));
+            take(array.as_ref(), &rows, None).map_err(arrow_error)
         };
         decode().map_err(|error| table.of_chunk(self.group, column, error))
     }
-}
-
-/// What `work` makes of each of `parts`, in order, in as many threads as `threads`.
-fn in_parallel<P: Sync, T: Send>(
-    parts: &[P],
-    threads: usize,
-    cancel: &CancelFlag,
-    work: impl Fn(&P) -> Result<T> + Sync,
-) -> Result<Vec<T>> {
-    let (next, made) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(parts.len())));
-    let run = || -> Result<()> {
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(part) = parts.get(index) else { return Ok(()) };
-            cancel.check()?;
-            let one = work(part)?;
-            made.lock().unwrap_or_else(PoisonError::into_inner).push((index, one));
-        }
-    };
-    std::thread::scope(|scope| -> Result<()> {
-        let helpers = threads.min(parts.len()).saturating_sub(1);
-        let helpers: Vec<_> = (0..helpers).map(|_| scope.spawn(run)).collect();
-        let own = run();
-        for helper in helpers {
-            helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        }
-        own
-    })?;
-    let mut made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
-    made.sort_by_key(|(index, _)| *index);
-    Ok(made.into_iter().map(|(_, one)| one).collect())
 }
 
 /// The first row of each row group.

@@ -123,13 +123,15 @@ fn part(expr: &Arc<dyn PhysicalExpr>) -> Option<TextPart> {
     if part(args.first()?)? != TextPart::Whole {
         return None;
     }
-    let count = |expr| integer_constant(expr).and_then(|count| u64::try_from(count).ok());
+    // Sums of larger numbers may overflow, of which the CPU has errors.
+    let place = |expr| integer_constant(expr).filter(|place| i32::try_from(*place).is_ok());
+    let count = |expr| place(expr).and_then(|count| u64::try_from(count).ok());
     match args {
         [_, start] if inner.is::<SubstrFunc>() => {
-            Some(TextPart::Substring { start: integer_constant(start)?, length: None })
+            Some(TextPart::Substring { start: place(start)?, length: None })
         }
         [_, start, length] if inner.is::<SubstrFunc>() => {
-            Some(TextPart::Substring { start: integer_constant(start)?, length: Some(count(length)?) })
+            Some(TextPart::Substring { start: place(start)?, length: Some(count(length)?) })
         }
         [_, length] if inner.is::<LeftFunc>() => {
             Some(TextPart::Substring { start: 1, length: Some(count(length)?) })

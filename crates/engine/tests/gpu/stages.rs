@@ -170,6 +170,12 @@ async fn texts_of_which_more_is_asked_come_from_the_cpu() {
         "SELECT name, amount FROM orders JOIN customer ON customer = id ORDER BY name, amount LIMIT 20",
         "SELECT max(name), min(note) FROM orders JOIN customer ON customer = id",
         "SELECT name || note, amount FROM orders JOIN customer ON customer = id WHERE amount > 990",
+        // Of a text of the side that builds, together with a value of the other.
+        "SELECT count(*), sum(amount) FROM orders WHERE EXISTS (SELECT 1 FROM customer WHERE customer = id \
+         AND (note LIKE '%a%' OR amount > area * 15))",
+        "SELECT count(*), sum(amount) FROM orders WHERE NOT EXISTS (SELECT 1 FROM customer WHERE customer = id \
+         AND (note LIKE '%a%' OR amount > area * 15))",
+        "SELECT count(*) FROM orders JOIN customer ON customer = id AND (name LIKE '%7%' OR amount > area * 15)",
     ];
     for sql in queries {
         let (actual, _) = run(&session, sql).await;
