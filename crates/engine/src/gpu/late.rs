@@ -35,9 +35,10 @@ pub(super) fn fetch_all(
     cancel: &CancelFlag,
 ) -> Result<Vec<Option<ArrayRef>>> {
     let mut wanted = Vec::new();
-    for (column, late) in late.iter().enumerate() {
+    // A run in which no row group was left has no columns.
+    for (output, (late, column)) in late.iter().zip(&rows.columns).enumerate() {
         let Some(late) = late else { continue };
-        wanted.extend(wanted_of(column, late, &rows.columns[column])?);
+        wanted.extend(wanted_of(output, late, column)?);
     }
     let mut found: BTreeMap<usize, (Vec<ArrayRef>, Vec<usize>)> = BTreeMap::new();
     for wanted in batches(&wanted)? {

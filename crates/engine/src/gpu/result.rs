@@ -25,8 +25,11 @@ pub(super) fn counts_are_null_with_sums(rows: &mut Rows, average_counts: &[usize
     }
 }
 
-/// These columns of `rows`, in this order.
+/// These columns of `rows`, in this order; none where a run without rows has none.
 pub(super) fn columns_of(rows: Rows, columns: &[usize]) -> Rows {
+    if rows.columns.is_empty() {
+        return rows;
+    }
     let columns = columns.iter().map(|&column| rows.columns[column].clone()).collect();
     Rows { row_count: rows.row_count, columns }
 }

@@ -162,6 +162,9 @@ async fn texts_of_which_more_is_asked_come_from_the_cpu() {
     let queries = [
         // Orders, of which there are none, may build: then nothing determines the row of a customer.
         "SELECT id, name, sum(amount) FROM orders JOIN customer ON customer = id WHERE amount > 5000 GROUP BY id, name",
+        // No row group is left.
+        "SELECT name, note, amount FROM orders JOIN customer ON customer = id WHERE amount > 5000",
+        "SELECT id, name FROM customer WHERE name LIKE '%7%' AND id > 1000000 AND area > 3",
         "SELECT upper(name), amount FROM orders JOIN customer ON customer = id WHERE amount > 990",
         "SELECT count(note), count(*) FROM orders JOIN customer ON customer = id",
         "SELECT id, note IS NULL FROM orders JOIN customer ON customer = id WHERE amount > 990",
