@@ -1,9 +1,9 @@
 //! Memory of a run: arrays on the device, words of arguments, small transfers.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use pelton_device::{Buffer, DeviceId, Machine, MemoryKind, OnFull, Place, Span, Stream};
+use pelton_device::{Buffer, DeviceId, Machine, MemoryArbiter, MemoryKind, OnFull, Place, Span, Stream};
 use pelton_error::{Error, ErrorKind, Result, Tier};
 use pelton_pipeline::codegen::Arg;
 
@@ -226,12 +226,17 @@ pub(crate) struct Lane {
 }
 
 /// Lanes that nobody uses now: what they are made of costs more than what small queries do with it.
-#[derive(Default)]
 pub(crate) struct Lanes {
     idle: Mutex<Vec<Lane>>,
+    arbiter: Arc<MemoryArbiter>,
 }
 
 impl Lanes {
+    /// None yet; `arbiter` is of the device's memory.
+    pub(crate) fn new(arbiter: Arc<MemoryArbiter>) -> Self {
+        Self { idle: Mutex::default(), arbiter }
+    }
+
     /// A lane for morsels of at most `words` of descriptors.
     fn take(&self, machine: &Machine, device: DeviceId, words: usize) -> Result<Lane> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
@@ -266,8 +271,11 @@ impl Lanes {
         idle.iter().map(|lane| lane.descriptors.device.len() as u64 + 8).sum()
     }
 
-    /// Takes back a lane whose stream has been waited for.
+    /// Takes back a lane whose stream has been waited for; its memory goes to who waits for some.
     fn give_back(&self, lane: Lane) {
+        if self.arbiter.parked() > 0 {
+            return;
+        }
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < IDLE_LANES_MAX {
             idle.push(lane);

@@ -188,7 +188,7 @@ impl Worker {
             DeviceKind::Logical => Target::Host,
             DeviceKind::Simulated => return Err(Error::unsupported("pipelines on a simulated device")),
         };
-        Ok(Self { index, device, target, lanes: Lanes::default() })
+        Ok(Self { index, device, target, lanes: Lanes::new(Arc::clone(machine.arbiter(device)?)) })
     }
 
     /// The first lane of a query or of a part of it, which waits for its turn where even that does not fit.
@@ -217,7 +217,11 @@ impl Worker {
             match turn.is_oldest() {
                 true if !turn.ask_younger_blocking(cancel)? => return Err(refusal),
                 true => {}
-                false => turn.park_blocking(wish.saturating_mul(16), cancel)?,
+                // With room for what it does then, unless the device is too small for that.
+                false => {
+                    let limit = machine.device(self.device)?.memory_limit_bytes;
+                    turn.park_blocking(wish.saturating_mul(16).min(limit / 2), cancel)?;
+                }
             }
         }
     }
