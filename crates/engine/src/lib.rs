@@ -75,7 +75,7 @@ pub use listing::ListedTable;
 pub use memory::QueryMemory;
 pub use numbers::with_numbers;
 pub use parse::parse;
-pub use pelton_exec::{Filters, Links, OverflowChecks, Runtime, RuntimeOptions};
+pub use pelton_exec::{Filters, Links, MemoryTest, OverflowChecks, Runtime, RuntimeOptions};
 pub use pelton_limits::bytes_text;
 pub use pelton_scan::Decompress;
 pub use planning::cancellable;

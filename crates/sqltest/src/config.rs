@@ -1,6 +1,6 @@
 //! The configurations: each turns one thing away from the default.
 
-use pelton_engine::{DeviceChoice, ScanOptions, SessionOptions};
+use pelton_engine::{DeviceChoice, MemoryTest, ScanOptions, SessionOptions};
 use pelton_load::LoadOptions;
 use pelton_store::{IoMode, IoOptions, SampleOptions};
 use pelton_zone::SkipKinds;
@@ -87,6 +87,22 @@ impl Config {
     pub fn device_memory_limit(mut self, bytes: u64) -> Self {
         self.session.device_memory_limit_bytes = Some(bytes);
         self.session.runtime.pinned_memory_limit_bytes = Some(bytes);
+        self
+    }
+
+    /// Kernels on `count` logical devices, which run each query together. One configuration that compiles all for a GPU
+    /// is enough.
+    pub fn devices(mut self, count: u32) -> Self {
+        self.session.runtime.check_for = None;
+        self.session.runtime.more_devices = (1..count).collect();
+        self
+    }
+
+    /// Memory of kernels is made short this way, and tables have room for one row at first.
+    pub fn memory_test(mut self, test: MemoryTest) -> Self {
+        self.session.runtime.check_for = None;
+        self.session.runtime.memory_test = test;
+        self.session.runtime.first_rows = Some(1);
         self
     }
 

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use pelton_engine::DeviceChoice;
 use pelton_error::{Error, Result, ResultExt};
 use sqllogictest::{Record, RecordOutput, Runner};
 
@@ -23,6 +24,11 @@ impl Engine {
     /// Pelton under `config`.
     pub fn pelton(config: Config) -> Self {
         Self::Pelton(Box::new(config))
+    }
+
+    /// Whether what kernels can do runs as kernels.
+    fn has_kernels(&self) -> bool {
+        matches!(self, Self::Pelton(config) if config.session.device == DeviceChoice::Host)
     }
 
     fn name(&self) -> &'static str {
@@ -93,6 +99,9 @@ async fn run_file(engine: &Engine, file: &Path, scratch: &Path) -> std::result::
     runner.add_label(engine.name());
     if matches!(engine, Engine::DataFusion) {
         runner.add_label("no_skipping");
+    }
+    if engine.has_kernels() {
+        runner.add_label("kernels");
     }
     runner.with_column_validator(|actual, expected| expected.is_empty() || actual.len() == expected.len());
     let mut count = 0;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use pelton_engine::MemoryTest;
 use pelton_sqltest::{Config, Engine, run_files};
 use pelton_store::IoMode;
 
@@ -35,6 +36,7 @@ macro_rules! configurations {
 
 configurations! {
     default => |config| config;
+    one_row_batches => |config| config.batch_rows(1);
     tiny_batches => |config| config.batch_rows(7);
     tiny_row_groups => |config| config.row_groups(7, 1024);
     small_row_groups => |config| config.row_groups(64, 1024);
@@ -53,6 +55,9 @@ configurations! {
     one_thread => |config| config.threads(1);
     kernels => |config| config.kernels(PROGRAMS);
     kernels_in_little_memory => |config| config.kernels(PROGRAMS).device_memory_limit(1 << 20).row_groups(7, 1024);
+    kernels_on_three_devices => |config| config.kernels(PROGRAMS).devices(3).row_groups(7, 1024);
+    kernels_refused_memory => |config| config.kernels(PROGRAMS).memory_test(MemoryTest::RefuseOnce).row_groups(64, 1024);
+    kernels_that_spill => |config| config.kernels(PROGRAMS).memory_test(MemoryTest::SpillAlways).row_groups(64, 1024);
 }
 
 #[test]

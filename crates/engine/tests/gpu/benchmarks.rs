@@ -2,7 +2,7 @@
 
 use datafusion::arrow::compute::concat_batches;
 use pelton_datagen::{Dataset, Query as BenchmarkQuery, batches, queries, tables};
-use pelton_engine::{Filters, OverflowChecks, PeltonSession, RuntimeOptions, SessionOptions};
+use pelton_engine::{Filters, MemoryTest, OverflowChecks, PeltonSession, RuntimeOptions, SessionOptions};
 
 use crate::common::{Tables, run};
 use crate::{assert_same_rows, device_nodes, fallbacks, on_host};
@@ -108,4 +108,45 @@ async fn conditions_computed_without_branches_have_the_same_rows() {
             assert_eq!(check(&tables, &session, query).await, 1, "{}", query.name);
         }
     }
+}
+
+/// Runs all queries of both benchmarks under `runtime`. Which of them fall back is not asked.
+async fn same_rows_under(runtime: RuntimeOptions) {
+    let options = SessionOptions { runtime, ..on_host() };
+    for dataset in [Dataset::Ssb, Dataset::Tpch] {
+        let tables = load(dataset);
+        let session = tables.session(&options);
+        for query in queries(dataset) {
+            let sql = query.sql_for_scale(SCALE);
+            let (actual, ran) = run(&session, &sql).await;
+            assert_same_rows(&actual, &tables.expected(&sql).await, query.name);
+            let reasons = fallbacks(&ran);
+            assert!(reasons.is_empty(), "{} fell back: {reasons:?}", query.name);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_devices_together_give_the_same_rows() {
+    same_rows_under(RuntimeOptions { more_devices: vec![1, 2], row_groups_max: 1, ..on_host().runtime }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_refused_once_at_every_step_gives_the_same_rows() {
+    let runtime =
+        RuntimeOptions { memory_test: MemoryTest::RefuseOnce, row_groups_max: 1, ..on_host().runtime };
+    same_rows_under(runtime).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn groups_that_all_spill_give_the_same_rows() {
+    let runtime =
+        RuntimeOptions { memory_test: MemoryTest::SpillAlways, row_groups_max: 1, ..on_host().runtime };
+    same_rows_under(runtime).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_with_room_for_one_row_grow_and_give_the_same_rows() {
+    let runtime = RuntimeOptions { first_rows: Some(1), row_groups_max: 1, ..on_host().runtime };
+    same_rows_under(runtime).await;
 }
