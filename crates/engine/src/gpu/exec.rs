@@ -156,6 +156,12 @@ impl PeltonGpuExec {
         self.with_outcome(|outcome| outcome.fallback.clone())
     }
 
+    /// How often the latest execution gave its device memory to an older query and waited.
+    pub fn times_parked(&self) -> usize {
+        let of = |report: &RunReport| report.pipelines.iter().map(|pipeline| pipeline.parked).sum();
+        self.with_outcome(|outcome| outcome.report.as_ref().map_or(0, of))
+    }
+
     /// The subtree as it was planned for the CPU.
     pub(super) fn planned(&self) -> &Arc<dyn ExecutionPlan> {
         &self.cpu

@@ -14,6 +14,7 @@ mod plan_cache;
 mod predicates;
 mod shapes;
 mod stages;
+mod together;
 mod top;
 mod trial;
 
