@@ -44,6 +44,7 @@ mod ordered;
 mod parse;
 mod passing;
 mod plan_cache;
+mod plan_copy;
 mod planning;
 mod predicate;
 mod prepared;

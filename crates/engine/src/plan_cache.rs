@@ -1,11 +1,12 @@
 //! The plan cache: physical plans, by the text of their query.
 //!
-//! A GPU answers some queries in a millisecond, and planning them takes three. So a session caches physical plans whose
-//! rows all come from a device. A plan is valid as long as what it was made from is unchanged: the snapshots of the
-//! tables that the text names, the session's settings, and its own tables and views. Whatever depends on when it is
-//! planned (`now()`), reads files, or runs on the CPU is planned anew.
+//! A GPU answers some queries in a millisecond, and planning them takes three. So a session caches physical plans that
+//! have a device do something, if all operators of the CPU in them start anew in a copy. A plan is valid as long as what
+//! it was made from is unchanged: the snapshots of the tables that the text names, the session's settings, and its own
+//! tables and views. Whatever depends on when it is planned (`now()`), reads files, or runs on the CPU alone is planned
+//! anew.
 //!
-//! A cached plan is never run: each query runs a copy with state of its own.
+//! A cached plan is never run: each query runs a copy with state of its own, which `plan_copy` makes.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,17 +21,21 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
-use datafusion::physical_plan::execution_plan::reset_plan_states;
+use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
+use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use pelton_store::Table;
 
 use crate::catalog::WarehouseSchema;
 use crate::gpu::PeltonGpuExec;
+use crate::plan_copy::{to_keep, to_run};
 use crate::provider::PeltonTable;
 use crate::scan::PeltonScanExec;
 
@@ -77,7 +82,7 @@ impl PlanCache {
         }
         let plan = Arc::clone(&entries[at].plan);
         drop(entries);
-        reset_plan_states(plan).map(Some)
+        to_run(&plan).map(Some)
     }
 
     /// Evicts all plans.
@@ -85,17 +90,19 @@ impl PlanCache {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Caches `plan` for `text`, if all of its rows come from a device.
+    /// Caches a copy of `plan` for `text`, if a device does some of it and all else starts anew in copies.
     pub(crate) fn insert(&self, text: String, basis: Basis, plan: &Arc<dyn ExecutionPlan>) {
-        if !comes_from_device(plan) {
+        if !has_device(plan) || !starts_anew(plan) {
             return;
         }
+        // A plan of which no copy can be made still runs.
+        let Ok(Some(plan)) = to_keep(plan) else { return };
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         entries.retain(|other| other.text != text);
         if entries.len() == PLANS_MAX {
             entries.pop_front();
         }
-        entries.push_back(Entry { text, basis, plan: Arc::clone(plan) });
+        entries.push_back(Entry { text, basis, plan });
     }
 }
 
@@ -157,45 +164,57 @@ fn depends_on_when(expr: &Expr) -> bool {
     }
 }
 
-/// Whether every leaf of `plan` runs on a device, below operators that a copy starts anew.
-fn comes_from_device(plan: &Arc<dyn ExecutionPlan>) -> bool {
+/// Whether a device runs some of `plan`.
+fn has_device(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<PeltonGpuExec>() || plan.children().into_iter().any(has_device)
+}
+
+/// Whether a copy of `plan` starts anew.
+fn starts_anew(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let children = plan.children();
-    if plan.is::<PeltonGpuExec>() {
-        return children.into_iter().all(starts_anew_as_input);
+    if let Some(node) = plan.downcast_ref::<PeltonGpuExec>() {
+        // Of a plan that the CPU falls back to, copies are made without looking for scalar subqueries in it.
+        return !has_subqueries(node.planned()) && children.into_iter().all(starts_anew);
     }
-    // A sort that stops at a number of rows narrows a filter while it runs; nothing in a device's plan asks it.
-    let starts_anew = hands_rows_on(plan)
+    if let Some(scan) = plan.downcast_ref::<PeltonScanExec>() {
+        // A copy is told no filters, and would read more.
+        return !scan.is_told_filters();
+    }
+    if plan.is::<PlaceholderRowExec>() || plan.is::<EmptyExec>() {
+        return true; // what statistics answer
+    }
+    has_copied_state(plan) && !children.is_empty() && children.into_iter().all(starts_anew)
+}
+
+fn has_subqueries(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<ScalarSubqueryExec>() || plan.children().into_iter().any(has_subqueries)
+}
+
+/// True for operators whose state is of one execution, of which a copy has its own: channels, the build side of a join,
+/// a filter that a sort narrows, results of scalar subqueries.
+fn has_copied_state(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<ProjectionExec>()
+        || plan.is::<FilterExec>() && !reads_dynamic_filters(plan)
+        || plan.is::<CooperativeExec>()
+        || plan.is::<CoalescePartitionsExec>()
+        || plan.is::<RepartitionExec>()
         || plan.is::<AggregateExec>()
         || plan.is::<GlobalLimitExec>()
         || plan.is::<LocalLimitExec>()
         || plan.is::<SortExec>()
-        || plan.is::<SortPreservingMergeExec>();
-    starts_anew && !children.is_empty() && children.into_iter().all(comes_from_device)
+        || plan.is::<SortPreservingMergeExec>()
+        || plan.is::<HashJoinExec>()
+        || plan.is::<NestedLoopJoinExec>()
+        || plan.is::<CrossJoinExec>()
+        || plan.is::<ScalarSubqueryExec>()
 }
 
-/// Whether a copy of the plan of a host input starts anew: nothing in it waits for a filter of another operator, which
-/// the copy of that would no longer tell it.
-fn starts_anew_as_input(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    if let Some(scan) = plan.downcast_ref::<PeltonScanExec>() {
-        return !scan.is_told_filters();
-    }
-    let children = plan.children();
-    hands_rows_on(plan) && !children.is_empty() && children.into_iter().all(starts_anew_as_input)
-}
-
-/// True for operators that take rows one by one and have no state but channels, which a copy has of its own.
-fn hands_rows_on(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    let has_no_dynamic_filter = || {
-        let mut is_free = true;
-        let walked = plan.apply_expressions(&mut |expr| {
-            is_free &= !expr.exists(|part| Ok(part.is::<DynamicFilterPhysicalExpr>()))?;
-            Ok(TreeNodeRecursion::Continue)
-        });
-        is_free && walked.is_ok()
-    };
-    plan.is::<ProjectionExec>()
-        || plan.is::<FilterExec>() && has_no_dynamic_filter()
-        || plan.is::<CooperativeExec>()
-        || plan.is::<CoalescePartitionsExec>()
-        || plan.is::<RepartitionExec>()
+/// Whether other operators narrow what the filter `plan` passes.
+fn reads_dynamic_filters(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let mut are_there = false;
+    let walked = plan.apply_expressions(&mut |expr| {
+        are_there |= expr.exists(|part| Ok(part.is::<DynamicFilterPhysicalExpr>()))?;
+        Ok(TreeNodeRecursion::Continue)
+    });
+    are_there || walked.is_err()
 }

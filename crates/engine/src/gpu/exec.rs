@@ -46,6 +46,7 @@ use super::lower::Lowered;
 use super::value::LateText;
 use super::{late, result, value};
 use crate::error::{from_datafusion, to_datafusion};
+use crate::plan_copy::NewResults;
 use crate::profile::tracer;
 use crate::scan::{PeltonScanExec, ScanReport};
 
@@ -80,6 +81,8 @@ pub struct PeltonGpuExec {
     estimated_rows: Option<f64>,
     /// Whether `cpu` has been run, by this node or by one that it shares it with.
     cpu_has_run: Arc<AtomicBool>,
+    /// What expressions of `cpu` are to read in place of the results that they do; all else here reads these already.
+    results: NewResults,
     outcome: Arc<Mutex<Outcome>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -118,6 +121,7 @@ impl PeltonGpuExec {
             device,
             reason,
             cpu_has_run: Arc::default(),
+            results: NewResults::default(),
             outcome: Arc::default(),
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -163,7 +167,7 @@ impl PeltonGpuExec {
     }
 
     /// The subtree as it was planned for the CPU.
-    pub(super) fn planned(&self) -> &Arc<dyn ExecutionPlan> {
+    pub(crate) fn planned(&self) -> &Arc<dyn ExecutionPlan> {
         &self.cpu
     }
 
@@ -210,11 +214,61 @@ impl PeltonGpuExec {
             reason: self.reason.clone(),
             estimated_rows: self.estimated_rows,
             cpu_has_run: Arc::clone(&self.cpu_has_run),
+            results: self.results.clone(),
             outcome: Arc::default(),
             properties: Arc::clone(&self.properties),
             metrics: ExecutionPlanMetricsSet::new(),
             key: self.key,
         }
+    }
+
+    /// The values that the pipelines are given, such as the results of scalar subqueries.
+    pub(crate) fn parameters(&self) -> &[Arc<dyn PhysicalExpr>] {
+        &self.parameters
+    }
+
+    /// A copy that reads `results`.
+    ///
+    /// # Errors
+    ///
+    /// Of DataFusion's expressions, where they are not put together again.
+    pub(crate) fn with_results(&self, results: &NewResults) -> Result<Self> {
+        let mut copy = self.copy_with(self.children.clone());
+        copy.read(results)?;
+        copy.results = self.results.then(results);
+        Ok(copy)
+    }
+
+    /// As [`with_results`](Self::with_results), with a plan of the CPU of its own. That is never run itself, so nothing
+    /// that a run leaves behind is kept with it.
+    ///
+    /// # Errors
+    ///
+    /// Likewise, and of operators.
+    pub(crate) fn to_keep(&self, results: &NewResults) -> Result<Self> {
+        let mut copy = self.copy_with(self.children.clone());
+        copy.read(results)?;
+        for (host_input, child) in copy.host_inputs.iter_mut().zip(&copy.children) {
+            host_input.plan = Arc::clone(child);
+        }
+        copy.results = NewResults::default();
+        copy.cpu = results.copy_for_keeping(&self.results.in_plan(Arc::clone(&self.cpu))?)?;
+        copy.cpu_has_run = Arc::new(AtomicBool::new(true));
+        Ok(copy)
+    }
+
+    /// Makes parameters and scans read `results`.
+    fn read(&mut self, results: &NewResults) -> Result<()> {
+        if results.is_empty() {
+            return Ok(());
+        }
+        for parameter in &mut self.parameters {
+            *parameter = results.in_expr(parameter)?;
+        }
+        for (_, scan) in &mut self.scans {
+            *scan = scan.with_results(results)?;
+        }
+        Ok(())
     }
 
     /// The scans, each with the number of its pipeline.
@@ -256,6 +310,7 @@ impl PeltonGpuExec {
             columns: self.columns.clone(),
             cpu: Arc::clone(&self.cpu),
             cpu_has_run: Arc::clone(&self.cpu_has_run),
+            results: self.results.clone(),
             device: Arc::clone(&self.device),
             outcome: Arc::clone(&self.outcome),
             metrics: self.metrics.clone(),
@@ -276,6 +331,7 @@ struct Run {
     columns: Option<Vec<usize>>,
     cpu: Arc<dyn ExecutionPlan>,
     cpu_has_run: Arc<AtomicBool>,
+    results: NewResults,
     device: Arc<DeviceHandle>,
     outcome: Arc<Mutex<Outcome>>,
     metrics: ExecutionPlanMetricsSet,
@@ -334,7 +390,8 @@ impl Run {
     /// subtrees of it and have run.
     fn cpu_plan(&self) -> Result<Arc<dyn ExecutionPlan>> {
         let has_run = self.cpu_has_run.swap(true, Ordering::Relaxed) || !self.host_inputs.is_empty();
-        if has_run { anew(&self.cpu) } else { Ok(Arc::clone(&self.cpu)) }
+        let plan = if has_run { anew(&self.cpu)? } else { Arc::clone(&self.cpu) };
+        self.results.in_plan(plan)
     }
 
     async fn on_device(&self, context: &Arc<TaskContext>) -> pelton_error::Result<Vec<RecordBatch>> {

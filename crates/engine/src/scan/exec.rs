@@ -28,6 +28,7 @@ use super::metrics::{PlannedBytes, ScanReport};
 use super::stream;
 use crate::error::to_datafusion;
 use crate::memo::{PruneQuestion, ZoneMemo};
+use crate::plan_copy::NewResults;
 use crate::predicate::zone_predicate;
 use crate::prune::{Pruned, SkippedBy};
 use crate::statistics;
@@ -224,6 +225,17 @@ impl PeltonScanExec {
     /// This scan with dimension predicates applied sideways, and notes on those that could not be.
     pub(crate) fn with_sideways(&self, sideways: Vec<SidewaysFilter>, notes: Vec<String>) -> Result<Self> {
         Self { sideways, notes, metrics: ExecutionPlanMetricsSet::new(), ..self.clone() }.prune()
+    }
+
+    /// This scan, which no other operator tells filters.
+    pub(crate) fn told_nothing(&self) -> Self {
+        Self { dynamic: Vec::new(), ..self.clone() }
+    }
+
+    /// This scan with conjuncts that read `results`. What it skips is as before: nothing is known of results in advance.
+    pub(crate) fn with_results(&self, results: &NewResults) -> Result<Self> {
+        let conjuncts = self.conjuncts.iter().map(|expr| results.in_expr(expr));
+        Ok(Self { conjuncts: conjuncts.collect::<Result<_>>()?, ..self.clone() })
     }
 
     fn with_filters(

@@ -7,7 +7,7 @@ use pelton_engine::{Filters, MemoryTest, OverflowChecks, PeltonSession, RuntimeO
 use crate::common::{Tables, run};
 use crate::{assert_same_rows, device_nodes, fallbacks, on_host};
 
-const SCALE: f64 = 0.003;
+pub(crate) const SCALE: f64 = 0.003;
 const SEED: u64 = 42;
 
 pub(crate) fn load(dataset: Dataset) -> Tables {

@@ -5,6 +5,7 @@ mod common;
 
 mod arithmetic;
 mod benchmarks;
+mod cached_copies;
 mod cancelling;
 mod dates;
 mod fallback;

@@ -1,0 +1,238 @@
+//! Copies of plans that run beside what they were copied from.
+//!
+//! ```text
+//!   planned, run by the first query
+//!      └─ to_keep ──▶ kept: never run, shares nothing that a run changes
+//!            ├─ to_run ──▶ the second query's        each with results of its own
+//!            └─ to_run ──▶ the third query's         for the scalar subqueries
+//! ```
+//!
+//! DataFusion's `reset_state` makes operators start anew, with two gaps that are closed here. The results of scalar
+//! subqueries are in one container that the copy would share, and resetting empties it under whoever waits for it; here
+//! each copy gets another container, and every expression that reads the old one is replaced. And scans would go on
+//! obeying filters that operators of the original narrow; in copies no scan is told any.
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::Schema;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::error::Result;
+use datafusion::logical_expr::physical_planning_context::ScalarSubqueryResults;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
+use datafusion::physical_plan::joins::utils::JoinFilter;
+use datafusion::physical_plan::joins::{NestedLoopJoinExec, NestedLoopJoinExecBuilder};
+use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
+use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
+
+use crate::gpu::PeltonGpuExec;
+use crate::scan::PeltonScanExec;
+
+/// A copy of `plan` to make copies from; `None` where not every expression that reads the results of a scalar subquery
+/// can be replaced.
+///
+/// # Errors
+///
+/// Of DataFusion's operators, where they are not put together again.
+pub(crate) fn to_keep(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let results = NewResults::of(plan)?;
+    let kept = results.copy_for_keeping(plan)?;
+    Ok((!results.are_missed_in(&kept)?).then_some(kept))
+}
+
+/// A copy of `kept` to run.
+///
+/// # Errors
+///
+/// As [`to_keep`].
+pub(crate) fn to_run(kept: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let results = NewResults::of(kept)?;
+    results.copy(kept, |node| node.with_results(&results))
+}
+
+/// For the results of scalar subqueries in a plan, those of a copy.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct NewResults(Vec<(ScalarSubqueryResults, ScalarSubqueryResults)>);
+
+impl NewResults {
+    /// Empty results for each scalar subquery of `plan`.
+    fn of(plan: &Arc<dyn ExecutionPlan>) -> Result<Self> {
+        let mut pairs = Vec::new();
+        plan.apply(|node| {
+            if let Some(node) = node.downcast_ref::<ScalarSubqueryExec>() {
+                let slots = node.subqueries().iter().map(|link| link.index.as_usize() + 1);
+                pairs.push((node.results().clone(), ScalarSubqueryResults::new(slots.max().unwrap_or(0))));
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(Self(pairs))
+    }
+
+    /// True for a plan without scalar subqueries.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// These, and `later`, which stand in place of some of these.
+    pub(crate) fn then(&self, later: &Self) -> Self {
+        Self(self.0.iter().chain(&later.0).cloned().collect())
+    }
+
+    /// A copy of `plan` whose nodes for devices share no plan of the CPU with it either.
+    pub(crate) fn copy_for_keeping(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.copy(plan, |node| node.to_keep(self))
+    }
+
+    /// A copy of `plan` as if it had never run; `of_device` copies nodes for devices, whose children are copies.
+    fn copy(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+        of_device: impl Fn(&PeltonGpuExec) -> Result<PeltonGpuExec>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let copied = |node: Arc<dyn ExecutionPlan>| {
+            if let Some(node) = node.downcast_ref::<PeltonGpuExec>() {
+                return Ok(Arc::new(of_device(node)?) as _);
+            }
+            if let Some(node) = node.downcast_ref::<ScalarSubqueryExec>() {
+                let (input, links) = (Arc::clone(node.input()), node.subqueries().to_vec());
+                return Ok(
+                    Arc::new(ScalarSubqueryExec::new(input, links, self.replaced(node.results()))) as _
+                );
+            }
+            let node = match node.downcast_ref::<PeltonScanExec>() {
+                Some(scan) => Arc::new(scan.told_nothing()),
+                None => node,
+            };
+            self.in_node(node.reset_state()?)
+        };
+        Arc::clone(plan).transform_up(|node| copied(node).map(Transformed::yes)).data()
+    }
+
+    /// `plan` with expressions that read these results.
+    pub(crate) fn in_plan(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        if self.is_empty() {
+            return Ok(plan);
+        }
+        plan.transform_up(|node| {
+            let replaced = match node.downcast_ref::<PeltonGpuExec>() {
+                Some(node) => Arc::new(node.with_results(self)?),
+                None => self.in_node(node)?,
+            };
+            Ok(Transformed::yes(replaced))
+        })
+        .data()
+    }
+
+    /// `expr`, which reads these results.
+    pub(crate) fn in_expr(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
+        if self.is_empty() {
+            return Ok(Arc::clone(expr));
+        }
+        Arc::clone(expr)
+            .transform_up(|part| {
+                let Some(subquery) = part.downcast_ref::<ScalarSubqueryExpr>() else {
+                    return Ok(Transformed::no(part));
+                };
+                let replaced = reading(subquery, self.replaced(subquery.results()))?;
+                Ok(Transformed::yes(replaced))
+            })
+            .data()
+    }
+
+    /// `node`, of the kinds whose expressions can be replaced, with these results in place of the old ones.
+    fn in_node(&self, node: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        if self.is_empty() || !self.are_old_in_node(&node)? {
+            return Ok(node);
+        }
+        if let Some(scan) = node.downcast_ref::<PeltonScanExec>() {
+            return Ok(Arc::new(scan.with_results(self)?));
+        }
+        if let Some(filter) = node.downcast_ref::<FilterExec>() {
+            let predicate = self.in_expr(filter.predicate())?;
+            return Ok(Arc::new(FilterExecBuilder::from(filter).with_predicate(predicate).build()?));
+        }
+        if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
+            return self.in_projection(projection);
+        }
+        if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>() {
+            return self.in_join(join);
+        }
+        Ok(node)
+    }
+
+    fn in_projection(&self, node: &ProjectionExec) -> Result<Arc<dyn ExecutionPlan>> {
+        let exprs = node.expr().iter().map(|projected| {
+            Ok(ProjectionExpr { expr: self.in_expr(&projected.expr)?, alias: projected.alias.clone() })
+        });
+        let exprs = exprs.collect::<Result<Vec<_>>>()?;
+        let (input, schema) = (Arc::clone(node.input()), node.schema());
+        Ok(Arc::new(ProjectionExec::try_new_with_schema_metadata(exprs, input, &schema)?))
+    }
+
+    fn in_join(&self, node: &NestedLoopJoinExec) -> Result<Arc<dyn ExecutionPlan>> {
+        let replaced = |filter: &JoinFilter| -> Result<JoinFilter> {
+            let expr = self.in_expr(filter.expression())?;
+            Ok(JoinFilter::new(expr, filter.column_indices().to_vec(), Arc::clone(filter.schema())))
+        };
+        let (left, right) = (Arc::clone(node.left()), Arc::clone(node.right()));
+        let join = NestedLoopJoinExecBuilder::new(left, right, *node.join_type())
+            .with_filter(node.filter().map(replaced).transpose()?)
+            .with_projection_ref(node.projection().clone());
+        Ok(Arc::new(join.build()?))
+    }
+
+    /// What stands in place of `results` in the end.
+    fn replaced(&self, results: &ScalarSubqueryResults) -> ScalarSubqueryResults {
+        let mut now = results;
+        for (old, new) in &self.0 {
+            now = if now == old { new } else { now };
+        }
+        now.clone()
+    }
+
+    /// Whether anything in `copy` still reads old results.
+    fn are_missed_in(&self, copy: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+        if self.is_empty() {
+            return Ok(false);
+        }
+        copy.exists(|node| match node.downcast_ref::<PeltonGpuExec>() {
+            Some(device) => {
+                Ok(self.are_old_in(device.parameters())? || self.are_missed_in(device.planned())?)
+            }
+            None => self.are_old_in_node(node),
+        })
+    }
+
+    fn are_old_in_node(&self, node: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+        let mut found = false;
+        node.apply_expressions(&mut |expr| {
+            found |= self.are_old_in([expr])?;
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })?;
+        Ok(found)
+    }
+
+    fn are_old_in<'e>(&self, exprs: impl IntoIterator<Item = &'e Arc<dyn PhysicalExpr>>) -> Result<bool> {
+        let is_old = |results: &ScalarSubqueryResults| self.0.iter().any(|(old, _)| old == results);
+        for expr in exprs {
+            let reads = |part: &Arc<dyn PhysicalExpr>| {
+                Ok(part.downcast_ref::<ScalarSubqueryExpr>().is_some_and(|part| is_old(part.results())))
+            };
+            if expr.exists(reads)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// `subquery`, which reads `results`.
+fn reading(subquery: &ScalarSubqueryExpr, results: ScalarSubqueryResults) -> Result<Arc<dyn PhysicalExpr>> {
+    let field = subquery.return_field(&Schema::empty())?;
+    #[expect(deprecated, reason = "there is no other way to ask which of the results it reads")]
+    let index = subquery.index();
+    let data_type = field.data_type().clone();
+    Ok(Arc::new(ScalarSubqueryExpr::new(data_type, field.is_nullable(), index, results)))
+}
