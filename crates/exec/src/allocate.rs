@@ -45,7 +45,8 @@ impl Execution<'_> {
                 upload(&mut kernel.state, self.stream(), self.worker.device, Arg::LutValid(index), valid)?;
             }
         }
-        if !generated.text_constants.is_empty() {
+        // Patterns such as '%' lead to the table and have nothing in it.
+        if generated.args.contains(&Arg::TextConstants) {
             let constants = &generated.text_constants;
             self.refuse_first(Arg::TextConstants, constants.len())?;
             upload(&mut kernel.state, self.stream(), self.worker.device, Arg::TextConstants, constants)?;

@@ -128,7 +128,8 @@ async fn same_rows_under(runtime: RuntimeOptions) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_devices_together_give_the_same_rows() {
-    same_rows_under(RuntimeOptions { more_devices: vec![1, 2], row_groups_max: 1, ..on_host().runtime }).await;
+    same_rows_under(RuntimeOptions { more_devices: vec![1, 2], row_groups_max: 1, ..on_host().runtime })
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -120,7 +120,10 @@ fn vary_options(options: &RuntimeOptions, random: &mut Random) -> RuntimeOptions
         ]),
         first_rows: *random.pick(&[None, None, Some(1), Some(50)]),
         workers: *random.pick(&[1, 2, 3]),
-        decompress: *random.pick(&[Decompress::Auto, Decompress::Host, Decompress::Device]),
+        decompress: match random.pick(&[Decompress::Auto, Decompress::Host, Decompress::Device]) {
+            Decompress::Device if !can_decompress() => Decompress::Auto,
+            chosen => *chosen,
+        },
         ..options.clone()
     }
 }
@@ -131,6 +134,16 @@ fn target() -> TargetChoice {
     *TARGET.get_or_init(|| match pelton_device::cuda::open(&pelton_device::cuda::CudaOptions::default()) {
         Ok(_) => TargetChoice::Cuda { device: 0 },
         Err(_) => TargetChoice::Host,
+    })
+}
+
+/// Whether the device decompresses what chunks come in: a GPU does with nvCOMP.
+fn can_decompress() -> bool {
+    static CAN: OnceLock<bool> = OnceLock::new();
+    *CAN.get_or_init(|| {
+        let options =
+            RuntimeOptions { target: target(), decompress: Decompress::Device, ..RuntimeOptions::default() };
+        Runtime::open(options, engine()).is_ok()
     })
 }
 

@@ -522,6 +522,21 @@ impl TextFunction for OnEntriesAlone {
 }
 
 #[test]
+fn patterns_without_any_constant_need_none() {
+    let place = place(Codec::None, &[Kind::Plain], 1000, 1000, 1024);
+    let (source, columns) = source(&place.table);
+    let count = |pattern: &str| {
+        let ops = vec![Op::Filter(of_text(&like(pattern)))];
+        let sink = Sink::Materialize { columns: vec![column(0)], top: None };
+        run(options(), &single(source.clone(), columns.clone(), ops, sink)).0.row_count
+    };
+    let texts = (0..1000).filter(|row| Kind::Plain.is_valid(*row)).map(|row| Kind::Plain.text(row));
+    let (empty, all): (Vec<String>, Vec<String>) = texts.partition(String::is_empty);
+    assert_eq!(count("%"), empty.len() + all.len());
+    assert_eq!(count(""), empty.len());
+}
+
+#[test]
 fn other_constants_find_the_program_in_the_cache() {
     let place = place(Codec::None, &[Kind::Plain], 1000, 1000, 1024);
     let (source, columns) = source(&place.table);
