@@ -194,6 +194,23 @@ impl<'p> Walk<'p> {
         }
     }
 
+    /// Whether a part of a conjunction that does not overflow rules `row` out: then nobody asks what overflows beside it.
+    fn never_holds(&self, condition: &Expr, row: &Row) -> bool {
+        match condition {
+            Expr::And(parts) => parts.iter().any(|part| self.never_holds(part, row)),
+            part => matches!(self.scope.evaluate(part, row), Cell::Null | Cell::Int(0)),
+        }
+    }
+
+    /// Whether the keys of a finished table may rule a row out before its key overflows.
+    fn may_be_ruled_out(&self, kind: ProbeKind) -> bool {
+        let is_filtered = match &self.pipeline.source {
+            Source::Table(scan) => scan.uses_runtime_filters,
+            _ => false,
+        };
+        is_filtered && matches!(kind, ProbeKind::Inner | ProbeKind::Semi)
+    }
+
     /// Takes `row` through the ops from `index` on. `is_tainted`: a condition or a key of it has overflowed.
     fn step(&mut self, index: usize, mut row: Row, is_tainted: bool) {
         if self.is_full() {
@@ -204,7 +221,7 @@ impl<'p> Walk<'p> {
         match op {
             Op::Filter(condition) => match self.scope.evaluate(condition, &row) {
                 Cell::Int(1) => self.step(index + 1, row, is_tainted),
-                Cell::Poison => self.step(index + 1, row, true),
+                Cell::Poison if !self.never_holds(condition, &row) => self.step(index + 1, row, true),
                 _ => {}
             },
             Op::Compute { value, .. } => {
@@ -215,6 +232,9 @@ impl<'p> Walk<'p> {
                 let built = self.tables[*table].as_ref().expect("tables are built before they are probed");
                 let keys = self.evaluate(keys, &row);
                 let mut is_unknown = keys.iter().any(Cell::is_poison) && !keys.iter().any(Cell::is_null);
+                if is_unknown && keys.len() == 1 && self.may_be_ruled_out(*kind) {
+                    return;
+                }
                 let mut matches = key_of(&keys).and_then(|key| built.rows.get(&key));
                 let brings = matches!(kind, ProbeKind::Inner | ProbeKind::Outer);
                 let nothing = |cell: Cell| vec![cell; if brings { built.payload.len() } else { 0 }];
