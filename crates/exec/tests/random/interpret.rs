@@ -285,7 +285,7 @@ impl<'p> Walk<'p> {
             }
             Sink::Materialize { columns, top } => {
                 ended.extend(self.evaluate(columns, row));
-                let is_beyond = top.is_some() && ended.iter().any(Cell::is_poison);
+                let is_beyond = top.is_some() && (is_tainted || ended.iter().any(Cell::is_poison));
                 if is_beyond {
                     // Unless it lies beyond what is wanted, where nobody looks at it.
                     return;
