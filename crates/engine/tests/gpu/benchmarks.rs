@@ -11,10 +11,15 @@ pub(crate) const SCALE: f64 = 0.003;
 const SEED: u64 = 42;
 
 pub(crate) fn load(dataset: Dataset) -> Tables {
+    load_at(dataset, SCALE, 4096)
+}
+
+/// The tables at `scale`, in row groups of `row_group_rows`.
+pub(crate) fn load_at(dataset: Dataset, scale: f64, row_group_rows: u32) -> Tables {
     let loaded = Tables::new();
-    for table in tables(dataset, SCALE).unwrap() {
-        let rows: Vec<_> = batches(dataset, table.name, SCALE, 0, 1, SEED).unwrap().collect();
-        loaded.add(table.name, concat_batches(&table.schema, &rows).unwrap(), 4096, vec![]);
+    for table in tables(dataset, scale).unwrap() {
+        let rows: Vec<_> = batches(dataset, table.name, scale, 0, 1, SEED).unwrap().collect();
+        loaded.add(table.name, concat_batches(&table.schema, &rows).unwrap(), row_group_rows, vec![]);
     }
     loaded
 }
@@ -110,7 +115,7 @@ async fn conditions_computed_without_branches_have_the_same_rows() {
     }
 }
 
-/// Runs all queries of both benchmarks under `runtime`. Which of them fall back is not asked.
+/// Runs all queries of both benchmarks under `runtime`, none of which may fall back to the CPU.
 async fn same_rows_under(runtime: RuntimeOptions) {
     let options = SessionOptions { runtime, ..on_host() };
     for dataset in [Dataset::Ssb, Dataset::Tpch] {

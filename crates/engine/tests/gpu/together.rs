@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use datafusion::arrow::compute::concat_batches;
 use datafusion::physical_plan::ExecutionPlan;
-use pelton_datagen::{Dataset, batches, queries, tables};
+use pelton_datagen::{Dataset, queries};
 use pelton_engine::{DeviceChoice, PeltonGpuExec, SessionOptions};
 
-use crate::common::{Tables, run};
+use crate::benchmarks::{SCALE, load_at};
+use crate::common::run;
 use crate::{assert_same_rows, device_nodes, fallbacks, on_host};
 
 const CLIENTS: usize = 16;
@@ -35,13 +35,8 @@ fn variable<T: std::str::FromStr>(name: &str, default: T) -> T {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 16)]
 async fn sixteen_queries_at_once_in_little_memory_all_end_with_the_same_rows() {
-    let scale = variable("PELTON_TOGETHER_SCALE", 0.003);
-    let loaded = Tables::new();
-    for table in tables(Dataset::Tpch, scale).unwrap() {
-        let rows: Vec<_> = batches(Dataset::Tpch, table.name, scale, 0, 1, 42).unwrap().collect();
-        let row_group_rows = if scale < 0.1 { 4096 } else { 131_072 };
-        loaded.add(table.name, concat_batches(&table.schema, &rows).unwrap(), row_group_rows, vec![]);
-    }
+    let scale = variable("PELTON_TOGETHER_SCALE", SCALE);
+    let loaded = load_at(Dataset::Tpch, scale, if scale < 0.1 { 4096 } else { 131_072 });
     let mut expected = Vec::new();
     for query in queries(Dataset::Tpch) {
         let sql = query.sql_for_scale(scale);
