@@ -55,6 +55,9 @@ impl Execution<'_> {
             kernel.state.set(Arg::RangeLow(index), range.low as u64);
             kernel.state.set(Arg::RangeHigh(index), range.high as u64);
         }
+        for (index, bits) in generated.literals.iter().enumerate() {
+            kernel.state.set(Arg::Literal(index), *bits);
+        }
         Ok(())
     }
 

@@ -73,8 +73,6 @@ fn serve_many(session: impl FnOnce(PathBuf) -> PeltonSession, query_count: u64, 
     let directory = tempfile::tempdir().unwrap();
     load(directory.path().to_owned());
     let session = session(directory.path().to_owned());
-    // A device compiles a kernel for each key: fifty there, all of them on the CPU.
-    let key_step = if said.is_empty() { 1 } else { 100 };
     let queries = runtime();
     let explained = queries.block_on(explain(&session, &join_of(1)));
     assert!(said.iter().all(|text| explained.contains(text)), "{explained}");
@@ -101,7 +99,7 @@ fn serve_many(session: impl FnOnce(PathBuf) -> PeltonSession, query_count: u64, 
         let clients = (0..CLIENTS).map(|number| {
             let (address, progress) = (address.clone(), Arc::clone(&progress));
             tokio::spawn(async move {
-                Client::connect(address, number, key_step).await.work(query_count / CLIENTS, &progress).await;
+                Client::connect(address, number).await.work(query_count / CLIENTS, &progress).await;
             })
         });
         for client in clients.collect::<Vec<_>>() {
@@ -202,7 +200,6 @@ fn resident_bytes() -> u64 {
 struct Client {
     address: String,
     number: u64,
-    key_step: u64,
     random: u64,
     sql: FlightSqlServiceClient<Channel>,
     actions: FlightServiceClient<Channel>,
@@ -210,12 +207,12 @@ struct Client {
 }
 
 impl Client {
-    async fn connect(address: String, number: u64, key_step: u64) -> Self {
+    async fn connect(address: String, number: u64) -> Self {
         let channel = Endpoint::new(address.clone()).unwrap().connect().await.unwrap();
         let mut sql = FlightSqlServiceClient::new(channel.clone());
         let by_key = sql.prepare("SELECT s, g FROM t WHERE k = ?".into(), None).await.unwrap();
         let random = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1;
-        Self { address, number, key_step, random, sql, actions: FlightServiceClient::new(channel), by_key }
+        Self { address, number, random, sql, actions: FlightServiceClient::new(channel), by_key }
     }
 
     async fn work(mut self, query_count: u64, progress: &Progress) {
@@ -240,7 +237,7 @@ impl Client {
     /// One row by its key, prepared.
     async fn look_up(&mut self) -> Result<(), String> {
         // Some are not there.
-        let key = self.below((ROWS as u64 + 50).div_ceil(self.key_step)) * self.key_step;
+        let key = self.below(ROWS as u64 + 50);
         let key = key as i64;
         let column: ArrayRef = Arc::new(Int64Array::from(vec![key]));
         self.by_key.set_parameters(RecordBatch::try_from_iter([("1", column)]).unwrap()).map_err(text)?;
@@ -320,11 +317,10 @@ impl Client {
     async fn vanish(mut self) -> Self {
         let info = self.sql.execute("SELECT k, s FROM t ORDER BY s".into(), None).await.unwrap();
         let rows = self.sql.do_get(ticket(&info)).await.unwrap();
-        let (address, number, key_step, random) =
-            (self.address.clone(), self.number, self.key_step, self.random);
+        let (address, number, random) = (self.address.clone(), self.number, self.random);
         drop(self);
         drop(rows);
-        Self { random, ..Self::connect(address, number, key_step).await }
+        Self { random, ..Self::connect(address, number).await }
     }
 
     async fn run(&mut self, sql: &str) -> Result<Vec<RecordBatch>, String> {

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use pelton_chunk::{Codec, Column as Values, Values as Data};
+use pelton_error::CancelFlag;
 use pelton_exec::{Filters, Runtime, RuntimeOptions};
-use pelton_pipeline::ir::{Bounds, Column, CompareOp, Expr, Op, Sink, Source, TableScan, Type};
+use pelton_pipeline::ir::{Bounds, Column, CompareOp, Expr, Literal, Op, Sink, Source, TableScan, Type};
 use pelton_scan::Decompress;
 use pelton_store::{ColumnSchema, LogicalType, Table, TableSchema};
 
@@ -120,12 +121,12 @@ fn check_sorted(runtime: &Runtime, table: &Arc<Table>) {
     let ranges = [(0, i32::MAX), (19_920_037, 19_920_061), (19_920_120, 19_920_120), (5, 6)];
     for (turn, (low, high)) in ranges.into_iter().chain(ranges).enumerate() {
         if turn == ranges.len() {
-            runtime.column_cache().pin(table, None, &pelton_error::CancelFlag::new()).unwrap();
+            runtime.column_cache().pin(table, None, &CancelFlag::new()).unwrap();
         }
         let sink = Sink::Materialize { columns: vec![column_of(0), column_of(1)], top: None };
         let plan =
             single(Source::Table(scan.clone()), columns.clone(), vec![Op::Filter(between(low, high))], sink);
-        let (rows, _) = runtime.run(&plan, Vec::new(), &pelton_error::CancelFlag::new()).unwrap();
+        let (rows, _) = runtime.run(&plan, Vec::new(), &CancelFlag::new()).unwrap();
         let all = cells(table, 0).into_iter().zip(cells(table, 1)).zip(cells(table, 2));
         let is_within = |cell: &Cell, low: i32, high: i32| matches!(cell, Cell::Int(value) if (low.into()..=high.into()).contains(value));
         let mut expected: Vec<Vec<Cell>> = all
@@ -155,4 +156,75 @@ fn three_valued_logic_keeps_what_is_true() {
 
 fn compare(op: CompareOp, index: usize, value: i32) -> Expr {
     Expr::Compare { op, left: Box::new(column(index)), right: Box::new(int(value)) }
+}
+
+/// Numbers that columns are compared with, in conditions that are no range filters.
+fn conditions_with(columns: &[Column], numbers: [i64; 3]) -> Expr {
+    let literal = |ty: Type, number: i64| match ty {
+        Type::I32 => Literal::I32(number as i32),
+        Type::I64 => Literal::I64(number),
+        Type::I128 => Literal::I128(number.into()),
+        Type::F64 => Literal::F64(number as f64 / 2.0),
+        other => unreachable!("no numbers of type {other:?}"),
+    };
+    let is_number = |column: &&Column| matches!(column.ty, Type::I32 | Type::I64 | Type::I128 | Type::F64);
+    let of_column = |(index, column): (usize, &Column)| {
+        let compare = |op, number| Expr::Compare {
+            op,
+            left: Box::new(Expr::Literal(literal(column.ty, number))),
+            right: Box::new(Expr::Column(index)),
+        };
+        let in_list = || Expr::In {
+            input: Box::new(Expr::Column(index)),
+            values: numbers.iter().map(|number| (*number).into()).collect(),
+        };
+        let mut all = vec![
+            compare(CompareOp::Eq, numbers[0]),
+            Expr::And(vec![compare(CompareOp::Lt, numbers[1]), compare(CompareOp::Ne, numbers[2])]),
+        ];
+        all.extend((column.ty != Type::F64).then(in_list));
+        Expr::Or(all)
+    };
+    let numbers = columns.iter().enumerate().filter(|(_, column)| is_number(column));
+    Expr::Or(numbers.map(of_column).collect())
+}
+
+#[test]
+fn other_numbers_find_the_program_in_the_cache() {
+    let place = table(Codec::None, 5000, 3000);
+    let runtime = runtime(RuntimeOptions { check_for: None, ..options() });
+    let (source, columns) = source(&runtime, &place.table);
+    assert!(
+        [Type::I32, Type::I64, Type::I128, Type::F64].iter().all(|ty| columns.iter().any(|c| c.ty == *ty))
+    );
+    let rows = all_rows(&place.table);
+    let expected_of = |numbers: [i64; 3]| {
+        let passes = |(cell, column): (&Cell, &Column)| {
+            let numbers =
+                numbers.map(|number| number as f64 / if column.ty == Type::F64 { 2.0 } else { 1.0 });
+            let value = match (cell, column.ty) {
+                (Cell::Int(value), Type::I32 | Type::I64 | Type::I128) => *value as f64,
+                (Cell::Float(value), Type::F64) => *value,
+                _ => return false,
+            };
+            let is_listed = column.ty != Type::F64 && numbers.contains(&value);
+            value == numbers[0] || (numbers[1] < value && numbers[2] != value) || is_listed
+        };
+        let mut expected: Vec<Vec<Cell>> = rows
+            .iter()
+            .filter(|row| row.iter().zip(&columns).any(passes))
+            .map(|row| vec![row[0].clone()])
+            .collect();
+        sort(&mut expected);
+        expected
+    };
+    let all = [[7, 90_000, 11], [-3, i32::MAX.into(), 20], [19, -1, 19]];
+    for (turn, numbers) in all.into_iter().enumerate() {
+        let ops = vec![Op::Filter(conditions_with(&columns, numbers))];
+        let sink = Sink::Materialize { columns: vec![column(0)], top: None };
+        let plan = single(source.clone(), columns.clone(), ops, sink);
+        let (found, report) = runtime.run(&plan, Vec::new(), &CancelFlag::new()).unwrap();
+        assert_eq!(sorted(&found), expected_of(numbers), "{numbers:?}");
+        assert!(turn == 0 || report.pipelines[0].compiled == 0, "{numbers:?}");
+    }
 }

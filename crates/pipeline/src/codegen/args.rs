@@ -27,6 +27,8 @@ pub enum Arg {
     RangeLow(usize),
     /// See `RangeLow`.
     RangeHigh(usize),
+    /// A number that columns are compared with.
+    Literal(usize),
     /// Results of a text function, by entry.
     Lut(usize),
     /// Whether each is not NULL (u8).

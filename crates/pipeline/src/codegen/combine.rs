@@ -23,6 +23,7 @@ pub fn combine(layout: &GroupLayout, has_equal_hashes: bool) -> Generated {
         text_constants: Vec::new(),
         checks: vec!["the sum of a group's parts may overflow".into(); checks as usize],
         ranges: Vec::new(),
+        literals: Vec::new(),
         key_lists: Vec::new(),
         sink: SinkLayout::Groups(layout.clone()),
         block_threads: 256,

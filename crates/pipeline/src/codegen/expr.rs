@@ -14,6 +14,9 @@ use super::scope::Scope;
 use super::value::{Form, Value, both_valid, constant, type_bounds, union};
 use crate::ir::{Bounds, CompareOp, Expr, Literal, Type};
 
+/// Values of a list that come with the arguments at most.
+const IN_ARGUMENTS_MAX: usize = 16;
+
 /// Generates `expr` into `block`; columns come from `scope`.
 pub(crate) fn generate(expr: &Expr, scope: &mut dyn Scope, block: &mut Block) -> Result<Value> {
     match expr {
@@ -26,7 +29,7 @@ pub(crate) fn generate(expr: &Expr, scope: &mut dyn Scope, block: &mut Block) ->
             arithmetic::arithmetic(*op, &left, &right, scope, block)
         }
         Expr::Compare { op, left, right } => {
-            let (left, right) = (generate(left, scope, block)?, generate(right, scope, block)?);
+            let (left, right) = (compared(left, scope, block)?, compared(right, scope, block)?);
             compare(*op, &left, &right, block)
         }
         Expr::And(inputs) => connective(inputs, scope, block, true),
@@ -44,7 +47,7 @@ pub(crate) fn generate(expr: &Expr, scope: &mut dyn Scope, block: &mut Block) ->
         }
         Expr::In { input, values } => {
             let input = generate(input, scope, block)?;
-            is_in(&input, values, block)
+            is_in(&input, values, scope, block)
         }
         Expr::Case { branches, otherwise } => case(branches, otherwise.as_deref(), scope, block),
         Expr::Cast { input, to } => {
@@ -110,6 +113,28 @@ fn parameter(number: usize, ty: Type, scope: &mut dyn Scope, block: &mut Block) 
     let code = block.define(form.c_type(), "p", code);
     let valid = block.define("bool", "n", format!("{valid} != 0"));
     Ok(Value::new(code, ty, None).with_valid(Some(valid)))
+}
+
+/// A side of a comparison. A number comes with the arguments where 64 bits hold it: another one is no other program.
+fn compared(expr: &Expr, scope: &mut dyn Scope, block: &mut Block) -> Result<Value> {
+    let Expr::Literal(literal) = expr else { return generate(expr, scope, block) };
+    let (bits, ty) = match *literal {
+        Literal::I32(value) => (i64::from(value) as u64, Type::I32),
+        Literal::I64(value) => (value as u64, Type::I64),
+        Literal::F64(value) => (value.to_bits(), Type::F64),
+        Literal::I128(value) => match i64::try_from(value) {
+            Ok(value) => (value as u64, Type::I128),
+            Err(_) => return Ok(literal_value(*literal)),
+        },
+        Literal::Bool(_) | Literal::Null(_) => return Ok(literal_value(*literal)),
+    };
+    let Some(word) = scope.literal(bits) else { return Ok(literal_value(*literal)) };
+    let code = match ty {
+        Type::I32 => format!("i32(i64({word}))"),
+        Type::F64 => format!("of_bits({word})"),
+        _ => format!("i64({word})"),
+    };
+    Ok(Value::new(code, ty, (ty == Type::I128).then(|| type_bounds(Type::I64)).flatten()))
 }
 
 pub(super) fn literal_value(literal: Literal) -> Value {
@@ -191,14 +216,28 @@ fn connective(inputs: &[Expr], scope: &mut dyn Scope, block: &mut Block, is_and:
     Ok(Value::new(code, Type::Bool, None).with_valid(Some(known)))
 }
 
-fn is_in(input: &Value, values: &[i128], block: &mut Block) -> Result<Value> {
-    if !matches!(input.form, Form::I32 | Form::I64 | Form::I128) {
-        return Err(Error::unsupported(format!("IN over {:?}", input.ty)));
+/// Few values come with the arguments, as those of comparisons do.
+fn is_in(input: &Value, values: &[i128], scope: &mut dyn Scope, block: &mut Block) -> Result<Value> {
+    let bounds = match input.form {
+        Form::I32 => type_bounds(Type::I32),
+        Form::I64 => type_bounds(Type::I64),
+        Form::I128 => None,
+        _ => return Err(Error::unsupported(format!("IN over {:?}", input.ty))),
+    };
+    let fits = |value: &&i128| bounds.is_none_or(|bounds| (bounds.min..=bounds.max).contains(*value));
+    let c_type = input.form.c_type();
+    let mut tests = Vec::with_capacity(values.len());
+    for value in values.iter().filter(fits) {
+        let argument = match i64::try_from(*value) {
+            Ok(bits) if values.len() <= IN_ARGUMENTS_MAX => scope.literal(bits as u64),
+            _ => None,
+        };
+        let code = match argument {
+            Some(word) => format!("{c_type}(i64({word}))"),
+            None => constant(*value, input.form),
+        };
+        tests.push(format!("{} == {code}", input.code));
     }
-    let fitting =
-        values.iter().filter(|value| input.bounds.is_none_or(|b| **value >= b.min && **value <= b.max));
-    let tests: Vec<String> =
-        fitting.map(|value| format!("{} == {}", input.code, constant(*value, input.form))).collect();
     let code = if tests.is_empty() { "false".into() } else { tests.join(" || ") };
     let code = block.define("bool", "b", code);
     Ok(Value::new(code, Type::Bool, None).with_valid(input.valid.clone()))

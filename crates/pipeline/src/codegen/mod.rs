@@ -13,7 +13,8 @@
 //! ```
 //!
 //! What can be known before the kernel runs is compiled into it: types, nullability, formats, widths of packed pages,
-//! the layout of tables. What differs from run to run (addresses, bounds of ranges) are arguments, so that the same
+//! the layout of tables. What differs from run to run (addresses, bounds of ranges, numbers that columns are
+//! compared with) are arguments, so that the same
 //! query over other constants finds its program in the cache.
 
 mod args;
@@ -146,6 +147,8 @@ pub struct Generated {
     pub checks: Vec<String>,
     /// The range filters, by number.
     pub ranges: Vec<Range>,
+    /// Numbers that columns are compared with, by number.
+    pub literals: Vec<u64>,
     /// What finished tables leave of source columns.
     pub key_lists: Vec<KeyList>,
     /// What it leaves behind.
@@ -182,6 +185,7 @@ impl<'a> Generator<'a> {
             dictionaries: request.dictionaries.clone(),
             args: args::Args::default(),
             luts: Vec::new(),
+            literals: Vec::new(),
             text_constants: text::TextConstants::default(),
             checks: Checks::new(request.checks_everywhere),
         };
@@ -229,6 +233,7 @@ impl<'a> Generator<'a> {
             text_constants: self.kernel.text_constants.into_bytes(),
             checks: self.kernel.checks.into_sites(),
             ranges: self.plan.ranges().to_vec(),
+            literals: self.kernel.literals,
             key_lists: self.plan.key_lists().to_vec(),
             sink: rows.sink,
             block_threads: warps as u32 * 32,

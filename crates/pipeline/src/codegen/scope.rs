@@ -32,6 +32,10 @@ pub(crate) trait Scope {
     /// The arguments of the kernel.
     fn args(&mut self) -> &mut Args;
 
+    /// The code of a number that comes with the arguments, as 64 bits, so that another number is no other program; `None`
+    /// where there are too many of them.
+    fn literal(&mut self, bits: u64) -> Option<String>;
+
     /// What must hold for SQL to evaluate the current expression for the current row.
     fn guards(&mut self) -> &mut Vec<String>;
 

@@ -19,6 +19,9 @@ use crate::ir::{Column, Literal, TextFunction, Type};
 use crate::text::Dictionary;
 use crate::text_results::Lut;
 
+/// Numbers that come with the arguments at most: what a kernel is given has its limit.
+const LITERALS_MAX: usize = 64;
+
 /// What the chunks of a column hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoredAs {
@@ -208,6 +211,8 @@ pub(crate) struct KernelContext<'a> {
     pub(crate) dictionaries: HashMap<usize, Arc<Dictionary>>,
     pub(crate) args: Args,
     pub(crate) luts: Vec<Lut>,
+    /// Numbers that come with the arguments.
+    pub(crate) literals: Vec<u64>,
     pub(crate) text_constants: TextConstants,
     pub(crate) checks: Checks,
 }
@@ -340,6 +345,15 @@ impl Scope for RowScope<'_, '_> {
 
     fn args(&mut self) -> &mut Args {
         &mut self.kernel.args
+    }
+
+    fn literal(&mut self, bits: u64) -> Option<String> {
+        let (literals, args) = (&mut self.kernel.literals, &mut self.kernel.args);
+        if literals.len() == LITERALS_MAX {
+            return None;
+        }
+        literals.push(bits);
+        Some(args.word(Arg::Literal(literals.len() - 1)))
     }
 
     fn column(&mut self, column: usize, block: &mut Block) -> Result<Value> {
