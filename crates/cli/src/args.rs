@@ -127,6 +127,8 @@ pub(crate) enum Format {
     Parquet,
     /// An Arrow IPC file, also called Feather.
     Arrow,
+    /// Nothing: all rows are made and dropped, to see with --stats how long that takes.
+    None,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -81,6 +81,7 @@ enum Sink {
     Json(Box<arrow::json::LineDelimitedWriter<Out>>),
     Parquet(Box<ArrowWriter<Out>>),
     Arrow(Box<FileWriter<Out>>),
+    None,
 }
 
 impl RowWriter {
@@ -192,6 +193,7 @@ impl Sink {
                 Self::Parquet(Box::new(ArrowWriter::try_new(out, schema.clone(), Some(properties))?))
             }
             Format::Arrow => Self::Arrow(Box::new(FileWriter::try_new(out, schema)?)),
+            Format::None => Self::None,
         })
     }
 
@@ -207,6 +209,7 @@ impl Sink {
             Self::Json(writer) => writer.write(&batch)?,
             Self::Parquet(writer) => writer.write(&batch)?,
             Self::Arrow(writer) => writer.write(&batch)?,
+            Self::None => {}
         }
         Ok(())
     }
@@ -226,6 +229,7 @@ impl Sink {
                 writer.finish()?;
                 writer.get_mut().finish()?;
             }
+            Self::None => {}
         }
         Ok(())
     }

@@ -46,7 +46,7 @@ pub use arbiter::{MemoryArbiter, Turn};
 pub use backend::{Backend, EventBackend, RawMemory, StreamBackend};
 pub use budget::{Budget, OnFull, Reservation};
 pub use machine::{Machine, VIRTUAL_PAGE_BYTES};
-pub use memory::{Buffer, ForeignMemory, Span};
+pub use memory::{Buffer, ForeignMemory, HostBytes, Span};
 pub use page_lock::{HOST_PAGE_BYTES, PageLock};
 pub use place::{
     Capabilities, DeviceId, DeviceInfo, DeviceKind, MachineInfo, MemoryKind, NodeId, PageableAccess, Place,

@@ -254,6 +254,28 @@ impl Drop for BufferInner {
     }
 }
 
+/// Bytes of host memory that nobody writes to, for as long as this lives.
+pub struct HostBytes {
+    span: Span,
+    _lease: Lease,
+}
+
+impl AsRef<[u8]> for HostBytes {
+    fn as_ref(&self) -> &[u8] {
+        if self.span.is_empty() {
+            return &[];
+        }
+        // SAFETY: the memory is host-visible, lives while the span does, and the lease keeps all writers out.
+        unsafe { std::slice::from_raw_parts(self.span.address() as *const u8, self.span.len()) }
+    }
+}
+
+impl fmt::Debug for HostBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}, read by the host", self.span)
+    }
+}
+
 /// A range of bytes of a buffer; keeps the buffer alive.
 #[derive(Clone)]
 pub struct Span {
@@ -315,6 +337,16 @@ impl Span {
             bytes: range.end - range.start,
             lock: self.lock.clone(),
         }
+    }
+
+    /// Its bytes, to be read without a copy: the buffer lives, and nothing is let write to it, until that is dropped.
+    ///
+    /// # Errors
+    ///
+    /// As [`Buffer::with_bytes`].
+    pub fn host_bytes(&self) -> Result<HostBytes> {
+        self.buffer.check_host_visible()?;
+        Ok(HostBytes { span: self.clone(), _lease: self.lease(Purpose::HostReads)? })
     }
 
     pub(crate) fn with_lock(mut self, lock: Arc<PageGuard>) -> Self {

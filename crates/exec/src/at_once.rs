@@ -275,7 +275,7 @@ impl Execution<'_> {
                 lane.waiting.send_notes(&lane.stream, notes)?;
                 self.redo(kernel, lane, &morsel)?;
             }
-            None => rows = self.run_morsel(kernel, lane, &morsel, launched, report)?,
+            None => rows = self.run_morsel(kernel, (lane, &morsel), None, launched, report)?,
         }
         let done = lane.stream.record()?;
         let first = kernel.started.take();

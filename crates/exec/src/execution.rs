@@ -23,6 +23,7 @@ use super::host_input::{CopiedInput, copy_rows};
 use super::memory::{HeldLanes, State, is_out_of_memory};
 use super::parking::{Memory, Refusals};
 use super::report::PipelineReport;
+use super::rows_out::TakeRows;
 use super::runtime::Worker;
 use super::spill::{Run, SpilledGroups, advice};
 use super::tasks::Tasks;
@@ -47,6 +48,8 @@ pub(crate) struct Execution<'r> {
     /// By pipeline.
     shared: Arc<[Shared]>,
     pub(super) cancel: &'r CancelFlag,
+    /// Who takes the rows of the result while the run goes on, if somebody does.
+    pub(super) rows_taker: Option<&'r dyn TakeRows>,
     host_inputs: Vec<Arc<Rows>>,
     parameters: Arc<[Literal]>,
     built: Vec<Option<BuiltTable>>,
@@ -166,7 +169,7 @@ impl<'r> Execution<'r> {
         (runtime, worker, turn): (&'r Runtime, &'r Worker, Turn),
         plan: &'r Plan,
         shared: &Arc<[Shared]>,
-        given: &Given,
+        given: &Given<'r>,
         cancel: &'r CancelFlag,
         tracer: Option<&'r Tracer>,
     ) -> Result<Self> {
@@ -182,6 +185,7 @@ impl<'r> Execution<'r> {
             plan,
             shared: Arc::clone(shared),
             cancel,
+            rows_taker: given.rows_taker,
             host_inputs: given.host_inputs.clone(),
             parameters: Arc::clone(&given.parameters),
             built: vec![None; plan.table_count],
@@ -267,6 +271,7 @@ impl<'r> Execution<'r> {
             plan: self.plan,
             shared: Arc::clone(&self.shared),
             cancel: self.cancel,
+            rows_taker: self.rows_taker,
             host_inputs: self.host_inputs.clone(),
             parameters: Arc::clone(&self.parameters),
             built: self.built.clone(),
@@ -368,7 +373,8 @@ impl<'r> Execution<'r> {
                     break None;
                 }
                 Outcome::Rows(rows) => {
-                    report.rows_out = rows.row_count as u64;
+                    // Others may have been given out.
+                    report.rows_out += rows.row_count as u64;
                     break Some(rows);
                 }
                 Outcome::NotUnique => {
@@ -479,7 +485,7 @@ impl<'r> Execution<'r> {
         report: &mut PipelineReport,
     ) -> Result<Outcome> {
         // Rows of a try that came to nothing do not count.
-        report.rows_in = 0;
+        (report.rows_in, report.rows_out) = (0, 0);
         let (generated, program) = self.kernel((index, pipeline), prepared, is_hashed, report)?;
         let started = Instant::now();
         let kernel = Kernel::new(program, generated);
@@ -494,7 +500,7 @@ impl<'r> Execution<'r> {
         report.state_bytes = kernel.state.bytes();
         let started = Instant::now();
         let rows = match &pipeline.source {
-            Source::Table(scan) => self.run_scan(&mut kernel, (index, scan), prepared, report)?,
+            Source::Table(scan) => self.run_scan(&mut kernel, (index, pipeline, scan), prepared, report)?,
             Source::HostInput(_) => self.run_host_input(&mut kernel, prepared, report)?,
             Source::Groups(from) => self.run_groups(&mut kernel, *from, prepared, report)?,
         };

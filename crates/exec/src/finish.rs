@@ -28,7 +28,7 @@ const OUTPUT_ROWS_MAX: u64 = 1 << 20;
 /// Room that even few rows get: a join may make many of them.
 const OUTPUT_ROWS_FIRST: u64 = 1 << 12;
 /// With less room than this, memory is made.
-const OUTPUT_ROWS_MIN: u64 = 1 << 16;
+pub(super) const OUTPUT_ROWS_MIN: u64 = 1 << 16;
 /// How much larger the room for rows becomes that was too small.
 const OUTPUT_GROWTH: u64 = 8;
 /// Room for rows of a top-k at first: few come, once there is a threshold.
@@ -380,7 +380,7 @@ impl Output<'_> {
     fn make_room(&self, execution: &Execution<'_>, kernel: &mut Kernel, rows: u64) -> Result<()> {
         let mut wanted = rows;
         while room(kernel) < wanted {
-            let arrays = self.arrays(execution, wanted);
+            let arrays = output_arrays(execution, self.layout, wanted);
             if arrays.as_ref().is_err_and(is_out_of_memory) && wanted > OUTPUT_ROWS_MIN {
                 wanted /= 2;
                 continue;
@@ -391,22 +391,6 @@ impl Output<'_> {
             kernel.state.adopt(&arrays?, |_| true);
         }
         Ok(())
-    }
-
-    fn arrays(&self, execution: &Execution<'_>, rows: u64) -> Result<State> {
-        let (machine, device) = (execution.runtime.machine(), execution.device());
-        let mut state = State::default();
-        execution.refuse_first(Arg::OutputCapacity, 0)?;
-        for (index, column) in self.layout.columns.iter().enumerate() {
-            let bytes = rows as usize * column.form.bytes();
-            state.allocate(machine, device, Arg::Output(index), bytes)?;
-            if column.is_nullable {
-                state.allocate(machine, device, Arg::OutputValid(index), rows as usize)?;
-            }
-        }
-        state.allocate(machine, device, Arg::OutputCount, 8)?;
-        state.set(Arg::OutputCapacity, rows);
-        Ok(state)
     }
 
     fn take(&self, kernel: &Kernel, stream: &Stream, count: usize) -> Result<Rows> {
@@ -424,7 +408,24 @@ impl Output<'_> {
     }
 }
 
+/// Arrays for so many rows that come out.
+pub(super) fn output_arrays(execution: &Execution<'_>, layout: &RowsLayout, rows: u64) -> Result<State> {
+    let (machine, device) = (execution.runtime.machine(), execution.device());
+    let mut state = State::default();
+    execution.refuse_first(Arg::OutputCapacity, 0)?;
+    for (index, column) in layout.columns.iter().enumerate() {
+        let bytes = rows as usize * column.form.bytes();
+        state.allocate(machine, device, Arg::Output(index), bytes)?;
+        if column.is_nullable {
+            state.allocate(machine, device, Arg::OutputValid(index), rows as usize)?;
+        }
+    }
+    state.allocate(machine, device, Arg::OutputCount, 8)?;
+    state.set(Arg::OutputCapacity, rows);
+    Ok(state)
+}
+
 /// Places for rows that come out.
-fn room(kernel: &Kernel) -> u64 {
+pub(super) fn room(kernel: &Kernel) -> u64 {
     kernel.state.word(Arg::OutputCapacity).unwrap_or(0)
 }

@@ -10,22 +10,26 @@ use super::execution::{Execution, Kernel};
 use super::finish::Output;
 use super::memory::{Lane, VECTOR_ROWS};
 use super::report::PipelineReport;
+use super::rows_out::RowsOut;
 
 /// Blocks of a grid at most.
 const BLOCKS_MAX: u64 = 1 << 20;
 
 impl Execution<'_> {
-    /// Enqueues the kernel over a morsel; where it gives rows, waits for them.
+    /// Enqueues the kernel over a morsel; where it gives rows, waits for them, or leaves them to `out`.
     pub(super) fn run_morsel(
         &self,
         kernel: &mut Kernel,
-        lane: &Lane,
-        morsel: &Morsel,
+        (lane, morsel): (&Lane, &Morsel),
+        out: Option<&mut RowsOut<'_>>,
         launched: &mut Vec<Launched>,
         report: &mut PipelineReport,
     ) -> Result<Option<Rows>> {
         if morsel.rows == 0 {
             return Ok(None);
+        }
+        if let Some(out) = out {
+            return out.run(self, kernel, (lane, morsel), launched, report).map(|()| None);
         }
         if let SinkLayout::Rows(layout) = kernel.generated.sink.clone() {
             return Output { layout: &layout, lane }.run(self, kernel, morsel, launched, report).map(Some);

@@ -11,6 +11,7 @@
 //!              ├ scan          morsels in flight; at_once: rows that a caller gives, groups; launch: descriptors, grids
 //!              ├ parking       a query steps aside for an older one; spill: groups that are more than fits
 //!              ├ runtime_filter, top    what finished tables and thresholds rule out
+//!              ├ rows_out      rows that are given out while their pipeline runs
 //!              └ finish        flags read, groups gathered; results: words become rows
 //! ```
 //!
@@ -36,6 +37,7 @@ mod memory;
 mod parking;
 mod report;
 mod results;
+mod rows_out;
 mod runtime_filter;
 mod scan;
 mod spill;
@@ -47,4 +49,5 @@ mod waiting;
 
 pub use pelton_transfer::Links;
 pub use report::{PipelineReport, RunReport};
-pub use runtime::{Filters, MemoryTest, OverflowChecks, Runtime, RuntimeOptions, TargetChoice};
+pub use rows_out::{PartColumn, RowsPart, TakeRows};
+pub use runtime::{Filters, MemoryTest, OverflowChecks, RunWith, Runtime, RuntimeOptions, TargetChoice};

@@ -30,7 +30,8 @@ use pelton_transfer::{Links, links_for};
 
 use crate::memory::{HeldLanes, Lanes, is_out_of_memory};
 use crate::report::RunReport;
-use crate::team::Team;
+use crate::rows_out::TakeRows;
+use crate::team::{Given, Team};
 
 /// What pipelines run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,6 +155,15 @@ impl Default for RuntimeOptions {
 
 /// More than these are forgotten and found out again.
 const REPEATING_KEYS_MAX: usize = 10_000;
+
+/// Who looks on at a run.
+#[derive(Default, Clone, Copy)]
+pub struct RunWith<'r> {
+    /// Gets spans.
+    pub tracer: Option<&'r Tracer>,
+    /// Takes rows of the result as they come, where nothing can make the CPU look at them any more.
+    pub rows_taker: Option<&'r dyn TakeRows>,
+}
 
 /// Runs plans on one device, or on several together. `Send` and `Sync`; one serves a session.
 pub struct Runtime {
@@ -381,24 +391,25 @@ impl Runtime {
         inputs: impl Into<Inputs>,
         cancel: &CancelFlag,
     ) -> Result<(Rows, RunReport)> {
-        self.run_traced(plan, inputs.into(), cancel, None)
+        self.run_with(plan, inputs.into(), cancel, RunWith::default())
     }
 
-    /// As [`run`](Self::run); leaves spans with `tracer`.
+    /// As [`run`](Self::run), with what `with` has. Rows that it takes are not among those that this gives.
     ///
     /// # Errors
     ///
-    /// Those of [`run`](Self::run).
-    pub fn run_traced(
+    /// Those of [`run`](Self::run), and of who takes rows. Some may have been given out by then.
+    pub fn run_with(
         &self,
         plan: &Plan,
         inputs: Inputs,
         cancel: &CancelFlag,
-        tracer: Option<&Tracer>,
+        with: RunWith<'_>,
     ) -> Result<(Rows, RunReport)> {
         let started = Instant::now();
         let cancel = cancel.of_part();
-        let mut team = Team::new(self, plan, inputs, &cancel, tracer)?;
+        let given = Given::new(plan, inputs, with.rows_taker)?;
+        let mut team = Team::new(self, plan, &given, &cancel, with.tracer)?;
         let mut result = Rows::default();
         for stage in stages(plan) {
             cancel.check()?;

@@ -19,7 +19,7 @@ use pelton_device::{Event, Span};
 use pelton_error::{Error, Result};
 use pelton_pipeline::Rows;
 use pelton_pipeline::codegen::{Arg, SinkLayout};
-use pelton_pipeline::ir::TableScan;
+use pelton_pipeline::ir::{Pipeline, TableScan};
 use pelton_scan::{DataTier, MorselTimings, PrefetchOptions, Prefetcher, RowGroups};
 use pelton_trace::{Activity, SpanSize};
 
@@ -30,6 +30,7 @@ use super::memory::{HeldLanes, State, is_out_of_memory, upload};
 use super::parking::Memory;
 use super::report::PipelineReport;
 use super::results::append;
+use super::rows_out::RowsOut;
 use super::runtime_filter::RuntimeFilter;
 use super::tasks::Tasks;
 use super::top::Top;
@@ -46,7 +47,7 @@ const HALVINGS_MAX: u32 = 20;
 type Taken = Arc<Mutex<Vec<u32>>>;
 
 /// What was done of a scan, and what is left: all on the host.
-struct Progress {
+struct Progress<'r> {
     tasks: Arc<Tasks>,
     /// The number under which they are taken.
     number: usize,
@@ -54,6 +55,8 @@ struct Progress {
     left: Vec<u32>,
     again: Vec<Again>,
     rows: Option<Rows>,
+    /// Where they go instead, if they are given out.
+    out: Option<RowsOut<'r>>,
     top: Option<Top>,
     /// How often morsels were made half as large, since memory was short.
     halvings: u32,
@@ -84,7 +87,7 @@ struct Part<'p> {
     gone: RefCell<HashSet<u32>>,
 }
 
-impl Progress {
+impl Progress<'_> {
     /// What comes next: row groups that were taken before, then others, which are noted in `taken`.
     fn coming(&self, taken: &Taken) -> RowGroups {
         let taken = Arc::clone(taken);
@@ -121,7 +124,7 @@ impl Execution<'_> {
     pub(super) fn run_scan(
         &mut self,
         kernel: &mut Kernel,
-        (index, scan): (usize, &TableScan),
+        (index, pipeline, scan): (usize, &Pipeline, &TableScan),
         prepared: &mut Prepared,
         report: &mut PipelineReport,
     ) -> Result<Option<Rows>> {
@@ -135,12 +138,14 @@ impl Execution<'_> {
             self.traced(Activity::Admit, started);
         }
         let rows = matches!(kernel.generated.sink, SinkLayout::Rows(_)).then(Rows::default);
+        let out = RowsOut::of(self, pipeline, &kernel.generated)?;
         let mut progress = Progress {
             tasks,
             number,
             left: Vec::new(),
             again: Vec::new(),
             rows,
+            out,
             top,
             halvings: 0,
             staging: (0, 0),
@@ -149,6 +154,10 @@ impl Execution<'_> {
         };
         loop {
             let is_over = self.run_part(kernel, scan, prepared, &mut progress, report);
+            let is_short = is_over.as_ref().is_err_and(is_out_of_memory);
+            if let Some(out) = progress.out.as_mut().filter(|_| is_short || is_over.is_ok()) {
+                out.let_go()?;
+            }
             let memory = &mut Memory { kernel: Some(kernel), prepared: Some(prepared) };
             match is_over {
                 Ok(true) => break,
@@ -163,6 +172,7 @@ impl Execution<'_> {
             }
         }
         progress.top.iter().for_each(|top| top.add_to(report));
+        report.rows_out += progress.out.as_ref().map_or(0, RowsOut::row_count);
         Ok(progress.rows)
     }
 
@@ -171,7 +181,7 @@ impl Execution<'_> {
         &self,
         refusal: Error,
         kernel: &mut Kernel,
-        progress: &mut Progress,
+        progress: &mut Progress<'_>,
         report: &mut PipelineReport,
     ) -> Result<()> {
         let staging_bytes = (progress.staging.0 * progress.staging.1) as u64;
@@ -193,7 +203,7 @@ impl Execution<'_> {
         kernel: &mut Kernel,
         scan: &TableScan,
         prepared: &Prepared,
-        progress: &mut Progress,
+        progress: &mut Progress<'_>,
         report: &mut PipelineReport,
     ) -> Result<bool> {
         progress.staging = (0, 0);
@@ -213,7 +223,7 @@ impl Execution<'_> {
         }
         let started = Instant::now();
         let is_output = progress.rows.is_some();
-        let row_groups_max = self.row_groups_max(kernel, scan, &progress.tasks);
+        let row_groups_max = self.row_groups_max(kernel, scan, progress);
         let taken = Taken::default();
         let prefetcher = self.prefetcher(scan, (progress, &taken), row_groups_max, is_output, report)?;
         let lanes = self.lanes(&prefetcher, scan.columns.len() + mappings.len() + 2, scan, &ready)?;
@@ -254,7 +264,7 @@ impl Execution<'_> {
         kernel: &mut Kernel,
         part: &mut Part<'_>,
         row_groups_max: usize,
-        progress: &mut Progress,
+        progress: &mut Progress<'_>,
         report: &mut PipelineReport,
     ) -> Result<bool> {
         // Rows that come out are taken before the next morsel.
@@ -270,6 +280,9 @@ impl Execution<'_> {
                     is_over = false;
                     break;
                 }
+            }
+            if let Some(out) = &mut progress.out {
+                out.wait_for_taker(self)?;
             }
             let buffer = turn % part.lanes.list().len();
             let started = Instant::now();
@@ -310,7 +323,8 @@ impl Execution<'_> {
             let morsel = self.morsel_of(part.scan, part.mappings, brought);
             report.rows_in += morsel.rows;
             report.raw_bytes += raw_bytes(part.scan, &morsel.row_groups)?;
-            match self.run_morsel(kernel, lane, &morsel, &mut part.launched, report) {
+            let out = progress.out.as_mut();
+            match self.run_morsel(kernel, (lane, &morsel), out, &mut part.launched, report) {
                 Err(refusal) if is_out_of_memory(&refusal) => {
                     progress.again.push(Again { row_groups: morsel.row_groups, notes: None });
                     return Err(refusal);
@@ -361,7 +375,7 @@ impl Execution<'_> {
         kernel: &mut Kernel,
         (scan, mappings, ready): (&TableScan, &[Mappings], &Event),
         again: &mut Again,
-        progress: &mut Progress,
+        progress: &mut Progress<'_>,
         report: &mut PipelineReport,
     ) -> Result<()> {
         let options = PrefetchOptions {
@@ -387,7 +401,8 @@ impl Execution<'_> {
                     self.redo(kernel, lane, &morsel)?;
                 }
                 None => {
-                    let more = self.run_morsel(kernel, lane, &morsel, &mut launched, report)?;
+                    let out = progress.out.as_mut();
+                    let more = self.run_morsel(kernel, (lane, &morsel), out, &mut launched, report)?;
                     progress.add(more)?;
                 }
             }
@@ -418,7 +433,7 @@ impl Execution<'_> {
     }
 
     /// Bytes of a morsel at most.
-    fn morsel_bytes(&self, progress: &Progress) -> usize {
+    fn morsel_bytes(&self, progress: &Progress<'_>) -> usize {
         (self.runtime.options.morsel_bytes >> progress.halvings).max(1)
     }
 
@@ -427,7 +442,7 @@ impl Execution<'_> {
     fn prefetcher(
         &self,
         scan: &TableScan,
-        (progress, taken): (&mut Progress, &Taken),
+        (progress, taken): (&mut Progress<'_>, &Taken),
         row_groups_max: usize,
         is_output: bool,
         report: &mut PipelineReport,
@@ -496,8 +511,8 @@ impl Execution<'_> {
 
     /// Row groups of a morsel at most. Where others may want some, a morsel is not all that a worker has, however
     /// little of it must be moved.
-    fn row_groups_max(&self, kernel: &Kernel, scan: &TableScan, tasks: &Tasks) -> usize {
-        let most = match tasks.worker_count() {
+    fn row_groups_max(&self, kernel: &Kernel, scan: &TableScan, progress: &Progress<'_>) -> usize {
+        let most = match progress.tasks.worker_count() {
             1 => self.runtime.options.row_groups_max,
             workers => {
                 let share = scan.row_groups.len().div_ceil(workers * MORSELS_OF_SHARE);
@@ -509,7 +524,13 @@ impl Execution<'_> {
         }
         let rows = |group: &u32| scan.table.row_group(*group as usize).row_count as usize;
         let largest = scan.row_groups.iter().map(rows).max().unwrap_or(0).max(1);
-        most.min(WAITING_ROWS_MAX / largest).max(1)
+        let rows_max = match (&progress.out, &kernel.generated.sink) {
+            (Some(out), SinkLayout::Rows(layout)) => {
+                WAITING_ROWS_MAX.min(out.part_rows(self, layout) as usize)
+            }
+            _ => WAITING_ROWS_MAX,
+        };
+        most.min(rows_max / largest).max(1)
     }
 
     /// What a launch goes through for the row groups that were brought.

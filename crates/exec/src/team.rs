@@ -38,6 +38,7 @@ use crate::finish::{Outcome, gather_on_host, gather_to, group_rows_of, without_k
 use crate::memory::is_out_of_memory;
 use crate::report::PipelineReport;
 use crate::results::{append, with_texts};
+use crate::rows_out::TakeRows;
 use crate::runtime::Worker;
 use crate::tasks::Tasks;
 use crate::top::Top;
@@ -46,20 +47,21 @@ use crate::top::Top;
 const PIECE_BYTES: usize = 32 << 20;
 
 /// What a caller gives, for each worker to read.
-pub(crate) struct Given {
+pub(crate) struct Given<'r> {
     pub(crate) host_inputs: Vec<Arc<Rows>>,
     pub(crate) parameters: Arc<[Literal]>,
+    pub(crate) rows_taker: Option<&'r dyn TakeRows>,
 }
 
-impl Given {
-    pub(crate) fn new(plan: &Plan, inputs: Inputs) -> Result<Self> {
+impl<'r> Given<'r> {
+    pub(crate) fn new(plan: &Plan, inputs: Inputs, rows_taker: Option<&'r dyn TakeRows>) -> Result<Self> {
         let Inputs { host_inputs, parameters } = inputs;
         if host_inputs.len() != plan.host_input_count {
             let (given, expected) = (host_inputs.len(), plan.host_input_count);
             return Err(Error::invalid_input(format!("{given} host inputs in place of {expected}")));
         }
         let host_inputs = host_inputs.into_iter().map(Arc::new).collect();
-        Ok(Self { host_inputs, parameters: parameters.into() })
+        Ok(Self { host_inputs, parameters: parameters.into(), rows_taker })
     }
 }
 
@@ -137,11 +139,10 @@ impl<'r> Team<'r> {
     pub(crate) fn new(
         runtime: &'r Runtime,
         plan: &'r Plan,
-        inputs: Inputs,
+        given: &Given<'r>,
         cancel: &'r CancelFlag,
         tracer: Option<&'r Tracer>,
     ) -> Result<Self> {
-        let given = Given::new(plan, inputs)?;
         let shared = Shared::of(plan, runtime.workers.len());
         // Who runs no pipeline takes nothing.
         let most = shared.iter().map(|shared| shared.workers).max().unwrap_or(1);
@@ -152,7 +153,7 @@ impl<'r> Team<'r> {
         }
         let execution = |(worker, turn): (&'r Worker, Turn)| {
             turn.resume();
-            let execution = Execution::new((runtime, worker, turn), plan, &shared, &given, cancel, tracer)?;
+            let execution = Execution::new((runtime, worker, turn), plan, &shared, given, cancel, tracer)?;
             if most > 1 {
                 execution.turn.rest();
             }

@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 use pelton_device::cuda;
 use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt};
 use pelton_exec::{Runtime, RuntimeOptions, TargetChoice};
-use pelton_pipeline::ir::Source;
+use pelton_pipeline::ir::{Pipeline, Source};
 use pelton_pipeline::{Dictionary, TextSource};
 use pelton_scan::DataTier;
 use pelton_store::{IoEngine, Table};
@@ -191,6 +191,17 @@ impl DeviceHandle {
                 scan.columns.iter().any(|&column| self.tier(&scan.table, column) == Some(DataTier::Pinned))
             }
             _ => false,
+        })
+    }
+
+    /// Whether all that `plan` reads of tables is in memory of the device now.
+    pub(super) fn holds_all_of(&self, plan: &[Pipeline]) -> bool {
+        plan.iter().all(|pipeline| match &pipeline.source {
+            Source::Table(scan) => scan
+                .columns
+                .iter()
+                .all(|&column| matches!(self.tier(&scan.table, column), Some(DataTier::Device(_)))),
+            _ => true,
         })
     }
 

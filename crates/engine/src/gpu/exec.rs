@@ -6,7 +6,8 @@
 //!                                                      └▶ the subtree as planned, on the CPU; the reason is kept
 //! ```
 //!
-//! Nothing goes out before the run is complete, so falling back never gives a row twice. Dropping the stream cancels
+//! Rows go out before the run is complete only where nothing can make the CPU look at them again ([`rows_out`]), so
+//! falling back never gives a row twice. Dropping the stream cancels
 //! the run. Damaged data, invalid input and cancellation are errors of the query, on the CPU as here.
 
 use std::fmt;
@@ -14,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -33,16 +34,18 @@ use datafusion::physical_plan::{
     ColumnarValue, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
     collect, execute_stream,
 };
-use futures::{StreamExt, TryStreamExt};
+use futures::{Stream, StreamExt, TryStreamExt};
 use pelton_error::{CancelFlag, Error, ErrorKind};
-use pelton_exec::RunReport;
+use pelton_exec::{RunReport, RunWith, TakeRows};
 use pelton_pipeline::Rows;
 use pelton_pipeline::ir::{Inputs, Literal, Plan, Source};
+use tokio::task::JoinHandle;
 
 use super::again::anew;
 use super::device::DeviceHandle;
 use super::host_input::{HostInput, describe_by_rows};
 use super::lower::Lowered;
+use super::rows_out::{self, Conversion, Inlet};
 use super::value::LateText;
 use super::{late, result, value};
 use crate::error::{from_datafusion, to_datafusion};
@@ -284,7 +287,12 @@ impl PeltonGpuExec {
     pub(super) async fn try_run(&self, context: &Arc<TaskContext>) -> pelton_error::Result<Duration> {
         let anew = self.children.iter().map(anew).collect::<Result<Vec<_>>>().map_err(from_datafusion)?;
         let started = Instant::now();
-        self.copy_with(anew).run().on_device(context).await?;
+        if let Made::InParts(mut parts) = self.copy_with(anew).run().on_device(context).await? {
+            while let Some(batches) = parts.next().await {
+                batches?;
+            }
+            ended(&mut parts.running).await?;
+        }
         Ok(started.elapsed())
     }
 
@@ -301,6 +309,7 @@ impl PeltonGpuExec {
     /// The run to make, apart from this node.
     fn run(&self) -> Run {
         Run {
+            started: Instant::now(),
             plan: self.plan.clone(),
             host_inputs: self.host_inputs.clone(),
             children: self.children.clone(),
@@ -320,8 +329,50 @@ impl PeltonGpuExec {
     }
 }
 
+/// What comes of a run on the device.
+enum Made {
+    /// All rows, after its end.
+    Whole(Vec<RecordBatch>),
+    /// Rows while it goes on.
+    InParts(Parts),
+}
+
+/// What a run brings to the host in the end: rows that it has not given out, and texts of them.
+type Brought = (Rows, RunReport, Vec<Option<ArrayRef>>);
+
+/// A run that gives out rows.
+struct Parts {
+    first: Option<pelton_error::Result<Vec<RecordBatch>>>,
+    inlet: Inlet,
+    running: JoinHandle<pelton_error::Result<Brought>>,
+    /// Of host inputs.
+    memory: MemoryReservation,
+    _cancel: CancelOnDrop,
+}
+
+impl Parts {
+    async fn next(&mut self) -> Option<pelton_error::Result<Vec<RecordBatch>>> {
+        match self.first.take() {
+            Some(first) => Some(first),
+            None => self.inlet.next().await,
+        }
+    }
+}
+
+/// How `running` ended.
+async fn ended(running: &mut JoinHandle<pelton_error::Result<Brought>>) -> pelton_error::Result<Brought> {
+    running.await.map_err(|error| {
+        // A panic of the run is a bug, and stays one.
+        match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => Error::cancelled(),
+        }
+    })?
+}
+
 /// One execution.
 struct Run {
+    started: Instant,
     plan: Plan,
     host_inputs: Vec<HostInput>,
     children: Vec<Arc<dyn ExecutionPlan>>,
@@ -351,21 +402,23 @@ impl Drop for CancelOnDrop {
 }
 
 impl Run {
-    /// The result as a stream: of the device or, where that refuses, of the CPU.
+    /// The result as a stream: of the device or, where that refuses before its first rows are out, of the CPU.
     async fn stream(self, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         self.record(|outcome| *outcome = Outcome::default());
         let baseline = BaselineMetrics::new(&self.metrics, 0);
-        let started = Instant::now();
+        let schema = self.cpu.schema();
         match self.on_device(&context).await {
-            Ok(batches) => {
-                if let Some(key) = self.key {
-                    self.device.experience().took_on_device(key, started.elapsed());
-                }
-                let schema = self.cpu.schema();
+            Ok(Made::Whole(batches)) => {
                 let counted = futures::stream::iter(batches).map(move |batch| {
                     baseline.record_output(batch.num_rows());
                     Ok(batch)
                 });
+                Ok(Box::pin(RecordBatchStreamAdapter::new(schema, counted)))
+            }
+            Ok(Made::InParts(parts)) => {
+                let counted = self
+                    .in_parts(parts)
+                    .inspect_ok(move |batch: &RecordBatch| baseline.record_output(batch.num_rows()));
                 Ok(Box::pin(RecordBatchStreamAdapter::new(schema, counted)))
             }
             Err(error) if may_run_elsewhere(error.kind()) => {
@@ -380,10 +433,49 @@ impl Run {
                 });
                 let rows = execute_stream(cpu, context)?;
                 let counted = rows.inspect_ok(move |batch| baseline.record_output(batch.num_rows()));
-                Ok(Box::pin(RecordBatchStreamAdapter::new(self.cpu.schema(), counted)))
+                Ok(Box::pin(RecordBatchStreamAdapter::new(schema, counted)))
             }
             Err(error) => Err(to_datafusion(error)),
         }
+    }
+
+    /// The batches of all parts, then what the run says in the end.
+    fn in_parts(self, parts: Parts) -> impl Stream<Item = Result<RecordBatch>> + Send {
+        let state = (self, parts, Vec::new().into_iter(), false);
+        futures::stream::unfold(state, |(run, mut parts, mut batches, is_over)| async move {
+            if is_over {
+                return None;
+            }
+            loop {
+                if let Some(batch) = batches.next() {
+                    return Some((Ok(batch), (run, parts, batches, false)));
+                }
+                let error = match parts.next().await {
+                    Some(Ok(more)) => {
+                        batches = more.into_iter();
+                        continue;
+                    }
+                    Some(Err(error)) => error,
+                    None => match ended(&mut parts.running).await {
+                        Ok((_, report, _)) => {
+                            run.ran_on_device(report);
+                            return None;
+                        }
+                        Err(error) => error,
+                    },
+                };
+                let error = error.context("after rows of the result had been given out");
+                return Some((Err(to_datafusion(error)), (run, parts, batches, true)));
+            }
+        })
+    }
+
+    /// Takes note of a run that went to its end.
+    fn ran_on_device(&self, report: RunReport) {
+        if let Some(key) = self.key {
+            self.device.experience().took_on_device(key, self.started.elapsed());
+        }
+        self.record(|outcome| outcome.report = Some(report));
     }
 
     /// The plan for the CPU, to be run once: as it is for the first to ask, a copy for all others. Host inputs are
@@ -394,7 +486,8 @@ impl Run {
         self.results.in_plan(plan)
     }
 
-    async fn on_device(&self, context: &Arc<TaskContext>) -> pelton_error::Result<Vec<RecordBatch>> {
+    /// Runs on the device, up to the end or to the first rows that it gives out.
+    async fn on_device(&self, context: &Arc<TaskContext>) -> pelton_error::Result<Made> {
         let memory = MemoryConsumer::new("PeltonGpuExec").register(context.memory_pool());
         let parameters = self.parameters.iter().map(parameter_value).collect::<pelton_error::Result<_>>()?;
         let host_inputs = self.make_host_inputs(context, &memory).await?;
@@ -408,9 +501,22 @@ impl Run {
         let (device, flag) = (Arc::clone(&self.device), cancel.0.clone());
         let tracer = tracer(context, self.owner);
         let (late, columns, schema) = (self.late.clone(), self.columns.clone(), self.cpu.schema());
-        let run = tokio::task::spawn_blocking(move || {
+        let batch_rows = context.session_config().batch_size();
+        let conversion = Conversion {
+            schema: Arc::clone(&schema),
+            late: late.clone(),
+            columns: columns.clone(),
+            batch_rows,
+            device: Arc::clone(&device),
+            cancel: flag.clone(),
+        };
+        let (outlet, inlet) = rows_out::channel(conversion, context);
+        let gives_out = rows_out::may_be_given_out(&plan, &self.average_counts);
+        let running = tokio::task::spawn_blocking(move || {
             let inputs = Inputs { host_inputs, parameters };
-            let (rows, report) = device.runtime()?.run_traced(&plan, inputs, &flag, tracer.as_ref())?;
+            let rows_taker = gives_out.then_some(&outlet as &dyn TakeRows);
+            let with = RunWith { tracer: tracer.as_ref(), rows_taker };
+            let (rows, report) = device.runtime()?.run_with(&plan, inputs, &flag, with)?;
             let rows = match columns {
                 Some(columns) => result::columns_of(rows, &columns),
                 None => rows,
@@ -418,17 +524,16 @@ impl Run {
             let fetched = late::fetch_all(&late, &rows, &schema, device.io(), device.threads(), &flag)?;
             Ok::<_, Error>((rows, report, fetched))
         });
-        let (mut rows, report, fetched) = run.await.map_err(|error| {
-            // A panic of the run is a bug, and stays one.
-            match error.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                Err(_) => Error::cancelled(),
-            }
-        })??;
-        self.record(|outcome| outcome.report = Some(report));
-        memory.try_grow(rows_bytes(&rows)).map_err(from_datafusion)?;
+        let mut parts = Parts { first: None, inlet, running, memory, _cancel: cancel };
+        parts.first = parts.inlet.next().await;
+        if parts.first.is_some() {
+            return Ok(Made::InParts(parts));
+        }
+        let (mut rows, report, fetched) = ended(&mut parts.running).await?;
+        self.ran_on_device(report);
+        parts.memory.try_grow(rows_bytes(&rows)).map_err(from_datafusion)?;
         result::counts_are_null_with_sums(&mut rows, &self.average_counts);
-        result::batches(rows, fetched, &self.cpu.schema(), context.session_config().batch_size())
+        result::batches(rows, fetched, &self.cpu.schema(), batch_rows).map(Made::Whole)
     }
 
     /// Runs the plans of the host inputs, all at once.

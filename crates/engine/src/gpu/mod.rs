@@ -5,8 +5,8 @@
 //!     lower.rs   a subtree as pipelines: scan.rs, join.rs, aggregate.rs, top.rs; expr.rs, arithmetic.rs,
 //!                dates.rs, text.rs
 //!     cost.rs    whether that may be worth it; trial.rs: what was learnt by trying
-//!   exec.rs      the plan node: host inputs (host_input.rs), the run, its rows as batches (result.rs, late.rs), the way back to
-//!                the CPU (again.rs)
+//!   exec.rs      the plan node: host inputs (host_input.rs), the run, its rows as batches (result.rs, late.rs; rows_out.rs),
+//!                the way back to the CPU (again.rs)
 //!   describe.rs  EXPLAIN
 //!   device.rs    what was chosen, and the runtime, opened when it is first needed
 //! ```
@@ -30,6 +30,7 @@ mod join;
 mod late;
 mod lower;
 mod result;
+mod rows_out;
 mod rule;
 mod scan;
 mod text;

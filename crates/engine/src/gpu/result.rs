@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use datafusion::arrow::array::{
     ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int32Array, Int64Array, PrimitiveArray,
     RecordBatch, RecordBatchOptions, UInt64Array,
 };
-use datafusion::arrow::buffer::{BooleanBuffer, NullBuffer};
+use datafusion::arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::datatypes::{ArrowNativeType, DataType, SchemaRef};
 use datafusion::arrow::error::ArrowError;
 use pelton_error::{Error, Result};
+use pelton_exec::{PartColumn, RowsPart};
+use pelton_pipeline::codegen::Form;
+use pelton_pipeline::ir::{Bounds, Type};
 use pelton_pipeline::{Dictionary, RowColumn, RowValues, Rows};
 
 use super::text::text_array;
@@ -58,11 +62,93 @@ pub(super) fn batches(
         Some(fetched) => Ok(fetched),
         None => array(column, field.data_type()),
     });
-    let columns = columns.collect::<Result<_>>()?;
-    let options = RecordBatchOptions::new().with_row_count(Some(rows.row_count));
+    in_batches(columns.collect::<Result<_>>()?, rows.row_count, schema, batch_rows)
+}
+
+/// These columns of `part`, in this order.
+pub(super) fn columns_of_part(part: RowsPart, columns: &[usize]) -> RowsPart {
+    RowsPart { columns: columns.iter().map(|&column| part.columns[column].clone()).collect(), ..part }
+}
+
+/// As [`batches`], of some rows that came out while the run went on. What lies in memory as Arrow wants it stays there.
+///
+/// # Errors
+///
+/// Likewise.
+pub(super) fn batches_of_part(
+    part: RowsPart,
+    schema: &SchemaRef,
+    batch_rows: usize,
+) -> Result<Vec<RecordBatch>> {
+    if part.columns.len() != schema.fields().len() {
+        let (found, wanted) = (part.columns.len(), schema.fields().len());
+        return Err(Error::invalid_input(format!("a run gave {found} columns where the plan has {wanted}")));
+    }
+    let row_count = part.row_count;
+    let columns = part.columns.into_iter().zip(schema.fields());
+    let columns = columns.map(|(column, field)| array_of_part(column, row_count, field.data_type()));
+    in_batches(columns.collect::<Result<_>>()?, row_count, schema, batch_rows)
+}
+
+fn in_batches(
+    columns: Vec<ArrayRef>,
+    row_count: usize,
+    schema: &SchemaRef,
+    batch_rows: usize,
+) -> Result<Vec<RecordBatch>> {
+    let options = RecordBatchOptions::new().with_row_count(Some(row_count));
     let all = RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(wrong_type)?;
-    let starts = (0..rows.row_count).step_by(batch_rows.max(1));
-    Ok(starts.map(|start| all.slice(start, batch_rows.min(rows.row_count - start))).collect())
+    let starts = (0..row_count).step_by(batch_rows.max(1));
+    Ok(starts.map(|start| all.slice(start, batch_rows.min(row_count - start))).collect())
+}
+
+/// A column of `row_count` rows as an array of `data_type`: over the same bytes where their form is that of the type.
+fn array_of_part(column: PartColumn, row_count: usize, data_type: &DataType) -> Result<ArrayRef> {
+    let bits = |valid: &Bytes| BooleanBuffer::collect_bool(row_count, |row| valid[row] != 0);
+    let nulls = column.valid.as_ref().map(|valid| NullBuffer::new(bits(valid)));
+    let PartColumn { layout, values, valid } = column;
+    let array: ArrayRef = match (layout.form, layout.ty, data_type) {
+        (Form::I32, Type::I32, _) => Arc::new(Int32Array::new(numbers(values), nulls)),
+        (Form::F64, Type::F64, _) => Arc::new(Float64Array::new(numbers(values), nulls)),
+        (Form::I64, Type::I64, _) => Arc::new(Int64Array::new(numbers(values), nulls)),
+        (Form::I64, Type::I128, DataType::Decimal128(precision, scale)) => {
+            let narrow: ScalarBuffer<i64> = numbers(values);
+            let wide: Vec<i128> = narrow.iter().map(|value| i128::from(*value)).collect();
+            Arc::new(decimals_within(wide.into(), nulls, layout.bounds, (*precision, *scale))?)
+        }
+        (Form::I128, Type::I128, DataType::Decimal128(precision, scale)) => {
+            Arc::new(decimals_within(numbers(values), nulls, layout.bounds, (*precision, *scale))?)
+        }
+        _ => {
+            let column = PartColumn { layout, values, valid };
+            let mut rows = RowsPart { row_count, columns: vec![column] }.into_rows()?;
+            return array(rows.columns.remove(0), data_type);
+        }
+    };
+    if array.data_type() == data_type { Ok(array) } else { cast(&array, data_type).map_err(wrong_type) }
+}
+
+/// `bytes` as numbers, where they lie if they lie right.
+fn numbers<T: ArrowNativeType>(bytes: Bytes) -> ScalarBuffer<T> {
+    let buffer = match bytes.as_ptr().addr().is_multiple_of(align_of::<T>()) {
+        true => Buffer::from(bytes),
+        false => Buffer::from(&*bytes),
+    };
+    ScalarBuffer::from(buffer)
+}
+
+/// Decimals that lie between `bounds`, which is looked at only where those do not show that the type holds them.
+fn decimals_within(
+    values: ScalarBuffer<i128>,
+    nulls: Option<NullBuffer>,
+    bounds: Option<Bounds>,
+    (precision, scale): (u8, i8),
+) -> Result<Decimal128Array> {
+    let most = 10_i128.pow(u32::from(precision)) - 1;
+    if !bounds.is_some_and(|bounds| -most <= bounds.min && bounds.max <= most) {
+        return decimals(values, nulls, precision, scale);
+    }
+    PrimitiveArray::new(values, nulls).with_precision_and_scale(precision, scale).map_err(wrong_type)
 }
 
 /// A column as an array of `data_type`.
@@ -76,7 +162,7 @@ fn array(column: RowColumn, data_type: &DataType) -> Result<ArrayRef> {
         (RowValues::I32(values), _) => Arc::new(Int32Array::new(values.into(), nulls)),
         (RowValues::I64(values), DataType::Decimal128(precision, scale)) => {
             let values: Vec<i128> = values.into_iter().map(i128::from).collect();
-            Arc::new(decimals(values, nulls, *precision, *scale)?)
+            Arc::new(decimals(values.into(), nulls, *precision, *scale)?)
         }
         // A count, as the state of an average: never negative.
         (RowValues::I64(values), DataType::UInt64) => {
@@ -85,7 +171,7 @@ fn array(column: RowColumn, data_type: &DataType) -> Result<ArrayRef> {
         }
         (RowValues::I64(values), _) => Arc::new(Int64Array::new(values.into(), nulls)),
         (RowValues::I128(values), DataType::Decimal128(precision, scale)) => {
-            Arc::new(decimals(values, nulls, *precision, *scale)?)
+            Arc::new(decimals(values.into(), nulls, *precision, *scale)?)
         }
         (RowValues::I128(values), DataType::Int64) => {
             let values: Result<Vec<i64>> = values.into_iter().map(|value| narrow(value, data_type)).collect();
@@ -103,7 +189,7 @@ fn array(column: RowColumn, data_type: &DataType) -> Result<ArrayRef> {
 }
 
 fn decimals(
-    values: Vec<i128>,
+    values: ScalarBuffer<i128>,
     nulls: Option<NullBuffer>,
     precision: u8,
     scale: i8,
@@ -115,7 +201,7 @@ fn decimals(
     if let Some((_, value)) = beyond.find(|(row, _)| is_valid(*row)) {
         return Err(too_large(*value, &DataType::Decimal128(precision, scale)));
     }
-    PrimitiveArray::new(values.into(), nulls).with_precision_and_scale(precision, scale).map_err(wrong_type)
+    PrimitiveArray::new(values, nulls).with_precision_and_scale(precision, scale).map_err(wrong_type)
 }
 
 /// A sum as 64 bits.

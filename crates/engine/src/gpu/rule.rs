@@ -216,7 +216,7 @@ pub(super) fn attempt(
 ///
 /// `Unsupported`, with why it does not.
 fn choose(lowered: &Lowered, device: &DeviceHandle) -> Result<String> {
-    if is_scan_alone(lowered) {
+    if is_scan_alone(lowered) && !device.holds_all_of(&lowered.plan.pipelines) {
         return Err(Error::unsupported("filtered rows of one table come as fast from the CPU"));
     }
     if device.choice() == DeviceChoice::AutoHost {

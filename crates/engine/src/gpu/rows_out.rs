@@ -1,0 +1,186 @@
+//! Rows of a run as a stream, while it goes on.
+//!
+//! ```text
+//!   the run's thread   part 0 ── part 1 ── part 2 ── ... ── its end
+//!   blocking threads     └ batches   └ batches   └ batches            several parts at once
+//!   the stream                 batches of part 0, then of part 1, ...
+//! ```
+//!
+//! Only results that the CPU need not look at again come so: once a row is out, an error is the query's. What waits in
+//! between is bounded, and counted by the memory pool.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
+use pelton_error::{CancelFlag, Error, Result};
+use pelton_exec::{RowsPart, TakeRows};
+use pelton_pipeline::ir::{Expr, Plan, Sink, Type};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
+
+use super::device::DeviceHandle;
+use super::value::LateText;
+use super::{late, result};
+use crate::error::from_datafusion;
+
+/// Bytes of a part: some milliseconds of a link.
+const PART_BYTES: usize = 128 << 20;
+/// Bytes of a part at least, however little memory there is.
+const PART_BYTES_MIN: usize = 64 << 10;
+/// Parts that wait at most, as long as nobody waits for the device.
+const PARTS_WAITING: usize = 4;
+/// Share of the memory pool that a part takes at most.
+const SHARE_OF_POOL: usize = 16;
+/// How long a run waits for host memory before that is an error.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Whether the rows of `plan` may be given out while it runs: values that a type might not hold are looked at by the
+/// CPU, so they are not.
+pub(super) fn may_be_given_out(plan: &Plan, average_counts: &[usize]) -> bool {
+    let Some(Sink::Materialize { columns, top: None }) = plan.pipelines.last().map(|last| &last.sink) else {
+        return false;
+    };
+    let last = &plan.pipelines[plan.pipelines.len() - 1];
+    let is_sure = |expr: &Expr| match expr {
+        Expr::Column(_) | Expr::RowNumber | Expr::OfText { .. } => true,
+        Expr::Cast { input, .. } => {
+            matches!(&**input, Expr::Column(column) if last.columns[*column].ty != Type::I128)
+        }
+        _ => false,
+    };
+    average_counts.is_empty() && columns.iter().all(is_sure)
+}
+
+/// What becomes of a part.
+pub(super) struct Conversion {
+    pub(super) schema: SchemaRef,
+    pub(super) late: Vec<Option<LateText>>,
+    pub(super) columns: Option<Vec<usize>>,
+    pub(super) batch_rows: usize,
+    pub(super) device: Arc<DeviceHandle>,
+    pub(super) cancel: CancelFlag,
+}
+
+impl Conversion {
+    fn batches(&self, part: RowsPart) -> Result<Vec<RecordBatch>> {
+        let part = match &self.columns {
+            Some(columns) => result::columns_of_part(part, columns),
+            None => part,
+        };
+        if self.late.iter().all(Option::is_none) {
+            return result::batches_of_part(part, &self.schema, self.batch_rows);
+        }
+        let rows = part.into_rows()?;
+        let (io, threads) = (self.device.io(), self.device.threads());
+        let fetched = late::fetch_all(&self.late, &rows, &self.schema, io, threads, &self.cancel)?;
+        result::batches(rows, fetched, &self.schema, self.batch_rows)
+    }
+}
+
+/// A part that becomes batches.
+struct Converted {
+    batches: JoinHandle<Result<Vec<RecordBatch>>>,
+    bytes: usize,
+}
+
+/// Where the run puts its rows.
+pub(super) struct Outlet {
+    sender: UnboundedSender<Converted>,
+    conversion: Arc<Conversion>,
+    waiting: Arc<Waiting>,
+    part_bytes: usize,
+    handle: Handle,
+}
+
+/// Rows that have been given out and not been taken.
+struct Waiting {
+    parts: AtomicUsize,
+    memory: Mutex<MemoryReservation>,
+}
+
+impl Waiting {
+    /// Takes note of one part more.
+    fn add(&self, bytes: usize) -> Result<()> {
+        self.reservation(|memory| memory.try_grow(bytes)).map_err(from_datafusion)?;
+        self.parts.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+
+    fn remove(&self, bytes: usize) {
+        self.parts.fetch_sub(1, Ordering::AcqRel);
+        self.reservation(|memory| memory.shrink(bytes));
+    }
+
+    fn reservation<T>(&self, what: impl FnOnce(&MemoryReservation) -> T) -> T {
+        what(&self.memory.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Where its rows come out.
+pub(super) struct Inlet {
+    receiver: UnboundedReceiver<Converted>,
+    waiting: Arc<Waiting>,
+}
+
+/// Both ends, for one run.
+pub(super) fn channel(conversion: Conversion, context: &TaskContext) -> (Outlet, Inlet) {
+    let pool = context.memory_pool();
+    let part_bytes = match pool.memory_limit() {
+        MemoryLimit::Finite(bytes) => (bytes / SHARE_OF_POOL).clamp(PART_BYTES_MIN, PART_BYTES),
+        _ => PART_BYTES,
+    };
+    let memory = Mutex::new(MemoryConsumer::new("PeltonGpuExec rows").register(pool));
+    let waiting = Arc::new(Waiting { parts: AtomicUsize::new(0), memory });
+    let (sender, receiver) = unbounded_channel();
+    let inlet = Inlet { receiver, waiting: Arc::clone(&waiting) };
+    let conversion = Arc::new(conversion);
+    (Outlet { sender, conversion, waiting, part_bytes, handle: Handle::current() }, inlet)
+}
+
+impl TakeRows for Outlet {
+    fn take(&self, rows: RowsPart) -> Result<()> {
+        let bytes = rows.bytes();
+        let started = Instant::now();
+        loop {
+            self.conversion.cancel.check()?;
+            match self.waiting.add(bytes) {
+                // What waits is taken sooner or later, unless who should take it waits for something else of ours.
+                Err(_) if self.waiting.parts.load(Ordering::Acquire) > 0 && started.elapsed() < PATIENCE => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                added => break added?,
+            }
+        }
+        let conversion = Arc::clone(&self.conversion);
+        let batches = self.handle.spawn_blocking(move || conversion.batches(rows));
+        // Who has gone away wants no more rows.
+        self.sender.send(Converted { batches, bytes }).map_err(|_| Error::cancelled())
+    }
+
+    fn is_full(&self) -> bool {
+        self.waiting.parts.load(Ordering::Acquire) >= PARTS_WAITING
+    }
+
+    fn part_bytes(&self) -> usize {
+        self.part_bytes
+    }
+}
+
+impl Inlet {
+    /// The batches of the next part; `None`: the run gives out no more.
+    pub(super) async fn next(&mut self) -> Option<Result<Vec<RecordBatch>>> {
+        let Converted { batches, bytes } = self.receiver.recv().await?;
+        let batches = batches.await.unwrap_or_else(|error| match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => Err(Error::cancelled()),
+        });
+        self.waiting.remove(bytes);
+        Some(batches)
+    }
+}
