@@ -55,6 +55,8 @@ use crate::scan::{PeltonScanExec, ScanReport};
 pub(super) struct Outcome {
     /// What the device did, where it ran to the end.
     pub(super) report: Option<RunReport>,
+    /// How many of its columns are texts that were fetched, and how long that took.
+    pub(super) fetched: (usize, Duration),
     /// Why the CPU ran it instead, where it did.
     pub(super) fallback: Option<String>,
     /// What the CPU ran.
@@ -415,17 +417,25 @@ impl Run {
                 Some(columns) => result::columns_of(rows, &columns),
                 None => rows,
             };
-            let fetched = late::fetch_all(&late, &rows, &schema, device.io(), device.threads(), &flag)?;
-            Ok::<_, Error>((rows, report, fetched))
+            let reader = late::Reader {
+                io: device.io(),
+                pages: device.text_pages(),
+                threads: device.threads(),
+                cancel: &flag,
+            };
+            let started = Instant::now();
+            let fetched = late::fetch_all(&late, &rows, &schema, &reader)?;
+            Ok::<_, Error>((rows, report, fetched, started.elapsed()))
         });
-        let (mut rows, report, fetched) = run.await.map_err(|error| {
+        let (mut rows, report, fetched, took) = run.await.map_err(|error| {
             // A panic of the run is a bug, and stays one.
             match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
                 Err(_) => Error::cancelled(),
             }
         })??;
-        self.record(|outcome| outcome.report = Some(report));
+        let count = fetched.iter().flatten().count();
+        self.record(|outcome| (outcome.report, outcome.fetched) = (Some(report), (count, took)));
         memory.try_grow(rows_bytes(&rows)).map_err(from_datafusion)?;
         result::counts_are_null_with_sums(&mut rows, &self.average_counts);
         result::batches(rows, fetched, &self.cpu.schema(), context.session_config().batch_size())

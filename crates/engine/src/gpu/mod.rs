@@ -5,8 +5,8 @@
 //!     lower.rs   a subtree as pipelines: scan.rs, join.rs, aggregate.rs, top.rs; expr.rs, arithmetic.rs,
 //!                dates.rs, text.rs
 //!     cost.rs    whether that may be worth it; trial.rs: what was learnt by trying
-//!   exec.rs      the plan node: host inputs (host_input.rs), the run, its rows as batches (result.rs, late.rs), the way back to
-//!                the CPU (again.rs)
+//!   exec.rs      the plan node: host inputs (host_input.rs), the run, its rows as batches (result.rs), late texts (late.rs,
+//!                text_pages.rs), the way back to the CPU (again.rs)
 //!   describe.rs  EXPLAIN
 //!   device.rs    what was chosen, and the runtime, opened when it is first needed
 //! ```
@@ -34,6 +34,7 @@ mod rule;
 mod scan;
 mod text;
 mod text_kernel;
+mod text_pages;
 mod top;
 mod trial;
 mod value;
