@@ -160,7 +160,7 @@ impl BuiltTable {
     }
 
     /// The share of possible keys that occur.
-    pub(crate) fn density(&self) -> f64 {
+    pub fn density(&self) -> f64 {
         self.row_count as f64 / self.layout.packed_key_count.max(1) as f64
     }
 }
@@ -209,6 +209,11 @@ pub struct AggregateOutput {
     pub count_word: Option<usize>,
     /// What it lies between, for integers.
     pub bounds: Option<Bounds>,
+}
+
+/// The slots that a hashed table with room for so many groups has, of which there may be no more than `packed_key_count`.
+pub fn hashed_slots(packed_key_count: u64, groups: u64) -> u64 {
+    (packed_key_count.min(groups) * 2).next_power_of_two()
 }
 
 /// How groups lie.
