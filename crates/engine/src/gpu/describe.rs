@@ -112,6 +112,10 @@ fn describe(node: &PeltonGpuExec, text: &mut String) {
         line(text, format_args!("pipeline {number}: {}", pipeline.name));
         describe_pipeline(pipeline, node.device(), &mut names, text);
     }
+    let computed = node.host_texts();
+    if !computed.is_empty() {
+        line(text, format_args!("the host computes of these groups: {}", computed.join(", ")));
+    }
     node.with_outcome(|outcome| {
         for report_line in outcome.report.iter().flat_map(|report| report.lines()) {
             line(text, format_args!("{report_line}"));

@@ -43,6 +43,7 @@ use super::again::anew;
 use super::device::DeviceHandle;
 use super::host_input::{HostInput, describe_by_rows};
 use super::lower::Lowered;
+use super::of_groups::OfGroups;
 use super::value::LateText;
 use super::{late, result, value};
 use crate::error::{from_datafusion, to_datafusion};
@@ -74,7 +75,7 @@ pub struct PeltonGpuExec {
     parameters: Vec<Arc<dyn PhysicalExpr>>,
     late: Vec<Option<LateText>>,
     average_counts: Vec<usize>,
-    columns: Option<Vec<usize>>,
+    of_groups: Option<Arc<OfGroups>>,
     /// The subtree as it was planned.
     cpu: Arc<dyn ExecutionPlan>,
     device: Arc<DeviceHandle>,
@@ -117,7 +118,7 @@ impl PeltonGpuExec {
             parameters: lowered.parameters,
             late: lowered.late,
             average_counts: lowered.average_counts,
-            columns: lowered.columns,
+            of_groups: lowered.of_groups.map(Arc::new),
             estimated_rows: pelton_planner::estimated_rows(&cpu),
             cpu,
             device,
@@ -140,6 +141,11 @@ impl PeltonGpuExec {
     /// The pipelines.
     pub(crate) fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// What the host computes of the groups that come out.
+    pub(super) fn host_texts(&self) -> Vec<String> {
+        self.of_groups.as_ref().map(|of_groups| of_groups.texts()).unwrap_or_default()
     }
 
     /// Why this runs on the device.
@@ -210,7 +216,7 @@ impl PeltonGpuExec {
             parameters: self.parameters.clone(),
             late: self.late.clone(),
             average_counts: self.average_counts.clone(),
-            columns: self.columns.clone(),
+            of_groups: self.of_groups.clone(),
             cpu: Arc::clone(&self.cpu),
             device: Arc::clone(&self.device),
             reason: self.reason.clone(),
@@ -309,7 +315,7 @@ impl PeltonGpuExec {
             parameters: self.parameters.clone(),
             late: self.late.clone(),
             average_counts: self.average_counts.clone(),
-            columns: self.columns.clone(),
+            of_groups: self.of_groups.clone(),
             cpu: Arc::clone(&self.cpu),
             cpu_has_run: Arc::clone(&self.cpu_has_run),
             results: self.results.clone(),
@@ -330,7 +336,7 @@ struct Run {
     parameters: Vec<Arc<dyn PhysicalExpr>>,
     late: Vec<Option<LateText>>,
     average_counts: Vec<usize>,
-    columns: Option<Vec<usize>>,
+    of_groups: Option<Arc<OfGroups>>,
     cpu: Arc<dyn ExecutionPlan>,
     cpu_has_run: Arc<AtomicBool>,
     results: NewResults,
@@ -409,14 +415,14 @@ impl Run {
         let cancel = CancelOnDrop(CancelFlag::new());
         let (device, flag) = (Arc::clone(&self.device), cancel.0.clone());
         let tracer = tracer(context, self.owner);
-        let (late, columns, schema) = (self.late.clone(), self.columns.clone(), self.cpu.schema());
+        let schema = match &self.of_groups {
+            Some(of_groups) => Arc::clone(of_groups.aggregate_schema()),
+            None => self.cpu.schema(),
+        };
+        let late = self.late.clone();
         let run = tokio::task::spawn_blocking(move || {
             let inputs = Inputs { host_inputs, parameters };
             let (rows, report) = device.runtime()?.run_traced(&plan, inputs, &flag, tracer.as_ref())?;
-            let rows = match columns {
-                Some(columns) => result::columns_of(rows, &columns),
-                None => rows,
-            };
             let reader = late::Reader {
                 io: device.io(),
                 pages: device.text_pages(),
@@ -437,8 +443,12 @@ impl Run {
         let count = fetched.iter().flatten().count();
         self.record(|outcome| (outcome.report, outcome.fetched) = (Some(report), (count, took)));
         memory.try_grow(rows_bytes(&rows)).map_err(from_datafusion)?;
+        let batch_rows = context.session_config().batch_size();
+        if let Some(of_groups) = &self.of_groups {
+            return of_groups.batches(rows, fetched, batch_rows);
+        }
         result::counts_are_null_with_sums(&mut rows, &self.average_counts);
-        result::batches(rows, fetched, &self.cpu.schema(), context.session_config().batch_size())
+        result::batches(rows, fetched, &self.cpu.schema(), batch_rows)
     }
 
     /// Runs the plans of the host inputs, all at once.
