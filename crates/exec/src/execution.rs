@@ -12,7 +12,7 @@ use pelton_pipeline::codegen::{
     self, Arg, BuiltTable, Generated, GroupKind, GroupLayout, Request, SinkLayout, SourceColumn, StoredAs,
     TableKind,
 };
-use pelton_pipeline::ir::{Literal, Op, Pipeline, Plan, ProbeKind, Sink, Source, TableScan, Type};
+use pelton_pipeline::ir::{Expr, Literal, Op, Pipeline, Plan, ProbeKind, Sink, Source, TableScan, Type};
 use pelton_pipeline::{Dictionary, Program, RowValues, Rows, TextSource};
 use pelton_scan::{ColumnText, formats};
 use pelton_store::Table;
@@ -37,9 +37,8 @@ const DIRECT_KEYS_MAX: u64 = 1 << 22;
 const TABLE_KEYS_MAX: u64 = 1 << 31;
 /// Groups that a hashed aggregation starts with room for at least.
 const FIRST_GROUPS: u64 = 1 << 20;
-/// Rows that find their key are expected to be at most so many times those that would if they had all possible keys
-/// alike: keys of TPC-H orders are a quarter of those possible. A guess; groups grow.
-const PROBED_SHARE: f64 = 4.0;
+/// How many times as many rows may find their key as would if all keys were as frequent. A guess; groups grow.
+const PROBED_SHARE: f64 = 2.0;
 /// Rows or groups that tables have room for at least, where memory is short.
 pub(super) const ROOM_LEAST: u64 = 1 << 6;
 
@@ -412,18 +411,20 @@ impl<'r> Execution<'r> {
         Ok(expected.clamp(FIRST_GROUPS, in_memory).min(most))
     }
 
-    /// About how many rows find the keys that they look up, of which the tables say how many there are: whoever planned
-    /// the query did not know. No more than [`PROBED_SHARE`] times what the most selective table lets through, if rows
-    /// had all its possible keys alike.
+    /// About how many rows find the key that they look up, where it is a column of a table: of its distinct values as
+    /// many as the hash table has rows, and [`PROBED_SHARE`] times that to be sure. Whoever planned the query did not know.
     fn rows_after_probes(&self, pipeline: &Pipeline, prepared: &Prepared) -> u64 {
-        let densities = pipeline.ops.iter().filter_map(|op| match op {
-            Op::Probe { table, kind: ProbeKind::Inner | ProbeKind::Semi, .. } => {
-                self.built.get(*table)?.as_ref().map(BuiltTable::density)
-            }
-            _ => None,
+        let Source::Table(scan) = &pipeline.source else { return prepared.row_count };
+        let shares = pipeline.ops.iter().filter_map(|op| {
+            let Op::Probe { table, keys, kind: ProbeKind::Inner | ProbeKind::Semi, .. } = op else {
+                return None;
+            };
+            let [Expr::Column(column)] = keys.as_slice() else { return None };
+            let distinct = scan.table.column_summary(*scan.columns.get(*column)?).distinct_count;
+            let built = self.built.get(*table)?.as_ref()?;
+            Some(built.row_count as f64 / distinct.max(1) as f64 * PROBED_SHARE)
         });
-        let share = densities.fold(1.0, |least, density| (density * PROBED_SHARE).min(least));
-        (prepared.row_count as f64 * share) as u64
+        (prepared.row_count as f64 * shares.fold(1.0, f64::min)) as u64
     }
 
     fn keep_table(&mut self, sink: &Sink, table: BuiltTable, state: State) {

@@ -160,7 +160,7 @@ impl BuiltTable {
     }
 
     /// The share of possible keys that occur.
-    pub fn density(&self) -> f64 {
+    pub(crate) fn density(&self) -> f64 {
         self.row_count as f64 / self.layout.packed_key_count.max(1) as f64
     }
 }
