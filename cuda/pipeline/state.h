@@ -126,20 +126,39 @@ DEV bool atomic_add_128_overflows(u64* at, i128 value) {
 #define THREAD_COUNT u64(worker_count)
 #endif
 
-// Sets every stride-th of a range of 64-bit words.
+// Sets every stride-th of a range of 64-bit words; or each to what its word of a state starts with, where states have
+// so many words: two bits of `starts` a word say whether that is 0, the greatest number or the least.
 SMALL_ENTRY(k_fill) {
   u64* const target = (u64*)W(0);
-  const u64 count = W(1), value = W(2), stride = W(3);
-  for (u64 i = THREAD; i < count; i += THREAD_COUNT) target[i * stride] = value;
+  const u64 count = W(1), value = W(2), stride = W(3), words = W(4), starts = W(5);
+  if (words == 0) {
+    for (u64 i = THREAD; i < count; i += THREAD_COUNT) target[i * stride] = value;
+    return;
+  }
+  const u32 step = u32(THREAD_COUNT % words);
+  u32 word = u32(THREAD % words);
+  for (u64 i = THREAD; i < count; i += THREAD_COUNT) {
+    const u32 start = u32(starts >> (2 * word)) & 3;
+    target[i] = start == 0 ? 0ull : start == 1 ? ~0ull >> 1 : 1ull << 63;
+    word += step;
+    if (word >= words) word -= u32(words);
+  }
 }
 
-// Copies the groups that have rows to one place: the packed key of each, then its words.
+// Copies the groups that have rows to one place: the packed key of each, then its words. Without any room they are
+// counted, by each thread for itself, since all meet at one address.
 SMALL_ENTRY(k_compact) {
   const u64* const groups = (const u64*)W(0);
   const u64 places = W(1), words = W(2), capacity = W(6);
   const u64* const keys = (const u64*)W(3);
   u64* const out = (u64*)W(4);
   u64* const count = (u64*)W(5);
+  if (capacity == 0) {
+    u64 own = 0;
+    for (u64 place = THREAD; place < places; place += THREAD_COUNT) own += load_once(groups + place * words) != 0;
+    add_of_threads(count, own);
+    return;
+  }
   for (u64 place = THREAD; place < places; place += THREAD_COUNT) {
     if (groups[place * words] == 0) continue;
     const u64 row = reserve_row(count);

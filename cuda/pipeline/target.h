@@ -81,6 +81,11 @@ DEV i64 lane_max(const i64* values) { i64 most = values[0];
 DEV u128 lane_sum(const u128* values) { u64 low = u64(values[0]), high = u64(values[0] >> 64);
   for (int o = 16; o; o >>= 1) { u64 l = __shfl_down_sync(~0u, low, o), h = __shfl_down_sync(~0u, high, o);
     low += l; high += h + (low < l); } return (u128(high) << 64) | low; }
+// Adds a number of each thread; all lanes of a warp come here at once.
+DEV void add_of_threads(u64* at, u64 value) {
+  const u64 sum = lane_sum(&value);
+  if ((threadIdx.x & 31) == 0 && sum) atomic_add(at, sum);
+}
 #define IS_FIRST_LANE ((threadIdx.x & 31) == 0)
 // The test is true for the first of `count` positions: for how many? All lanes of a warp ask at once and get the same
 // answer, after one look of each for every factor of 32.
@@ -178,6 +183,7 @@ DEV u64 reserve_row(u64* count) { return atomic_add(count, u64(1)); }
 LANE_SUM(u64)
 LANE_SUM(f64)
 LANE_SUM(u128)
+DEV void add_of_threads(u64* at, u64 value) { if (value) atomic_add(at, value); }
 DEV i64 lane_min(const i64* values) { i64 least = values[0]; for (u32 i = 1; i < 32; i++) if (values[i] < least) least = values[i]; return least; }
 DEV i64 lane_max(const i64* values) { i64 most = values[0]; for (u32 i = 1; i < 32; i++) if (values[i] > most) most = values[i]; return most; }
 #define IS_FIRST_LANE true

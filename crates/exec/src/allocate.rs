@@ -9,7 +9,7 @@ use pelton_error::{Error, Result};
 use pelton_pipeline::Launch;
 use pelton_pipeline::codegen::{
     Arg, COMPACT_ENTRY, FILL_ENTRY, GroupKind, GroupLayout, KEYS_NOTED_MAX, SinkLayout, TableKind,
-    TableLayout, WordKind,
+    TableLayout, WordKind, hashed_slots,
 };
 
 use super::execution::{Execution, Kernel};
@@ -139,7 +139,7 @@ impl Execution<'_> {
             GroupKind::Global => self.allocate_state(kernel, layout, 1, state),
             GroupKind::Direct => self.allocate_state(kernel, layout, layout.packed_key_count, state),
             GroupKind::Hashed | GroupKind::Wide => {
-                let slots = (layout.packed_key_count.min(groups) * 2).next_power_of_two();
+                let slots = hashed_slots(layout.packed_key_count, groups);
                 self.allocate_hashed_groups(kernel, layout, slots, state)
             }
         }
@@ -178,11 +178,22 @@ impl Execution<'_> {
     }
 
     fn clear_state(&self, kernel: &Kernel, layout: &GroupLayout, groups: &Span) -> Result<()> {
-        let words = layout.words.len();
-        self.fill(kernel, self.stream(), groups, 0, 0, 1)?;
+        let is_plain = layout.words.iter().all(|kind| kind.identity() == 0);
+        if is_plain || layout.words.len() > FILLED_WORDS_MAX {
+            self.fill(kernel, self.stream(), groups, 0, 0, 1)?;
+        }
+        if is_plain {
+            return Ok(());
+        }
+        if layout.words.len() <= FILLED_WORDS_MAX {
+            let (count, words) = (groups.len() as u64 / 8, layout.words.len() as u64);
+            let words = vec![groups.address(), count, 0, 1, words, identities(&layout.words)];
+            let writes = vec![groups.clone()];
+            return self.run_fixed(kernel, self.stream(), FILL_ENTRY, words, count, Vec::new(), writes);
+        }
         for (word, kind) in layout.words.iter().enumerate() {
-            if matches!(kind, WordKind::Min | WordKind::Max) {
-                self.fill(kernel, self.stream(), groups, kind.identity(), word, words)?;
+            if kind.identity() != 0 {
+                self.fill(kernel, self.stream(), groups, kind.identity(), word, layout.words.len())?;
             }
         }
         Ok(())
@@ -203,7 +214,7 @@ impl Execution<'_> {
         self.run_fixed(kernel, stream, FILL_ENTRY, words, count, Vec::new(), vec![span.clone()])
     }
 
-    /// Gathers groups: see `k_compact`.
+    /// Gathers groups, or counts them: see `k_compact`.
     pub(crate) fn compact(
         &self,
         kernel: &Kernel,
@@ -242,6 +253,19 @@ impl Execution<'_> {
         let resident = u64::from(multiprocessors) * u64::from(THREADS_PER_MULTIPROCESSOR / threads);
         Ok(Grid { blocks: blocks_wanted.clamp(1, resident.max(1)) as u32, threads, shared_bytes })
     }
+}
+
+/// Words of a group's state that are filled in one go.
+const FILLED_WORDS_MAX: usize = 32;
+
+/// What the words of a state start with, in two bits each: 0, or 1 for the greatest number, or 2 for the least.
+fn identities(words: &[WordKind]) -> u64 {
+    let code = |kind: &WordKind| match kind {
+        WordKind::Min => 1,
+        WordKind::Max => 2,
+        _ => 0,
+    };
+    words.iter().enumerate().fold(0, |all, (word, kind)| all | code(kind) << (2 * word))
 }
 
 /// Flags, then of a table: rows, least and greatest packed key, how many keys are noted, those. One array, one copy

@@ -12,7 +12,7 @@ use pelton_pipeline::codegen::{
     self, Arg, BuiltTable, Generated, GroupKind, GroupLayout, Request, SinkLayout, SourceColumn, StoredAs,
     TableKind,
 };
-use pelton_pipeline::ir::{Literal, Pipeline, Plan, Sink, Source, TableScan, Type};
+use pelton_pipeline::ir::{Expr, Literal, Op, Pipeline, Plan, ProbeKind, Sink, Source, TableScan, Type};
 use pelton_pipeline::{Dictionary, Program, RowValues, Rows, TextSource};
 use pelton_scan::{ColumnText, formats};
 use pelton_store::Table;
@@ -31,12 +31,15 @@ use super::team::{Given, Shared};
 use super::trace::RunTrace;
 use super::{Filters, MemoryTest, OverflowChecks, Runtime};
 
-/// Packed keys of groups by position, where memory allows: their state is cleared and scanned in every run.
+/// Packed keys of groups by position, where memory allows, however few groups there may be: their state is cleared and
+/// scanned in every run. Where many groups are expected, so that a hashed table takes as much, there may be more.
 const DIRECT_KEYS_MAX: u64 = 1 << 22;
 /// Packed keys of a direct table, where memory allows: only its bitmap is cleared.
 const TABLE_KEYS_MAX: u64 = 1 << 31;
 /// Groups that a hashed aggregation starts with room for at least.
 const FIRST_GROUPS: u64 = 1 << 20;
+/// How many times as many rows may find their key as would if all keys were as frequent. A guess; groups grow.
+const PROBED_SHARE: f64 = 2.0;
 /// Rows or groups that tables have room for at least, where memory is short.
 pub(super) const ROOM_LEAST: u64 = 1 << 6;
 
@@ -155,6 +158,11 @@ impl Kernel {
     pub(super) fn hashed_groups(&self) -> Option<&GroupLayout> {
         let SinkLayout::Groups(layout) = &self.generated.sink else { return None };
         matches!(layout.kind, GroupKind::Hashed | GroupKind::Wide).then_some(layout)
+    }
+
+    /// Whether it ends in groups by position.
+    fn has_direct_groups(&self) -> bool {
+        matches!(&self.generated.sink, SinkLayout::Groups(layout) if layout.kind == GroupKind::Direct)
     }
 
     /// Whether it builds a table by position, which is in vain where keys are not unique.
@@ -392,18 +400,37 @@ impl<'r> Execution<'r> {
         Ok(rows)
     }
 
-    /// Room for those that are expected and a quarter more, where a quarter of the memory holds them.
-    fn groups_to_begin_with(&self, sink: &Sink) -> Result<u64> {
+    /// Room for those that are expected and a quarter more, where a quarter of the memory holds them; no more than rows
+    /// may come.
+    fn groups_to_begin_with(&self, pipeline: &Pipeline, prepared: &Prepared) -> Result<u64> {
+        let most = prepared.row_count.max(64);
         if let Some(groups) = self.runtime.options.first_rows {
-            return Ok(groups.max(1));
+            return Ok(groups.clamp(1, most));
         }
-        let Sink::Aggregate { aggregates, expected: Some(expected), .. } = sink else {
-            return Ok(FIRST_GROUPS);
+        let Sink::Aggregate { aggregates, expected: Some(expected), .. } = &pipeline.sink else {
+            return Ok(FIRST_GROUPS.min(most));
         };
         // Two places a group: a key, a count of rows, and at most three words an aggregate.
         let group_bytes = 2 * 8 * (2 + 3 * aggregates.len() as u64);
-        let most = (self.device_memory_limit()? / 4 / group_bytes).max(FIRST_GROUPS);
-        Ok(expected.saturating_add(expected / 4).clamp(FIRST_GROUPS, most))
+        let in_memory = (self.device_memory_limit()? / 4 / group_bytes).max(FIRST_GROUPS);
+        let expected = expected.saturating_add(expected / 4).min(self.rows_after_probes(pipeline, prepared));
+        Ok(expected.clamp(FIRST_GROUPS, in_memory).min(most))
+    }
+
+    /// About how many rows find the key that they look up, where it is a column of a table: of its distinct values as
+    /// many as the hash table has rows, and [`PROBED_SHARE`] times that to be sure. Whoever planned the query did not know.
+    fn rows_after_probes(&self, pipeline: &Pipeline, prepared: &Prepared) -> u64 {
+        let Source::Table(scan) = &pipeline.source else { return prepared.row_count };
+        let shares = pipeline.ops.iter().filter_map(|op| {
+            let Op::Probe { table, keys, kind: ProbeKind::Inner | ProbeKind::Semi, .. } = op else {
+                return None;
+            };
+            let [Expr::Column(column)] = keys.as_slice() else { return None };
+            let distinct = scan.table.column_summary(*scan.columns.get(*column)?).distinct_count;
+            let built = self.built.get(*table)?.as_ref()?;
+            Some(built.row_count as f64 / distinct.max(1) as f64 * PROBED_SHARE)
+        });
+        (prepared.row_count as f64 * shares.fold(1.0, f64::min)) as u64
     }
 
     fn keep_table(&mut self, sink: &Sink, table: BuiltTable, state: State) {
@@ -489,10 +516,13 @@ impl<'r> Execution<'r> {
         let (generated, program) = self.kernel((index, pipeline), prepared, is_hashed, report)?;
         let started = Instant::now();
         let kernel = Kernel::new(program, generated);
-        let is_direct_build = kernel.is_direct_build();
+        let is_divided = self.shared[index].is_divided(&pipeline.sink);
+        // Workers that divide a pipeline find groups in the same way.
+        let has_direct_groups = kernel.has_direct_groups() && !is_divided;
+        let is_direct = kernel.is_direct_build() || has_direct_groups;
         let mut kernel = match self.with_sink(kernel, (pipeline, prepared), report) {
             // A hashed one may be smaller. Nothing was scanned.
-            Err(refusal) if is_direct_build && is_out_of_memory(&refusal) => return Ok(Outcome::NoRoom),
+            Err(refusal) if is_direct && is_out_of_memory(&refusal) => return Ok(Outcome::NoRoom),
             kernel => kernel?,
         };
         report.allocate += started.elapsed();
@@ -500,13 +530,20 @@ impl<'r> Execution<'r> {
         report.state_bytes = kernel.state.bytes();
         let started = Instant::now();
         let rows = match &pipeline.source {
-            Source::Table(scan) => self.run_scan(&mut kernel, (index, pipeline, scan), prepared, report)?,
-            Source::HostInput(_) => self.run_host_input(&mut kernel, prepared, report)?,
-            Source::Groups(from) => self.run_groups(&mut kernel, *from, prepared, report)?,
+            Source::Table(scan) => self.run_scan(&mut kernel, (index, pipeline, scan), prepared, report),
+            Source::HostInput(_) => self.run_host_input(&mut kernel, prepared, report),
+            Source::Groups(from) => self.run_groups(&mut kernel, *from, prepared, report),
+        };
+        let rows = match rows {
+            // Hashed groups can be spilled.
+            Err(refusal) if has_direct_groups && is_out_of_memory(&refusal) => {
+                self.lane.wait_blocking()?;
+                return Ok(Outcome::NoRoom);
+            }
+            rows => rows?,
         };
         report.run += started.elapsed();
         let started = Instant::now();
-        let is_divided = self.shared[index].is_divided(&pipeline.sink);
         let is_aggregate = matches!(pipeline.sink, Sink::Aggregate { .. });
         let is_read = is_aggregate && (is_divided || self.plan.has_groups_reader(index));
         let outcome = match kernel.runs.is_empty() {
@@ -542,7 +579,7 @@ impl<'r> Execution<'r> {
         let (mut started, mut generate) = (Instant::now(), Duration::ZERO);
         let generated = self.shared[index].generated(is_hashed, || {
             started = Instant::now();
-            let generated = self.generate(pipeline, prepared, is_hashed)?;
+            let generated = self.generate((index, pipeline), prepared, is_hashed)?;
             generate = started.elapsed();
             self.traced(Activity::Generate, started);
             started = Instant::now();
@@ -559,8 +596,14 @@ impl<'r> Execution<'r> {
         Ok((generated, program))
     }
 
-    fn generate(&self, pipeline: &Pipeline, prepared: &Prepared, is_hashed: bool) -> Result<Generated> {
+    fn generate(
+        &self,
+        (index, pipeline): (usize, &Pipeline),
+        prepared: &Prepared,
+        is_hashed: bool,
+    ) -> Result<Generated> {
         let memory_bytes = self.device_memory_limit()?;
+        let is_divided = self.shared[index].is_divided(&pipeline.sink);
         codegen::generate(Request {
             pipeline,
             source: &prepared.columns,
@@ -570,6 +613,9 @@ impl<'r> Execution<'r> {
             row_count: prepared.row_count,
             is_hashed,
             direct_keys_max: DIRECT_KEYS_MAX.min(memory_bytes / 256).max(1024),
+            groups_expected: self.groups_to_begin_with(pipeline, prepared)?,
+            // States of all places go from one worker to another.
+            direct_bytes_max: if is_divided { 0 } else { memory_bytes / 4 },
             table_keys_max: TABLE_KEYS_MAX.min(memory_bytes / 64),
             has_equal_hashes: self.runtime.options.equal_hashes,
             is_predicated: self.runtime.options.filters == Filters::Predicated,
@@ -597,9 +643,7 @@ impl<'r> Execution<'r> {
         report: &mut PipelineReport,
     ) -> Result<Kernel> {
         let mut room = match &pipeline.sink {
-            Sink::Aggregate { .. } => {
-                self.groups_to_begin_with(&pipeline.sink)?.min(prepared.row_count.max(64))
-            }
+            Sink::Aggregate { .. } => self.groups_to_begin_with(pipeline, prepared)?,
             _ => self.runtime.options.first_rows.unwrap_or(prepared.row_count).max(1),
         };
         loop {

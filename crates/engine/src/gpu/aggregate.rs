@@ -21,6 +21,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{
     AggregateExec, AggregateInputMode, AggregateMode, AggregateOutputMode,
 };
+use datafusion::physical_plan::projection::ProjectionExec;
 use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{
     Aggregate, AggregateFunction, ArithmeticOp, Column, Expr, Literal as Constant, Sink, Source, Type,
@@ -29,6 +30,7 @@ use pelton_pipeline::ir::{
 use super::arithmetic::is_integer;
 use super::builder::{Flow, PipelineBuilder};
 use super::lower::{Lowering, Needed, columns_of, without_exchanges};
+use super::of_groups::{OfGroups, OfState};
 use super::value::{LateText, Value, kernel_type, type_bounds};
 use crate::error::from_datafusion;
 
@@ -36,16 +38,28 @@ use crate::error::from_datafusion;
 const AVERAGE_STATES: usize = 2;
 
 impl Lowering<'_> {
-    /// The groups of an aggregate as the result; about `expected` of them.
+    /// The groups of an aggregate as the result, or as what the host computes `projections` of; about `expected` of them.
     ///
     /// # Errors
     ///
     /// `Unsupported` for groups and functions that kernels do not have.
-    pub(super) fn aggregate(&mut self, top: &AggregateExec, expected: Option<u64>) -> Result<()> {
+    pub(super) fn aggregate(
+        &mut self,
+        top: &AggregateExec,
+        projections: &[&ProjectionExec],
+        expected: Option<u64>,
+    ) -> Result<()> {
         let gives_states = top.mode().output_mode() == AggregateOutputMode::Partial;
-        let grouped = self.group_rows(first_stage(top)?, expected, gives_states)?;
+        let divides = needs_division(top);
+        let grouped = self.group_rows(first_stage(top)?, expected, gives_states || divides)?;
         self.late = grouped.keys.iter().map(|key| key.late.clone()).collect();
-        self.average_counts.extend(grouped.average_counts);
+        if divides || !projections.is_empty() {
+            let projections = projections.iter().map(|above| (above.expr().into(), above.schema()));
+            self.of_groups =
+                Some(OfGroups::new(grouped.states_of(top)?, top.schema(), projections.collect()));
+        } else {
+            self.average_counts.extend(grouped.average_counts);
+        }
         Ok(())
     }
 
@@ -228,6 +242,26 @@ struct Grouped {
     average_counts: Vec<usize>,
 }
 
+impl Grouped {
+    /// How the columns of `top` come from keys and states.
+    fn states_of(&self, top: &AggregateExec) -> Result<Vec<OfState>> {
+        let mut columns: Vec<OfState> = (0..self.keys.len()).map(OfState::Whole).collect();
+        let mut state = self.keys.len();
+        for (function, input) in top.aggr_expr().iter().zip(&self.inputs) {
+            let is_average = self.average_counts.contains(&state);
+            if is_average && *function.field().data_type() != DataType::Float64 {
+                return Err(Error::unsupported(format!("{}: an average of another type", function.name())));
+            }
+            columns.push(match is_average {
+                true => OfState::Average { count: state, unit: unit_of(input.as_ref(), function.name())? },
+                false => OfState::Whole(state),
+            });
+            state += if is_average { AVERAGE_STATES } else { 1 };
+        }
+        Ok(columns)
+    }
+}
+
 /// Whether the results of `top` take a division, which the sink does not make.
 pub(super) fn needs_division(top: &AggregateExec) -> bool {
     top.mode().output_mode() == AggregateOutputMode::Final
@@ -249,11 +283,7 @@ fn whole(state: usize, data_type: &DataType, is_nullable: bool) -> Result<Value>
 /// The average of which column `state` has the count and the next one the sum: `sum / (count * 10^scale)` as doubles,
 /// which is how the CPU divides.
 fn average(state: usize, input: Option<&Value>, name: &str) -> Result<Value> {
-    let unit = match input.map(|input| &input.data_type) {
-        Some(DataType::Decimal128(_, scale)) => 10_f64.powi(i32::from(*scale)),
-        Some(other) if is_integer(other) || *other == DataType::Float64 => 1.0,
-        _ => return Err(Error::unsupported(format!("{name}: an average of another type"))),
-    };
+    let unit = unit_of(input, name)?;
     let double = |column| Box::new(Expr::Cast { input: Box::new(Expr::Column(column)), to: Type::F64 });
     let divisor = match unit {
         1.0 => double(state),
@@ -264,6 +294,15 @@ fn average(state: usize, input: Option<&Value>, name: &str) -> Result<Value> {
     };
     let expr = Expr::Arithmetic { op: ArithmeticOp::Divide, left: double(state + 1), right: divisor };
     Ok(Value { expr, data_type: DataType::Float64, is_nullable: true, bounds: None, late: None })
+}
+
+/// What the unscaled values of `input` are multiples of, by which their average is divided.
+fn unit_of(input: Option<&Value>, name: &str) -> Result<f64> {
+    match input.map(|input| &input.data_type) {
+        Some(DataType::Decimal128(_, scale)) => Ok(10_f64.powi(i32::from(*scale))),
+        Some(other) if is_integer(other) || *other == DataType::Float64 => Ok(1.0),
+        _ => Err(Error::unsupported(format!("{name}: an average of another type"))),
+    }
 }
 
 /// The stage that reads rows: `top`, or the partial one below it.

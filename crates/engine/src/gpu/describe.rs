@@ -112,9 +112,18 @@ fn describe(node: &PeltonGpuExec, text: &mut String) {
         line(text, format_args!("pipeline {number}: {}", pipeline.name));
         describe_pipeline(pipeline, node.device(), &mut names, text);
     }
+    let computed = node.host_texts();
+    if !computed.is_empty() {
+        line(text, format_args!("the host computes of these groups: {}", computed.join(", ")));
+    }
     node.with_outcome(|outcome| {
         for report_line in outcome.report.iter().flat_map(|report| report.lines()) {
             line(text, format_args!("{report_line}"));
+        }
+        let (columns, took) = outcome.fetched;
+        if columns > 0 {
+            let ms = took.as_secs_f64() * 1e3;
+            line(text, format_args!("texts of rows that come out: {columns} columns in {ms:.2} ms"));
         }
         if let Some(reason) = &outcome.fallback {
             line(text, format_args!("ran on the CPU after all: {reason}"));

@@ -21,6 +21,7 @@ use pelton_scan::DataTier;
 use pelton_store::{IoEngine, Table};
 
 use super::exec::PeltonGpuExec;
+use super::text_pages::TextPages;
 use super::trial::Experience;
 
 /// Where queries run.
@@ -73,6 +74,7 @@ pub struct DeviceHandle {
     /// Whether `Auto` found a GPU, once it has looked.
     is_gpu_there: OnceLock<bool>,
     experience: Experience,
+    text_pages: TextPages,
     runtime: OnceLock<std::result::Result<Arc<Runtime>, (ErrorKind, String)>>,
 }
 
@@ -92,8 +94,8 @@ impl DeviceHandle {
         };
         let options = RuntimeOptions { target, ..options };
         let (is_gpu_there, runtime) = (OnceLock::new(), OnceLock::new());
-        let experience = Experience::default();
-        Arc::new(Self { choice, options, io, threads, is_gpu_there, experience, runtime })
+        let (experience, text_pages) = (Experience::default(), TextPages::default());
+        Arc::new(Self { choice, options, io, threads, is_gpu_there, experience, text_pages, runtime })
     }
 
     /// Another device in place of this one, driven by the same options. Nothing is opened yet.
@@ -114,6 +116,11 @@ impl DeviceHandle {
     /// What reads tables.
     pub(super) fn io(&self) -> &Arc<IoEngine> {
         &self.io
+    }
+
+    /// Pages of texts that rows of results were fetched from.
+    pub(super) fn text_pages(&self) -> &TextPages {
+        &self.text_pages
     }
 
     /// Threads that the CPU would use.

@@ -45,6 +45,7 @@ use super::again::anew;
 use super::device::DeviceHandle;
 use super::host_input::{HostInput, describe_by_rows};
 use super::lower::Lowered;
+use super::of_groups::OfGroups;
 use super::rows_out::{self, Conversion, Inlet};
 use super::value::LateText;
 use super::{late, result, value};
@@ -58,6 +59,8 @@ use crate::scan::{PeltonScanExec, ScanReport};
 pub(super) struct Outcome {
     /// What the device did, where it ran to the end.
     pub(super) report: Option<RunReport>,
+    /// How many of its columns are texts that were fetched, and how long that took.
+    pub(super) fetched: (usize, Duration),
     /// Why the CPU ran it instead, where it did.
     pub(super) fallback: Option<String>,
     /// What the CPU ran.
@@ -75,7 +78,7 @@ pub struct PeltonGpuExec {
     parameters: Vec<Arc<dyn PhysicalExpr>>,
     late: Vec<Option<LateText>>,
     average_counts: Vec<usize>,
-    columns: Option<Vec<usize>>,
+    of_groups: Option<Arc<OfGroups>>,
     /// The subtree as it was planned.
     cpu: Arc<dyn ExecutionPlan>,
     device: Arc<DeviceHandle>,
@@ -118,7 +121,7 @@ impl PeltonGpuExec {
             parameters: lowered.parameters,
             late: lowered.late,
             average_counts: lowered.average_counts,
-            columns: lowered.columns,
+            of_groups: lowered.of_groups.map(Arc::new),
             estimated_rows: pelton_planner::estimated_rows(&cpu),
             cpu,
             device,
@@ -141,6 +144,11 @@ impl PeltonGpuExec {
     /// The pipelines.
     pub(crate) fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// What the host computes of the groups that come out.
+    pub(super) fn host_texts(&self) -> Vec<String> {
+        self.of_groups.as_ref().map(|of_groups| of_groups.texts()).unwrap_or_default()
     }
 
     /// Why this runs on the device.
@@ -211,7 +219,7 @@ impl PeltonGpuExec {
             parameters: self.parameters.clone(),
             late: self.late.clone(),
             average_counts: self.average_counts.clone(),
-            columns: self.columns.clone(),
+            of_groups: self.of_groups.clone(),
             cpu: Arc::clone(&self.cpu),
             device: Arc::clone(&self.device),
             reason: self.reason.clone(),
@@ -316,7 +324,7 @@ impl PeltonGpuExec {
             parameters: self.parameters.clone(),
             late: self.late.clone(),
             average_counts: self.average_counts.clone(),
-            columns: self.columns.clone(),
+            of_groups: self.of_groups.clone(),
             cpu: Arc::clone(&self.cpu),
             cpu_has_run: Arc::clone(&self.cpu_has_run),
             results: self.results.clone(),
@@ -338,7 +346,13 @@ enum Made {
 }
 
 /// What a run brings to the host in the end: rows that it has not given out, and texts of them.
-type Brought = (Rows, RunReport, Vec<Option<ArrayRef>>);
+struct Brought {
+    rows: Rows,
+    report: RunReport,
+    fetched: Vec<Option<ArrayRef>>,
+    /// How long the texts took.
+    fetched_in: Duration,
+}
 
 /// A run that gives out rows.
 struct Parts {
@@ -379,7 +393,7 @@ struct Run {
     parameters: Vec<Arc<dyn PhysicalExpr>>,
     late: Vec<Option<LateText>>,
     average_counts: Vec<usize>,
-    columns: Option<Vec<usize>>,
+    of_groups: Option<Arc<OfGroups>>,
     cpu: Arc<dyn ExecutionPlan>,
     cpu_has_run: Arc<AtomicBool>,
     results: NewResults,
@@ -457,8 +471,8 @@ impl Run {
                     }
                     Some(Err(error)) => error,
                     None => match ended(&mut parts.running).await {
-                        Ok((_, report, _)) => {
-                            run.ran_on_device(report);
+                        Ok(brought) => {
+                            run.ran_on_device(&brought);
                             return None;
                         }
                         Err(error) => error,
@@ -471,11 +485,15 @@ impl Run {
     }
 
     /// Takes note of a run that went to its end.
-    fn ran_on_device(&self, report: RunReport) {
+    fn ran_on_device(&self, brought: &Brought) {
         if let Some(key) = self.key {
             self.device.experience().took_on_device(key, self.started.elapsed());
         }
-        self.record(|outcome| outcome.report = Some(report));
+        let fetched = brought.fetched.iter().flatten().count();
+        self.record(|outcome| {
+            outcome.report = Some(brought.report.clone());
+            outcome.fetched = (fetched, brought.fetched_in);
+        });
     }
 
     /// The plan for the CPU, to be run once: as it is for the first to ask, a copy for all others. Host inputs are
@@ -500,12 +518,15 @@ impl Run {
         let cancel = CancelOnDrop(CancelFlag::new());
         let (device, flag) = (Arc::clone(&self.device), cancel.0.clone());
         let tracer = tracer(context, self.owner);
-        let (late, columns, schema) = (self.late.clone(), self.columns.clone(), self.cpu.schema());
+        let schema = match &self.of_groups {
+            Some(of_groups) => Arc::clone(of_groups.aggregate_schema()),
+            None => self.cpu.schema(),
+        };
+        let late = self.late.clone();
         let batch_rows = context.session_config().batch_size();
         let conversion = Conversion {
             schema: Arc::clone(&schema),
             late: late.clone(),
-            columns: columns.clone(),
             batch_rows,
             device: Arc::clone(&device),
             cancel: flag.clone(),
@@ -517,21 +538,22 @@ impl Run {
             let rows_taker = gives_out.then_some(&outlet as &dyn TakeRows);
             let with = RunWith { tracer: tracer.as_ref(), rows_taker };
             let (rows, report) = device.runtime()?.run_with(&plan, inputs, &flag, with)?;
-            let rows = match columns {
-                Some(columns) => result::columns_of(rows, &columns),
-                None => rows,
-            };
-            let fetched = late::fetch_all(&late, &rows, &schema, device.io(), device.threads(), &flag)?;
-            Ok::<_, Error>((rows, report, fetched))
+            let started = Instant::now();
+            let fetched = late::fetch_all(&late, &rows, &schema, &late::Reader::of(&device, &flag))?;
+            Ok::<_, Error>(Brought { rows, report, fetched, fetched_in: started.elapsed() })
         });
         let mut parts = Parts { first: None, inlet, running, memory, _cancel: cancel };
         parts.first = parts.inlet.next().await;
         if parts.first.is_some() {
             return Ok(Made::InParts(parts));
         }
-        let (mut rows, report, fetched) = ended(&mut parts.running).await?;
-        self.ran_on_device(report);
+        let brought = ended(&mut parts.running).await?;
+        self.ran_on_device(&brought);
+        let Brought { mut rows, fetched, .. } = brought;
         parts.memory.try_grow(rows_bytes(&rows)).map_err(from_datafusion)?;
+        if let Some(of_groups) = &self.of_groups {
+            return of_groups.batches(rows, fetched, batch_rows).map(Made::Whole);
+        }
         result::counts_are_null_with_sums(&mut rows, &self.average_counts);
         result::batches(rows, fetched, &self.cpu.schema(), batch_rows).map(Made::Whole)
     }

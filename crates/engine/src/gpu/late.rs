@@ -1,27 +1,48 @@
 //! Texts that come out of a run as the numbers of their rows: fetched from the table, for those rows alone.
 //!
 //! ```text
-//!   row numbers   57, 1048580, 3   ─▶  by row group: read and decode the pages that hold a row, pick the rows
+//!   row numbers   57, 1048580, 3   ─▶  by row group: the pages that hold a row, kept from before (text_pages.rs) or
+//!                                      read, decoded and kept  ─▶  pick the rows
 //! ```
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, UInt64Array, new_null_array};
+use datafusion::arrow::array::{ArrayRef, AsArray, UInt64Array, new_null_array};
 use datafusion::arrow::compute::{cast, concat, take};
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use pelton_error::{CancelFlag, Error, Result};
 use pelton_pipeline::{RowColumn, RowValues, Rows};
 use pelton_scan::parallel;
-use pelton_store::{IoEngine, Table, column_to_arrow, read_chunk_pages_blocking};
+use pelton_store::{AlignedBytes, IoEngine, Table, column_to_arrow, read_chunk_pages_blocking};
 
+use super::text_pages::{PageKey, TextPages};
+use super::device::DeviceHandle;
 use super::value::LateText;
 use crate::error::from_datafusion;
 
 /// Bytes of chunks that are in memory at once. A guess.
 const BATCH_BYTES: u64 = 256 << 20;
 
-/// The late columns of a result as arrays, by column: the pages of all at once, in as many threads as `threads`.
+/// Rows that are picked from kept pages in one thread: to start another takes as long. A guess.
+const ROWS_OF_ONE_THREAD: usize = 1 << 14;
+
+/// What reads texts.
+pub(super) struct Reader<'r> {
+    pub(super) io: &'r Arc<IoEngine>,
+    pub(super) pages: &'r TextPages,
+    pub(super) threads: usize,
+    pub(super) cancel: &'r CancelFlag,
+}
+
+impl<'r> Reader<'r> {
+    /// With what `device` has.
+    pub(super) fn of(device: &'r DeviceHandle, cancel: &'r CancelFlag) -> Self {
+        Self { io: device.io(), pages: device.text_pages(), threads: device.threads(), cancel }
+    }
+}
+
+/// The late columns of a result as arrays, by column: the pages of all at once, in as many threads as `reader` may use.
 ///
 /// # Errors
 ///
@@ -30,9 +51,7 @@ pub(super) fn fetch_all(
     late: &[Option<LateText>],
     rows: &Rows,
     schema: &SchemaRef,
-    io: &Arc<IoEngine>,
-    threads: usize,
-    cancel: &CancelFlag,
+    reader: &Reader<'_>,
 ) -> Result<Vec<Option<ArrayRef>>> {
     let mut wanted = Vec::new();
     // A run in which no row group was left has no columns.
@@ -40,30 +59,80 @@ pub(super) fn fetch_all(
         let Some(late) = late else { continue };
         wanted.extend(wanted_of(output, late, column)?);
     }
-    let mut found: BTreeMap<usize, (Vec<ArrayRef>, Vec<usize>)> = BTreeMap::new();
+    let mut found = Found::new();
+    let wanted = reader.take_kept(wanted, &mut found)?;
     for wanted in batches(&wanted)? {
-        let chunks = parallel::map(wanted.iter().collect(), threads, cancel, |wanted| {
-            let (table, column) = (&wanted.late.table, wanted.late.column);
-            read_chunk_pages_blocking(io, table, wanted.group, column, &wanted.pages())
-        })?;
-        let pages = wanted.iter().zip(&chunks).flat_map(|(wanted, bytes)| {
-            wanted.by_page.iter().map(move |(page, rows)| (wanted, bytes, *page, rows))
-        });
-        let texts =
-            parallel::map(pages.clone().collect(), threads, cancel, |(wanted, bytes, page, rows)| {
-                wanted.texts(page, rows, bytes)
-            })?;
-        for ((wanted, _, _, rows), texts) in pages.zip(texts) {
-            let (arrays, places) = found.entry(wanted.output).or_default();
-            arrays.push(texts);
-            places.extend(rows.iter().map(|(_, place)| *place));
-        }
+        reader.read(wanted, &mut found)?;
     }
     let fetched = late.iter().zip(schema.fields()).enumerate().map(|(column, (late, field))| {
         let (arrays, places) = found.remove(&column).unwrap_or_default();
         late.as_ref().map(|_| in_order(&arrays, &places, rows.row_count, field.data_type())).transpose()
     });
     fetched.collect()
+}
+
+/// By column of the result: texts, and their places in it.
+type Found = BTreeMap<usize, (Vec<ArrayRef>, Vec<usize>)>;
+
+impl Reader<'_> {
+    /// Takes what is on pages that are kept; gives the chunks with the pages that are not.
+    fn take_kept<'a>(&self, mut wanted: Vec<Wanted<'a>>, found: &mut Found) -> Result<Vec<Wanted<'a>>> {
+        let mut kept = Vec::new();
+        for of_chunk in &mut wanted {
+            for page in of_chunk.by_page.keys().copied().collect::<Vec<_>>() {
+                let Some(texts) = self.pages.get(of_chunk.key(page)) else { continue };
+                let rows = of_chunk.by_page.remove(&page).expect("it was just there");
+                kept.push((of_chunk.output, texts, rows));
+            }
+        }
+        let row_count: usize = kept.iter().map(|(_, _, rows)| rows.len()).sum();
+        let threads = self.threads.min(row_count.div_ceil(ROWS_OF_ONE_THREAD));
+        let texts = parallel::map(kept.iter().collect(), threads, self.cancel, |(_, texts, rows)| {
+            rows_of_page(texts, rows)
+        })?;
+        for ((output, _, rows), texts) in kept.iter().zip(texts) {
+            add(found, *output, texts, rows);
+        }
+        wanted.retain(|of_chunk| !of_chunk.by_page.is_empty());
+        Ok(wanted)
+    }
+
+    /// Reads the pages of `wanted`, keeps them, and takes what is on them.
+    fn read(&self, wanted: &[Wanted<'_>], found: &mut Found) -> Result<()> {
+        let chunks = parallel::map(wanted.iter().collect(), self.threads, self.cancel, |wanted| {
+            let (table, column) = (&wanted.late.table, wanted.late.column);
+            read_chunk_pages_blocking(self.io, table, wanted.group, column, &wanted.pages())
+        })?;
+        let pages = wanted.iter().zip(&chunks).flat_map(|(wanted, bytes)| {
+            wanted.by_page.iter().map(move |(page, rows)| (wanted, bytes, *page, rows))
+        });
+        let decode = |(wanted, bytes, page, rows): (&Wanted<'_>, &AlignedBytes, _, &Vec<_>)| {
+            let texts = wanted.decode(page, bytes)?;
+            self.pages.keep(wanted.key(page), &texts);
+            rows_of_page(&texts, rows)
+        };
+        let texts = parallel::map(pages.clone().collect(), self.threads, self.cancel, decode)?;
+        for ((wanted, _, _, rows), texts) in pages.zip(texts) {
+            add(found, wanted.output, texts, rows);
+        }
+        Ok(())
+    }
+}
+
+fn add(found: &mut Found, output: usize, texts: ArrayRef, rows: &[RowOfPage]) {
+    let (arrays, places) = found.entry(output).or_default();
+    arrays.push(texts);
+    places.extend(rows.iter().map(|(_, place)| *place));
+}
+
+/// The texts of these rows of a page, in their order. They do not hold on to the page.
+fn rows_of_page(page: &ArrayRef, rows: &[RowOfPage]) -> Result<ArrayRef> {
+    let rows = UInt64Array::from_iter_values(rows.iter().map(|(row, _)| *row));
+    let texts = take(page.as_ref(), &rows, None).map_err(arrow_error)?;
+    match texts.as_string_view_opt() {
+        Some(texts) => Ok(Arc::new(texts.gc())),
+        None => Ok(texts),
+    }
 }
 
 /// Rows of one chunk.
@@ -122,15 +191,17 @@ impl Wanted<'_> {
         (0..page_count).map(|page| self.by_page.contains_key(&page)).collect()
     }
 
-    /// The texts of these rows of `page`, in their order.
-    fn texts(&self, page: usize, rows: &[RowOfPage], bytes: &[u8]) -> Result<ArrayRef> {
+    fn key(&self, page: usize) -> PageKey {
+        PageKey { table: self.late.table.id(), group: self.group, column: self.late.column, page }
+    }
+
+    /// The texts of `page`.
+    fn decode(&self, page: usize, bytes: &[u8]) -> Result<ArrayRef> {
         let (table, column) = (&self.late.table, self.late.column);
         let decode = || {
             let view = table.chunk_view(self.group, column, bytes)?;
             let pages: Vec<bool> = (0..view.page_count()).map(|other| other == page).collect();
-            let array = column_to_arrow(view.decode_pages(&pages)?, &table.schema().columns[column].logical)?;
-            let rows = UInt64Array::from_iter_values(rows.iter().map(|(row, _)| *row));
-            take(array.as_ref(), &rows, None).map_err(arrow_error)
+            column_to_arrow(view.decode_pages(&pages)?, &table.schema().columns[column].logical)
         };
         decode().map_err(|error| table.of_chunk(self.group, column, error))
     }

@@ -17,9 +17,10 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::tree_node::TreeNode;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
-use datafusion::physical_expr::projection::ProjectionExpr;
+use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateOutputMode};
@@ -40,6 +41,7 @@ use super::builder::{Flow, Parameters, PipelineBuilder, TextColumn};
 use super::device::DeviceHandle;
 use super::expr::Exprs;
 use super::host_input::HostInput;
+use super::of_groups::OfGroups;
 use super::top::FirstRows;
 use super::value::{LateText, Value};
 use crate::scan::PeltonScanExec;
@@ -64,8 +66,8 @@ pub(super) struct Lowered {
     pub(super) late: Vec<Option<LateText>>,
     /// Columns of the result that are counts of averages: NULL where the sum, the column after, is.
     pub(super) average_counts: Vec<usize>,
-    /// Which columns of what comes out the result has, in order; `None`: all.
-    pub(super) columns: Option<Vec<usize>>,
+    /// What the host makes of groups that come out; `None`: they, or rows, are the result.
+    pub(super) of_groups: Option<OfGroups>,
 }
 
 /// Lowers `plan`, all of it; `first`: only these rows of it are asked for.
@@ -117,8 +119,12 @@ fn lower_with(
         host_input_count,
         unique_tables: lowering.unique_tables,
     };
+    let column_count = match &lowering.of_groups {
+        Some(of_groups) => of_groups.aggregate_schema().fields().len(),
+        None => plan.schema().fields().len(),
+    };
     let mut late = lowering.late;
-    late.resize(plan.schema().fields().len(), None);
+    late.resize(column_count, None);
     Ok(Lowered {
         plan: plan_of,
         host_inputs: lowering.host_inputs,
@@ -127,7 +133,7 @@ fn lower_with(
         parameters: lowering.parameters.list(),
         late,
         average_counts: lowering.average_counts,
-        columns: lowering.columns,
+        of_groups: lowering.of_groups,
     })
 }
 
@@ -150,7 +156,7 @@ pub(super) struct Lowering<'a> {
     /// See [`Lowered`].
     pub(super) average_counts: Vec<usize>,
     /// See [`Lowered`].
-    columns: Option<Vec<usize>>,
+    pub(super) of_groups: Option<OfGroups>,
 }
 
 /// What to go back to where a side turns out not to be lowered.
@@ -176,21 +182,16 @@ impl<'a> Lowering<'a> {
             scans: Vec::new(),
             parameters: Parameters::default(),
             average_counts: Vec::new(),
-            columns: None,
+            of_groups: None,
         }
     }
 
     /// All of `plan`, or the rows of it that are asked for.
     fn whole(&mut self, plan: &Arc<dyn ExecutionPlan>, first: Option<&FirstRows>) -> Result<()> {
         match groups_alone(plan).filter(|_| first.is_none()) {
-            Some((aggregate, columns)) => {
+            Some((aggregate, projections)) => {
                 let expected = pelton_planner::estimated_rows(plan).map(|groups| groups as u64);
-                self.aggregate(aggregate, expected)?;
-                if let Some(columns) = columns {
-                    self.late.resize(aggregate.schema().fields().len(), None);
-                    self.late = columns.iter().map(|&column| self.late[column].clone()).collect();
-                    self.columns = Some(columns);
-                }
+                self.aggregate(aggregate, &projections, expected)?;
             }
             None => self.materialize(plan, first)?,
         }
@@ -367,17 +368,40 @@ impl Flow {
     }
 }
 
-/// The aggregate whose groups are all that `plan` computes, and which of its columns are the plan's, where not all are.
-fn groups_alone(plan: &Arc<dyn ExecutionPlan>) -> Option<(&AggregateExec, Option<Vec<usize>>)> {
-    if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
-        return (!needs_division(aggregate)).then_some((aggregate, None));
+/// Groups of which the host computes something, at most; of more the device does. A guess: an expression takes the host
+/// about a millisecond for so many.
+const ROWS_ON_HOST_MAX: f64 = (1 << 17) as f64;
+
+/// The aggregate whose groups are all that `plan` computes, but for what the host is to make of them: projections above
+/// it, the lowest first. `None` where the device is to compute those, since the groups may be many.
+fn groups_alone(plan: &Arc<dyn ExecutionPlan>) -> Option<(&AggregateExec, Vec<&ProjectionExec>)> {
+    let (mut node, mut projections) = (plan, Vec::new());
+    let aggregate = loop {
+        if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
+            break aggregate;
+        }
+        let is_order = node.is::<SortExec>() || node.is::<SortPreservingMergeExec>();
+        if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
+            projections.push(projection);
+        } else if !moves_rows_only(node) && (!is_order || node.fetch().is_some()) {
+            return None;
+        }
+        node = node.children()[0];
+    };
+    projections.reverse();
+    if aggregate.mode().output_mode() == AggregateOutputMode::Partial {
+        return projections.is_empty().then_some((aggregate, projections));
     }
-    let projection = plan.downcast_ref::<ProjectionExec>()?;
-    let aggregate = projection.input().downcast_ref::<AggregateExec>()?;
-    let is_whole = aggregate.mode().output_mode() == AggregateOutputMode::Final && !needs_division(aggregate);
-    let column = |expr: &ProjectionExpr| expr.expr.downcast_ref::<Column>().map(Column::index);
-    let columns = projection.expr().iter().map(column).collect::<Option<Vec<_>>>()?;
-    is_whole.then_some((aggregate, Some(columns)))
+    let mut exprs =
+        projections.iter().flat_map(|projection| projection.expr()).map(|computed| &computed.expr);
+    let reads_result = |expr: &Arc<dyn PhysicalExpr>| {
+        expr.exists(|part| Ok(part.is::<ScalarSubqueryExpr>())).unwrap_or(true)
+    };
+    let is_whole = !needs_division(aggregate) && exprs.clone().all(|expr| expr.is::<Column>());
+    let are_few = || pelton_planner::estimated_rows(plan).is_some_and(|rows| rows <= ROWS_ON_HOST_MAX);
+    // Whose results are replaced in expressions of the CPU's plan and of parameters.
+    let is_for_host = is_whole || (are_few() && !exprs.any(reads_result));
+    is_for_host.then_some((aggregate, projections))
 }
 
 /// The columns that `exprs` name.

@@ -5,8 +5,8 @@
 //!     lower.rs   a subtree as pipelines: scan.rs, join.rs, aggregate.rs, top.rs; expr.rs, arithmetic.rs,
 //!                dates.rs, text.rs
 //!     cost.rs    whether that may be worth it; trial.rs: what was learnt by trying
-//!   exec.rs      the plan node: host inputs (host_input.rs), the run, its rows as batches (result.rs, late.rs; rows_out.rs),
-//!                the way back to the CPU (again.rs)
+//!   exec.rs      the plan node: host inputs (host_input.rs), the run, its rows as batches (result.rs, of_groups.rs,
+//!                rows_out.rs), late texts (late.rs, text_pages.rs), the way back to the CPU (again.rs)
 //!   describe.rs  EXPLAIN
 //!   device.rs    what was chosen, and the runtime, opened when it is first needed
 //! ```
@@ -29,12 +29,14 @@ mod host_input;
 mod join;
 mod late;
 mod lower;
+mod of_groups;
 mod result;
 mod rows_out;
 mod rule;
 mod scan;
 mod text;
 mod text_kernel;
+mod text_pages;
 mod top;
 mod trial;
 mod value;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use datafusion::arrow::array::{
     ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int32Array, Int64Array, PrimitiveArray,
-    RecordBatch, RecordBatchOptions, UInt64Array,
+    RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array,
 };
 use datafusion::arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
-use datafusion::arrow::compute::cast;
+use datafusion::arrow::compute::{cast, take};
 use datafusion::arrow::datatypes::{ArrowNativeType, DataType, SchemaRef};
 use datafusion::arrow::error::ArrowError;
 use pelton_error::{Error, Result};
@@ -27,15 +27,6 @@ pub(super) fn counts_are_null_with_sums(rows: &mut Rows, average_counts: &[usize
             rows.columns[count].valid = rows.columns[count + 1].valid.clone();
         }
     }
-}
-
-/// These columns of `rows`, in this order; none where a run without rows has none.
-pub(super) fn columns_of(rows: Rows, columns: &[usize]) -> Rows {
-    if rows.columns.is_empty() {
-        return rows;
-    }
-    let columns = columns.iter().map(|&column| rows.columns[column].clone()).collect();
-    Rows { row_count: rows.row_count, columns }
 }
 
 /// `rows` in batches of at most `batch_rows`, with the columns of `schema`; those that were `fetched` as they are.
@@ -63,11 +54,6 @@ pub(super) fn batches(
         None => array(column, field.data_type()),
     });
     in_batches(columns.collect::<Result<_>>()?, rows.row_count, schema, batch_rows)
-}
-
-/// These columns of `part`, in this order.
-pub(super) fn columns_of_part(part: RowsPart, columns: &[usize]) -> RowsPart {
-    RowsPart { columns: columns.iter().map(|&column| part.columns[column].clone()).collect(), ..part }
 }
 
 /// As [`batches`], of some rows that came out while the run went on. What lies in memory as Arrow wants it stays there.
@@ -152,7 +138,7 @@ fn decimals_within(
 }
 
 /// A column as an array of `data_type`.
-fn array(column: RowColumn, data_type: &DataType) -> Result<ArrayRef> {
+pub(super) fn array(column: RowColumn, data_type: &DataType) -> Result<ArrayRef> {
     let nulls = column.valid.map(NullBuffer::from);
     let array: ArrayRef = match (column.values, data_type) {
         (RowValues::Bool(values), _) => {
@@ -220,23 +206,23 @@ fn texts(
     nulls: Option<&NullBuffer>,
     data_type: &DataType,
 ) -> Result<ArrayRef> {
-    let entries: Vec<&[u8]> = dictionary.entries.iter().collect();
+    let entries = &dictionary.entries;
     let is_valid = |row: usize| nulls.is_none_or(|nulls| nulls.is_valid(row));
-    let mut rows = Vec::with_capacity(ids.len());
-    for (row, &id) in ids.iter().enumerate() {
-        let text =
-            match is_valid(row) {
-                false => None,
-                true => Some(*entries.get(id as usize).ok_or_else(|| {
-                    Error::corrupt(format!("text {id} of a dictionary of {}", entries.len()))
-                })?),
-            };
-        rows.push(text);
+    let beyond = ids.iter().enumerate().find(|(row, id)| **id as usize >= entries.len() && is_valid(*row));
+    if let Some((_, id)) = beyond {
+        return Err(Error::corrupt(format!("text {id} of a dictionary of {}", entries.len())));
     }
-    text_array(data_type, rows.into_iter())
+    if ids.len() < entries.len() {
+        let texts = ids.iter().enumerate().map(|(row, id)| is_valid(row).then(|| entries.get(*id as usize)));
+        return text_array(data_type, texts);
+    }
+    // Each entry is looked at once.
+    let all = text_array(data_type, entries.iter().map(Some))?;
+    let ids: UInt32Array = ids.iter().enumerate().map(|(row, id)| is_valid(row).then_some(*id)).collect();
+    take(all.as_ref(), &ids, None).map_err(wrong_type)
 }
 
-fn wrong_type(error: ArrowError) -> Error {
+pub(super) fn wrong_type(error: ArrowError) -> Error {
     Error::invalid_input(format!("a run gave columns that the plan does not have: {error}"))
 }
 

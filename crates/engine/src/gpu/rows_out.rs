@@ -61,7 +61,6 @@ pub(super) fn may_be_given_out(plan: &Plan, average_counts: &[usize]) -> bool {
 pub(super) struct Conversion {
     pub(super) schema: SchemaRef,
     pub(super) late: Vec<Option<LateText>>,
-    pub(super) columns: Option<Vec<usize>>,
     pub(super) batch_rows: usize,
     pub(super) device: Arc<DeviceHandle>,
     pub(super) cancel: CancelFlag,
@@ -69,16 +68,12 @@ pub(super) struct Conversion {
 
 impl Conversion {
     fn batches(&self, part: RowsPart) -> Result<Vec<RecordBatch>> {
-        let part = match &self.columns {
-            Some(columns) => result::columns_of_part(part, columns),
-            None => part,
-        };
         if self.late.iter().all(Option::is_none) {
             return result::batches_of_part(part, &self.schema, self.batch_rows);
         }
         let rows = part.into_rows()?;
-        let (io, threads) = (self.device.io(), self.device.threads());
-        let fetched = late::fetch_all(&self.late, &rows, &self.schema, io, threads, &self.cancel)?;
+        let reader = late::Reader::of(&self.device, &self.cancel);
+        let fetched = late::fetch_all(&self.late, &rows, &self.schema, &reader)?;
         result::batches(rows, fetched, &self.schema, self.batch_rows)
     }
 }

@@ -10,7 +10,7 @@ use datafusion::prelude::SessionContext;
 use pelton_engine::{DeviceChoice, PeltonSession, SessionOptions, with_pelton};
 
 use crate::common::{Tables, integers, run};
-use crate::{assert_same_rows, device_nodes, on_host};
+use crate::{assert_same_rows, device_nodes, fallbacks, on_host};
 
 fn tables() -> Tables {
     let tables = Tables::new();
@@ -71,7 +71,7 @@ async fn explain_analyze_shows_what_the_run_did() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn averages_are_divided_on_the_device() {
+async fn averages_are_computed_by_the_device_s_node() {
     let tables = tables();
     let session = tables.session(&on_host());
     let sql = "SELECT f_key, avg(f_value), count(*) FROM fact WHERE f_value > 10 GROUP BY f_key";
@@ -83,7 +83,7 @@ async fn averages_are_divided_on_the_device() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_average_in_one_stage_is_divided_there_too() {
+async fn an_average_in_one_stage_is_computed_there_too() {
     let tables = tables();
     let session = tables.session(&SessionOptions { threads: Some(1), ..on_host() });
     let sql =
@@ -92,6 +92,31 @@ async fn an_average_in_one_stage_is_divided_there_too() {
     assert_same_rows(&actual, &tables.expected(sql).await, sql);
     assert_eq!(device_nodes(&query).len(), 1, "{}", plan_text(&query));
     assert!(!plan_text(&query).contains("AggregateExec"), "{}", plan_text(&query));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_host_computes_projections_over_few_groups() {
+    let tables = tables();
+    let session = tables.session(&on_host());
+    let sql = "SELECT avg(f_value) * 2 AS twice, d_group, sum(f_value) + d_group AS more, count(*) AS rows \
+               FROM fact JOIN dim ON f_key = d_key GROUP BY d_group ORDER BY d_group";
+    let (actual, query) = run(&session, sql).await;
+    assert_same_rows(&actual, &tables.expected(sql).await, sql);
+    assert!(fallbacks(&query).is_empty(), "{:?}", fallbacks(&query));
+    let text = explanation(&session, &format!("EXPLAIN {sql}")).await;
+    assert!(text.contains("pipelines=2") && !text.contains("ProjectionExec"), "{text}");
+    assert!(text.contains("the host computes of these groups: avg(fact.f_value), twice = "), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_overflows_over_few_groups_is_an_error_as_on_the_cpu() {
+    let tables = tables();
+    let session = tables.session(&on_host());
+    let sql = "SELECT d_group, count(*) * 9223372036854775807 AS beyond FROM fact JOIN dim ON f_key = d_key \
+               GROUP BY d_group";
+    let query = session.query(sql).await.unwrap();
+    let error = query.collect().await.unwrap_err().to_string();
+    assert!(error.to_lowercase().contains("overflow"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

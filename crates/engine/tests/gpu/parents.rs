@@ -39,7 +39,7 @@ const TOP: &[&str] = &["SET datafusion.optimizer.enable_window_topn = true"];
 fn parents() -> Vec<Parent> {
     vec![
         parent("FilterExec", &[], "SELECT * FROM GROUPS WHERE md5(CAST(s AS VARCHAR)) < 'a'"),
-        parent("ProjectionExec", &[], "SELECT f_key, md5(CAST(s AS VARCHAR)) FROM GROUPS"),
+        parent("ProjectionExec", &[], "SELECT f_key, md5(CAST(s AS VARCHAR)) FROM GROUPS WHERE s > 7"),
         parent("AggregateExec", &[], "SELECT f_key % 7, bit_or(CAST(s AS BIGINT)) FROM GROUPS GROUP BY 1"),
         parent("RepartitionExec", &[], "SELECT f_key % 7, bit_or(CAST(s AS BIGINT)) FROM GROUPS GROUP BY 1"),
         parent(

@@ -141,6 +141,42 @@ fn more_groups_than_expected_are_made_room_for() {
     }
 }
 
+/// All possible keys take less memory by position than those that are expected take by hashing.
+#[test]
+fn many_groups_of_a_dense_key_are_by_position() {
+    const KEYS: i64 = 5_000_000;
+    let roomy = RuntimeOptions { device_memory_limit_bytes: Some(1 << 30), ..options() };
+    let keys: Vec<i64> = (0..KEYS).rev().filter(|key| key % 3 != 0).collect();
+    let of = |function| Aggregate { function, input: Some(column(0)) };
+    let aggregates = vec![of(AggregateFunction::Min), of(AggregateFunction::Max)];
+    let columns = vec![Column {
+        name: "key".into(),
+        ty: Type::I64,
+        is_nullable: false,
+        bounds: Some(Bounds { min: 0, max: i128::from(KEYS) }),
+        text: None,
+    }];
+    let state_bytes = KEYS as u64 * 3 * 8;
+    for (expected, is_by_position) in [(None, false), (Some(keys.len() as u64), true)] {
+        let sink = Sink::Aggregate { keys: vec![column(0)], aggregates: aggregates.clone(), expected };
+        let mut plan = single(Source::HostInput(0), columns.clone(), Vec::new(), sink);
+        plan.host_input_count = 1;
+        let values = RowColumn { values: RowValues::I64(keys.clone()), valid: None };
+        let rows = Rows { row_count: keys.len(), columns: vec![values] };
+        let (found, report) = runtime(roomy.clone()).run(&plan, vec![rows], &CancelFlag::new()).unwrap();
+        let taken = report.pipelines[0].state_bytes;
+        assert_eq!((state_bytes..state_bytes + 4096).contains(&taken), is_by_position, "{taken} bytes");
+        let [found, min, max] = [0, 1, 2].map(|column| match &found.columns[column].values {
+            RowValues::I64(values) => values.clone(),
+            _ => panic!("keys are 64-bit integers"),
+        });
+        assert!(min == found && max == found);
+        let mut found = found;
+        found.sort_unstable_by(|a, b| b.cmp(a));
+        assert!(found == keys, "{} groups", found.len());
+    }
+}
+
 #[test]
 fn rows_that_fail_conditions_add_nothing_to_one_group() {
     let place = table(Codec::None, 2048, 9000);

@@ -126,6 +126,29 @@ fn groups_of_many_times_the_limit_are_spilled_and_merged() {
 }
 
 #[test]
+fn groups_that_find_no_room_by_position_are_hashed_and_spilled() {
+    let place = table(Codec::None, 5000, 100_000);
+    let (large, small) = (runtime(limited(256 << 20)), runtime(limited(64 << 20)));
+    let by_number = |runtime: &Runtime| {
+        let (source, columns) = source(runtime, &place.table);
+        let aggregates = vec![sum(0), sum(1), sum(3), sum(5)];
+        let sink = Sink::Aggregate { keys: vec![column(0)], aggregates, expected: None };
+        single(source, columns, Vec::new(), sink)
+    };
+    let (expected, alone) = run(&large, &by_number(&large));
+    assert_eq!(alone.pipelines[0].spilled_runs, 0);
+    // What is left holds no state of all possible keys.
+    let device = MemoryKind::Device(small.device());
+    let held = small.machine().allocate(device, 60 << 20, OnFull::Refuse).unwrap();
+    let (rows, report) = run(&small, &by_number(&small));
+    drop(held);
+    let first = &report.pipelines[0];
+    assert!(first.spilled_runs > 0, "{first:?}");
+    assert_eq!((first.rows_in, first.rows_out), (200_000, alone.pipelines[0].rows_out));
+    assert_eq!(sorted(&rows), sorted(&expected));
+}
+
+#[test]
 fn groups_with_few_rows_each_are_added_up_over_all_runs() {
     let place = table(Codec::None, 1000, 10_000);
     let runtime = runtime(RuntimeOptions {

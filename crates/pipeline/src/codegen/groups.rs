@@ -17,7 +17,7 @@ use super::checks::Checks;
 use super::expr;
 use super::layout::{
     AggregateOutput, GroupKind, GroupLayout, KeyDomain, PayloadColumn, SinkLayout, WideKey, WideKeys,
-    WordKind, count_packed_keys,
+    WordKind, count_packed_keys, hashed_slots,
 };
 use super::probe;
 use super::scope::Scope;
@@ -29,8 +29,14 @@ use crate::ir::{Aggregate, AggregateFunction, Bounds, Expr, Type};
 
 /// What bounds the choice of a layout.
 pub(super) struct Limits {
-    /// The most packed keys of groups by position.
+    /// Groups with keys are to be found by hashing.
+    pub(super) is_hashed: bool,
+    /// The most packed keys of groups by position, however few groups there may be.
     pub(super) direct_keys_max: u64,
+    /// Groups that a hashed table would begin with room for.
+    pub(super) groups_expected: u64,
+    /// The most bytes of groups that are by position since a hashed table would take as many.
+    pub(super) direct_bytes_max: u64,
     /// The most packed keys of a table by position.
     pub(super) table_keys_max: u64,
     /// Shared memory taken already.
@@ -41,6 +47,19 @@ pub(super) struct Limits {
     pub(super) row_count: u64,
     /// A row may come several times, for several matches.
     pub(super) is_repeated: bool,
+}
+
+impl Limits {
+    /// Whether groups of so many packed keys, with so many words of state each, are found by position.
+    fn are_direct(&self, packed_key_count: u64, words: u64) -> bool {
+        if self.is_hashed {
+            return false;
+        }
+        let direct_bytes = packed_key_count.saturating_mul(words * 8);
+        let hashed_bytes =
+            hashed_slots(packed_key_count, self.groups_expected).saturating_mul((words + 1) * 8);
+        packed_key_count <= self.direct_keys_max || direct_bytes <= hashed_bytes.min(self.direct_bytes_max)
+    }
 }
 
 /// A value that a row adds to a word.
@@ -72,7 +91,7 @@ pub(super) fn aggregate(
     let kind = match () {
         () if keys.is_empty() => GroupKind::Global,
         () if wide.is_some() => GroupKind::Wide,
-        () if packed_key_count <= limits.direct_keys_max => GroupKind::Direct,
+        () if limits.are_direct(packed_key_count, words.len() as u64) => GroupKind::Direct,
         () => GroupKind::Hashed,
     };
     let state_bytes = (packed_key_count as usize).saturating_mul(words.len() * 8);

@@ -211,6 +211,11 @@ pub struct AggregateOutput {
     pub bounds: Option<Bounds>,
 }
 
+/// The slots that a hashed table with room for so many groups has, of which there may be no more than `packed_key_count`.
+pub fn hashed_slots(packed_key_count: u64, groups: u64) -> u64 {
+    (packed_key_count.min(groups) * 2).next_power_of_two()
+}
+
 /// How groups lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GroupKind {

@@ -51,7 +51,7 @@ pub use filter::Range;
 pub use group_source::ROW_GROUP_PLACES;
 pub use layout::{
     AggregateOutput, BuiltTable, GroupKind, GroupLayout, KeyDomain, PayloadColumn, RowsLayout, SinkLayout,
-    TableKind, TableLayout, TopLayout, WideKey, WideKeys, WordKind,
+    TableKind, TableLayout, TopLayout, WideKey, WideKeys, WordKind, hashed_slots,
 };
 pub use runtime_filter::{KeyList, is_key_set, wants_keys};
 pub use source::{SourceColumn, StoredAs};
@@ -103,10 +103,16 @@ pub struct Request<'a> {
     pub dictionaries: HashMap<usize, Arc<Dictionary>>,
     /// Rows of the source.
     pub row_count: u64,
-    /// The table to build must be hashed: its keys turned out not to be unique.
+    /// What is found by its key must be found by hashing: keys of the table to build turned out not to be unique, or
+    /// there is no room by position.
     pub is_hashed: bool,
-    /// The most packed keys of groups by position.
+    /// The most packed keys of groups by position, however few groups there may be.
     pub direct_keys_max: u64,
+    /// The groups that a hashed table would begin with room for: where it takes as much memory as all packed keys by
+    /// position do, they are found by position.
+    pub groups_expected: u64,
+    /// The most bytes of groups that are found by position for that reason.
+    pub direct_bytes_max: u64,
     /// The most packed keys of a direct table.
     pub table_keys_max: u64,
     /// All hashes equal, to test collisions.

@@ -45,7 +45,10 @@ impl Generator<'_> {
         let pipeline = self.request.pipeline;
         let scratch = self.scratch_bytes() * self.block_warps();
         let limits = groups::Limits {
+            is_hashed: self.request.is_hashed,
             direct_keys_max: self.request.direct_keys_max,
+            groups_expected: self.request.groups_expected,
+            direct_bytes_max: self.request.direct_bytes_max,
             table_keys_max: self.request.table_keys_max,
             shared_offset: scratch,
             shared_bytes_max: super::SHARED_BYTES_MAX.saturating_sub(scratch),
