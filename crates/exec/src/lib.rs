@@ -47,4 +47,4 @@ mod waiting;
 
 pub use pelton_transfer::Links;
 pub use report::{PipelineReport, RunReport};
-pub use runtime::{Filters, MemoryTest, OverflowChecks, Runtime, RuntimeOptions, TargetChoice};
+pub use runtime::{Filters, MemoryTest, OverflowChecks, Runtime, RuntimeOptions, TargetChoice, stages};

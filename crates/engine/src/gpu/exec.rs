@@ -40,6 +40,7 @@ use pelton_pipeline::Rows;
 use pelton_pipeline::ir::{Inputs, Literal, Plan, Source};
 
 use super::again::anew;
+use super::cost::{StepPrediction, predict};
 use super::device::DeviceHandle;
 use super::host_input::{HostInput, describe_by_rows};
 use super::lower::Lowered;
@@ -55,10 +56,43 @@ use crate::scan::{PeltonScanExec, ScanReport};
 pub(super) struct Outcome {
     /// What the device did, where it ran to the end.
     pub(super) report: Option<RunReport>,
+    /// What was predicted of each pipeline before it ran.
+    predicted: Vec<StepPrediction>,
     /// Why the CPU ran it instead, where it did.
     pub(super) fallback: Option<String>,
     /// What the CPU ran.
     ran_instead: Option<Arc<dyn ExecutionPlan>>,
+}
+
+/// What a pipeline on a device was predicted to take before it ran, and what it took.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StepTime {
+    /// Predicted, in seconds.
+    pub predicted_s: f64,
+    /// Taken, in seconds, without compiling.
+    pub took_s: f64,
+}
+
+impl StepTime {
+    /// What it took in terms of what was predicted.
+    pub fn ratio(&self) -> f64 {
+        self.took_s / self.predicted_s
+    }
+}
+
+impl fmt::Display for StepTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (predicted_ms, took_ms) = (self.predicted_s * 1e3, self.took_s * 1e3);
+        write!(f, "predicted {predicted_ms:.2} ms, took {took_ms:.2} ms, ratio {:.2}", self.ratio())
+    }
+}
+
+impl Outcome {
+    /// The times of pipeline `number`, where it ran.
+    pub(super) fn step_time(&self, number: usize) -> Option<StepTime> {
+        let (predicted, ran) = (self.predicted.get(number)?, self.report.as_ref()?.pipelines.get(number)?);
+        Some(StepTime { predicted_s: predicted.predicted_s, took_s: ran.elapsed.as_secs_f64() })
+    }
 }
 
 /// A subtree that runs on a device.
@@ -148,6 +182,19 @@ impl PeltonGpuExec {
     /// The device that it runs on.
     pub(crate) fn device(&self) -> &Arc<DeviceHandle> {
         &self.device
+    }
+
+    /// What each pipeline is predicted to take now, in seconds; nothing where the tables cannot be read.
+    pub(super) fn predictions(&self) -> Vec<f64> {
+        let steps = predict(&self.plan, &self.device, &[]).unwrap_or_default();
+        steps.into_iter().map(|step| step.predicted_s).collect()
+    }
+
+    /// Of each pipeline, what the latest execution was predicted to take on the device and what it took.
+    pub fn step_times(&self) -> Vec<StepTime> {
+        self.with_outcome(|outcome| {
+            (0..self.plan.pipelines.len()).filter_map(|number| outcome.step_time(number)).collect()
+        })
     }
 
     /// Asks about the latest execution.
@@ -410,22 +457,26 @@ impl Run {
         let (late, columns, schema) = (self.late.clone(), self.columns.clone(), self.cpu.schema());
         let run = tokio::task::spawn_blocking(move || {
             let inputs = Inputs { host_inputs, parameters };
-            let (rows, report) = device.runtime()?.run_traced(&plan, inputs, &flag, tracer.as_ref())?;
+            let runtime = device.runtime()?;
+            let host_rows: Vec<usize> = inputs.host_inputs.iter().map(|rows| rows.row_count).collect();
+            let predicted = predict(&plan, &device, &host_rows)?;
+            let (rows, report) = runtime.run_traced(&plan, inputs, &flag, tracer.as_ref())?;
+            learn(&device, &predicted, &report);
             let rows = match columns {
                 Some(columns) => result::columns_of(rows, &columns),
                 None => rows,
             };
             let fetched = late::fetch_all(&late, &rows, &schema, device.io(), device.threads(), &flag)?;
-            Ok::<_, Error>((rows, report, fetched))
+            Ok::<_, Error>((rows, (predicted, report), fetched))
         });
-        let (mut rows, report, fetched) = run.await.map_err(|error| {
+        let (mut rows, (predicted, report), fetched) = run.await.map_err(|error| {
             // A panic of the run is a bug, and stays one.
             match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
                 Err(_) => Error::cancelled(),
             }
         })??;
-        self.record(|outcome| outcome.report = Some(report));
+        self.record(|outcome| (outcome.predicted, outcome.report) = (predicted, Some(report)));
         memory.try_grow(rows_bytes(&rows)).map_err(from_datafusion)?;
         result::counts_are_null_with_sums(&mut rows, &self.average_counts);
         result::batches(rows, fetched, &self.cpu.schema(), context.session_config().batch_size())
@@ -448,6 +499,16 @@ impl Run {
 
     fn record(&self, what: impl FnOnce(&mut Outcome)) {
         what(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// Corrects predictions by what `report` says. Steps that were repeated, or gave way to another query, say nothing of
+/// the next time.
+fn learn(device: &DeviceHandle, predicted: &[StepPrediction], report: &RunReport) {
+    for (step, ran) in predicted.iter().zip(&report.pipelines) {
+        if ran.repeats == 0 && ran.parked == 0 {
+            device.corrections().learn(&step.kind, step.model_s, ran.elapsed.as_secs_f64());
+        }
     }
 }
 
