@@ -20,7 +20,7 @@ const CLASS_STEPS: f64 = 4.0;
 /// Steps of a class that count: older ones fade out. A guess.
 const CLASS_STEPS_MAX: f64 = 64.0;
 /// No run says more than this factor: one that waited for something else says nothing of the step.
-const FACTOR_MAX: f64 = 50.0;
+const FACTOR_MAX: f64 = 1000.0;
 
 /// Where rows come from and where they end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -190,7 +190,6 @@ fn model(
 /// What later pipelines ask of a table.
 #[derive(Debug, Clone, Copy)]
 struct BuiltTable {
-    rows: f64,
     /// Of the rows of its source.
     share: f64,
     is_far: bool,
@@ -223,7 +222,7 @@ impl Estimate<'_> {
                 }
                 Op::Compute { .. } => kernels_s += rows * costs.expression_s,
                 Op::Probe { table, kind, .. } => {
-                    let none = BuiltTable { rows: 0.0, share: 1.0, is_far: false };
+                    let none = BuiltTable { share: 1.0, is_far: false };
                     let table = self.tables.get(table).copied().unwrap_or(none);
                     kernels_s += rows * if table.is_far { costs.far_probe_s } else { costs.probe_s };
                     rows *= match kind {
@@ -242,7 +241,7 @@ impl Estimate<'_> {
                 let near = if is_hashed { NEAR_HASHED_ROWS } else { NEAR_ROWS };
                 let is_far = rows > near && (is_hashed || !payload.is_empty());
                 let share = (rows / rows_in.max(1.0)).min(1.0);
-                self.tables.insert(*table, BuiltTable { rows, share, is_far });
+                self.tables.insert(*table, BuiltTable { share, is_far });
                 rows
             }
             Sink::Aggregate { keys, aggregates, expected } => {
@@ -373,5 +372,108 @@ impl StepKind {
             Sink::Materialize { top: Some(_), .. } => 4,
         };
         Self::new(text, &(table, tiers), StepClass { source, sink })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pelton_pipeline::ir::{Aggregate, AggregateFunction, Bounds, Literal, Type};
+
+    use super::*;
+
+    const NO_TABLE: &dyn Fn(&Table, usize) -> Tier = &|_, _| Tier::Pinned;
+
+    fn column(bounds: Option<Bounds>) -> Column {
+        Column { name: "key".into(), ty: Type::I64, is_nullable: false, bounds, text: None }
+    }
+
+    /// Reads host input `input`.
+    fn pipeline(input: usize, ops: Vec<Op>, sink: Sink) -> Pipeline {
+        let columns = vec![column(Some(Bounds { min: 0, max: 1000 }))];
+        Pipeline { name: "test".into(), source: Source::HostInput(input), columns, ops, sink }
+    }
+
+    fn build(table: usize) -> Sink {
+        Sink::Build { table, keys: vec![Expr::Column(0)], payload: vec![Expr::Column(0)] }
+    }
+
+    fn probe(table: usize) -> Op {
+        Op::Probe { table, keys: vec![Expr::Column(0)], kind: ProbeKind::Inner, residual: None }
+    }
+
+    fn groups(expected: u64) -> Sink {
+        let count = Aggregate { function: AggregateFunction::Count, input: None };
+        Sink::Aggregate { keys: vec![Expr::Column(0)], aggregates: vec![count], expected: Some(expected) }
+    }
+
+    fn of(pipelines: Vec<Pipeline>, host_rows: &[usize]) -> Vec<f64> {
+        let table_count = pipelines.iter().filter(|one| matches!(one.sink, Sink::Build { .. })).count();
+        let plan =
+            Plan { pipelines, table_count, host_input_count: host_rows.len(), unique_tables: Vec::new() };
+        model(&plan, &Rates::of_preset(), host_rows, NO_TABLE).unwrap()
+    }
+
+    #[test]
+    fn copies_and_kernels_hide_behind_one_another_but_for_a_share() {
+        let rates = Rates::of_preset();
+        let (work, turned) =
+            (Work { copies_s: 3e-3, kernels_s: 1e-3 }, Work { copies_s: 1e-3, kernels_s: 3e-3 });
+        assert!((work.elapsed_s(&rates) - 3.4e-3).abs() < 1e-12);
+        assert_eq!(work.elapsed_s(&rates), turned.elapsed_s(&rates));
+    }
+
+    #[test]
+    fn no_rows_take_the_fixed_time_and_more_rows_and_groups_more() {
+        let alone = |rows, expected| of(vec![pipeline(0, Vec::new(), groups(expected))], &[rows])[0];
+        assert!((alone(0, 1) / 0.28e-3 - 1.0).abs() < 1e-3);
+        assert!(alone(100_000_000, 10) > 1.5e-3);
+        assert!(alone(100_000_000, 10_000_000) > alone(100_000_000, 10) + 2e-3);
+        assert_eq!(alone(1000, 1_000_000_000), alone(1000, 1000), "no more groups than rows");
+    }
+
+    #[test]
+    fn pipelines_of_a_stage_share_the_device_and_those_of_others_do_not() {
+        let rows = [1_000_000, 100_000_000];
+        let small = of(vec![pipeline(0, Vec::new(), build(0))], &rows)[0];
+        let large = of(vec![pipeline(1, Vec::new(), build(0))], &rows)[0];
+        let one_stage = of(vec![pipeline(0, Vec::new(), build(0)), pipeline(1, Vec::new(), build(1))], &rows);
+        // Each is held up by its sibling, by no more than the smaller one takes.
+        assert!((one_stage[0] - small - 0.12e-3 - (small - 0.28e-3)).abs() < 1e-9, "{one_stage:?}");
+        assert!((one_stage[1] - large - 0.12e-3 - (small - 0.28e-3)).abs() < 1e-9, "{one_stage:?}");
+        let two_stages =
+            of(vec![pipeline(0, Vec::new(), build(0)), pipeline(1, vec![probe(0)], groups(1))], &rows);
+        assert_eq!(two_stages[0], small);
+    }
+
+    #[test]
+    fn probing_a_large_table_takes_longer_and_a_selective_one_spares_what_follows() {
+        let filter = || {
+            let (left, right) = (Box::new(Expr::Column(0)), Box::new(Expr::Literal(Literal::I64(7))));
+            Op::Filter(Expr::Compare { op: CompareOp::Eq, left, right })
+        };
+        let probing = |rows, ops| {
+            let pipelines = vec![pipeline(0, ops, build(0)), pipeline(1, vec![probe(0)], groups(1))];
+            of(pipelines, &[rows, 100_000_000])[1]
+        };
+        assert!(probing(2_000_000, Vec::new()) > probing(1000, Vec::new()) + 2e-3);
+        assert!(probing(1000, vec![filter()]) < probing(1000, Vec::new()) - 0.5e-3);
+    }
+
+    #[test]
+    fn keys_without_bounds_are_hashed() {
+        let mut hashed = pipeline(0, Vec::new(), build(0));
+        let by_position = of(vec![hashed.clone()], &[10_000_000])[0];
+        hashed.columns = vec![column(None)];
+        assert!(of(vec![hashed], &[10_000_000])[0] > by_position + 1e-3);
+    }
+
+    #[test]
+    fn much_is_worth_a_device_and_little_is_not() {
+        let rates = Rates::of_preset();
+        let copy_s = |bytes: f64| rates.pipeline.query_s + bytes / rates.scan_link_bytes_per_s();
+        assert!(copy_s(3e9) < cpu_s(10_000_000_000, 16, &rates));
+        assert!(copy_s(30e9) > cpu_s(30_000_000_000, 64, &rates), "hardly compressed, and many cores");
+        assert!(copy_s(1e3) > cpu_s(3_000, 1, &rates));
+        assert_eq!(cpu_s(0, 0, &rates), 0.0);
     }
 }
