@@ -87,7 +87,7 @@ async fn explain_analyze_shows_what_was_predicted_of_each_step_and_what_it_took(
     let tables = tables();
     let session = tables.session(&on_host());
     let analyze = format!("EXPLAIN ANALYZE {JOIN}");
-    let mut last = Vec::new();
+    let mut last: Vec<f64> = Vec::new();
     for run in 0..3 {
         let text = explanation(&session, &analyze).await;
         let (predicted, took) = (figures(&text, "  predicted "), figures(&text, " ms, took "));
