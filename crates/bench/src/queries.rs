@@ -11,7 +11,9 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::DataType;
 use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
 use pelton_device::Place;
-use pelton_engine::{PeltonSession, ScanReport, SessionOptions, SkippedBy, bytes_text, from_datafusion};
+use pelton_engine::{
+    PeltonSession, ScanReport, SessionOptions, SkippedBy, StepTime, bytes_text, from_datafusion,
+};
 use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt};
 use pelton_store::Warehouse;
 use serde::Serialize;
@@ -75,6 +77,10 @@ pub struct QueryResult {
     pub effective_bytes_per_s: f64,
     /// True where both engines gave the same rows; `None` where the peer did not run.
     pub equal: Option<bool>,
+    /// What the pipelines on the device took in terms of what was predicted, in the run to warm up.
+    pub first_step_ratios: Vec<f64>,
+    /// The same in the last counted run.
+    pub step_ratios: Vec<f64>,
 }
 
 /// Runs the queries of `workload`.
@@ -119,6 +125,8 @@ pub fn run(
 
 struct Measured<T> {
     ms: Vec<f64>,
+    /// Of the run to warm up.
+    first: Option<T>,
     last: T,
 }
 
@@ -129,9 +137,7 @@ fn measure<T>(
     mut run: impl FnMut() -> Result<T>,
 ) -> Result<Measured<T>> {
     assert!(options.runs > 0);
-    if !options.cold {
-        run()?;
-    }
+    let first = if options.cold { None } else { Some(run()?) };
     let (mut ms, mut last) = (Vec::with_capacity(options.runs), None);
     for _ in 0..options.runs {
         if options.cold {
@@ -141,12 +147,19 @@ fn measure<T>(
         last = Some(run()?);
         ms.push(started.elapsed().as_secs_f64() * 1e3);
     }
-    Ok(Measured { ms, last: last.expect("at least one run") })
+    Ok(Measured { ms, first, last: last.expect("at least one run") })
 }
 
 struct Answer {
     batches: Vec<RecordBatch>,
     scans: Vec<ScanReport>,
+    steps: Vec<StepTime>,
+}
+
+impl Answer {
+    fn step_ratios(&self) -> Vec<f64> {
+        self.steps.iter().map(StepTime::ratio).collect()
+    }
 }
 
 /// A session over tables whose columns are in `tier`.
@@ -189,7 +202,7 @@ fn at_tier(
 async fn run_query(session: &PeltonSession, sql: &str) -> Result<Answer> {
     let query = session.query(sql).await?;
     let batches = query.collect().await?;
-    Ok(Answer { batches, scans: query.scan_reports()? })
+    Ok(Answer { batches, scans: query.scan_reports()?, steps: query.step_times() })
 }
 
 async fn run_datafusion(prepared: &Prepared, options: &QueriesOptions, sql: &str) -> Result<Answer> {
@@ -204,7 +217,7 @@ async fn run_datafusion(prepared: &Prepared, options: &QueriesOptions, sql: &str
             .map_err(from_datafusion)?;
     }
     let batches = ctx.sql(sql).await.map_err(from_datafusion)?.collect().await.map_err(from_datafusion)?;
-    Ok(Answer { batches, scans: Vec::new() })
+    Ok(Answer { batches, scans: Vec::new(), steps: Vec::new() })
 }
 
 fn combine(
@@ -235,7 +248,36 @@ fn combine(
         bytes_skipped: skipped.into_iter().filter(|(_, bytes)| *bytes > 0).collect(),
         effective_bytes_per_s: sum(|scan| scan.raw_bytes) as f64 / (pelton_ms / 1e3),
         equal: peer.map(|peer| same_rows(&ours.last.batches, &peer.last.batches)),
+        first_step_ratios: ours.first.as_ref().map_or(Vec::new(), Answer::step_ratios),
+        step_ratios: ours.last.step_ratios(),
     }
+}
+
+/// How far the times that were predicted of pipelines on a device are off, in sentences; none where none ran there.
+pub fn predictions(results: &[QueryResult]) -> Vec<String> {
+    let all = |of: fn(&QueryResult) -> &Vec<f64>| results.iter().flat_map(of).copied().collect::<Vec<f64>>();
+    let runs = [
+        ("the first runs", all(|result| &result.first_step_ratios)),
+        ("the last runs", all(|result| &result.step_ratios)),
+    ];
+    let runs = runs.into_iter().filter(|(_, ratios)| !ratios.is_empty());
+    runs.map(|(name, ratios)| prediction_text(name, &ratios)).collect()
+}
+
+fn prediction_text(runs: &str, ratios: &[f64]) -> String {
+    // Twice as long and half as long are as far off.
+    let factors: Vec<f64> = ratios.iter().map(|ratio| ratio.max(1.0 / ratio)).collect();
+    let within = |factor: f64| {
+        let count = factors.iter().filter(|off| **off <= factor).count();
+        100.0 * count as f64 / factors.len() as f64
+    };
+    format!(
+        "predicted and actual times of {} pipelines in {runs}: median ratio {:.2}, {:.0}% within 1.3, {:.0}% within 2",
+        factors.len(),
+        median(&factors),
+        within(1.3),
+        within(2.0)
+    )
 }
 
 /// The figures as a table, with a line of totals.
@@ -387,6 +429,14 @@ fn drop_from_page_cache(prepared: &Prepared) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn predictions_are_as_far_off_above_as_below() {
+        let text = prediction_text("the last runs", &[0.5, 1.0, 1.2, 2.5, 0.8]);
+        let expected = "predicted and actual times of 5 pipelines in the last runs: median ratio 1.25, 60% within 1.3, \
+                        80% within 2";
+        assert_eq!(text, expected);
+    }
 
     #[test]
     fn cells_compare_exactly_but_for_float_noise() {

@@ -73,6 +73,7 @@ fn run_queries(args: &QueriesArgs, cancel: &CancelFlag) -> Result<()> {
         append_json(path, &results)?;
     }
     let printed = console::print(queries::table(&results));
+    queries::predictions(&results).iter().for_each(|line| say(line));
     match results.iter().find(|result| result.equal == Some(false)) {
         Some(wrong) => Err(Error::new(
             ErrorKind::Corrupt,

@@ -15,7 +15,7 @@ use pelton_error::Result;
 use pelton_limits::bytes_text;
 
 use crate::error::from_datafusion;
-use crate::gpu::{DeviceHandle, PeltonGpuExec, device_text, why_text};
+use crate::gpu::{DeviceHandle, PeltonGpuExec, StepTime, device_text, why_text};
 use crate::scan::{PeltonScanExec, ScanReport};
 
 /// What running the query gave.
@@ -57,6 +57,13 @@ pub(crate) fn scan_reports(plan: &Arc<dyn ExecutionPlan>) -> Result<Vec<ScanRepo
     let mut reports = Vec::new();
     collect_reports(plan, &mut reports)?;
     Ok(reports)
+}
+
+/// Of each pipeline of `plan` that ran on a device, what it was predicted to take and what it took.
+pub(crate) fn step_times(plan: &Arc<dyn ExecutionPlan>) -> Vec<StepTime> {
+    let own = plan.downcast_ref::<PeltonGpuExec>().map(PeltonGpuExec::step_times);
+    let below = plan.children().into_iter().flat_map(step_times);
+    own.into_iter().flatten().chain(below).collect()
 }
 
 fn collect_reports(plan: &Arc<dyn ExecutionPlan>, reports: &mut Vec<ScanReport>) -> Result<()> {

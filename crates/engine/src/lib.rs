@@ -71,7 +71,7 @@ pub use error::from_datafusion;
 pub use explain::counted;
 pub use extension::{Extension, with_pelton};
 pub use files::{FileSettings, with_files};
-pub use gpu::{DeviceChoice, DeviceHandle, PeltonGpuExec};
+pub use gpu::{DeviceChoice, DeviceHandle, PeltonGpuExec, StepTime};
 pub use listing::ListedTable;
 pub use memory::QueryMemory;
 pub use numbers::with_numbers;

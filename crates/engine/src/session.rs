@@ -34,7 +34,7 @@ use crate::expansion;
 use crate::explain;
 use crate::extension::with_pelton;
 use crate::files::{FileSettings, with_files};
-use crate::gpu::{DeviceChoice, DeviceHandle, GpuRule};
+use crate::gpu::{DeviceChoice, DeviceHandle, GpuRule, StepTime};
 use crate::memory::{self, QueryMemory};
 use crate::metered::{self, metered};
 use crate::names;
@@ -530,5 +530,10 @@ impl Query {
     /// What each scan skipped, read and answered for; meaningful once the query has run.
     pub fn scan_reports(&self) -> Result<Vec<ScanReport>> {
         explain::scan_reports(&self.plan)
+    }
+
+    /// Of each pipeline that ran on a device, what it was predicted to take and what it took.
+    pub fn step_times(&self) -> Vec<StepTime> {
+        explain::step_times(&self.plan)
     }
 }

@@ -153,6 +153,11 @@ async fn pipelines_are_nodes_with_copies_and_kernels_of_their_own() {
     let moved =
         |node: &ProfileNode| node.metrics.iter().find(|metric| metric.name == "link_bytes").unwrap().value;
     assert_eq!(link(&profile, LinkKind::ToDevice).bytes, moved(probes) + moved(builds));
+    for time in ["time_predicted", "time_taken"] {
+        let metric =
+            |node: &ProfileNode| node.metrics.iter().find(|metric| metric.name == time).unwrap().value;
+        assert!(metric(probes) > 0 && metric(builds) > 0, "{time}");
+    }
     let copied: u64 =
         profile.timeline.spans.iter().filter(|span| span.activity == "copy").map(|s| s.bytes).sum();
     assert_eq!(copied, moved(probes) + moved(builds), "every copy is a span");

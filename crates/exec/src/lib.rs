@@ -50,4 +50,6 @@ mod waiting;
 pub use pelton_transfer::Links;
 pub use report::{PipelineReport, RunReport};
 pub use rows_out::{PartColumn, RowsPart, TakeRows};
-pub use runtime::{Filters, MemoryTest, OverflowChecks, RunWith, Runtime, RuntimeOptions, TargetChoice};
+pub use runtime::{
+    Filters, MemoryTest, OverflowChecks, RunWith, Runtime, RuntimeOptions, TargetChoice, stages,
+};

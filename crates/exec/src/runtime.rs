@@ -20,7 +20,7 @@ use pelton_device::host::{self, HostOptions};
 use pelton_device::{DeviceId, DeviceKind, Machine, Stream, Turn};
 use pelton_error::{CancelFlag, Error, ErrorKind, Result};
 use pelton_fabric::profile::Profile;
-use pelton_fabric::{self as fabric, Sources};
+use pelton_fabric::{self as fabric, Rates, Sources, Topology};
 use pelton_pipeline::ir::{Inputs, Op, Plan, Sink, Source, TableScan};
 use pelton_pipeline::{CompileReport, Compiler, Program, Rows, Target, check_source, nvrtc_status};
 use pelton_scan::{ColumnCache, ColumnCacheOptions, DataTier, Decompress, Decompression};
@@ -178,6 +178,7 @@ pub struct Runtime {
     used: Mutex<HashSet<(DeviceId, TableId, usize)>>,
     /// Keys that a table by position was built of in vain, since they repeat.
     repeating_keys: Mutex<HashSet<u64>>,
+    rates: Rates,
 }
 
 /// A device that takes part in runs.
@@ -258,13 +259,15 @@ impl Runtime {
             Target::Cuda { .. } => machine.device(first.device)?.memory_limit_bytes / 2,
             Target::Host => 0,
         });
+        let surveyed = surveyed(&machine, first.target);
         // Links of devices that work themselves are not idle.
-        let links = options.links.clone().unwrap_or_else(|| match workers.len() {
-            1 => links_of(&machine, first.device, first.target),
+        let links = options.links.clone().unwrap_or_else(|| match (workers.len(), &surveyed) {
+            (1, Some(surveyed)) => surveyed.links(&machine, first.device),
             _ => Links::default(),
         });
-        let decompression =
-            Decompression::open(options.decompress, &machine, &devices, options.cache.clone())?;
+        let rates = surveyed.and_then(|surveyed| surveyed.rates(&machine, first.device)).unwrap_or_default();
+        let cache = options.cache.clone();
+        let decompression = Decompression::open(options.decompress, &machine, &devices, cache, &rates)?;
         let cache_options =
             ColumnCacheOptions { device_cache_bytes, links, decompression, ..ColumnCacheOptions::default() };
         let column_cache = Arc::new(ColumnCache::new(machine.clone(), io, cache_options));
@@ -285,6 +288,7 @@ impl Runtime {
             has_column_cache,
             used,
             repeating_keys: Mutex::default(),
+            rates,
         }))
     }
 
@@ -296,6 +300,11 @@ impl Runtime {
     /// The machine.
     pub fn machine(&self) -> &Machine {
         &self.machine
+    }
+
+    /// What the machine reaches and what pipelines cost on it.
+    pub fn rates(&self) -> &Rates {
+        &self.rates
     }
 
     /// The device that pipelines run on; of several, the first.
@@ -422,29 +431,58 @@ impl Runtime {
     }
 }
 
-/// The links that pay for `device`, by what was measured on this machine or else by what its links promise. Links of
-/// which neither is known are not used.
-fn links_of(machine: &Machine, device: DeviceId, target: Target) -> Links {
-    let devices = &machine.info().devices;
-    if target == Target::Host || devices.len() < 2 {
-        return Links::default();
+/// The machine that a device is of, and what was measured of it.
+struct Surveyed {
+    topology: Topology,
+    profile: Option<Profile>,
+}
+
+/// The machine around the GPUs of `machine`; `None` for other targets, and where it cannot be seen.
+fn surveyed(machine: &Machine, target: Target) -> Option<Surveyed> {
+    if target == Target::Host {
+        return None;
     }
-    let addresses = devices.iter().filter_map(|info| info.pci_address.clone()).collect();
-    let Ok(survey) = fabric::survey(&Sources { device_addresses: addresses, ..Sources::default() }) else {
-        return Links::default();
-    };
-    let profile = Profile::default_folder().ok().and_then(|at| Profile::load(&at, &survey.fingerprint()));
-    let topology = match profile {
-        Some(profile) => profile.apply(survey.topology),
-        None => survey.topology,
-    };
-    let node = devices[device.0 as usize].node.0;
-    links_for(&topology, node, device).unwrap_or_default()
+    let folder = Profile::default_folder().ok();
+    let is_measured = folder.as_ref().is_some_and(|folder| Profile::is_any_in(folder));
+    // Looking around takes a while, and nobody would use what is seen.
+    if machine.info().devices.len() < 2 && !is_measured {
+        return None;
+    }
+    let addresses = machine.info().devices.iter().filter_map(|info| info.pci_address.clone()).collect();
+    let survey = fabric::survey(&Sources { device_addresses: addresses, ..Sources::default() }).ok()?;
+    let profile = folder.and_then(|folder| Profile::load(&folder, &survey.fingerprint()));
+    Some(Surveyed { topology: survey.topology, profile })
+}
+
+impl Surveyed {
+    /// The links that pay for `device`, by what was measured on this machine or else by what its links promise. Links
+    /// of which neither is known are not used.
+    fn links(&self, machine: &Machine, device: DeviceId) -> Links {
+        if machine.info().devices.len() < 2 {
+            return Links::default();
+        }
+        let topology = self.topology.clone();
+        let topology = match &self.profile {
+            Some(profile) => profile.apply(topology),
+            None => topology,
+        };
+        links_for(&topology, node_of(machine, device), device).unwrap_or_default()
+    }
+
+    /// What was measured for `device`, where anything was.
+    fn rates(&self, machine: &Machine, device: DeviceId) -> Option<Rates> {
+        let profile = self.profile.as_ref()?;
+        Some(Rates::measured(profile, node_of(machine, device), device.0))
+    }
+}
+
+fn node_of(machine: &Machine, device: DeviceId) -> u32 {
+    machine.info().devices[device.0 as usize].node.0
 }
 
 /// The pipelines of `plan` by stage. Those of a stage may run at once: none probes a table that another one builds, or
 /// reads its groups.
-fn stages(plan: &Plan) -> Vec<Vec<usize>> {
+pub fn stages(plan: &Plan) -> Vec<Vec<usize>> {
     let mut stage_of_table = vec![0; plan.table_count];
     let mut stage_of_pipeline = Vec::with_capacity(plan.pipelines.len());
     let mut stages: Vec<Vec<usize>> = Vec::new();

@@ -17,6 +17,7 @@ pub mod discover;
 pub mod doctor;
 mod preset;
 pub mod profile;
+mod rates;
 pub mod render;
 mod route;
 mod size_curve;
@@ -24,6 +25,7 @@ mod topology;
 
 pub use discover::{GpuSource, Sources, Survey, discover, fingerprint, survey};
 pub use preset::{PRESET_NAMES, preset};
+pub use rates::{CodecRate, CodecRates, PipelineRates, Rate, RateOrigin, Rates};
 pub use route::{Hop, Route, STAGING_EFFICIENCY, best_route, direct_route, routes};
 pub use size_curve::SizeCurve;
 pub use topology::*;

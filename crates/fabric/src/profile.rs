@@ -194,6 +194,13 @@ impl Profile {
         (profile.format == FORMAT && profile.fingerprint == fingerprint).then_some(profile)
     }
 
+    /// Whether a profile of any machine is kept in `folder`.
+    pub fn is_any_in(folder: &Path) -> bool {
+        let is_profile = |name: &str| name.starts_with("profile-") && name.ends_with(".json");
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.into_iter().any(|entry| entry.file_name().to_str().is_some_and(is_profile))
+    }
+
     /// Where profiles are kept: `$PELTON_CACHE`, `$XDG_CACHE_HOME/pelton` or `~/.cache/pelton`.
     ///
     /// # Errors
@@ -227,9 +234,11 @@ mod tests {
     #[test]
     fn a_profile_is_found_again_for_its_machine_alone() {
         let folder = tempfile::tempdir().unwrap();
+        assert!(!Profile::is_any_in(folder.path()) && !Profile::is_any_in(&folder.path().join("none")));
         let mut profile = Profile::new("abc".into(), false);
         profile.sets.push(SetRate { copies: vec![(Vertex::Node(0), Vertex::Device(1))], bytes_per_s: 5e9 });
         let name = profile.save(folder.path()).unwrap();
+        assert!(Profile::is_any_in(folder.path()));
         assert_eq!(Profile::load(folder.path(), "abc"), Some(profile));
         assert_eq!(Profile::load(folder.path(), "abd"), None);
         std::fs::write(&name, "{\"format\": 1, \"finger").unwrap();

@@ -29,6 +29,7 @@ use pelton_chunk::Codec;
 use pelton_device::cuda::Grid;
 use pelton_device::{DeviceId, DeviceKind, Machine, Stream, Work};
 use pelton_error::{Error, Result};
+use pelton_fabric::Rates;
 use pelton_pipeline::codegen::TARGET;
 use pelton_pipeline::{Compiler, Launch, Program, Target};
 
@@ -88,6 +89,7 @@ trait Decompressor: Send + Sync + fmt::Debug {
 #[derive(Debug, Clone)]
 pub struct Decompression {
     choice: Decompress,
+    rates: Rates,
     /// What each device has, or why it has nothing.
     on_devices: Vec<(DeviceId, std::result::Result<Arc<OnDevice>, String>)>,
 }
@@ -102,7 +104,7 @@ struct OnDevice {
 impl Default for Decompression {
     /// By the host.
     fn default() -> Self {
-        Self { choice: Decompress::Host, on_devices: Vec::new() }
+        Self { choice: Decompress::Host, rates: Rates::of_preset(), on_devices: Vec::new() }
     }
 }
 
@@ -111,7 +113,7 @@ const BY_CHOICE: &str = "as was asked for";
 impl Decompression {
     /// What `choice` gives on each of `devices`: nvCOMP on a GPU where it is found; on a logical device, which `Auto`
     /// leaves to the host, the codecs of this crate. `cache` is the folder of compiled programs, as [`Compiler::new`]
-    /// takes it.
+    /// takes it. `Auto` chooses by `rates`.
     ///
     /// # Errors
     ///
@@ -122,6 +124,7 @@ impl Decompression {
         machine: &Machine,
         devices: &[DeviceId],
         cache: Option<PathBuf>,
+        rates: &Rates,
     ) -> Result<Self> {
         if choice == Decompress::Host {
             return Ok(Self::default());
@@ -142,7 +145,7 @@ impl Decompression {
                 opened => on_devices.push((device, opened.map(Arc::new).map_err(|error| error.to_string()))),
             }
         }
-        Ok(Self { choice, on_devices })
+        Ok(Self { choice, rates: rates.clone(), on_devices })
     }
 
     /// Whether `device` decompresses what is `scanned` of this codec, rather than `threads` of the host: on the
@@ -156,7 +159,7 @@ impl Decompression {
         let on_device = self.on_devices.iter().find(|(opened, _)| *opened == device);
         let on_device = on_device.map_or(Err(BY_CHOICE.into()), |(_, on_device)| on_device.clone())?;
         if self.choice == Decompress::Auto {
-            pays(scanned, threads)?;
+            pays(scanned, threads, &self.rates)?;
         }
         Ok(DeviceDecompressor(on_device))
     }

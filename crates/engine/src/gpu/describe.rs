@@ -16,7 +16,8 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use pelton_pipeline::ir::{
-    Aggregate, ArithmeticOp, CompareOp, Expr, Literal, Op, Pipeline, ProbeKind, Sink, Source, TableScan, TopK,
+    Aggregate, ArithmeticOp, CompareOp, Expr, Literal, Op, Pipeline, Plan, ProbeKind, Sink, Source,
+    TableScan, TopK,
 };
 
 use super::device::{DeviceChoice, DeviceHandle};
@@ -107,18 +108,29 @@ fn line(text: &mut String, arguments: std::fmt::Arguments) {
 
 fn describe(node: &PeltonGpuExec, text: &mut String) {
     line(text, format_args!("{}", node.reason()));
+    line(text, format_args!("rates: {}", node.device().rates().describe()));
+    let has_run = node.with_outcome(|outcome| outcome.report.is_some());
+    let predicted = if has_run { Vec::new() } else { node.predictions() };
     let mut names = Names::default();
     for (number, pipeline) in node.plan().pipelines.iter().enumerate() {
         line(text, format_args!("pipeline {number}: {}", pipeline.name));
         describe_pipeline(pipeline, node.device(), &mut names, text);
+        if let Some(predicted_s) = predicted.get(number) {
+            line(text, format_args!("  predicted {:.2} ms", predicted_s * 1e3));
+        }
     }
     let computed = node.host_texts();
     if !computed.is_empty() {
         line(text, format_args!("the host computes of these groups: {}", computed.join(", ")));
     }
     node.with_outcome(|outcome| {
-        for report_line in outcome.report.iter().flat_map(|report| report.lines()) {
-            line(text, format_args!("{report_line}"));
+        for (number, report) in outcome.report.iter().flat_map(|run| &run.pipelines).enumerate() {
+            let mut report_lines = report.lines().into_iter();
+            report_lines.by_ref().take(1).for_each(|first| line(text, format_args!("{first}")));
+            if let Some(step) = outcome.step_time(number) {
+                line(text, format_args!("  {step}"));
+            }
+            report_lines.for_each(|further| line(text, format_args!("{further}")));
         }
         let (columns, took) = outcome.fetched;
         if columns > 0 {
@@ -133,13 +145,18 @@ fn describe(node: &PeltonGpuExec, text: &mut String) {
 
 /// What each pipeline of `node` does, in order: its name, then a line a step.
 pub(crate) fn pipeline_texts(node: &PeltonGpuExec) -> Vec<String> {
+    plan_texts(node.plan(), node.device())
+}
+
+/// The same of the pipelines of `plan`.
+pub(super) fn plan_texts(plan: &Plan, device: &DeviceHandle) -> Vec<String> {
     let mut names = Names::default();
     let text_of = |pipeline: &Pipeline| {
         let mut text = format!("{}\n", pipeline.name);
-        describe_pipeline(pipeline, node.device(), &mut names, &mut text);
+        describe_pipeline(pipeline, device, &mut names, &mut text);
         text
     };
-    node.plan().pipelines.iter().map(text_of).collect()
+    plan.pipelines.iter().map(text_of).collect()
 }
 
 /// What columns are called: those of the pipeline, and those that tables bring.

@@ -15,11 +15,13 @@ use std::sync::{Arc, OnceLock};
 use pelton_device::cuda;
 use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt};
 use pelton_exec::{Runtime, RuntimeOptions, TargetChoice};
+use pelton_fabric::Rates;
 use pelton_pipeline::ir::{Pipeline, Source};
 use pelton_pipeline::{Dictionary, TextSource};
 use pelton_scan::DataTier;
 use pelton_store::{IoEngine, Table};
 
+use super::corrections::Corrections;
 use super::exec::PeltonGpuExec;
 use super::text_pages::TextPages;
 use super::trial::Experience;
@@ -75,6 +77,9 @@ pub struct DeviceHandle {
     is_gpu_there: OnceLock<bool>,
     experience: Experience,
     text_pages: TextPages,
+    corrections: Corrections,
+    /// Until the runtime is open, which has those of the machine.
+    preset: Rates,
     runtime: OnceLock<std::result::Result<Arc<Runtime>, (ErrorKind, String)>>,
 }
 
@@ -94,8 +99,18 @@ impl DeviceHandle {
         };
         let options = RuntimeOptions { target, ..options };
         let (is_gpu_there, runtime) = (OnceLock::new(), OnceLock::new());
-        let (experience, text_pages) = (Experience::default(), TextPages::default());
-        Arc::new(Self { choice, options, io, threads, is_gpu_there, experience, text_pages, runtime })
+        Arc::new(Self {
+            choice,
+            options,
+            io,
+            threads,
+            is_gpu_there,
+            experience: Experience::default(),
+            text_pages: TextPages::default(),
+            corrections: Corrections::default(),
+            preset: Rates::of_preset(),
+            runtime,
+        })
     }
 
     /// Another device in place of this one, driven by the same options. Nothing is opened yet.
@@ -111,6 +126,16 @@ impl DeviceHandle {
     /// What was learnt of how long things take.
     pub(super) fn experience(&self) -> &Experience {
         &self.experience
+    }
+
+    /// What was learnt of how far predictions are off.
+    pub(super) fn corrections(&self) -> &Corrections {
+        &self.corrections
+    }
+
+    /// What the machine reaches, as far as is known: opens nothing.
+    pub(super) fn rates(&self) -> &Rates {
+        self.opened().map_or(&self.preset, |runtime| runtime.rates())
     }
 
     /// What reads tables.
@@ -222,7 +247,8 @@ impl DeviceHandle {
         }
     }
 
-    fn tier(&self, table: &Table, column: usize) -> Option<DataTier> {
+    /// Where column `column` of `table` would be read from; `None` while the runtime is not open.
+    pub(super) fn tier(&self, table: &Table, column: usize) -> Option<DataTier> {
         self.opened().map(|runtime| runtime.column_cache().tier(table, column, runtime.device()))
     }
 }

@@ -42,6 +42,7 @@ use pelton_pipeline::ir::{Inputs, Literal, Plan, Source};
 use tokio::task::JoinHandle;
 
 use super::again::anew;
+use super::cost::{StepPrediction, predict};
 use super::device::DeviceHandle;
 use super::host_input::{HostInput, describe_by_rows};
 use super::lower::Lowered;
@@ -61,10 +62,43 @@ pub(super) struct Outcome {
     pub(super) report: Option<RunReport>,
     /// How many of its columns are texts that were fetched, and how long that took.
     pub(super) fetched: (usize, Duration),
+    /// What was predicted of each pipeline before it ran.
+    predicted: Vec<StepPrediction>,
     /// Why the CPU ran it instead, where it did.
     pub(super) fallback: Option<String>,
     /// What the CPU ran.
     ran_instead: Option<Arc<dyn ExecutionPlan>>,
+}
+
+/// What a pipeline on a device was predicted to take before it ran, and what it took.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StepTime {
+    /// Predicted, in seconds.
+    pub predicted_s: f64,
+    /// Taken, in seconds, without compiling.
+    pub took_s: f64,
+}
+
+impl StepTime {
+    /// What it took in terms of what was predicted.
+    pub fn ratio(&self) -> f64 {
+        self.took_s / self.predicted_s
+    }
+}
+
+impl fmt::Display for StepTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (predicted_ms, took_ms) = (self.predicted_s * 1e3, self.took_s * 1e3);
+        write!(f, "predicted {predicted_ms:.2} ms, took {took_ms:.2} ms, ratio {:.2}", self.ratio())
+    }
+}
+
+impl Outcome {
+    /// The times of pipeline `number`, where it ran.
+    pub(super) fn step_time(&self, number: usize) -> Option<StepTime> {
+        let (predicted, ran) = (self.predicted.get(number)?, self.report.as_ref()?.pipelines.get(number)?);
+        Some(StepTime { predicted_s: predicted.predicted_s, took_s: ran.elapsed.as_secs_f64() })
+    }
 }
 
 /// A subtree that runs on a device.
@@ -159,6 +193,19 @@ impl PeltonGpuExec {
     /// The device that it runs on.
     pub(crate) fn device(&self) -> &Arc<DeviceHandle> {
         &self.device
+    }
+
+    /// What each pipeline is predicted to take now, in seconds; nothing where the tables cannot be read.
+    pub(super) fn predictions(&self) -> Vec<f64> {
+        let steps = predict(&self.plan, &self.device, &[]).unwrap_or_default();
+        steps.into_iter().map(|step| step.predicted_s).collect()
+    }
+
+    /// Of each pipeline, what the latest execution was predicted to take on the device and what it took.
+    pub fn step_times(&self) -> Vec<StepTime> {
+        self.with_outcome(|outcome| {
+            (0..self.plan.pipelines.len()).filter_map(|number| outcome.step_time(number)).collect()
+        })
     }
 
     /// Asks about the latest execution.
@@ -348,6 +395,7 @@ enum Made {
 /// What a run brings to the host in the end: rows that it has not given out, and texts of them.
 struct Brought {
     rows: Rows,
+    predicted: Vec<StepPrediction>,
     report: RunReport,
     fetched: Vec<Option<ArrayRef>>,
     /// How long the texts took.
@@ -491,6 +539,7 @@ impl Run {
         }
         let fetched = brought.fetched.iter().flatten().count();
         self.record(|outcome| {
+            outcome.predicted.clone_from(&brought.predicted);
             outcome.report = Some(brought.report.clone());
             outcome.fetched = (fetched, brought.fetched_in);
         });
@@ -537,10 +586,14 @@ impl Run {
             let inputs = Inputs { host_inputs, parameters };
             let rows_taker = gives_out.then_some(&outlet as &dyn TakeRows);
             let with = RunWith { tracer: tracer.as_ref(), rows_taker };
-            let (rows, report) = device.runtime()?.run_with(&plan, inputs, &flag, with)?;
+            let runtime = device.runtime()?;
+            let host_rows: Vec<usize> = inputs.host_inputs.iter().map(|rows| rows.row_count).collect();
+            let predicted = predict(&plan, &device, &host_rows)?;
+            let (rows, report) = runtime.run_with(&plan, inputs, &flag, with)?;
+            learn(&device, &predicted, &report);
             let started = Instant::now();
             let fetched = late::fetch_all(&late, &rows, &schema, &late::Reader::of(&device, &flag))?;
-            Ok::<_, Error>(Brought { rows, report, fetched, fetched_in: started.elapsed() })
+            Ok::<_, Error>(Brought { rows, predicted, report, fetched, fetched_in: started.elapsed() })
         });
         let mut parts = Parts { first: None, inlet, running, memory, _cancel: cancel };
         parts.first = parts.inlet.next().await;
@@ -575,6 +628,16 @@ impl Run {
 
     fn record(&self, what: impl FnOnce(&mut Outcome)) {
         what(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// Corrects predictions by what `report` says. Steps that were repeated, or gave way to another query, say nothing of
+/// the next time.
+fn learn(device: &DeviceHandle, predicted: &[StepPrediction], report: &RunReport) {
+    for (step, ran) in predicted.iter().zip(&report.pipelines) {
+        if ran.repeats == 0 && ran.parked == 0 {
+            device.corrections().learn(&step.kind, step.model_s, ran.elapsed.as_secs_f64());
+        }
     }
 }
 

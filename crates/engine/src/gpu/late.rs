@@ -16,8 +16,8 @@ use pelton_pipeline::{RowColumn, RowValues, Rows};
 use pelton_scan::parallel;
 use pelton_store::{AlignedBytes, IoEngine, Table, column_to_arrow, read_chunk_pages_blocking};
 
-use super::text_pages::{PageKey, TextPages};
 use super::device::DeviceHandle;
+use super::text_pages::{PageKey, TextPages};
 use super::value::LateText;
 use crate::error::from_datafusion;
 

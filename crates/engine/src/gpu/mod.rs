@@ -4,7 +4,8 @@
 //!   rule.rs      the largest subtrees that can run there, from the top
 //!     lower.rs   a subtree as pipelines: scan.rs, join.rs, aggregate.rs, top.rs; expr.rs, arithmetic.rs,
 //!                dates.rs, text.rs
-//!     cost.rs    whether that may be worth it; trial.rs: what was learnt by trying
+//!     cost.rs    what it is predicted to take, corrected by what took how long (corrections.rs); trial.rs: what was
+//!                learnt by trying
 //!   exec.rs      the plan node: host inputs (host_input.rs), the run, its rows as batches (result.rs, of_groups.rs,
 //!                rows_out.rs), late texts (late.rs, text_pages.rs), the way back to the CPU (again.rs)
 //!   describe.rs  EXPLAIN
@@ -19,6 +20,7 @@ mod aggregate;
 mod arithmetic;
 mod builder;
 mod contract;
+mod corrections;
 mod cost;
 mod dates;
 mod describe;
@@ -43,5 +45,5 @@ mod value;
 
 pub(crate) use describe::{device_text, pipeline_texts, reason_on_cpu, why_text};
 pub use device::{DeviceChoice, DeviceHandle};
-pub use exec::PeltonGpuExec;
+pub use exec::{PeltonGpuExec, StepTime};
 pub(crate) use rule::GpuRule;

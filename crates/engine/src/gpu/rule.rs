@@ -222,7 +222,7 @@ fn choose(lowered: &Lowered, device: &DeviceHandle) -> Result<String> {
     if device.choice() == DeviceChoice::AutoHost {
         return Ok("chosen to be tried out".into());
     }
-    let prediction = Prediction::of(&lowered.plan, device.threads())?;
+    let prediction = Prediction::of(&lowered.plan, device)?;
     if !prediction.prefers_device() {
         return Err(Error::unsupported(prediction.to_string()));
     }

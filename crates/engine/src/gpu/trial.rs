@@ -33,6 +33,7 @@ use futures::StreamExt;
 use pelton_error::ErrorKind;
 use tokio::sync::Semaphore;
 
+use super::corrections::hash_without_numbers;
 use super::describe::pipeline_texts;
 use super::exec::PeltonGpuExec;
 
@@ -160,10 +161,7 @@ impl Experience {
 pub(super) fn key_of(node: &PeltonGpuExec) -> u64 {
     let mut hasher = DefaultHasher::new();
     for text in pipeline_texts(node) {
-        // Tiers and numbers change from run to run.
-        for word in text.split_whitespace().filter(|word| !word.starts_with('(')) {
-            word.trim_matches(|c: char| c.is_ascii_digit() || "-.,()".contains(c)).hash(&mut hasher);
-        }
+        hash_without_numbers(&text, &mut hasher);
     }
     for (_, scan) in node.scans() {
         scan.table().id().hash(&mut hasher);

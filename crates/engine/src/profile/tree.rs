@@ -22,7 +22,7 @@ use pelton_pipeline::ir::{Op, Pipeline, Sink, Source};
 
 use super::node::{Place, ProfileNode, Unit};
 use crate::error::from_datafusion;
-use crate::gpu::{DeviceHandle, PeltonGpuExec, pipeline_texts, reason_on_cpu};
+use crate::gpu::{DeviceHandle, PeltonGpuExec, StepTime, pipeline_texts, reason_on_cpu};
 use crate::scan::{PeltonScanExec, ScanReport};
 
 /// A plan as nodes.
@@ -147,6 +147,7 @@ impl Builder<'_> {
             host_inputs: children.collect::<Result<_>>()?,
             texts: pipeline_texts(device),
             reports: run.map(|run| run.pipelines).unwrap_or_default(),
+            step_times: device.step_times(),
             scans: device.scan_pipelines().zip(scans).collect(),
             pipelines: &device.plan().pipelines,
             done: vec![false; device.plan().pipelines.len()],
@@ -172,6 +173,11 @@ impl Builder<'_> {
         node.scan = all.scans.remove(&index);
         if let Some(report) = all.reports.get(index) {
             fill_pipeline(&mut node, report);
+        }
+        if let Some(step) = all.step_times.get(index) {
+            for (name, seconds) in [("time_predicted", step.predicted_s), ("time_taken", step.took_s)] {
+                node.count(name, Unit::Nanoseconds, (seconds * 1e9) as u64);
+            }
         }
         let pipeline = &all.pipelines[index];
         for op in &pipeline.ops {
@@ -228,6 +234,7 @@ struct Pipelines<'p> {
     texts: Vec<String>,
     /// Of those that were run.
     reports: Vec<PipelineReport>,
+    step_times: Vec<StepTime>,
     /// By pipeline.
     scans: HashMap<usize, ScanReport>,
     pipelines: &'p [Pipeline],

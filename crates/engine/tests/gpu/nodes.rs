@@ -47,7 +47,13 @@ async fn explain_shows_pipelines_and_what_stays_on_the_cpu() {
     let session = tables.session(&on_host());
     let text = explanation(&session, &format!("EXPLAIN {JOIN}")).await;
     assert!(text.contains("PeltonGpuExec: device=host target, pipelines=2"), "{text}");
-    assert!(text.contains("-- on the device\nchosen by --device\npipeline 0: build from dim"), "{text}");
+    assert!(
+        text.contains("-- on the device\nchosen by --device\nrates: link 55.5 GB/s (preset), "),
+        "{text}"
+    );
+    assert!(text.contains("pipeline 0: build from dim"), "{text}");
+    assert_eq!(text.matches("\n  predicted ").count(), 2, "a prediction a pipeline: {text}");
+    assert!(!text.contains("took"), "{text}");
     assert!(text.contains("reads fact, 12 of 12 row groups: f_key (disk), f_value (disk)"), "{text}");
     assert!(text.contains("filter d_group < 5"), "{text}");
     assert!(!text.contains("f_unused"), "{text}");
@@ -68,6 +74,41 @@ async fn explain_analyze_shows_what_the_run_did() {
     assert!(text.contains("actual=5"), "{text}");
     assert!(text.contains("fact: 12 row groups"), "{text}");
     assert!(text.contains("read: 12 row groups"), "{text}");
+}
+
+/// Milliseconds behind `word` in each line of `text` that has it.
+fn figures(text: &str, word: &str) -> Vec<f64> {
+    let behind = text.lines().filter_map(|line| line.split_once(word)?.1.split_whitespace().next());
+    behind.map(|number| number.trim_end_matches(',').parse().unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_analyze_shows_what_was_predicted_of_each_step_and_what_it_took() {
+    let tables = tables();
+    let session = tables.session(&on_host());
+    let analyze = format!("EXPLAIN ANALYZE {JOIN}");
+    let mut last: Vec<f64> = Vec::new();
+    for run in 0..3 {
+        let text = explanation(&session, &analyze).await;
+        let (predicted, took) = (figures(&text, "  predicted "), figures(&text, " ms, took "));
+        assert_eq!((predicted.len(), took.len()), (2, 2), "{text}");
+        assert_eq!(figures(&text, ", ratio ").len(), 2, "{text}");
+        if run > 0 {
+            for (predicted, took) in predicted.iter().zip(&last) {
+                assert!(
+                    (predicted - took).abs() < 0.011,
+                    "what took {took} ms before is predicted so: {text}"
+                );
+            }
+        }
+        last = took;
+    }
+    let text = explanation(&session, &format!("EXPLAIN {JOIN}")).await;
+    assert_eq!(figures(&text, "  predicted ").len(), 2, "{text}");
+    let query = session.query(JOIN).await.unwrap();
+    assert!(query.step_times().is_empty(), "it has not run");
+    query.collect().await.unwrap();
+    assert_eq!(query.step_times().len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,19 +2,13 @@
 //!
 //! ```text
 //!   host     bytes / min(threads × rate of a core, link)
-//!   device   2 ms + max(bytes / rate of the device, stored bytes / link)
+//!   device   fixed + max(bytes / rate of the device, stored bytes / link)
 //! ```
 //!
-//! Bytes are those without codec. The device's rates are those of one H200 (nvCOMP 6.0, chunks of 64 KiB, 2026-11), the
-//! slowest of the columns that compress; a core's are of `pelton-chunk`'s example `decode_rates` on the same columns
-//! (2026-11-22). 2 ms is what a decoder takes for a single section of that size, so that few sections are the host's.
+//! Bytes are those without codec; rates are the machine's ([`Rates`]). The fixed part leaves few sections to the host.
 
 use pelton_chunk::Codec;
-
-/// A link of PCIe 5.
-const LINK_BYTES_PER_S: f64 = 50e9;
-/// However few the sections are. A guess from 33 GB/s over some 1000 sections at once.
-const DEVICE_FIXED_S: f64 = 0.002;
+use pelton_fabric::{CodecRate, Rates};
 
 /// What a scan reads from disk under a codec, by estimate.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -26,23 +20,24 @@ pub(crate) struct CodecBytes {
     pub(crate) decompressed: u64,
 }
 
-/// Bytes without codec per second: of a device, of one core.
-fn rates(codec: Codec) -> (f64, f64) {
+fn rate_of(codec: Codec, rates: &Rates) -> CodecRate {
     match codec {
-        Codec::None => (f64::INFINITY, f64::INFINITY),
-        Codec::Lz4 => (48e9, 3.5e9),
-        Codec::Snappy => (106e9, 1.3e9),
-        Codec::Zstd => (33e9, 1.3e9),
-        Codec::Deflate => (15e9, 1.2e9),
+        Codec::None => CodecRate { device_bytes_per_s: f64::INFINITY, core_bytes_per_s: f64::INFINITY },
+        Codec::Lz4 => rates.codecs.lz4,
+        Codec::Snappy => rates.codecs.snappy,
+        Codec::Zstd => rates.codecs.zstd,
+        Codec::Deflate => rates.codecs.deflate,
     }
 }
 
 /// Passes what the device is predicted to decompress faster than `threads` of the host; else why not.
-pub(super) fn pays(scanned: &CodecBytes, threads: usize) -> Result<(), String> {
-    let (device_rate, core_rate) = rates(scanned.codec);
+pub(super) fn pays(scanned: &CodecBytes, threads: usize, rates: &Rates) -> Result<(), String> {
+    let rate = rate_of(scanned.codec, rates);
+    let link_bytes_per_s = rates.scan_link_bytes_per_s();
     let (stored, decompressed) = (scanned.stored as f64, scanned.decompressed as f64);
-    let host_s = decompressed / (core_rate * threads as f64).min(LINK_BYTES_PER_S);
-    let device_s = DEVICE_FIXED_S + (decompressed / device_rate).max(stored / LINK_BYTES_PER_S);
+    let host_s = decompressed / (rate.core_bytes_per_s * threads as f64).min(link_bytes_per_s);
+    let copy_s = stored / link_bytes_per_s;
+    let device_s = rates.codecs.device_fixed_s + (decompressed / rate.device_bytes_per_s).max(copy_s);
     if device_s < host_s {
         return Ok(());
     }
@@ -65,7 +60,7 @@ mod tests {
         let check = |codec, megabytes: u64, threads, expected: bool| {
             let scanned =
                 CodecBytes { codec, stored: megabytes * 500_000, decompressed: megabytes * 1_000_000 };
-            let predicted = pays(&scanned, threads);
+            let predicted = pays(&scanned, threads, &Rates::of_preset());
             assert_eq!(
                 predicted.is_ok(),
                 expected,
@@ -86,7 +81,7 @@ mod tests {
     #[test]
     fn the_reason_tells_both_times_and_the_knob() {
         let scanned = CodecBytes { codec: Codec::Zstd, stored: 500_000, decompressed: 1_300_000 };
-        let reason = pays(&scanned, 1).unwrap_err();
+        let reason = pays(&scanned, 1, &Rates::of_preset()).unwrap_err();
         assert!(reason.contains("1.3 MB of zstd predicted 1.00 ms on 1 threads"), "{reason}");
         assert!(reason.contains("--decompress device"), "{reason}");
     }

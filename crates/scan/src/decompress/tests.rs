@@ -9,6 +9,7 @@ use pelton_chunk::{
 use pelton_device::cuda::{self, CudaOptions};
 use pelton_device::host::HostOptions;
 use pelton_device::{MemoryKind, OnFull, Place, Span, host};
+use pelton_fabric::Rates;
 
 use super::*;
 
@@ -26,7 +27,8 @@ fn open() -> (Machine, DeviceDecompressor) {
         });
         let cache = tempfile::tempdir().unwrap();
         let cache = Some(cache.path().to_path_buf());
-        let decompression = Decompression::open(Decompress::Device, &machine, &[DEVICE], cache).unwrap();
+        let decompression =
+            Decompression::open(Decompress::Device, &machine, &[DEVICE], cache, &Rates::of_preset()).unwrap();
         let on_device = decompression.on_devices[0].1.clone();
         (machine, DeviceDecompressor(on_device.unwrap()))
     };

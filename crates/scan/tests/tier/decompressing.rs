@@ -7,6 +7,7 @@ use pelton_chunk::Codec;
 use pelton_device::cuda::{self, CudaOptions};
 use pelton_device::{DeviceKind, Machine};
 use pelton_error::{CancelFlag, ErrorKind};
+use pelton_fabric::Rates;
 use pelton_scan::{
     ColumnCache, ColumnCacheOptions, DataTier, Decompress, Decompression, PrefetchOptions, Prefetcher,
 };
@@ -28,7 +29,7 @@ fn any_machine() -> Machine {
 
 fn decompression(machine: &Machine, choice: Decompress) -> Decompression {
     let cache = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("programs");
-    Decompression::open(choice, machine, &[DEVICE], Some(cache)).unwrap()
+    Decompression::open(choice, machine, &[DEVICE], Some(cache), &Rates::of_preset()).unwrap()
 }
 
 /// The column cache of a machine whose device decompresses codecs.
@@ -207,7 +208,9 @@ fn on_a_gpu_little_is_left_to_the_host_and_what_is_missing_is_named() {
         Ok(_) => assert!(reason.contains("predicted"), "{reason}"),
         Err(_) => {
             assert!(reason.contains("pip install nvidia-libnvcomp-cu13"), "{reason}");
-            assert!(Decompression::open(Decompress::Device, &gpu, &[DEVICE], None).is_err());
+            assert!(
+                Decompression::open(Decompress::Device, &gpu, &[DEVICE], None, &Rates::of_preset()).is_err()
+            );
         }
     }
 }
