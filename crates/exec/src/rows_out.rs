@@ -93,6 +93,18 @@ impl RowsPart {
     }
 }
 
+impl PartColumn {
+    /// `count` rows from `start` on, where they are.
+    pub fn rows(&self, start: usize, count: usize) -> Self {
+        let width = self.layout.form.bytes();
+        Self {
+            layout: self.layout.clone(),
+            values: self.values.slice(start * width..(start + count) * width),
+            valid: self.valid.as_ref().map(|valid| valid.slice(start..start + count)),
+        }
+    }
+}
+
 /// Rows on their way from the device.
 struct Copied {
     row_count: usize,

@@ -18,7 +18,9 @@ use std::fmt;
 use pelton_error::Result;
 use pelton_exec::stages;
 use pelton_fabric::Rates;
-use pelton_pipeline::ir::{Column, CompareOp, Expr, Op, Pipeline, Plan, ProbeKind, Sink, Source, TableScan};
+use pelton_pipeline::ir::{
+    Column, CompareOp, Expr, Op, Pipeline, Plan, ProbeKind, Sink, Source, TableScan, Type,
+};
 use pelton_scan::DataTier;
 use pelton_store::Table;
 
@@ -253,9 +255,14 @@ impl Estimate<'_> {
                 }
                 groups
             }
-            Sink::Materialize { top, .. } => {
-                kernels_s += if top.is_some() { costs.top_s } else { 0.0 };
-                top.as_ref().map_or(rows, |top| rows.min(top.row_count as f64))
+            Sink::Materialize { columns, top: None } => {
+                let bytes: f64 = columns.iter().map(|column| width(column, &pipeline.columns)).sum();
+                kernels_s += rows * bytes / self.rates.link.bytes_per_s;
+                rows
+            }
+            Sink::Materialize { top: Some(top), .. } => {
+                kernels_s += costs.top_s;
+                rows.min(top.row_count as f64)
             }
         };
         work.kernels_s += kernels_s + text_bytes / costs.text_bytes_per_s;
@@ -292,6 +299,16 @@ impl Estimate<'_> {
         let (link_s, disk_s) =
             (link / self.rates.scan_link_bytes_per_s(), disk / self.rates.storage.bytes_per_s);
         Ok(Work { copies_s: link_s.max(disk_s), kernels_s: device / self.rates.device_memory.bytes_per_s })
+    }
+}
+
+/// Bytes of a value as it comes over the link: numbers of texts, decimals in 64 bits as most are.
+fn width(expr: &Expr, columns: &[Column]) -> f64 {
+    let Expr::Column(column) = expr else { return 8.0 };
+    match columns.get(*column).map(|column| column.ty) {
+        Some(Type::Bool) => 1.0,
+        Some(Type::I32 | Type::Text) => 4.0,
+        _ => 8.0,
     }
 }
 
@@ -377,7 +394,7 @@ impl StepKind {
 
 #[cfg(test)]
 mod tests {
-    use pelton_pipeline::ir::{Aggregate, AggregateFunction, Bounds, Literal, Type};
+    use pelton_pipeline::ir::{Aggregate, AggregateFunction, Bounds, Literal};
 
     use super::*;
 
@@ -429,6 +446,16 @@ mod tests {
         assert!(alone(100_000_000, 10) > 1.5e-3);
         assert!(alone(100_000_000, 10_000_000) > alone(100_000_000, 10) + 2e-3);
         assert_eq!(alone(1000, 1_000_000_000), alone(1000, 1000), "no more groups than rows");
+    }
+
+    #[test]
+    fn rows_that_come_out_take_as_long_as_the_link_needs() {
+        let rows_of = |columns: usize| {
+            let sink = Sink::Materialize { columns: vec![Expr::Column(0); columns], top: None };
+            of(vec![pipeline(0, Vec::new(), sink)], &[100_000_000])[0]
+        };
+        let link_s = 100e6 * 8.0 / Rates::of_preset().link.bytes_per_s;
+        assert!(((rows_of(4) - rows_of(1)) / (3.0 * link_s) - 1.0).abs() < 1e-6);
     }
 
     #[test]

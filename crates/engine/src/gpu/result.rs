@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use datafusion::arrow::array::{
-    ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int32Array, Int64Array, PrimitiveArray,
+    Array, ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int32Array, Int64Array, PrimitiveArray,
     RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array,
 };
 use datafusion::arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
@@ -53,7 +53,11 @@ pub(super) fn batches(
         Some(fetched) => Ok(fetched),
         None => array(column, field.data_type()),
     });
-    in_batches(columns.collect::<Result<_>>()?, rows.row_count, schema, batch_rows)
+    let columns = columns.collect::<Result<_>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.row_count));
+    let all = RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(wrong_type)?;
+    let starts = (0..rows.row_count).step_by(batch_rows.max(1));
+    Ok(starts.map(|start| all.slice(start, batch_rows.min(rows.row_count - start))).collect())
 }
 
 /// As [`batches`], of some rows that came out while the run went on. What lies in memory as Arrow wants it stays there.
@@ -70,29 +74,51 @@ pub(super) fn batches_of_part(
         let (found, wanted) = (part.columns.len(), schema.fields().len());
         return Err(Error::invalid_input(format!("a run gave {found} columns where the plan has {wanted}")));
     }
-    let row_count = part.row_count;
-    let columns = part.columns.into_iter().zip(schema.fields());
-    let columns = columns.map(|(column, field)| array_of_part(column, row_count, field.data_type()));
-    in_batches(columns.collect::<Result<_>>()?, row_count, schema, batch_rows)
+    let dictionaries = part.columns.iter().zip(schema.fields());
+    let dictionaries: Vec<Option<ArrayRef>> = dictionaries
+        .map(|(column, field)| dictionary_of(column, part.row_count, field.data_type()))
+        .collect::<Result<_>>()?;
+    // What is made anew is made batch by batch: small arrays are found in memory that was used just before.
+    let batch = |start: usize| {
+        let row_count = batch_rows.min(part.row_count - start);
+        let columns = part.columns.iter().zip(&dictionaries).zip(schema.fields());
+        let columns = columns.map(|((column, dictionary), field)| {
+            let rows = column.rows(start, row_count);
+            array_of_part(rows, dictionary.as_ref(), row_count, field.data_type())
+        });
+        let options = RecordBatchOptions::new().with_row_count(Some(row_count));
+        RecordBatch::try_new_with_options(Arc::clone(schema), columns.collect::<Result<_>>()?, &options)
+            .map_err(wrong_type)
+    };
+    (0..part.row_count).step_by(batch_rows.max(1)).map(batch).collect()
 }
 
-fn in_batches(
-    columns: Vec<ArrayRef>,
-    row_count: usize,
-    schema: &SchemaRef,
-    batch_rows: usize,
-) -> Result<Vec<RecordBatch>> {
-    let options = RecordBatchOptions::new().with_row_count(Some(row_count));
-    let all = RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(wrong_type)?;
-    let starts = (0..row_count).step_by(batch_rows.max(1));
-    Ok(starts.map(|start| all.slice(start, batch_rows.min(row_count - start))).collect())
+/// The texts that `column` has numbers of, as an array: where they are no more than its rows.
+fn dictionary_of(column: &PartColumn, row_count: usize, data_type: &DataType) -> Result<Option<ArrayRef>> {
+    match &column.layout.dictionary {
+        Some(dictionary) if column.layout.form == Form::Id && dictionary.entries.len() <= row_count => {
+            text_array(data_type, dictionary.entries.iter().map(Some)).map(Some)
+        }
+        _ => Ok(None),
+    }
 }
 
 /// A column of `row_count` rows as an array of `data_type`: over the same bytes where their form is that of the type.
-fn array_of_part(column: PartColumn, row_count: usize, data_type: &DataType) -> Result<ArrayRef> {
+/// `dictionary`: what the numbers of texts stand for, if that is known.
+fn array_of_part(
+    column: PartColumn,
+    dictionary: Option<&ArrayRef>,
+    row_count: usize,
+    data_type: &DataType,
+) -> Result<ArrayRef> {
     let bits = |valid: &Bytes| BooleanBuffer::collect_bool(row_count, |row| valid[row] != 0);
     let nulls = column.valid.as_ref().map(|valid| NullBuffer::new(bits(valid)));
     let PartColumn { layout, values, valid } = column;
+    if let Some(dictionary) = dictionary {
+        let ids = UInt32Array::new(numbers(values), nulls);
+        check_ids(ids.iter().flatten(), dictionary.len())?;
+        return take(dictionary.as_ref(), &ids, None).map_err(wrong_type);
+    }
     let array: ArrayRef = match (layout.form, layout.ty, data_type) {
         (Form::I32, Type::I32, _) => Arc::new(Int32Array::new(numbers(values), nulls)),
         (Form::F64, Type::F64, _) => Arc::new(Float64Array::new(numbers(values), nulls)),
@@ -208,10 +234,8 @@ fn texts(
 ) -> Result<ArrayRef> {
     let entries = &dictionary.entries;
     let is_valid = |row: usize| nulls.is_none_or(|nulls| nulls.is_valid(row));
-    let beyond = ids.iter().enumerate().find(|(row, id)| **id as usize >= entries.len() && is_valid(*row));
-    if let Some((_, id)) = beyond {
-        return Err(Error::corrupt(format!("text {id} of a dictionary of {}", entries.len())));
-    }
+    let valid = ids.iter().enumerate().filter(|(row, _)| is_valid(*row));
+    check_ids(valid.map(|(_, id)| *id), entries.len())?;
     if ids.len() < entries.len() {
         let texts = ids.iter().enumerate().map(|(row, id)| is_valid(row).then(|| entries.get(*id as usize)));
         return text_array(data_type, texts);
@@ -220,6 +244,14 @@ fn texts(
     let all = text_array(data_type, entries.iter().map(Some))?;
     let ids: UInt32Array = ids.iter().enumerate().map(|(row, id)| is_valid(row).then_some(*id)).collect();
     take(all.as_ref(), &ids, None).map_err(wrong_type)
+}
+
+/// That each of `ids` is the number of one of so many texts.
+fn check_ids(mut ids: impl Iterator<Item = u32>, entries: usize) -> Result<()> {
+    match ids.find(|id| *id as usize >= entries) {
+        Some(id) => Err(Error::corrupt(format!("text {id} of a dictionary of {entries}"))),
+        None => Ok(()),
+    }
 }
 
 pub(super) fn wrong_type(error: ArrowError) -> Error {

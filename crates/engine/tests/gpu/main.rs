@@ -13,6 +13,7 @@ mod nodes;
 mod parents;
 mod plan_cache;
 mod predicates;
+mod rows_out;
 mod shapes;
 mod stages;
 mod together;

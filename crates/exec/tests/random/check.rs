@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use pelton_error::{CancelFlag, Error, ErrorKind};
-use pelton_exec::{Filters, MemoryTest, OverflowChecks, Runtime, RuntimeOptions, TargetChoice};
+use pelton_exec::{
+    Filters, MemoryTest, OverflowChecks, RowsPart, RunWith, Runtime, RuntimeOptions, TakeRows, TargetChoice,
+};
 use pelton_pipeline::ir::{Inputs, Plan, Sink, Source, TopK};
 use pelton_scan::Decompress;
 use pelton_store::{IoEngine, IoOptions};
@@ -47,6 +49,8 @@ pub(crate) struct Tally {
     pub(crate) too_large: u64,
     /// Row groups were divided among several devices.
     pub(crate) divided: u64,
+    /// Rows were given out while the run went on.
+    pub(crate) given_out: u64,
     pub(crate) kernels_compiled: u64,
 }
 
@@ -61,6 +65,7 @@ impl Tally {
         self.too_large += other.too_large;
         self.kernels_compiled += other.kernels_compiled;
         self.divided += other.divided;
+        self.given_out += other.given_out;
         other.rare.iter().for_each(|(what, count)| *self.rare.entry(what).or_default() += count);
         other.refused.iter().for_each(|(reason, count)| *self.refused.entry(reason).or_default() += count);
     }
@@ -224,6 +229,28 @@ pub(crate) fn check(seed: u64, tables: &Tables) -> Tally {
     tally
 }
 
+/// Collects the rows that are given out.
+#[derive(Default)]
+struct Taker {
+    rows: Mutex<Vec<Row>>,
+}
+
+impl TakeRows for Taker {
+    fn take(&self, rows: RowsPart) -> pelton_error::Result<()> {
+        let rows = rows_of(&rows.into_rows()?);
+        self.rows.lock().unwrap().extend(rows);
+        Ok(())
+    }
+
+    fn is_full(&self) -> bool {
+        false
+    }
+
+    fn part_bytes(&self) -> usize {
+        1 << 10
+    }
+}
+
 /// One run; true where further ones would end as it did.
 fn check_run(
     draft: &Draft,
@@ -250,7 +277,11 @@ fn check_run(
             runtime.column_cache().pin(&relation.table, None, &CancelFlag::new()).unwrap();
         }
     }
-    let (rows, report) = match runtime.run(plan, inputs, &CancelFlag::new()) {
+    // Every other plan gives its rows out while it runs, where it can.
+    let taker = Taker::default();
+    let rows_taker = tally.runs.is_multiple_of(2).then_some(&taker as &dyn TakeRows);
+    let with = RunWith { rows_taker, ..RunWith::default() };
+    let (rows, report) = match runtime.run_with(plan, inputs, &CancelFlag::new(), with) {
         Ok(result) => result,
         Err(error) => return check_error(&error, &expected, is_short, tally, &shown),
     };
@@ -259,7 +290,9 @@ fn check_run(
     tally.kernels_compiled += report.pipelines.iter().map(|report| report.compiled as u64).sum::<u64>();
     assert!(!expected.must_overflow, "an overflow was not noticed\n{}", shown());
     assert!(!expected.must_refuse, "a key that repeats was not noticed\n{}", shown());
-    let found = rows_of(&rows);
+    let mut found = taker.rows.into_inner().unwrap();
+    tally.given_out += u64::from(!found.is_empty());
+    found.extend(rows_of(&rows));
     let difference = match &plan.pipelines.last().expect("a plan has a pipeline").sink {
         Sink::Materialize { top: Some(top), .. } => top_difference(top, &expected.rows, &found),
         _ => difference(expected.rows.clone(), found),

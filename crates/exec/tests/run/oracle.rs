@@ -1,12 +1,17 @@
 //! The fixture's rows as plain values, and plans over its table. Plans run on a GPU where there is one.
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use pelton_chunk::DecodedValues;
 use pelton_error::CancelFlag;
-use pelton_exec::{Filters, MemoryTest, RunReport, Runtime, RuntimeOptions, TargetChoice};
-use pelton_pipeline::ir::{Bounds, Column, Expr, Literal, Op, Pipeline, Plan, Sink, Source, TableScan, Type};
+use pelton_exec::{
+    Filters, MemoryTest, RowsPart, RunReport, RunWith, Runtime, RuntimeOptions, TakeRows, TargetChoice,
+};
+use pelton_pipeline::ir::{
+    Bounds, Column, Expr, Inputs, Literal, Op, Pipeline, Plan, Sink, Source, TableScan, Type,
+};
 use pelton_pipeline::{RowColumn, RowValues, Rows};
 use pelton_store::{LogicalType, Table, read_chunk};
 
@@ -85,7 +90,60 @@ pub(crate) fn run(options: RuntimeOptions, plan: &Plan) -> (Rows, RunReport) {
         let (rows, _) = run(RuntimeOptions { more_devices: vec![1, 2], ..options.clone() });
         assert_same(&rows, &result.0, "three workers");
     }
+    if !plan.pipelines.iter().any(is_top) {
+        given_out_is_the_same(&options, plan, &result);
+    }
     result
+}
+
+/// Rows that are given out while a run goes on are those that it else ends with: some at a time, with memory that is made
+/// short, and by three workers.
+fn given_out_is_the_same(options: &RuntimeOptions, plan: &Plan, (rows, report): &(Rows, RunReport)) {
+    let expected = sorted(rows);
+    let few = RuntimeOptions { first_rows: Some(700), ..options.clone() };
+    let short = RuntimeOptions { memory_test: MemoryTest::RefuseOnce, ..options.clone() };
+    let shared = RuntimeOptions { more_devices: vec![1, 2], ..options.clone() };
+    for options in [few, short].into_iter().chain(has_three_devices().then_some(shared)) {
+        let taker = Taker::default();
+        let with = RunWith { rows_taker: Some(&taker), ..RunWith::default() };
+        let run = runtime(options.clone()).run_with(plan, Inputs::default(), &CancelFlag::new(), with);
+        let (rest, report_of_parts) = run.unwrap();
+        let mut found = taker.rows.into_inner().unwrap();
+        assert!(found.is_empty() || rest.row_count == 0, "rows are given out, or all come in the end");
+        found.extend(sorted(&rest));
+        sort(&mut found);
+        let is_same = |(a, b): (&Cell, &Cell)| match (a, b) {
+            (Cell::Float(a), Cell::Float(b)) => (a - b).abs() <= 1e-9 * a.abs().max(b.abs()),
+            (a, b) => a == b,
+        };
+        let rows = found.iter().flatten().zip(expected.iter().flatten());
+        assert!(found.len() == expected.len() && rows.into_iter().all(is_same), "given out: {options:?}");
+        let rows_out = |report: &RunReport| report.pipelines.last().map(|last| last.rows_out);
+        assert_eq!(rows_out(&report_of_parts), rows_out(report), "{options:?}");
+    }
+}
+
+/// Collects rows, and has enough now and then.
+#[derive(Default)]
+struct Taker {
+    rows: Mutex<Vec<Vec<Cell>>>,
+    asked: AtomicUsize,
+}
+
+impl TakeRows for Taker {
+    fn take(&self, rows: RowsPart) -> pelton_error::Result<()> {
+        let rows = sorted(&rows.into_rows()?);
+        self.rows.lock().unwrap().extend(rows);
+        Ok(())
+    }
+
+    fn is_full(&self) -> bool {
+        !self.asked.fetch_add(1, Ordering::Relaxed).is_multiple_of(3)
+    }
+
+    fn part_bytes(&self) -> usize {
+        1 << 10
+    }
 }
 
 /// Whether there are three devices: GPUs, or logical devices, of which there are as many as one likes.
