@@ -33,10 +33,12 @@ use crate::error::from_datafusion;
 const PART_BYTES: usize = 128 << 20;
 /// Bytes of a part at least, however little memory there is.
 const PART_BYTES_MIN: usize = 64 << 10;
-/// Parts that wait at most, as long as nobody waits for the device.
-const PARTS_WAITING: usize = 4;
+/// Parts that wait at most, as long as nobody waits for the device: as many become batches at once.
+const PARTS_WAITING_MAX: usize = 16;
+/// See `PARTS_WAITING_MAX`.
+const PARTS_WAITING_MIN: usize = 4;
 /// Share of the memory pool that a part takes at most.
-const SHARE_OF_POOL: usize = 16;
+const SHARE_OF_POOL: usize = 32;
 /// How long a run waits for host memory before that is an error.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -90,6 +92,7 @@ pub(super) struct Outlet {
     conversion: Arc<Conversion>,
     waiting: Arc<Waiting>,
     part_bytes: usize,
+    parts_waiting: usize,
     handle: Handle,
 }
 
@@ -134,8 +137,9 @@ pub(super) fn channel(conversion: Conversion, context: &TaskContext) -> (Outlet,
     let waiting = Arc::new(Waiting { parts: AtomicUsize::new(0), memory });
     let (sender, receiver) = unbounded_channel();
     let inlet = Inlet { receiver, waiting: Arc::clone(&waiting) };
-    let conversion = Arc::new(conversion);
-    (Outlet { sender, conversion, waiting, part_bytes, handle: Handle::current() }, inlet)
+    let parts_waiting = (conversion.device.threads() / 2).clamp(PARTS_WAITING_MIN, PARTS_WAITING_MAX);
+    let (conversion, handle) = (Arc::new(conversion), Handle::current());
+    (Outlet { sender, conversion, waiting, part_bytes, parts_waiting, handle }, inlet)
 }
 
 impl TakeRows for Outlet {
@@ -159,7 +163,7 @@ impl TakeRows for Outlet {
     }
 
     fn is_full(&self) -> bool {
-        self.waiting.parts.load(Ordering::Acquire) >= PARTS_WAITING
+        self.waiting.parts.load(Ordering::Acquire) >= self.parts_waiting
     }
 
     fn part_bytes(&self) -> usize {
