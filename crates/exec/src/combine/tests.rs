@@ -194,7 +194,7 @@ fn grouped<R>(
 ) -> R {
     let (runtime, plan, cancel) = (runtime(equal_hashes), plan(kind, parts.len()), CancelFlag::new());
     let inputs = Inputs::from(parts.iter().map(|rows| rows_of(rows)).collect::<Vec<_>>());
-    let given = Given::new(&plan, inputs).unwrap();
+    let given = Given::new(&plan, inputs, None).unwrap();
     let turn = runtime.machine().arbiter(runtime.device()).unwrap().turn();
     let runs_on = (&*runtime, &runtime.workers[0], turn);
     let mut execution = Execution::new(runs_on, &plan, &Shared::of(&plan, 1), &given, &cancel, None).unwrap();
