@@ -144,7 +144,8 @@ mod tests {
     use datafusion::arrow::array::{Array, AsArray};
     use datafusion::arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema};
     use datafusion::logical_expr::Operator;
-    use datafusion::physical_expr::expressions::{binary, col, lit};
+    use datafusion::physical_expr::PhysicalExpr;
+    use datafusion::physical_expr::expressions::{BinaryExpr, col, lit};
     use pelton_error::ErrorKind;
 
     use super::*;
@@ -162,7 +163,9 @@ mod tests {
     fn check(sums: Vec<i64>, most: i64) -> Result<Vec<RecordBatch>> {
         let int = || DataType::Int64;
         let groups = schema(&[("k", int()), ("a", DataType::Float64), ("s", int())]);
-        let added = binary(col("s", &groups).unwrap(), Operator::Plus, lit(most), &groups).unwrap();
+        // As plans have it: no number wraps.
+        let added = BinaryExpr::new(col("s", &groups).unwrap(), Operator::Plus, lit(most));
+        let added: Arc<dyn PhysicalExpr> = Arc::new(added.with_fail_on_overflow(true));
         let plus = |alias: &str, expr| ProjectionExpr { expr, alias: alias.to_owned() };
         let exprs = [
             plus("k", col("k", &groups).unwrap()),
