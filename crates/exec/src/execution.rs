@@ -395,7 +395,7 @@ impl<'r> Execution<'r> {
         };
         drop(prepared);
         self.turn.gave_back();
-        report.elapsed = started.elapsed().saturating_sub(report.compile);
+        report.elapsed = started.elapsed().saturating_sub(report.compile + report.reader_wait);
         self.reports.push((index, report));
         Ok(rows)
     }

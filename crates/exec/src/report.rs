@@ -52,6 +52,8 @@ pub struct PipelineReport {
     pub device_codec_name: Option<String>,
     /// Time spent waiting for files.
     pub disk_wait: Duration,
+    /// Time spent waiting for who takes the rows that are given out.
+    pub reader_wait: Duration,
     /// Device memory that buffers for chunks took, bytes.
     pub staging_bytes: u64,
     /// Buffers in flight.
@@ -98,7 +100,7 @@ pub struct PipelineReport {
     pub run: Duration,
     /// Time to bring the result to the host.
     pub finish: Duration,
-    /// Time of the pipeline, without compiling.
+    /// Time of the pipeline, without compiling, and without waiting for who takes its rows.
     pub elapsed: Duration,
     /// What was done with less memory than wanted, and which knob gives more.
     pub notes: Vec<String>,
@@ -153,6 +155,7 @@ impl PipelineReport {
         self.device_codec_time += other.device_codec_time;
         self.device_codec_name = self.device_codec_name.take().or(other.device_codec_name);
         self.disk_wait = self.disk_wait.max(other.disk_wait);
+        self.reader_wait = self.reader_wait.max(other.reader_wait);
         self.staging_bytes += other.staging_bytes;
         self.staging_buffers += other.staging_buffers;
         self.row_groups_ahead_max = self.row_groups_ahead_max.max(other.row_groups_ahead_max);
@@ -221,6 +224,9 @@ impl PipelineReport {
             self.staging_bytes as f64 / 1e6 / self.staging_buffers.max(1) as f64,
             self.state_bytes as f64 / 1e6
         ));
+        if self.reader_wait > Duration::from_millis(1) {
+            lines.push(format!("  waited {:.2} ms more for who takes the rows", ms(self.reader_wait)));
+        }
         if !self.rows_by_worker.is_empty() {
             let rows: Vec<String> = self.rows_by_worker.iter().map(u64::to_string).collect();
             lines.push(format!("  workers: {} rows", rows.join(", ")));

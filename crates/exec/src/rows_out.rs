@@ -11,7 +11,7 @@
 //! out cannot be taken back: only pipelines are run so that cannot find something that the CPU has to look at.
 
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use pelton_device::{Event, Place, Span, Stream};
@@ -174,13 +174,18 @@ impl<'r> RowsOut<'r> {
     }
 
     /// Waits while the rows that were given out are enough, as long as nobody waits for memory.
-    pub(super) fn wait_for_taker(&mut self, execution: &Execution<'_>) -> Result<()> {
-        let turn = &execution.turn;
+    pub(super) fn wait_for_taker(
+        &mut self,
+        execution: &Execution<'_>,
+        report: &mut PipelineReport,
+    ) -> Result<()> {
+        let (turn, started) = (&execution.turn, Instant::now());
         while self.taker.is_full() && turn.arbiter().parked() == 0 && !turn.is_asked_to_park() {
             execution.cancel.check()?;
             self.give_out(false)?;
             std::thread::sleep(PAUSE);
         }
+        report.reader_wait += started.elapsed();
         Ok(())
     }
 

@@ -282,7 +282,7 @@ impl Execution<'_> {
                 }
             }
             if let Some(out) = &mut progress.out {
-                out.wait_for_taker(self)?;
+                out.wait_for_taker(self, report)?;
             }
             let buffer = turn % part.lanes.list().len();
             let started = Instant::now();

@@ -465,7 +465,9 @@ impl Drop for CancelOnDrop {
 
 impl Run {
     /// The result as a stream: of the device or, where that refuses before its first rows are out, of the CPU.
-    async fn stream(self, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    async fn stream(mut self, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        // Whoever asked for the stream may have waited with it.
+        self.started = Instant::now();
         self.record(|outcome| *outcome = Outcome::default());
         let baseline = BaselineMetrics::new(&self.metrics, 0);
         let schema = self.cpu.schema();
@@ -581,7 +583,7 @@ impl Run {
             cancel: flag.clone(),
         };
         let (outlet, inlet) = rows_out::channel(conversion, context);
-        let gives_out = rows_out::may_be_given_out(&plan, &self.average_counts);
+        let gives_out = rows_out::may_be_given_out(&plan, &schema, &self.average_counts);
         let running = tokio::task::spawn_blocking(move || {
             let inputs = Inputs { host_inputs, parameters };
             let rows_taker = gives_out.then_some(&outlet as &dyn TakeRows);

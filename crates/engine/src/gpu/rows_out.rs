@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
 use pelton_error::{CancelFlag, Error, Result};
@@ -42,21 +42,31 @@ const SHARE_OF_POOL: usize = 32;
 /// How long a run waits for host memory before that is an error.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Whether the rows of `plan` may be given out while it runs: values that a type might not hold are looked at by the
-/// CPU, so they are not.
-pub(super) fn may_be_given_out(plan: &Plan, average_counts: &[usize]) -> bool {
-    let Some(Sink::Materialize { columns, top: None }) = plan.pipelines.last().map(|last| &last.sink) else {
-        return false;
+/// Whether the rows of `plan`, which have `schema`, may be given out while it runs: values that a type might not hold are
+/// looked at by the CPU, so they are not.
+pub(super) fn may_be_given_out(plan: &Plan, schema: &Schema, average_counts: &[usize]) -> bool {
+    let Some(last) = plan.pipelines.last() else { return false };
+    let Sink::Materialize { columns, top: None } = &last.sink else { return false };
+    let is_held = |column: usize, data_type: &DataType| {
+        let Some(column) = last.columns.get(column) else { return false };
+        match data_type {
+            DataType::Decimal128(precision, _) => {
+                let most = 10_i128.pow(u32::from(*precision)) - 1;
+                column.bounds.is_some_and(|bounds| -most <= bounds.min && bounds.max <= most)
+            }
+            _ => column.ty != Type::I128,
+        }
     };
-    let last = &plan.pipelines[plan.pipelines.len() - 1];
-    let is_sure = |expr: &Expr| match expr {
-        Expr::Column(_) | Expr::RowNumber | Expr::OfText { .. } => true,
+    let is_sure = |(expr, data_type): (&Expr, &DataType)| match expr {
+        Expr::RowNumber | Expr::OfText { .. } => true,
+        Expr::Column(column) => is_held(*column, data_type),
         Expr::Cast { input, .. } => {
-            matches!(&**input, Expr::Column(column) if last.columns[*column].ty != Type::I128)
+            matches!(**input, Expr::Column(column) if is_held(column, data_type))
         }
         _ => false,
     };
-    average_counts.is_empty() && columns.iter().all(is_sure)
+    let types = schema.fields().iter().map(|field| field.data_type());
+    average_counts.is_empty() && columns.len() == types.len() && columns.iter().zip(types).all(is_sure)
 }
 
 /// What becomes of a part.
