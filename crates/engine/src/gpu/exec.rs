@@ -404,7 +404,7 @@ struct Brought {
 
 /// A run that gives out rows.
 struct Parts {
-    first: Option<pelton_error::Result<Vec<RecordBatch>>>,
+    first: Option<Vec<RecordBatch>>,
     inlet: Inlet,
     running: JoinHandle<pelton_error::Result<Brought>>,
     /// Of host inputs.
@@ -415,7 +415,7 @@ struct Parts {
 impl Parts {
     async fn next(&mut self) -> Option<pelton_error::Result<Vec<RecordBatch>>> {
         match self.first.take() {
-            Some(first) => Some(first),
+            Some(first) => Some(Ok(first)),
             None => self.inlet.next().await,
         }
     }
@@ -598,8 +598,9 @@ impl Run {
             Ok::<_, Error>(Brought { rows, predicted, report, fetched, fetched_in: started.elapsed() })
         });
         let mut parts = Parts { first: None, inlet, running, memory, _cancel: cancel };
-        parts.first = parts.inlet.next().await;
-        if parts.first.is_some() {
+        // Up to here nobody has any rows.
+        if let Some(first) = parts.inlet.next().await {
+            parts.first = Some(first?);
             return Ok(Made::InParts(parts));
         }
         let brought = ended(&mut parts.running).await?;

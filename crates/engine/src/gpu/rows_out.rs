@@ -93,6 +93,7 @@ impl Conversion {
 /// A part that becomes batches.
 struct Converted {
     batches: JoinHandle<Result<Vec<RecordBatch>>>,
+    /// Counted by the memory pool.
     bytes: usize,
 }
 
@@ -113,11 +114,16 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Takes note of one part more.
-    fn add(&self, bytes: usize) -> Result<()> {
-        self.reservation(|memory| memory.try_grow(bytes)).map_err(from_datafusion)?;
+    /// Takes note of one part more; gives how many bytes of it are counted. A single part waits even where operators
+    /// above hold all of the pool, as batches between operators do: they spill when they take it.
+    fn add(&self, bytes: usize) -> Result<usize> {
+        let grown = self.reservation(|memory| memory.try_grow(bytes));
+        let counted = match grown {
+            Err(_) if self.parts.load(Ordering::Acquire) == 0 => 0,
+            grown => grown.map(|()| bytes).map_err(from_datafusion)?,
+        };
         self.parts.fetch_add(1, Ordering::AcqRel);
-        Ok(())
+        Ok(counted)
     }
 
     fn remove(&self, bytes: usize) {
@@ -154,18 +160,15 @@ pub(super) fn channel(conversion: Conversion, context: &TaskContext) -> (Outlet,
 
 impl TakeRows for Outlet {
     fn take(&self, rows: RowsPart) -> Result<()> {
-        let bytes = rows.bytes();
-        let started = Instant::now();
-        loop {
+        let (needed, started) = (rows.bytes(), Instant::now());
+        let bytes = loop {
             self.conversion.cancel.check()?;
-            match self.waiting.add(bytes) {
+            match self.waiting.add(needed) {
                 // What waits is taken sooner or later, unless who should take it waits for something else of ours.
-                Err(_) if self.waiting.parts.load(Ordering::Acquire) > 0 && started.elapsed() < PATIENCE => {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
+                Err(_) if started.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(1)),
                 added => break added?,
             }
-        }
+        };
         let conversion = Arc::clone(&self.conversion);
         let batches = self.handle.spawn_blocking(move || conversion.batches(rows));
         // Who has gone away wants no more rows.
