@@ -57,7 +57,7 @@ def load(args, plain: pathlib.Path, codec: str) -> pathlib.Path:
 def explained(args, directory: pathlib.Path, choice: str) -> list[str]:
     """The lines on codecs of Q1.1, which reads everything from disk."""
     text = run(args.pelton, "sql", "--warehouse", str(directory / f"ssb-sf{args.scale}" / "warehouse"), "--device",
-               args.device, "--device-cache", "0", "--decompress", choice, Q11)
+               args.device, "--device-cache", "0", "--pinned-cache", "0", "--decompress", choice, Q11)
     return [line.strip(" |") for line in text.splitlines() if "decompressed" in line]
 
 

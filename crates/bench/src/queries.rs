@@ -172,6 +172,7 @@ fn at_tier(
 ) -> Result<PeltonSession> {
     let mut session = options.session.clone();
     session.runtime.device_cache_bytes = Some(if tier == DataTier::Device { u64::MAX } else { 0 });
+    session.runtime.pinned_cache_bytes = Some(0);
     let session = PeltonSession::open(Some(prepared.warehouse.clone()), &session)?;
     if tier == DataTier::Disk {
         return Ok(session);

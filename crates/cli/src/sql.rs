@@ -204,6 +204,7 @@ pub(crate) fn session_options(args: &SessionArgs) -> Result<SessionOptions> {
         runtime: RuntimeOptions {
             decompress: args.decompress,
             device_cache_bytes: args.device_cache,
+            pinned_cache_bytes: args.pinned_cache,
             pinned_memory_limit_bytes: args.pinned_memory_limit,
             links: args.no_multi_link.then(Links::default),
             filters,

@@ -26,19 +26,17 @@ use std::time::Duration;
 use pelton_error::{CancelFlag, Result};
 
 use crate::budget::Budget;
+use crate::evict::Evictables;
 
 /// How often a query that waits looks whether it is cancelled: nobody is told when that flag is set.
 const CANCEL_INTERVAL: Duration = Duration::from_millis(5);
-
-/// Frees up to so many bytes of what is cached; answers how many.
-type Evict = Arc<dyn Fn(u64) -> u64 + Send + Sync>;
 
 /// Decides between the queries on one device when its memory is short.
 pub struct MemoryArbiter {
     budget: Arc<Budget>,
     /// Numbers the queries of the machine.
     queries: Arc<Mutex<u64>>,
-    evict: Mutex<Vec<Evict>>,
+    cached: Evictables,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -103,20 +101,19 @@ impl State {
 impl MemoryArbiter {
     /// For the device whose memory `budget` is; arbiters of one machine share `queries`.
     pub(crate) fn new(budget: Arc<Budget>, queries: &Arc<Mutex<u64>>) -> Arc<Self> {
-        let (evict, state) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { budget, queries: Arc::clone(queries), evict, state, changed: Condvar::new() })
+        let (cached, state) = (Evictables::default(), Mutex::default());
+        Arc::new(Self { budget, queries: Arc::clone(queries), cached, state, changed: Condvar::new() })
     }
 
     /// Registers what may be evicted: `evict` frees up to so many bytes that nobody uses and answers how many. It is
     /// called without a lock.
     pub fn add_evictable(&self, evict: impl Fn(u64) -> u64 + Send + Sync + 'static) {
-        self.evict.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(evict));
+        self.cached.add(evict);
     }
 
     /// Evicts at least `bytes` of what is cached, as far as there is some that nobody uses; answers how many.
     pub fn evict(&self, bytes: u64) -> u64 {
-        let all = self.evict.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        all.iter().fold(0, |freed: u64, evict| freed + if freed < bytes { evict(bytes - freed) } else { 0 })
+        self.cached.evict(bytes)
     }
 
     /// The turn of a query that starts now, on this device alone.
@@ -191,6 +188,11 @@ impl Turn {
     /// Who decides.
     pub fn arbiter(&self) -> &Arc<MemoryArbiter> {
         &self.arbiter
+    }
+
+    /// The number of its query, from 1 on, of those that this machine has run.
+    pub fn query(&self) -> u64 {
+        self.place.query + 1
     }
 
     /// Whether none that is older is left. That stays so.

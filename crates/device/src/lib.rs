@@ -24,6 +24,7 @@ mod place;
 
 mod arbiter;
 mod budget;
+mod evict;
 
 mod backend;
 mod work;

@@ -4,11 +4,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use pelton_error::{Error, Result, ResultExt, Tier};
+use pelton_error::{Error, ErrorKind, Result, ResultExt, Tier};
 
 use crate::arbiter::{MemoryArbiter, Turn};
 use crate::backend::{Backend, RawMemory};
 use crate::budget::{Budget, OnFull, Reservation};
+use crate::evict::Evictables;
 use crate::memory::{Buffer, ForeignMemory, Span};
 use crate::page_lock::{PageLock, PageLocks};
 use crate::place::{DeviceId, DeviceInfo, MachineInfo, MemoryKind, Place};
@@ -27,6 +28,8 @@ struct MachineInner {
     device_budgets: Vec<Arc<Budget>>,
     arbiters: Vec<Arc<MemoryArbiter>>,
     pinned_budget: Arc<Budget>,
+    /// In pinned memory.
+    pinned_cached: Evictables,
     page_locks: PageLocks,
     streams: Mutex<Vec<Weak<StreamShared>>>,
     /// Last, so that it outlives what the others still hold.
@@ -56,6 +59,7 @@ impl Machine {
                 device_budgets,
                 page_locks: PageLocks::new(Arc::clone(&pinned_budget)),
                 pinned_budget,
+                pinned_cached: Evictables::default(),
                 streams: Mutex::default(),
                 backend: Box::new(backend),
             }),
@@ -116,6 +120,12 @@ impl Machine {
         &self.inner.pinned_budget
     }
 
+    /// Registers what is cached in pinned memory and may be evicted when others need it: `evict` frees up to so many
+    /// bytes that nobody uses and answers how many. It is called without a lock.
+    pub fn add_pinned_evictable(&self, evict: impl Fn(u64) -> u64 + Send + Sync + 'static) {
+        self.inner.pinned_cached.add(evict);
+    }
+
     /// Takes `bytes` of memory of `kind`. What is in it is unspecified.
     ///
     /// # Errors
@@ -133,13 +143,9 @@ impl Machine {
                 "{bytes} bytes; no machine has an address space for that"
             )));
         }
-        let reserve = |on_full| self.reserve(&kind, bytes, on_full);
-        let reservations = match reserve(OnFull::Refuse) {
+        let reservations = match self.reserve(&kind, bytes, OnFull::Refuse) {
             Ok(reservations) => reservations,
-            Err(_) => {
-                self.free_idle();
-                reserve(on_full)?
-            }
+            Err(_) => self.reserve_of_idle(&kind, bytes, on_full)?,
         };
         let pinned = &self.inner.pinned_budget;
         let room = pinned.limit_bytes() - pinned.used_bytes();
@@ -247,13 +253,38 @@ impl Machine {
         self.inner.page_locks.unlock(&*self.inner.backend, starts, keep);
     }
 
+    /// As [`reserve`](Self::reserve), once what nobody needs is freed and, for pinned memory, enough of what is cached.
+    fn reserve_of_idle(&self, kind: &MemoryKind, bytes: usize, on_full: OnFull) -> Result<Vec<Reservation>> {
+        self.free_idle();
+        let is_pinned =
+            |refused: &Error| matches!(refused.kind(), ErrorKind::OutOfMemory { tier: Tier::Pinned, .. });
+        match self.reserve(kind, bytes, OnFull::Refuse) {
+            Err(refused) if is_pinned(&refused) => self.evict_pinned_for(bytes as u64),
+            Err(_) => {}
+            reserved => return reserved,
+        }
+        self.reserve(kind, bytes, on_full)
+    }
+
+    /// Evicts what is missing of `bytes` of pinned memory, as far as so much is cached.
+    fn evict_pinned_for(&self, bytes: u64) {
+        let budget = &self.inner.pinned_budget;
+        let missing = (budget.used_bytes() + bytes).saturating_sub(budget.limit_bytes());
+        if missing > 0 {
+            self.inner.pinned_cached.evict(missing);
+        }
+    }
+
     fn reserve(&self, kind: &MemoryKind, bytes: usize, on_full: OnFull) -> Result<Vec<Reservation>> {
         let device = |device: DeviceId, bytes: usize| {
             let budget = &self.inner.device_budgets[device.0 as usize];
             budget.reserve_polling(bytes as u64, on_full, || self.retire_completed())
         };
         let pinned = |bytes: usize| {
-            self.inner.pinned_budget.reserve_polling(bytes as u64, on_full, || self.free_idle())
+            self.inner.pinned_budget.reserve_polling(bytes as u64, on_full, || {
+                self.free_idle();
+                self.evict_pinned_for(bytes as u64); // what was in use before may not be now
+            })
         };
         match kind {
             MemoryKind::Pageable(_) => Ok(Vec::new()),

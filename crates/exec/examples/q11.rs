@@ -185,7 +185,12 @@ fn main() -> Outcome<()> {
     for tier in ["disk", "pinned", "device"] {
         let device_cache_bytes = Some(if tier == "device" { 1 << 40 } else { 0 });
         let runtime = Runtime::open(
-            RuntimeOptions { target, device_cache_bytes, ..RuntimeOptions::default() },
+            RuntimeOptions {
+                target,
+                device_cache_bytes,
+                pinned_cache_bytes: Some(0),
+                ..RuntimeOptions::default()
+            },
             Arc::clone(&io),
         )?;
         if tier != "disk" {

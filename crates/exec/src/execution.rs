@@ -341,13 +341,16 @@ impl<'r> Execution<'r> {
     /// Runs pipeline `index`; gives its rows, if it ends in any.
     pub(crate) fn pipeline(&mut self, index: usize) -> Result<Option<Rows>> {
         let pipeline = &self.plan.pipelines[index];
-        let started = Instant::now();
         let mut report = PipelineReport { name: pipeline.name.clone(), ..PipelineReport::default() };
         if let Some(trace) = &self.trace {
             trace.begin_pipeline(index);
         }
         self.refusals.clear();
         self.step_aside_if_asked(&mut Memory::default(), &mut report)?;
+        if let Source::Table(scan) = &pipeline.source {
+            self.admit(scan, &mut report)?;
+        }
+        let started = Instant::now();
         let mut prepared = loop {
             match self.prepare(pipeline) {
                 Err(refusal) if is_out_of_memory(&refusal) => {
@@ -395,7 +398,8 @@ impl<'r> Execution<'r> {
         };
         drop(prepared);
         self.turn.gave_back();
-        report.elapsed = started.elapsed().saturating_sub(report.compile + report.reader_wait);
+        let apart = report.compile + report.reader_wait;
+        report.elapsed = started.elapsed().saturating_sub(apart);
         self.reports.push((index, report));
         Ok(rows)
     }

@@ -66,6 +66,10 @@ pub struct PipelineReport {
     pub compile: Duration,
     /// See `compile`.
     pub compiled: usize,
+    /// Time to admit columns to memory of the device or to pinned memory, and how many were.
+    pub admit: Duration,
+    /// See `admit`.
+    pub admitted: usize,
     /// Runs that found keys not unique, and were repeated.
     pub repeats: usize,
     /// What it ends in, for the reader.
@@ -100,7 +104,7 @@ pub struct PipelineReport {
     pub run: Duration,
     /// Time to bring the result to the host.
     pub finish: Duration,
-    /// Time of the pipeline, without compiling, and without waiting for who takes its rows.
+    /// Time of the pipeline, without compiling, admitting columns, and waiting for who takes its rows.
     pub elapsed: Duration,
     /// What was done with less memory than wanted, and which knob gives more.
     pub notes: Vec<String>,
@@ -162,6 +166,8 @@ impl PipelineReport {
         self.state_bytes += other.state_bytes;
         self.compile = self.compile.max(other.compile);
         self.compiled += other.compiled;
+        self.admit = self.admit.max(other.admit);
+        self.admitted += other.admitted;
         self.repeats = self.repeats.max(other.repeats);
         self.sink_grown += other.sink_grown;
         self.rows_waited += other.rows_waited;
@@ -258,6 +264,13 @@ impl PipelineReport {
                 if self.compiled > 0 { "new" } else { "from the cache" }
             ));
         }
+        if self.admitted > 0 {
+            lines.push(format!(
+                "  admitted {} columns to the cache: {:.2} ms more",
+                self.admitted,
+                ms(self.admit)
+            ));
+        }
         if self.repeats > 0 {
             lines.push(format!("  repeated {} times with another table", self.repeats));
         }
@@ -318,6 +331,11 @@ impl RunReport {
     /// The report as text.
     pub fn lines(&self) -> Vec<String> {
         self.pipelines.iter().flat_map(PipelineReport::lines).collect()
+    }
+
+    /// Whether a repetition would take as long: no program was compiled, no column admitted to a cache.
+    pub fn is_warm(&self) -> bool {
+        self.pipelines.iter().all(|pipeline| pipeline.compiled == 0 && pipeline.admitted == 0)
     }
 
     /// Time that compilers took.

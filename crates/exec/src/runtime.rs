@@ -24,7 +24,7 @@ use pelton_fabric::{self as fabric, Rates, Sources, Topology};
 use pelton_pipeline::ir::{Inputs, Op, Plan, Sink, Source, TableScan};
 use pelton_pipeline::{CompileReport, Compiler, Program, Rows, Target, check_source, nvrtc_status};
 use pelton_scan::{ColumnCache, ColumnCacheOptions, DataTier, Decompress, Decompression};
-use pelton_store::{IoEngine, TableId};
+use pelton_store::IoEngine;
 use pelton_trace::Tracer;
 use pelton_transfer::{Links, links_for};
 
@@ -115,6 +115,9 @@ pub struct RuntimeOptions {
     pub staging_buffers: usize,
     /// Bytes of each device's memory for the column cache; `None`: half of its memory on a GPU, nothing on the host target.
     pub device_cache_bytes: Option<u64>,
+    /// Bytes of pinned memory for the column cache: columns that the devices have no room for; `None`: half of what
+    /// pinned memory may be taken on a GPU, nothing on the host target.
+    pub pinned_cache_bytes: Option<u64>,
     /// Links of other devices that pinned chunks may come over; `None`: those that are predicted to pay, where one GPU
     /// works alone.
     pub links: Option<Links>,
@@ -145,6 +148,7 @@ impl Default for RuntimeOptions {
             row_groups_max: 4096,
             staging_buffers: 4,
             device_cache_bytes: None,
+            pinned_cache_bytes: None,
             links: None,
             decompress: Decompress::Auto,
             workers: 0,
@@ -174,8 +178,6 @@ pub struct Runtime {
     compiler: Compiler,
     pub(crate) column_cache: Arc<ColumnCache>,
     pub(crate) has_column_cache: bool,
-    /// Columns that a scan has read, by device.
-    used: Mutex<HashSet<(DeviceId, TableId, usize)>>,
     /// Keys that a table by position was built of in vain, since they repeat.
     repeating_keys: Mutex<HashSet<u64>>,
     rates: Rates,
@@ -259,6 +261,10 @@ impl Runtime {
             Target::Cuda { .. } => machine.device(first.device)?.memory_limit_bytes / 2,
             Target::Host => 0,
         });
+        let pinned_cache_bytes = options.pinned_cache_bytes.unwrap_or(match first.target {
+            Target::Cuda { .. } => machine.pinned_budget().limit_bytes() / 2,
+            Target::Host => 0,
+        });
         let surveyed = surveyed(&machine, first.target);
         // Links of devices that work themselves are not idle.
         let links = options.links.clone().unwrap_or_else(|| match (workers.len(), &surveyed) {
@@ -268,17 +274,25 @@ impl Runtime {
         let rates = surveyed.and_then(|surveyed| surveyed.rates(&machine, first.device)).unwrap_or_default();
         let cache = options.cache.clone();
         let decompression = Decompression::open(options.decompress, &machine, &devices, cache, &rates)?;
-        let cache_options =
-            ColumnCacheOptions { device_cache_bytes, links, decompression, ..ColumnCacheOptions::default() };
+        let cache_options = ColumnCacheOptions {
+            device_cache_bytes,
+            pinned_cache_bytes,
+            links,
+            decompression,
+            ..ColumnCacheOptions::default()
+        };
         let column_cache = Arc::new(ColumnCache::new(machine.clone(), io, cache_options));
         let compiler = Compiler::new(options.cache.clone());
-        let used = Mutex::default();
-        let has_column_cache = device_cache_bytes > 0;
+        let has_column_cache = device_cache_bytes > 0 || pinned_cache_bytes > 0;
         for worker in &workers {
             let (cached, device) = (Arc::downgrade(&column_cache), worker.device);
             let evict = move |bytes| cached.upgrade().map_or(0, |cached| cached.evict(device, bytes));
             machine.arbiter(device)?.add_evictable(evict);
         }
+        let cached = Arc::downgrade(&column_cache);
+        machine.add_pinned_evictable(move |bytes| {
+            cached.upgrade().map_or(0, |cached| cached.evict_pinned(bytes))
+        });
         Ok(Arc::new(Self {
             options,
             machine,
@@ -286,7 +300,6 @@ impl Runtime {
             compiler,
             column_cache,
             has_column_cache,
-            used,
             repeating_keys: Mutex::default(),
             rates,
         }))
@@ -361,31 +374,35 @@ impl Runtime {
         known
     }
 
-    /// Admits columns to the cache of `device` that it reads for the second time, or of which most is read now.
-    pub(crate) fn admit_hot(
+    /// Notes that run number `run` uses these columns, and admits those that it is not the first to use, or of which it
+    /// reads most: to the memory of `device`, else to pinned memory. Gives how many were admitted.
+    pub(crate) fn admit_used(
         &self,
         device: DeviceId,
         scan: &TableScan,
+        run: u64,
         stream: &Stream,
         cancel: &CancelFlag,
-    ) -> Result<()> {
-        if !self.has_column_cache {
-            return Ok(());
-        }
+    ) -> Result<usize> {
+        let mut admitted = 0;
+        let cache = &self.column_cache;
+        cache.note_uses(&scan.table, &scan.columns, run);
         let is_most = scan.row_groups.len() * 2 > scan.table.row_group_count();
         for &column in &scan.columns {
-            let key = (device, scan.table.id(), column);
-            let is_first = self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
-            let is_there = matches!(self.column_cache.tier(&scan.table, column, device), DataTier::Device(_));
-            if is_there || (is_first && !is_most) {
+            let tier = cache.tier(&scan.table, column, device);
+            let is_again = cache.is_used_again(&scan.table, column);
+            if matches!(tier, DataTier::Device(_)) || !(is_most || is_again) {
                 continue;
             }
-            match self.column_cache.admit(&scan.table, column, device, stream, cancel) {
-                Err(error) if !matches!(error.kind(), ErrorKind::OutOfMemory { .. }) => return Err(error),
-                _ => {}
+            let mut is_admitted =
+                where_there_is_room(cache.admit(&scan.table, column, device, stream, cancel))?;
+            // What is read once does not stay in the host's memory.
+            if !is_admitted && is_again && tier == DataTier::Disk {
+                is_admitted = where_there_is_room(cache.admit_to_pinned(&scan.table, column, cancel))?;
             }
+            admitted += usize::from(is_admitted);
         }
-        Ok(())
+        Ok(admitted)
     }
 
     /// Runs `plan` over tables and these inputs and waits for its rows.
@@ -506,6 +523,14 @@ pub fn stages(plan: &Plan) -> Vec<Vec<usize>> {
         stages[stage].push(index);
     }
     stages
+}
+
+/// Whether a column was admitted; where the budgets have no room for it, it was not.
+fn where_there_is_room(admitted: Result<bool>) -> Result<bool> {
+    match admitted {
+        Err(error) if matches!(error.kind(), ErrorKind::OutOfMemory { .. }) => Ok(false),
+        admitted => admitted,
+    }
 }
 
 /// The target's device, then those that work beside it.

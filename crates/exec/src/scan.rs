@@ -121,6 +121,20 @@ impl Progress<'_> {
 }
 
 impl Execution<'_> {
+    /// Admits columns that `scan` reads to caches. Before its kernel is generated: what is cached has known widths, and
+    /// other kernels for that.
+    pub(super) fn admit(&self, scan: &TableScan, report: &mut PipelineReport) -> Result<()> {
+        if !self.runtime.has_column_cache {
+            return Ok(());
+        }
+        let started = Instant::now();
+        let (device, run) = (self.worker.device, self.turn.query());
+        report.admitted = self.runtime.admit_used(device, scan, run, self.stream(), self.cancel)?;
+        report.admit = started.elapsed();
+        self.traced(Activity::Admit, started);
+        Ok(())
+    }
+
     pub(super) fn run_scan(
         &mut self,
         kernel: &mut Kernel,
@@ -132,11 +146,6 @@ impl Execution<'_> {
         let (tasks, number) = self.tasks(index);
         let in_order = |list: &[u32]| top.as_ref().map_or_else(|| list.to_vec(), |top| top.in_order(list));
         tasks.deal(&scan.row_groups, scan.table.row_group_count(), in_order);
-        let started = Instant::now();
-        self.runtime.admit_hot(self.worker.device, scan, self.stream(), self.cancel)?;
-        if self.runtime.has_column_cache {
-            self.traced(Activity::Admit, started);
-        }
         let rows = matches!(kernel.generated.sink, SinkLayout::Rows(_)).then(Rows::default);
         let out = RowsOut::of(self, pipeline, &kernel.generated)?;
         let mut progress = Progress {

@@ -1,13 +1,14 @@
-//! Admitting columns to the memory of a device, and evicting them.
+//! Admitting columns to the memory of a device or to pinned memory, and evicting them.
 //!
 //! ```text
 //!   pinned   extent ─copy─► extent of the device
 //!   disk     extent ─load─► pinned memory ─copy─► extent of the device, a few at a time
 //!   disk     prefetcher, decompression on the device ─copy─► extent of the device, where that is faster
+//!   disk     extent ─load─► pinned memory, and there it stays: what no device has room for
 //! ```
 //!
-//! Columns are evicted extent by extent: by the budget first, and where the device's memory is taken by others, also
-//! below it.
+//! A column makes way for one that is used much more often ([`Uses`](super::uses::Uses)); where others need the memory,
+//! the least used ones make way for them.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
@@ -17,9 +18,10 @@ use pelton_error::{CancelFlag, ErrorKind, Result, ResultExt};
 use pelton_store::Table;
 
 use super::ColumnCache;
-use super::cache::DeviceCache;
+use super::column_cache::{Key, State};
 use super::device_decompression::DecompressionPlan;
 use super::extent::{ChunkPlace, StoredColumn, plan_extents};
+use super::formats::estimated_chunk_bytes;
 use super::prefetcher::{Morsel, PrefetchOptions, Prefetcher};
 use super::staging::is_device_full;
 
@@ -29,8 +31,8 @@ const EXTENTS_AT_ONCE: usize = 4;
 const MORSELS_AT_ONCE: usize = 3;
 
 impl ColumnCache {
-    /// Admits a column: copies it to the device from the tier that it is in, and waits until it is there. The least
-    /// recently used columns are evicted to make room, none in use; false where there is not enough.
+    /// Admits a column: copies it to the device from the tier that it is in, and waits until it is there. Columns that are
+    /// used much less often are evicted to make room, none in use; false where there is not enough.
     ///
     /// # Errors
     ///
@@ -48,14 +50,14 @@ impl ColumnCache {
         let _turn = self.admission.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (table.id(), column);
         let pinned = {
-            let mut state = self.state();
-            if state.devices[device.0 as usize].take(key).is_some() {
+            let state = self.state();
+            if state.devices[device.0 as usize].get(key).is_some() {
                 return Ok(true);
             }
-            state.pinned.get(&key).cloned()
+            state.pinned.get(key).cloned()
         };
         let admitted = match pinned {
-            Some(pinned) => self.admit_pinned(&pinned, device, stream, cancel),
+            Some(pinned) => self.admit_pinned(key, &pinned, device, stream, cancel),
             None if self.decompresses_on(device, table, column)? => {
                 self.admit_decompressed(table, column, device, stream, cancel)
             }
@@ -65,18 +67,19 @@ impl ColumnCache {
         let Some(admitted) = admitted.context(name)? else { return Ok(false) };
         let mut state = self.state();
         state.widths.insert(key, admitted.widths.clone());
-        state.devices[device.0 as usize].insert(key, Arc::new(admitted));
+        state.devices[device.0 as usize].insert(key, Arc::new(admitted), false);
         Ok(true)
     }
 
     fn admit_pinned(
         &self,
+        key: Key,
         pinned: &StoredColumn,
         device: DeviceId,
         stream: &Stream,
         cancel: &CancelFlag,
     ) -> Result<Option<StoredColumn>> {
-        let mut arriving = Arriving { column_cache: self, device, stream, extents: Vec::new(), bytes: 0 };
+        let mut arriving = Arriving::new(self, key, device, stream);
         if !arriving.may_fit(pinned.bytes()) {
             return Ok(None);
         }
@@ -100,7 +103,7 @@ impl ColumnCache {
         stream: &Stream,
         cancel: &CancelFlag,
     ) -> Result<Option<StoredColumn>> {
-        let mut arriving = Arriving { column_cache: self, device, stream, extents: Vec::new(), bytes: 0 };
+        let mut arriving = Arriving::new(self, (table.id(), column), device, stream);
         if !arriving.may_fit(table.column_summary(column).stored_bytes) {
             return Ok(None);
         }
@@ -145,7 +148,7 @@ impl ColumnCache {
         stream: &Stream,
         cancel: &CancelFlag,
     ) -> Result<Option<StoredColumn>> {
-        let mut arriving = Arriving { column_cache: self, device, stream, extents: Vec::new(), bytes: 0 };
+        let mut arriving = Arriving::new(self, (table.id(), column), device, stream);
         if !arriving.may_fit(table.column_summary(column).stored_bytes) {
             return Ok(None);
         }
@@ -174,17 +177,79 @@ impl ColumnCache {
         Ok(Some(StoredColumn { extents: arriving.extents, places, widths }))
     }
 
-    /// Evicts at least `bytes` of the columns cached on `device`, as long as there are some that are not in use;
-    /// answers how many were freed.
+    /// Admits a column to pinned memory, and waits until it is there. Columns that are used much less often are evicted to
+    /// make room, none in use and none that was asked for by name; false where there is not enough, or while another
+    /// column is admitted.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory` of pinned memory, `Corrupt`, `Cancelled`, errors of reading.
+    pub fn admit_to_pinned(&self, table: &Arc<Table>, column: usize, cancel: &CancelFlag) -> Result<bool> {
+        let Ok(_turn) = self.admission.try_lock() else { return Ok(false) };
+        let key = (table.id(), column);
+        if self.pinned(key).is_some() {
+            return Ok(true);
+        }
+        if !self.make_pinned_room(key, column_bytes(table, column)?) {
+            return Ok(false);
+        }
+        let name = || format!("caching column '{}' in pinned memory", table.schema().columns[column].name);
+        let loaded = self.load(table, &[column], cancel).context(name)?;
+        // The room was made by estimate.
+        let is_room = self.make_pinned_room(key, loaded.iter().map(StoredColumn::bytes).sum());
+        if is_room {
+            self.insert_pinned(table, &[column], loaded, false);
+        }
+        Ok(is_room)
+    }
+
+    /// Makes room for `bytes` of `key` among the columns cached in pinned memory; false where nothing is evicted because
+    /// that would not be enough.
+    fn make_pinned_room(&self, key: Key, bytes: u64) -> bool {
+        let limit = self.options.pinned_cache_bytes;
+        loop {
+            let mut state = self.state();
+            let State { pinned, uses, .. } = &mut *state;
+            let used = pinned.bytes();
+            if used + bytes <= limit {
+                return true;
+            }
+            if used - pinned.bytes_for(key, uses) + bytes > limit {
+                return false;
+            }
+            let evicted = pinned.evict_one(Some(key), uses);
+            drop(state);
+            drop(evicted);
+        }
+    }
+
+    /// Evicts at least `bytes` of the columns cached on `device`, the least used first, as long as there are some that are
+    /// not in use; answers how many were freed.
     pub fn evict(&self, device: DeviceId, bytes: u64) -> u64 {
+        self.evict_from(bytes, |state| state.devices.get_mut(device.0 as usize)?.evict_one(None, &state.uses))
+    }
+
+    /// As [`evict`](Self::evict), of those cached in pinned memory that nobody asked for by name.
+    pub fn evict_pinned(&self, bytes: u64) -> u64 {
+        self.evict_from(bytes, |state| state.pinned.evict_one(None, &state.uses))
+    }
+
+    fn evict_from(&self, bytes: u64, evict_one: impl Fn(&mut State) -> Option<Arc<StoredColumn>>) -> u64 {
         let mut freed = 0;
         while freed < bytes {
-            let evicted = self.state().devices.get_mut(device.0 as usize).and_then(DeviceCache::evict_one);
+            let evicted = evict_one(&mut self.state());
             let Some(column) = evicted else { break };
             freed += column.bytes();
         }
         freed
     }
+}
+
+/// Bytes of a whole column in memory, by estimate.
+fn column_bytes(table: &Table, column: usize) -> Result<u64> {
+    (0..table.row_group_count())
+        .map(|row_group| estimated_chunk_bytes(table, row_group, column).map(|bytes| bytes as u64))
+        .sum()
 }
 
 fn all_row_groups(table: &Table) -> Vec<u32> {
@@ -206,18 +271,33 @@ fn places_of(morsel: &Morsel, read: &Span, extent: usize) -> Vec<ChunkPlace> {
 /// A column on its way to a device's memory.
 struct Arriving<'a> {
     column_cache: &'a ColumnCache,
+    key: Key,
     device: DeviceId,
     stream: &'a Stream,
     extents: Vec<Buffer>,
     bytes: u64,
 }
 
-impl Arriving<'_> {
-    /// False where evicting everything that may be evicted would not be enough.
+impl<'a> Arriving<'a> {
+    fn new(column_cache: &'a ColumnCache, key: Key, device: DeviceId, stream: &'a Stream) -> Self {
+        Self { column_cache, key, device, stream, extents: Vec::new(), bytes: 0 }
+    }
+
+    /// False where evicting everything that makes way would not be enough.
     fn may_fit(&self, bytes: u64) -> bool {
         let state = self.column_cache.state();
         let cache = &state.devices[self.device.0 as usize];
-        cache.bytes() - cache.idle_bytes() + bytes <= self.column_cache.options.device_cache_bytes
+        let others = cache.bytes() - cache.bytes_for(self.key, &state.uses);
+        others + bytes <= self.column_cache.options.device_cache_bytes
+    }
+
+    /// Evicts a column that makes way for this one; false where none does.
+    fn evict_one(&self) -> bool {
+        let mut state = self.column_cache.state();
+        let State { devices, uses, .. } = &mut *state;
+        let evicted = devices[self.device.0 as usize].evict_one(Some(self.key), uses);
+        drop(state);
+        evicted.is_some()
     }
 
     /// Enqueues the copy of a pinned extent; false where there is no room for it.
@@ -226,7 +306,7 @@ impl Arriving<'_> {
         while self.column_cache.device_bytes_used(self.device) + self.bytes + bytes
             > self.column_cache.options.device_cache_bytes
         {
-            if self.column_cache.evict(self.device, 1) == 0 {
+            if !self.evict_one() {
                 return Ok(false);
             }
         }
@@ -236,7 +316,7 @@ impl Arriving<'_> {
                 extent.len(),
                 OnFull::Refuse,
             ) {
-                Err(error) if is_device_full(&error) && self.column_cache.evict(self.device, 1) > 0 => {}
+                Err(error) if is_device_full(&error) && self.evict_one() => {}
                 Err(error) if is_device_full(&error) => return Ok(false),
                 target => break target?,
             }

@@ -1,8 +1,8 @@
 //! The tiers of memory that chunks of stored columns are in, and how they are copied to a device.
 //!
 //! ```text
-//!   device   chunks in the device's memory             read in place            admit, evict; under a budget
-//!   pinned   chunks in pinned host memory              one copy per run of them pin, unpin
+//!   device   chunks in the device's memory             read in place            by use: admit, evict
+//!   pinned   chunks in pinned host memory              one copy per run of them by use too, or by name: pin, unpin
 //!   disk     chunks in files ─► checksum ─► codec off ─► staging buffer ─► one copy
 //! ```
 //!
@@ -10,8 +10,9 @@
 //! groups of a scan and copies their chunks to where kernels read them. In memory chunks have no heavy codec: pages are
 //! decompressed once, by host threads. Every chunk has passed its checksum before it gets anywhere.
 //!
-//! Bounds: pinned and cached columns are counted by the machine's budgets, those cached on a device also by
-//! [`ColumnCacheOptions::device_cache_bytes`]; loading holds one extent per thread beside them.
+//! Bounds: columns in memory are counted by the machine's budgets; those admitted by use also by
+//! [`ColumnCacheOptions::device_cache_bytes`] and [`ColumnCacheOptions::pinned_cache_bytes`], and they are evicted when
+//! others need the memory. Loading holds one extent per thread beside them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
@@ -23,13 +24,14 @@ use pelton_error::{CancelFlag, ErrorKind, Result, ResultExt};
 use pelton_store::{IoEngine, Table, TableId};
 use pelton_transfer::Links;
 
-use crate::cache::DeviceCache;
+use crate::cache::TierCache;
 use crate::decompress::Decompression;
 use crate::extent::{LoadedExtent, StoredColumn, load_extent, plan_extents};
 use crate::formats::text_supported;
 use crate::multi_link::Copiers;
 use crate::parallel;
 use crate::text::{ColumnText, TextCell};
+use crate::uses::Uses;
 
 /// A column of a snapshot.
 pub(super) type Key = (TableId, usize);
@@ -39,6 +41,8 @@ pub(super) type Key = (TableId, usize);
 pub struct ColumnCacheOptions {
     /// The most bytes of columns cached in the memory of each device.
     pub device_cache_bytes: u64,
+    /// The most bytes of columns cached in pinned memory, beside those that were asked for by name.
+    pub pinned_cache_bytes: u64,
     /// Threads that read, check and decompress; 0: as many as the machine has cores.
     pub threads: usize,
     /// About as many bytes of a column are loaded by one thread in one go, to one buffer.
@@ -59,6 +63,7 @@ impl Default for ColumnCacheOptions {
         // of them.
         Self {
             device_cache_bytes: 1 << 30,
+            pinned_cache_bytes: 0,
             threads: 0,
             extent_bytes: 64 << 20,
             links: Links::default(),
@@ -105,9 +110,10 @@ pub struct ColumnCache {
 
 #[derive(Default)]
 pub(super) struct State {
-    pub(super) pinned: HashMap<Key, Arc<StoredColumn>>,
+    pub(super) pinned: TierCache,
     /// By device.
-    pub(super) devices: Vec<DeviceCache>,
+    pub(super) devices: Vec<TierCache>,
+    pub(super) uses: Uses,
     /// Known once a column was loaded.
     pub(super) widths: HashMap<Key, BTreeSet<u8>>,
     texts: HashMap<Key, Arc<TextCell>>,
@@ -119,7 +125,7 @@ impl ColumnCache {
         if options.threads == 0 {
             options.threads = std::thread::available_parallelism().map_or(1, |count| count.get());
         }
-        let devices = machine.info().devices.iter().map(|_| DeviceCache::default()).collect();
+        let devices = machine.info().devices.iter().map(|_| TierCache::default()).collect();
         let state = Mutex::new(State { devices, ..State::default() });
         Self { machine, io, options, state, admission: Mutex::new(()), copiers: Copiers::default() }
     }
@@ -153,22 +159,22 @@ impl ColumnCache {
             columns.map_or_else(|| (0..table.schema().columns.len()).collect(), <[usize]>::to_vec);
         wanted.sort_unstable();
         wanted.dedup();
-        wanted.retain(|column| !self.state().pinned.contains_key(&(table.id(), *column)));
+        wanted.retain(|column| !self.state().pinned.keep((table.id(), *column)));
         let is_optional = |column: &usize| columns.is_none() && text_supported(table, *column).is_err();
         let (optional, wanted): (Vec<usize>, Vec<usize>) = wanted.into_iter().partition(is_optional);
         let doing = || format!("pinning table '{}'", table.name());
         let loaded = self.load(table, &wanted, cancel).context(doing)?;
-        let mut bytes = self.keep_pinned(table, &wanted, loaded);
+        let mut bytes = self.insert_pinned(table, &wanted, loaded, true);
         let mut columns_left_out = Vec::new();
         for &column in &optional {
             match self.load(table, &[column], cancel) {
-                Ok(loaded) => bytes += self.keep_pinned(table, &[column], loaded),
+                Ok(loaded) => bytes += self.insert_pinned(table, &[column], loaded, true),
                 Err(error) if matches!(error.kind(), ErrorKind::OutOfMemory { .. }) => {
                     columns_left_out.push((table.schema().columns[column].name.clone(), error.to_string()));
                 }
                 Err(error) => {
                     for column in wanted.iter().chain(&optional) {
-                        self.state().pinned.remove(&(table.id(), *column));
+                        self.state().pinned.remove((table.id(), *column));
                     }
                     return Err(error.context(doing()));
                 }
@@ -177,19 +183,30 @@ impl ColumnCache {
         Ok(PinReport { bytes, elapsed: started.elapsed(), columns_left_out })
     }
 
-    /// Notes that these columns are in pinned memory; gives their bytes.
-    fn keep_pinned(&self, table: &Table, columns: &[usize], loaded: Vec<StoredColumn>) -> u64 {
+    /// Notes that these columns are in pinned memory; gives their bytes. `is_kept`: somebody asked for them by name.
+    pub(super) fn insert_pinned(
+        &self,
+        table: &Table,
+        columns: &[usize],
+        loaded: Vec<StoredColumn>,
+        is_kept: bool,
+    ) -> u64 {
         let bytes = loaded.iter().map(StoredColumn::bytes).sum();
         let mut state = self.state();
         for (column, stored) in columns.iter().zip(loaded) {
             state.widths.insert((table.id(), *column), stored.widths.clone());
-            state.pinned.insert((table.id(), *column), Arc::new(stored));
+            state.pinned.insert((table.id(), *column), Arc::new(stored), is_kept);
         }
         bytes
     }
 
     /// Reads whole columns into pinned memory, extents in parallel.
-    fn load(&self, table: &Arc<Table>, columns: &[usize], cancel: &CancelFlag) -> Result<Vec<StoredColumn>> {
+    pub(super) fn load(
+        &self,
+        table: &Arc<Table>,
+        columns: &[usize],
+        cancel: &CancelFlag,
+    ) -> Result<Vec<StoredColumn>> {
         let mut jobs = Vec::new();
         let mut counts = Vec::new();
         for column in columns {
@@ -218,7 +235,7 @@ impl ColumnCache {
 
     /// Gives the pinned memory of a snapshot's columns back, when nothing uses it any more.
     pub fn unpin(&self, table: TableId) {
-        let gone: Vec<_> = self.state().pinned.extract_if(|(id, _), _| *id == table).collect();
+        let gone = self.state().pinned.retain(|(id, _)| id != table);
         drop(gone);
     }
 
@@ -228,6 +245,7 @@ impl ColumnCache {
         let mut state = self.state();
         state.widths.retain(|(id, _), _| *id != table);
         state.texts.retain(|(id, _), _| *id != table);
+        state.uses.retain(|(id, _)| id != table);
         let gone: Vec<_> =
             state.devices.iter_mut().flat_map(|cache| cache.retain(|(id, _)| id != table)).collect();
         drop(state);
@@ -238,17 +256,40 @@ impl ColumnCache {
     pub fn tier(&self, table: &Table, column: usize, device: DeviceId) -> DataTier {
         let key = (table.id(), column);
         let state = self.state();
-        let is_cached = state.devices.get(device.0 as usize).is_some_and(|cache| cache.peek(key).is_some());
-        match state.pinned.contains_key(&key) {
+        let is_cached = state.devices.get(device.0 as usize).is_some_and(|cache| cache.get(key).is_some());
+        match state.pinned.get(key).is_some() {
             _ if is_cached => DataTier::Device(device),
             true => DataTier::Pinned,
             false => DataTier::Disk,
         }
     }
 
+    /// Whether a column is in pinned memory since somebody asked for it by name.
+    pub fn is_pinned_by_name(&self, table: &Table, column: usize) -> bool {
+        self.state().pinned.is_kept((table.id(), column))
+    }
+
     /// Bytes of the columns cached in the memory of `device`; 0 for a device that the machine lacks.
     pub fn device_bytes_used(&self, device: DeviceId) -> u64 {
-        self.state().devices.get(device.0 as usize).map_or(0, DeviceCache::bytes)
+        self.state().devices.get(device.0 as usize).map_or(0, TierCache::bytes)
+    }
+
+    /// Bytes of the columns cached in pinned memory, without those that were asked for by name.
+    pub fn pinned_bytes_cached(&self) -> u64 {
+        self.state().pinned.bytes()
+    }
+
+    /// Notes that run number `run` uses these columns. Runs are numbered from 1 on; several uses by one are one.
+    pub fn note_uses(&self, table: &Table, columns: &[usize], run: u64) {
+        let mut state = self.state();
+        for column in columns {
+            state.uses.note((table.id(), *column), run);
+        }
+    }
+
+    /// Whether more than one run has used a column.
+    pub fn is_used_again(&self, table: &Table, column: usize) -> bool {
+        self.state().uses.is_repeated((table.id(), column))
     }
 
     /// The widths in bits of a column's bit-packed pages; known once the column was pinned or admitted.
@@ -263,11 +304,11 @@ impl ColumnCache {
     }
 
     pub(super) fn pinned(&self, key: Key) -> Option<Arc<StoredColumn>> {
-        self.state().pinned.get(&key).cloned()
+        self.state().pinned.get(key).cloned()
     }
 
     pub(super) fn cached(&self, key: Key, device: DeviceId) -> Option<Arc<StoredColumn>> {
-        self.state().devices[device.0 as usize].take(key)
+        self.state().devices[device.0 as usize].get(key).cloned()
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {

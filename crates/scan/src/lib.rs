@@ -25,6 +25,7 @@ mod cache;
 mod extent;
 mod formats;
 mod text;
+mod uses;
 
 mod device_decompression;
 mod morsel_layout;

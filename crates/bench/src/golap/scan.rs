@@ -102,6 +102,7 @@ impl Scanner {
             // One row group each, as a pipeline of the paper holds one chunk a column.
             row_groups_max: if pace.slots.is_some() { 1 } else { defaults.row_groups_max },
             device_cache_bytes: Some(0),
+            pinned_cache_bytes: Some(0),
             workers: stage.options.threads as u32,
             ..defaults
         };

@@ -134,6 +134,7 @@ impl<'a> Stage<'a> {
         };
         // Nothing stays on the device between queries: every figure is of data that come from storage.
         options.runtime.device_cache_bytes = Some(0);
+        options.runtime.pinned_cache_bytes = Some(0);
         options
     }
 

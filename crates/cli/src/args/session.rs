@@ -49,7 +49,12 @@ pub(crate) struct SessionArgs {
     /// Device memory of the column cache, such as 2GiB or 0; part of the limit [default: half of the device's memory].
     #[arg(long, value_name = "SIZE", value_parser = parse_size_or_none, hide_short_help = true)]
     pub(crate) device_cache: Option<u64>,
-    /// Pinned host memory that queries and pinned tables may take, such as 32GiB [default: half of the machine's].
+    /// Pinned host memory of the column cache, such as 8GiB or 0: columns that GPUs have no room for; part of the limit
+    /// [default: half of it].
+    #[arg(long, value_name = "SIZE", value_parser = parse_size_or_none, hide_short_help = true)]
+    pub(crate) pinned_cache: Option<u64>,
+    /// Pinned host memory that queries, the column cache and pinned tables may take, such as 32GiB [default: half of the
+    /// machine's].
     #[arg(long, alias = "pinned-mem-cap", value_name = "SIZE", value_parser = parse_size, hide_short_help = true)]
     pub(crate) pinned_memory_limit: Option<u64>,
     /// Plan every query anew: no plan comes from the plan cache.

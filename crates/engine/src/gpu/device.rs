@@ -218,10 +218,10 @@ impl DeviceHandle {
 impl DeviceHandle {
     /// Whether a column that `node` reads was pinned by somebody.
     pub(super) fn has_pinned(&self, node: &PeltonGpuExec) -> bool {
+        let Some(runtime) = self.opened() else { return false };
+        let is_pinned = |table: &Table, column| runtime.column_cache().is_pinned_by_name(table, column);
         node.plan().pipelines.iter().any(|pipeline| match &pipeline.source {
-            Source::Table(scan) => {
-                scan.columns.iter().any(|&column| self.tier(&scan.table, column) == Some(DataTier::Pinned))
-            }
+            Source::Table(scan) => scan.columns.iter().any(|&column| is_pinned(&scan.table, column)),
             _ => false,
         })
     }

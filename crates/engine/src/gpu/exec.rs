@@ -339,16 +339,20 @@ impl PeltonGpuExec {
     /// # Errors
     ///
     /// Where the device refuses or fails.
-    pub(super) async fn try_run(&self, context: &Arc<TaskContext>) -> pelton_error::Result<Duration> {
+    pub(super) async fn try_run(&self, context: &Arc<TaskContext>) -> pelton_error::Result<Tried> {
         let anew = self.children.iter().map(anew).collect::<Result<Vec<_>>>().map_err(from_datafusion)?;
+        let copy = self.copy_with(anew);
         let started = Instant::now();
-        if let Made::InParts(mut parts) = self.copy_with(anew).run().on_device(context).await? {
-            while let Some(batches) = parts.next().await {
-                batches?;
+        let report = match copy.run().on_device(context).await? {
+            Made::Whole(_) => copy.run_report(),
+            Made::InParts(mut parts) => {
+                while let Some(batches) = parts.next().await {
+                    batches?;
+                }
+                Some(ended(&mut parts.running).await?.report)
             }
-            ended(&mut parts.running).await?;
-        }
-        Ok(started.elapsed())
+        };
+        Ok(Tried { elapsed: started.elapsed(), is_warm: report.is_some_and(|report| report.is_warm()) })
     }
 
     /// The scans of [`scan_reports`](Self::scan_reports): the pipeline that each is the source of.
@@ -382,6 +386,13 @@ impl PeltonGpuExec {
             owner: std::ptr::from_ref(self).addr(),
         }
     }
+}
+
+/// A run that was a trial.
+pub(super) struct Tried {
+    pub(super) elapsed: Duration,
+    /// Whether a repetition would take as long.
+    pub(super) is_warm: bool,
 }
 
 /// What comes of a run on the device.
@@ -536,7 +547,7 @@ impl Run {
 
     /// Takes note of a run that went to its end.
     fn ran_on_device(&self, brought: &Brought) {
-        if let Some(key) = self.key {
+        if let Some(key) = self.key.filter(|_| brought.report.is_warm()) {
             self.device.experience().took_on_device(key, self.started.elapsed());
         }
         let fetched = brought.fetched.iter().flatten().count();

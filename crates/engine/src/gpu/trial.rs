@@ -1,7 +1,7 @@
 //! What `auto` learns: how long a part of a plan takes on the CPU, and how long on the device once that is warm.
 //!
 //! ```text
-//!   first time    CPU ──► rows          then, in the background: the same on the device, twice
+//!   first time    CPU ──► rows          then, in the background: the same on the device, until it is warm
 //!                   │ took 340 ms         │ kernels compiled, columns admitted │ took 12 ms
 //!                   └────────────────────┴────────────────────────────────────┴──▶ Experience
 //!   from then on  on whichever took less
@@ -39,6 +39,9 @@ use super::exec::PeltonGpuExec;
 
 /// A trial begins so long after the rows of its query: a process that ends with its query never begins one.
 const PAUSE: Duration = Duration::from_millis(50);
+/// Runs of a trial at most: the first compiles kernels and admits columns of which it reads most, the second admits those
+/// that are read again.
+const RUNS_MAX: usize = 4;
 /// Parts of plans that are remembered at most; the rest is forgotten with the first one beyond.
 const ENTRIES_MAX: usize = 10_000;
 /// What the CPU may take more than the device before the device is preferred: less is noise.
@@ -196,7 +199,7 @@ impl PeltonTrialExec {
     }
 }
 
-/// Runs `candidate` on the device, once to warm it and once to see how long it takes.
+/// Runs `candidate` on the device, until it is warm and what it takes is seen.
 async fn try_out(candidate: Arc<PeltonGpuExec>, key: u64, context: Arc<TaskContext>) {
     let device = Arc::clone(candidate.device());
     let experience = device.experience();
@@ -210,15 +213,15 @@ async fn try_out(candidate: Arc<PeltonGpuExec>, key: u64, context: Arc<TaskConte
         return;
     }
     let Ok(_permit) = experience.trials().acquire_owned().await else { return };
-    for is_warm in [false, true] {
-        let elapsed = match candidate.try_run(&context).await {
-            Ok(elapsed) => elapsed,
+    for run in 1..=RUNS_MAX {
+        let tried = match candidate.try_run(&context).await {
+            Ok(tried) => tried,
             Err(error) if *error.kind() == ErrorKind::Unsupported => return experience.refused(key),
             // Memory that others hold now, say: it may go better after a later run.
             Err(_) => return experience.ends_trial(key),
         };
-        if is_warm {
-            experience.took_on_device(key, elapsed);
+        if run > 1 && (tried.is_warm || run == RUNS_MAX) {
+            return experience.took_on_device(key, tried.elapsed);
         }
     }
 }

@@ -213,6 +213,7 @@ pub(crate) fn check(seed: u64, tables: &Tables) -> Tally {
     let mut options = options(random);
     let place = *random.pick(&[Place::Disk, Place::Disk, Place::Pinned, Place::Device]);
     options.device_cache_bytes = Some(if place == Place::Device { 32 << 20 } else { 0 });
+    options.pinned_cache_bytes = Some(0);
     let mut tally = Tally::default();
     for run in 0..RUNS {
         let mut varied = vary_options(&options, random);

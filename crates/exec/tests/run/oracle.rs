@@ -50,6 +50,7 @@ pub(crate) fn options() -> RuntimeOptions {
         device_memory_limit_bytes: Some(256 << 20),
         pinned_memory_limit_bytes: Some(256 << 20),
         check_for: pelton_pipeline::nvrtc_status().is_ok().then_some((9, 0)),
+        pinned_cache_bytes: Some(0),
         ..RuntimeOptions::default()
     }
 }

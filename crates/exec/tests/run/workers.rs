@@ -11,7 +11,7 @@ use pelton_exec::{PipelineReport, Runtime, RuntimeOptions};
 use pelton_pipeline::Rows;
 use pelton_pipeline::ir::{
     Aggregate, AggregateFunction, Bounds, Column, CompareOp, Expr, Literal, Op, Pipeline, Plan, ProbeKind,
-    Sink, Source, TopK, Type,
+    Sink, Source, TableScan, TopK, Type,
 };
 
 use crate::fixture::{Place, engine, table};
@@ -169,6 +169,44 @@ fn columns_are_kept_by_every_worker_and_found_again() {
     assert_eq!((report.disk_bytes, report.link_bytes), (0, 0));
     for device in runtime.devices() {
         assert!(runtime.column_cache().device_bytes_used(device) > 0, "{device}");
+    }
+}
+
+#[test]
+fn columns_are_cached_before_a_kernel_is_made_in_pinned_memory_where_a_device_has_no_room() {
+    let place = table(Codec::Zstd, 500, 20_000);
+    let caches = |device_cache_bytes| RuntimeOptions {
+        check_for: None,
+        device_cache_bytes: Some(device_cache_bytes),
+        pinned_cache_bytes: Some(64 << 20),
+        ..options()
+    };
+    for (device_cache_bytes, first, later) in [(64 << 20, 2, [0, 0]), (0, 0, [2, 0])] {
+        let runtime = runtime(caches(device_cache_bytes));
+        let (from, columns) = source(&runtime, &place.table);
+        let kept = [columns[0].clone(), columns[1].clone()];
+        let Source::Table(scan) = from else { unreachable!("of a table") };
+        let two = Source::Table(TableScan { columns: scan.columns[..2].to_vec(), ..scan });
+        let greatest = vec![of(AggregateFunction::Max, 0)];
+        let by_second = Sink::Aggregate { keys: vec![column(1)], aggregates: greatest, expected: None };
+        let plan = single(two, kept.to_vec(), Vec::new(), by_second);
+        let run = || {
+            let (rows, report) = runtime.run(&plan, Vec::new(), &CancelFlag::new()).unwrap();
+            (rows, report.pipelines.into_iter().next().unwrap())
+        };
+        let (expected, report) = run();
+        assert_eq!(report.admitted, first, "most of them is read");
+        for admitted in later {
+            let (rows, report) = run();
+            assert_same(&rows, &expected, "cached");
+            assert_eq!(report.admitted, admitted);
+            assert_eq!(report.disk_bytes, 0);
+            // In device memory columns were before the first kernel was made, which therefore serves again.
+            assert!(report.compiled == 0 || admitted > 0, "{:?}", report.lines());
+            let is_pinned = device_cache_bytes == 0;
+            assert_eq!((report.pinned_bytes > 0, report.device_bytes > 0), (is_pinned, !is_pinned));
+        }
+        assert_eq!(runtime.column_cache().pinned_bytes_cached() > 0, device_cache_bytes == 0);
     }
 }
 

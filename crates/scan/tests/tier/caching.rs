@@ -1,11 +1,16 @@
 //! Pinning columns, admitting them to devices, evicting them.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use pelton_chunk::{Codec, Layout, Transform};
+use pelton_device::{MemoryKind, OnFull};
 use pelton_error::{CancelFlag, ErrorKind, Tier};
-use pelton_scan::{DataTier, Prefetcher, formats};
+use pelton_scan::{ColumnCache, ColumnCacheOptions, DataTier, Prefetcher, formats};
 
 use crate::fixture::{
-    COMMENT, DEVICE, READABLE, all_row_groups, cache, cache_of, machine, options, run_all, stream, table,
+    COMMENT, DEVICE, MODE, READABLE, all_row_groups, cache, cache_of, cache_options, engine, machine,
+    options, run_all, stream, table,
 };
 
 #[test]
@@ -70,7 +75,7 @@ fn pinned_memory_comes_back_when_the_last_feed_is_done() {
 }
 
 #[test]
-fn the_column_not_used_for_longest_makes_room_and_none_in_use_does() {
+fn a_column_that_is_used_much_more_often_takes_the_room_of_another_that_is_not_in_use() {
     let place = table(Codec::None, 1000, 20_000);
     let size = |column| {
         let cache = cache();
@@ -92,12 +97,26 @@ fn the_column_not_used_for_longest_makes_room_and_none_in_use_does() {
             admitted
         };
         let is_cached = |column| cache.tier(&place.table, column, DEVICE) == DataTier::Device(DEVICE);
-        assert!(admit(5));
-        assert!(admit(1));
-        run_all(&cache, &place.table, &[5]);
-        assert!(admit(3), "the second is not used for longest");
+        let mut run = 0;
+        let mut runs_use = |columns: &[usize]| {
+            run += 1;
+            cache.note_uses(&place.table, columns, run);
+        };
+        assert!(admit(5) && admit(1), "there is room, whatever is known of them");
+        for _ in 0..4 {
+            runs_use(&[5]);
+            runs_use(&[3]);
+            assert!(cache.is_used_again(&place.table, 3) || !admit(3), "it was used once");
+        }
+        assert!(admit(3), "the second was never used");
         assert_eq!([5, 1, 3].map(is_cached), [true, false, true]);
+        run_all(&cache, &place.table, &[5, 3]);
 
+        for _ in 0..2 {
+            [1, 5, 3].iter().for_each(|column| runs_use(&[*column]));
+        }
+        assert!(!admit(1), "the others are used as often");
+        (0..8).for_each(|_| runs_use(&[1]));
         let all = all_row_groups(&place.table);
         let in_use =
             Prefetcher::new(&cache, DEVICE, &place.table, &[5, 3], &all, options(), CancelFlag::new())
@@ -106,8 +125,78 @@ fn the_column_not_used_for_longest_makes_room_and_none_in_use_does() {
         assert_eq!([5, 1, 3].map(is_cached), [true, false, true]);
         drop(in_use);
         assert!(admit(1));
-        assert_eq!([5, 1, 3].map(is_cached), [false, true, true]);
+        assert_eq!([5, 1, 3].map(is_cached), [false, true, true], "the one not used for longest is gone");
     }
+}
+
+#[test]
+fn what_the_device_has_no_room_for_is_cached_in_pinned_memory_by_use() {
+    let place = table(Codec::None, 1000, 20_000);
+    let bytes =
+        |columns: &[usize]| cache().pin(&place.table, Some(columns), &CancelFlag::new()).unwrap().bytes;
+    let limit = bytes(&[1, 5]);
+    let caches = ColumnCacheOptions { device_cache_bytes: 0, pinned_cache_bytes: limit, ..cache_options() };
+    let cache = Arc::new(ColumnCache::new(machine(64 << 20, 64 << 20), engine(), caches));
+    let admit = |column| cache.admit_to_pinned(&place.table, column, &CancelFlag::new()).unwrap();
+    let tier = |column| cache.tier(&place.table, column, DEVICE);
+    assert!(admit(1) && admit(5));
+    assert_eq!((tier(1), tier(5), cache.pinned_bytes_cached()), (DataTier::Pinned, DataTier::Pinned, limit));
+    assert!(!admit(MODE), "no room, and it was never used");
+    run_all(&cache, &place.table, &[1, 5, MODE]);
+    let runs = [[5], [MODE], [5], [MODE]];
+    runs.iter().zip(1..).for_each(|(columns, run)| cache.note_uses(&place.table, columns, run));
+    assert!(admit(MODE));
+    assert_eq!([1, 5, MODE].map(tier), [DataTier::Disk, DataTier::Pinned, DataTier::Pinned]);
+    run_all(&cache, &place.table, &[1, 5, MODE]);
+
+    // Somebody asks for one by name: it stays, and does not count.
+    let report = cache.pin(&place.table, Some(&[5]), &CancelFlag::new()).unwrap();
+    assert_eq!(report.bytes, 0, "it is there");
+    assert!(cache.is_pinned_by_name(&place.table, 5) && !cache.is_pinned_by_name(&place.table, MODE));
+    assert_eq!(cache.pinned_bytes_cached(), cache.machine().pinned_budget().used_bytes() - bytes(&[5]));
+    assert_eq!(cache.evict_pinned(u64::MAX), bytes(&[MODE]));
+    assert_eq!((tier(5), cache.pinned_bytes_cached()), (DataTier::Pinned, 0));
+    assert_eq!(cache.evict_pinned(u64::MAX), 0);
+}
+
+#[test]
+fn damage_and_cancellation_cache_nothing_in_pinned_memory() {
+    let place = table(Codec::Zstd, 1000, 3000);
+    let caches = ColumnCacheOptions { pinned_cache_bytes: 32 << 20, ..cache_options() };
+    let cache = Arc::new(ColumnCache::new(machine(64 << 20, 64 << 20), engine(), caches));
+    let cancel = CancelFlag::new();
+    cancel.cancel();
+    let error = cache.admit_to_pinned(&place.table, 0, &cancel).unwrap_err();
+    assert_eq!(*error.kind(), ErrorKind::Cancelled);
+    assert!(error.to_string().contains("'id'"), "{error}");
+    assert_eq!(cache.machine().pinned_budget().used_bytes(), 0);
+    assert!(cache.admit_to_pinned(&place.table, 0, &CancelFlag::new()).unwrap());
+}
+
+#[test]
+fn columns_cached_in_pinned_memory_make_way_for_others() {
+    let place = table(Codec::None, 1000, 20_000);
+    let machine = machine(64 << 20, 4 << 20);
+    let caches = ColumnCacheOptions { pinned_cache_bytes: 4 << 20, ..cache_options() };
+    let cache = Arc::new(ColumnCache::new(machine.clone(), engine(), caches));
+    let cached = Arc::downgrade(&cache);
+    machine.add_pinned_evictable(move |bytes| cached.upgrade().map_or(0, |cache| cache.evict_pinned(bytes)));
+    for column in [1, 3, 5] {
+        assert!(cache.admit_to_pinned(&place.table, column, &CancelFlag::new()).unwrap());
+    }
+    let cached = cache.pinned_bytes_cached();
+    let free = (4 << 20) - cached as usize;
+    let in_use = machine.allocate(MemoryKind::PINNED, free, OnFull::Refuse).unwrap();
+    assert_eq!(cache.pinned_bytes_cached(), cached, "there was room");
+    let more = machine.allocate(MemoryKind::PINNED, 1, OnFull::Refuse).unwrap();
+    let left = cache.pinned_bytes_cached();
+    assert!(0 < left && left < cached, "one column is enough");
+    let wait = OnFull::Wait(Duration::from_secs(60));
+    let rest = (4 << 20) - in_use.len() - more.len();
+    let all = machine.allocate(MemoryKind::PINNED, rest, wait).unwrap();
+    assert_eq!(cache.pinned_bytes_cached(), 0);
+    drop((in_use, more, all));
+    run_all(&cache, &place.table, &[1, 3, 5]);
 }
 
 #[test]
@@ -149,6 +238,7 @@ fn columns_can_be_evicted_by_hand_and_forgotten() {
     let admit = |column| cache.admit(&place.table, column, DEVICE, &stream(&cache), &CancelFlag::new());
     assert!(admit(0).unwrap() && admit(1).unwrap());
     let used = cache.device_bytes_used(DEVICE);
+    cache.note_uses(&place.table, &[1], 1);
     let freed = cache.evict(DEVICE, 1);
     assert!(freed > 0 && cache.device_bytes_used(DEVICE) == used - freed);
     assert_eq!(cache.tier(&place.table, 0, DEVICE), DataTier::Disk);

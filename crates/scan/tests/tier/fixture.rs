@@ -155,13 +155,15 @@ pub(crate) fn cache() -> Arc<ColumnCache> {
 }
 
 pub(crate) fn cache_of(machine: Machine, device_cache_bytes: u64) -> Arc<ColumnCache> {
-    let options = ColumnCacheOptions {
-        device_cache_bytes,
-        threads: 3,
-        extent_bytes: 40 << 10,
-        ..ColumnCacheOptions::default()
-    };
-    Arc::new(ColumnCache::new(machine, engine(), options))
+    Arc::new(ColumnCache::new(
+        machine,
+        engine(),
+        ColumnCacheOptions { device_cache_bytes, ..cache_options() },
+    ))
+}
+
+pub(crate) fn cache_options() -> ColumnCacheOptions {
+    ColumnCacheOptions { threads: 3, extent_bytes: 40 << 10, ..ColumnCacheOptions::default() }
 }
 
 pub(crate) fn stream(cache: &ColumnCache) -> Stream {
