@@ -33,6 +33,7 @@ def connect(
     skip: str = "all",
     join_order: bool = True,
     device: str = "auto",
+    devices: int = 1,
     device_memory_limit: Size | None = None,
     pin: Sequence[str] = (),
     progress: bool | None = None,
@@ -53,7 +54,8 @@ def connect(
     - `skip`: metadata that may skip row groups: "all", "none", or some of "nulls,minmax,histogram,bloom,sideways,dynamic"
     - `join_order`: whether joins are reordered by cost
     - `device`: where queries run: "auto" (on a GPU where that is predicted to be faster), "cpu", "gpu" or "gpu:0"
-    - `device_memory_limit`: device memory that queries and the column cache may take; None: what is free
+    - `devices`: GPUs that work on a query together, from that one on
+    - `device_memory_limit`: memory of each device that queries and the column cache may take; None: what is free
     - `pin`: tables to load into pinned memory first, from which a GPU reads at the full rate of its link
     - `progress`: show it while a query or load takes long; None: on terminals and in notebooks
     - `device_mem_cap`: the old name of `device_memory_limit`
@@ -74,6 +76,7 @@ def connect(
         "skip": skip,
         "join_order": join_order,
         "device": device,
+        "devices": devices,
         "device_memory_limit": device_mem_cap if device_memory_limit is None else device_memory_limit,
         "pin": list(pin),
     }

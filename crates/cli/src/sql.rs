@@ -198,6 +198,7 @@ pub(crate) fn session_options(args: &SessionArgs) -> Result<SessionOptions> {
         scan: scan_options(&args.skip)?,
         reorder_joins: !args.no_join_order,
         device: args.device,
+        device_count: args.devices,
         device_memory_limit_bytes: args.device_memory_limit,
         pin: args.pin.clone(),
         cache_plans: !args.no_plan_cache,

@@ -77,7 +77,7 @@ impl fmt::Debug for Extension {
 /// joins, subtrees on a device, `STORED AS PELTON`, and object stores that open themselves by URL.
 ///
 /// Of `options`, those about queries are looked at: `io`, `scan`, `reorder_joins`, `device`,
-/// `device_memory_limit_bytes`, `runtime`, and `threads` to compare a device with. Partitions, batches and memory are
+/// `device_count`, `device_memory_limit_bytes`, `runtime`, and `threads` to compare a device with. Partitions, batches and memory are
 /// the builder's.
 ///
 /// # Errors
@@ -136,7 +136,12 @@ fn with_rules(
 fn device_of(options: &SessionOptions, io: &Arc<IoEngine>) -> Result<Arc<DeviceHandle>> {
     let device_memory_limit_bytes =
         options.device_memory_limit_bytes.or(options.runtime.device_memory_limit_bytes);
-    let runtime = RuntimeOptions { device_memory_limit_bytes, ..options.runtime.clone() };
+    let more_devices = match options.device_count {
+        0 => return Err(Error::invalid_input("0 devices; a query takes at least 1")),
+        1 => options.runtime.more_devices.clone(),
+        count => options.device.following(count - 1),
+    };
+    let runtime = RuntimeOptions { device_memory_limit_bytes, more_devices, ..options.runtime.clone() };
     let threads = options.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into));
     let device = DeviceHandle::new(options.device, runtime, Arc::clone(io), threads.unwrap_or(1));
     if matches!(options.device, DeviceChoice::Gpu(_) | DeviceChoice::Host) {

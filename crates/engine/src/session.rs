@@ -66,6 +66,8 @@ pub struct SessionOptions {
     pub reorder_joins: bool,
     /// Where queries run.
     pub device: DeviceChoice,
+    /// Devices that work on a query together, from the first that `device` names on; of 1, those of `runtime`.
+    pub device_count: u32,
     /// Device memory that queries and cached columns may take; `None`: what is free when the session opens.
     pub device_memory_limit_bytes: Option<u64>,
     /// Tables to load into pinned memory when the session opens.
@@ -92,6 +94,7 @@ impl Default for SessionOptions {
             scan: ScanOptions::default(),
             reorder_joins: true,
             device: DeviceChoice::Auto,
+            device_count: 1,
             device_memory_limit_bytes: None,
             pin: Vec::new(),
             cache_plans: true,

@@ -73,6 +73,7 @@ pub(crate) struct SessionArgs {
     skip: String,
     join_order: bool,
     device: String,
+    devices: u32,
     device_memory_limit: Option<Size>,
     pin: Vec<String>,
 }
@@ -102,6 +103,7 @@ impl SessionArgs {
             scan: pelton_cli::scan_options(&self.skip)?,
             reorder_joins: self.join_order,
             device: self.device.parse()?,
+            device_count: self.devices,
             device_memory_limit_bytes: self.device_memory_limit.as_ref().map(Size::bytes).transpose()?,
             pin: self.pin.clone(),
             ..SessionOptions::default()

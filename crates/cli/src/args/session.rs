@@ -43,7 +43,10 @@ pub(crate) struct SessionArgs {
     /// GPU, whatever can run there).
     #[arg(long, value_name = "DEVICE", value_parser = parse_device, default_value = "auto")]
     pub(crate) device: DeviceChoice,
-    /// Device memory that queries and the column cache may take, such as 8GiB [default: what is free].
+    /// GPUs that work on a query together, from the one of --device on: each takes some of the row groups.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) devices: u32,
+    /// Device memory of each GPU that queries and the column cache may take, such as 8GiB [default: what is free].
     #[arg(long, alias = "device-mem-cap", value_name = "SIZE", value_parser = parse_size)]
     pub(crate) device_memory_limit: Option<u64>,
     /// Device memory of the column cache, such as 2GiB or 0; part of the limit [default: half of the device's memory].

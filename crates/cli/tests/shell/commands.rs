@@ -76,6 +76,18 @@ fn a_plan_is_explained_and_analysed() {
 }
 
 #[test]
+fn several_devices_stay_several_after_a_change_of_device() {
+    let place = Place::with_fruit();
+    let mut shell = place.terminal(40, 100, &[], &["--device", "host", "--devices", "3"]);
+    let explained = ".explain SELECT sum(id) FROM fruit WHERE id > 1";
+    assert!(shell.enter(explained).contains("host target and 2 more"));
+    assert!(shell.enter("SELECT sum(id) AS s FROM fruit WHERE id > 1;").contains("| 5 |"));
+    shell.enter(".device cpu");
+    shell.enter(".device host");
+    assert!(shell.enter(explained).contains("host target and 2 more"));
+}
+
+#[test]
 fn a_change_of_device_keeps_views_settings_and_files() {
     let place = Place::with_fruit();
     let mut shell = place.shell();

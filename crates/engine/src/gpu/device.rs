@@ -63,6 +63,21 @@ impl FromStr for DeviceChoice {
     }
 }
 
+impl DeviceChoice {
+    /// The number of the first device that this names.
+    fn first(self) -> u32 {
+        match self {
+            Self::Gpu(device) => device.unwrap_or(0),
+            Self::Auto | Self::Cpu | Self::Host | Self::AutoHost => 0,
+        }
+    }
+
+    /// The numbers of the `count` devices behind the first.
+    pub(crate) fn following(self, count: u32) -> Vec<u32> {
+        (1..=count).map(|index| self.first().saturating_add(index)).collect()
+    }
+}
+
 /// One of these is there wherever there is a GPU: of the driver on Linux, and under Windows.
 const GPU_FILES: [&str; 2] = ["/dev/nvidiactl", "/dev/dxg"];
 
@@ -94,8 +109,9 @@ impl DeviceHandle {
     ) -> Arc<Self> {
         let target = match choice {
             DeviceChoice::Host | DeviceChoice::AutoHost => TargetChoice::Host,
-            DeviceChoice::Gpu(device) => TargetChoice::Cuda { device: device.unwrap_or(0) },
-            DeviceChoice::Auto | DeviceChoice::Cpu => TargetChoice::Cuda { device: 0 },
+            DeviceChoice::Gpu(_) | DeviceChoice::Auto | DeviceChoice::Cpu => {
+                TargetChoice::Cuda { device: choice.first() }
+            }
         };
         let options = RuntimeOptions { target, ..options };
         let (is_gpu_there, runtime) = (OnceLock::new(), OnceLock::new());
@@ -113,9 +129,11 @@ impl DeviceHandle {
         })
     }
 
-    /// Another device in place of this one, driven by the same options. Nothing is opened yet.
+    /// Another device in place of this one, driven by the same options, with as many beside it. Nothing is opened yet.
     pub fn with_choice(&self, choice: DeviceChoice) -> Arc<Self> {
-        Self::new(choice, self.options.clone(), Arc::clone(&self.io), self.threads)
+        let more_devices = choice.following(self.options.more_devices.len() as u32);
+        let options = RuntimeOptions { more_devices, ..self.options.clone() };
+        Self::new(choice, options, Arc::clone(&self.io), self.threads)
     }
 
     /// What was chosen.
