@@ -327,6 +327,29 @@ pub enum ProbeKind {
     Semi,
     /// A row without a match goes on.
     Anti,
+    /// Every row goes on, once, with one more column: whether it has a match (`Bool`).
+    Mark,
+}
+
+impl ProbeKind {
+    /// Whether rows go on with the payload columns of the table.
+    pub fn brings_payload(self) -> bool {
+        matches!(self, Self::Inner | Self::Outer)
+    }
+
+    /// Whether every row goes on.
+    pub fn keeps_all(self) -> bool {
+        matches!(self, Self::Outer | Self::Mark)
+    }
+
+    /// How many columns rows go on with, where the table has so many payload columns.
+    pub fn added_columns(self, payload_columns: usize) -> usize {
+        match self {
+            Self::Inner | Self::Outer => payload_columns,
+            Self::Mark => 1,
+            Self::Semi | Self::Anti => 0,
+        }
+    }
 }
 
 /// A step of a pipeline.
@@ -342,7 +365,8 @@ pub enum Op {
         value: Expr,
     },
     /// Looks keys up in a table that an earlier pipeline built. Keys are integers (`I32`, `I64`, `I128`), as many and
-    /// in the order of the build; NULL matches nothing. `Inner` and `Outer` add the table's payload columns.
+    /// in the order of the build; NULL matches nothing. `Inner` and `Outer` add the table's payload columns,
+    /// `Mark` adds a column of its own.
     Probe {
         /// Which table.
         table: usize,
@@ -350,8 +374,8 @@ pub enum Op {
         keys: Vec<Expr>,
         /// What becomes of matches.
         kind: ProbeKind,
-        /// Of `Semi` and `Anti`: what must hold for a row of the table, besides equal keys, to be a match. It sees the
-        /// payload columns behind those that there are so far; nothing after it does.
+        /// Of all but `Inner`: what must hold for a row of the table, besides equal keys, to be a match. It sees the
+        /// payload columns behind those that there are so far; of `Semi`, `Anti` and `Mark` nothing after it does.
         residual: Option<Expr>,
     },
 }

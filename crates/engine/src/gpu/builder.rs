@@ -140,30 +140,28 @@ impl PipelineBuilder {
         Value { expr: Expr::Column(self.column_count - 1), ..value }
     }
 
-    /// Looks `keys` up in `table`; gives the columns that hold `payload`, the values of the build side.
+    /// Looks `keys` up in `table`, whose rows are matches only where they fulfil `residual`; gives the columns that hold
+    /// `payload`, the values of the build side, where the probe brings them.
     pub(super) fn probe(
         &mut self,
         table: usize,
         keys: Vec<Expr>,
         kind: ProbeKind,
         payload: Vec<Value>,
+        residual: Option<Expr>,
     ) -> Vec<Value> {
-        let brings_payload = matches!(kind, ProbeKind::Inner | ProbeKind::Outer);
-        assert!(brings_payload || payload.is_empty(), "{kind:?} brings nothing");
-        self.ops.push(Op::Probe { table, keys, kind, residual: None });
+        self.ops.push(Op::Probe { table, keys, kind, residual });
         let first = self.column_count;
-        self.column_count += payload.len();
+        self.column_count += kind.added_columns(payload.len());
+        if !kind.brings_payload() {
+            return Vec::new();
+        }
         let columns = payload.into_iter().enumerate().map(|(index, value)| Value {
             expr: Expr::Column(first + index),
             is_nullable: value.is_nullable || kind == ProbeKind::Outer,
             ..value
         });
         columns.collect()
-    }
-
-    /// Looks `keys` up in `table`: rows go on if a match fulfils `residual` (`Semi`), or if none does (`Anti`).
-    pub(super) fn probe_where(&mut self, table: usize, keys: Vec<Expr>, kind: ProbeKind, residual: Expr) {
-        self.ops.push(Op::Probe { table, keys, kind, residual: Some(residual) });
     }
 
     /// The finished pipeline, and the scan that it reads, if it reads one.

@@ -192,6 +192,7 @@ fn model(
 /// What later pipelines ask of a table.
 #[derive(Debug, Clone, Copy)]
 struct BuiltTable {
+    rows: f64,
     /// Of the rows of its source.
     share: f64,
     is_far: bool,
@@ -223,13 +224,19 @@ impl Estimate<'_> {
                     rows *= share_that_passes(condition);
                 }
                 Op::Compute { .. } => kernels_s += rows * costs.expression_s,
-                Op::Probe { table, kind, .. } => {
-                    let none = BuiltTable { share: 1.0, is_far: false };
+                Op::Probe { table, keys, kind, .. } => {
+                    let none = BuiltTable { rows: 1.0, share: 1.0, is_far: false };
                     let table = self.tables.get(table).copied().unwrap_or(none);
                     kernels_s += rows * if table.is_far { costs.far_probe_s } else { costs.probe_s };
+                    if keys.iter().all(|key| matches!(key, Expr::Literal(_))) {
+                        // All rows of the table have this key: each is looked at.
+                        kernels_s += rows * table.rows * costs.expression_s;
+                        rows *= if kind.brings_payload() { table.rows } else { 1.0 };
+                        continue;
+                    }
                     rows *= match kind {
                         ProbeKind::Inner | ProbeKind::Semi => table.share,
-                        ProbeKind::Outer => 1.0,
+                        ProbeKind::Outer | ProbeKind::Mark => 1.0,
                         ProbeKind::Anti => (1.0 - table.share).max(0.1),
                     };
                 }
@@ -243,7 +250,7 @@ impl Estimate<'_> {
                 let near = if is_hashed { NEAR_HASHED_ROWS } else { NEAR_ROWS };
                 let is_far = rows > near && (is_hashed || !payload.is_empty());
                 let share = (rows / rows_in.max(1.0)).min(1.0);
-                self.tables.insert(*table, BuiltTable { share, is_far });
+                self.tables.insert(*table, BuiltTable { rows, share, is_far });
                 rows
             }
             Sink::Aggregate { keys, aggregates, expected } => {

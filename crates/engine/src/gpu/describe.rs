@@ -193,9 +193,12 @@ fn describe_pipeline(pipeline: &Pipeline, device: &DeviceHandle, names: &mut Nam
                 names.columns.truncate(column_count);
                 let keys = names.exprs(keys);
                 line(text, format_args!("  probe hash table {table} by {keys}: {kind_text}{residual}"));
-                if matches!(kind, ProbeKind::Inner | ProbeKind::Outer) {
+                if kind.brings_payload() {
                     let brought = names.payloads.get(table).cloned().unwrap_or_default();
                     names.columns.extend(brought);
+                }
+                if *kind == ProbeKind::Mark {
+                    names.columns.push(format!("is in hash table {table}"));
                 }
             }
         }

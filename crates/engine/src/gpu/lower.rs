@@ -28,19 +28,19 @@ use datafusion::physical_plan::buffer::BufferExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::filter::FilterExec;
-use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use pelton_error::{Error, Result};
-use pelton_pipeline::ir::{Op, Pipeline, Plan, ProbeKind, Sink};
+use pelton_pipeline::ir::{Op, Pipeline, Plan, Sink};
 
 use super::aggregate::needs_division;
 use super::builder::{Flow, Parameters, PipelineBuilder, TextColumn};
 use super::device::DeviceHandle;
 use super::expr::Exprs;
 use super::host_input::HostInput;
+use super::join::Join;
 use super::of_groups::OfGroups;
 use super::top::FirstRows;
 use super::value::{LateText, Value};
@@ -235,8 +235,8 @@ impl<'a> Lowering<'a> {
         if let Some(scan) = plan.downcast_ref::<PeltonScanExec>() {
             return self.scan(scan, needed);
         }
-        if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
-            return self.join(join, needed);
+        if let Some(join) = Join::of(plan) {
+            return self.join(&join, needed);
         }
         if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
             return self.projection(projection, needed);
@@ -426,7 +426,7 @@ pub(super) fn without_exchanges(plan: &Arc<dyn ExecutionPlan>) -> &Arc<dyn Execu
 fn drops_rows(pipeline: &Pipeline) -> bool {
     let drops = |op: &Op| match op {
         Op::Filter(_) => true,
-        Op::Probe { kind, .. } => *kind != ProbeKind::Outer,
+        Op::Probe { kind, .. } => !kind.keeps_all(),
         Op::Compute { .. } => false,
     };
     matches!(pipeline.sink, Sink::Aggregate { .. }) || pipeline.ops.iter().any(drops)

@@ -23,7 +23,6 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::filter::FilterExec;
-use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
@@ -39,6 +38,7 @@ use super::contract::Contract;
 use super::cost::Prediction;
 use super::device::{DeviceChoice, DeviceHandle};
 use super::exec::PeltonGpuExec;
+use super::join::Join;
 use super::lower::{Lowered, lower};
 use super::top::FirstRows;
 use super::trial::{PeltonTrialExec, Verdict, key_of};
@@ -183,7 +183,7 @@ fn ordered_as(plan: &Arc<dyn ExecutionPlan>, node: Arc<dyn ExecutionPlan>) -> Ar
 /// whose rows the CPU has in order, or one of several partitions by hash.
 fn keeps_its_order(plan: &Arc<dyn ExecutionPlan>, by_hash: bool) -> bool {
     fn is_scan(plan: &Arc<dyn ExecutionPlan>) -> bool {
-        !plan.is::<AggregateExec>() && !plan.is::<HashJoinExec>() && plan.children().into_iter().all(is_scan)
+        !plan.is::<AggregateExec>() && Join::of(plan).is_none() && plan.children().into_iter().all(is_scan)
     }
     plan.output_ordering().is_some() && (by_hash || is_scan(plan))
 }
@@ -238,7 +238,7 @@ fn is_scan_alone(lowered: &Lowered) -> bool {
 /// True for nodes at which a subtree for a device may begin.
 pub(super) fn is_root(plan: &Arc<dyn ExecutionPlan>) -> bool {
     plan.is::<AggregateExec>()
-        || plan.is::<HashJoinExec>()
+        || Join::of(plan).is_some()
         || plan.is::<FilterExec>()
         || plan.is::<ProjectionExec>()
         || plan.is::<PeltonScanExec>()

@@ -51,7 +51,7 @@ impl Lowering<'_> {
         self.has_late |= !handed_on.is_empty() || !views.is_empty();
         read.retain(|column| !handed_on.contains(column));
         if read.is_empty() {
-            return Err(Error::unsupported(format!("no column of '{}' is read", table.name())));
+            read.insert(smallest_column(table)?);
         }
         let columns: Vec<usize> = read.into_iter().collect();
         let sources = columns.iter().map(|&column| match views.contains(&column) {
@@ -104,6 +104,16 @@ impl Lowering<'_> {
             }
         })
     }
+}
+
+/// The column of which the fewest bytes are stored, of those that are read as they are: kernels find the rows by it.
+fn smallest_column(table: &Table) -> Result<usize> {
+    let fields = table.arrow_schema();
+    let is_plain =
+        |column: &usize| kernel_type(fields.field(*column).data_type()).is_ok_and(|ty| ty != Type::Text);
+    let plain = (0..fields.fields().len()).filter(is_plain);
+    let smallest = plain.min_by_key(|column| table.column_summary(*column).stored_bytes);
+    smallest.ok_or_else(|| Error::unsupported(format!("'{}' has no column but texts", table.name())))
 }
 
 /// How kernels come by a column.

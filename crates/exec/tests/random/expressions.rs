@@ -31,6 +31,21 @@ pub(crate) struct Known {
 }
 
 impl Known {
+    /// The column of a probe that marks rows.
+    pub(crate) fn mark() -> Self {
+        Self {
+            ty: Type::Bool,
+            low: 0,
+            high: 1,
+            is_bounded: true,
+            is_date: false,
+            domain: None,
+            is_sum: false,
+            is_about: false,
+            text: TextForm::Numbers,
+        }
+    }
+
     pub(crate) fn of(recipe: &Recipe, is_bounded: bool) -> Self {
         let Recipe { ty, low, high, is_date, domain, .. } = *recipe;
         Self {

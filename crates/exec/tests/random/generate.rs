@@ -341,15 +341,17 @@ impl Generator<'_> {
             let is_same = made.ty == ty;
             keys.push(if is_same { made.expr } else { Expr::Cast { input: Box::new(made.expr), to: ty } });
         }
-        use ProbeKind::{Anti, Inner, Outer, Semi};
-        let kind = *self.random.pick(&[Inner, Inner, Outer, Outer, Semi, Anti]);
-        if matches!(kind, Inner | Outer) {
-            known.extend(self.built[table].payload.iter().cloned());
-        }
+        use ProbeKind::{Anti, Inner, Mark, Outer, Semi};
+        let kind = *self.random.pick(&[Inner, Inner, Outer, Outer, Semi, Anti, Mark]);
         let mut residual = None;
-        if matches!(kind, Semi | Anti) && self.random.percent(70) {
+        if kind != Inner && self.random.percent(if kind == Outer { 40 } else { 70 }) {
             let seen = [known.as_slice(), &self.built[table].payload].concat();
             residual = Some(self.expressions(&seen).condition(2).expr);
+        }
+        match kind {
+            Inner | Outer => known.extend(self.built[table].payload.iter().cloned()),
+            Mark => known.push(Known::mark()),
+            Semi | Anti => {}
         }
         Op::Probe { table, keys, kind, residual }
     }

@@ -151,9 +151,10 @@ impl<'p> Walk<'p> {
         for op in &pipeline.ops {
             match op {
                 Op::Compute { value, .. } => scope.types.push(scope.type_of(value)),
-                Op::Probe { table, kind: ProbeKind::Inner | ProbeKind::Outer, .. } => {
+                Op::Probe { table, kind, .. } if kind.brings_payload() => {
                     scope.types.extend(&tables[*table].as_ref().expect("built before").payload);
                 }
+                Op::Probe { kind: ProbeKind::Mark, .. } => scope.types.push(Type::Bool),
                 _ => {}
             }
         }
@@ -235,31 +236,35 @@ impl<'p> Walk<'p> {
                 if is_unknown && keys.len() == 1 && self.may_be_ruled_out(*kind) {
                     return;
                 }
-                let mut matches = key_of(&keys).and_then(|key| built.rows.get(&key));
-                let brings = matches!(kind, ProbeKind::Inner | ProbeKind::Outer);
-                let nothing = |cell: Cell| vec![cell; if brings { built.payload.len() } else { 0 }];
+                let rows = key_of(&keys).and_then(|key| built.rows.get(&key));
+                let mut matches: Vec<&Row> = rows.into_iter().flatten().collect();
                 let with = |more: &[Cell]| [row.as_slice(), more].concat();
-                if let (Some(residual), Some(candidates)) = (residual, matches) {
+                let nothing = |cell: Cell| with(&vec![cell; kind.added_columns(built.payload.len())]);
+                if let Some(residual) = residual {
                     let scope = self.scope_with(&built.payload, row.len());
-                    let holds = candidates.iter().map(|payload| scope.evaluate(residual, &with(payload)));
+                    let holds = matches.iter().map(|payload| scope.evaluate(residual, &with(payload)));
                     let holds: Vec<Cell> = holds.collect();
                     self.scope.is_noted.set(scope.is_noted.get());
-                    let is_true = holds.contains(&Cell::Int(1));
-                    is_unknown |= !is_true && holds.iter().any(Cell::is_poison);
-                    matches = matches.filter(|_| is_true);
+                    let is_enough = *kind != ProbeKind::Outer && holds.contains(&Cell::Int(1));
+                    is_unknown |= !is_enough && holds.iter().any(Cell::is_poison);
+                    let mut holds = holds.into_iter();
+                    matches.retain(|_| holds.next() == Some(Cell::Int(1)));
                 }
-                match (kind, matches) {
-                    _ if is_unknown => self.step(index + 1, with(&nothing(Cell::Poison)), true),
-                    (ProbeKind::Inner | ProbeKind::Outer, Some(matches)) => {
+                match (kind, matches.is_empty()) {
+                    _ if is_unknown => self.step(index + 1, nothing(Cell::Poison), true),
+                    (ProbeKind::Inner | ProbeKind::Outer, false) => {
                         for payload in matches {
                             self.step(index + 1, with(payload), is_tainted);
                         }
                     }
-                    (ProbeKind::Outer, None) => self.step(index + 1, with(&nothing(Cell::Null)), is_tainted),
-                    (ProbeKind::Semi, Some(_)) | (ProbeKind::Anti, None) => {
+                    (ProbeKind::Outer, true) => self.step(index + 1, nothing(Cell::Null), is_tainted),
+                    (ProbeKind::Mark, is_empty) => {
+                        self.step(index + 1, with(&[Cell::Int(i128::from(!is_empty))]), is_tainted);
+                    }
+                    (ProbeKind::Semi, false) | (ProbeKind::Anti, true) => {
                         self.step(index + 1, row, is_tainted);
                     }
-                    (ProbeKind::Inner | ProbeKind::Semi, None) | (ProbeKind::Anti, Some(_)) => {}
+                    (ProbeKind::Inner | ProbeKind::Semi, true) | (ProbeKind::Anti, false) => {}
                 }
             }
         }

@@ -156,7 +156,7 @@ fn two_pipelines_read_the_groups_of_one() {
     assert_eq!(sorted(&found), expected);
 }
 
-/// Semi and anti joins of the table with itself by column `key`, where a match has a lower number than 30 and is not
+/// Semi, anti, mark and outer joins of the table with itself by column `key`, where a match has a lower number than 30 and is not
 /// the row itself, if `is_other`.
 fn check_residual(key: usize, is_other: bool) {
     let (place, source, columns, rows) = fixture();
@@ -169,16 +169,27 @@ fn check_residual(key: usize, is_other: bool) {
         let is_low = number(&other[1]).is_some_and(|quantity| quantity < 30);
         is_low && other[key] == row[key] && row[key] != Cell::Null && (!is_other || row[0] != other[0])
     };
-    for kind in [ProbeKind::Semi, ProbeKind::Anti] {
+    for kind in [ProbeKind::Semi, ProbeKind::Anti, ProbeKind::Mark, ProbeKind::Outer] {
         let residual = Some(residual.clone());
         let probe = Op::Probe { table: 0, keys: vec![column(key)], kind, residual };
         let build = Sink::Build { table: 0, keys: vec![column(key)], payload: vec![column(1), column(0)] };
         let build = pipeline(&source, &columns, Vec::new(), build);
-        let out = pipeline(&source, &columns, vec![probe], rows_of(vec![column(0), column(1)]));
+        let added = kind.added_columns(2);
+        let out: Vec<Expr> = [0, 1].into_iter().chain(at..at + added).map(column).collect();
+        let out = pipeline(&source, &columns, vec![probe], rows_of(out));
         let (found, _) = run(options(), &plan(vec![build, out], 1));
-        let wanted = kind == ProbeKind::Semi;
-        let is_left = |row: &&Vec<Cell>| rows.iter().any(|other| is_match(row, other)) == wanted;
-        let mut expected: Vec<Vec<Cell>> = rows.iter().filter(is_left).map(|row| row[..2].to_vec()).collect();
+        let mut expected: Vec<Vec<Cell>> = Vec::new();
+        for row in &rows {
+            let matches: Vec<&Vec<Cell>> = rows.iter().filter(|other| is_match(row, other)).collect();
+            let with = |more: &[Cell]| [&row[..2], more].concat();
+            match kind {
+                ProbeKind::Semi => expected.extend((!matches.is_empty()).then(|| with(&[]))),
+                ProbeKind::Anti => expected.extend(matches.is_empty().then(|| with(&[]))),
+                ProbeKind::Mark => expected.push(with(&[Cell::Int(i128::from(!matches.is_empty()))])),
+                _ if matches.is_empty() => expected.push(with(&[Cell::Null, Cell::Null])),
+                _ => expected.extend(matches.iter().map(|other| with(&[other[1].clone(), other[0].clone()]))),
+            }
+        }
         sort(&mut expected);
         assert!(!expected.is_empty(), "{kind:?} of {}", place.table.name());
         assert_eq!(sorted(&found), expected, "{kind:?}");

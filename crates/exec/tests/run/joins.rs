@@ -26,9 +26,7 @@ fn plan(table: &Arc<Table>, options: &RuntimeOptions, key: &Expr, probe_key: &Ex
         sink: Sink::Build { table: 0, keys: vec![key.clone()], payload: vec![column(1), column(7)] },
     };
     let count = columns.len();
-    let payload = matches!(kind, ProbeKind::Inner | ProbeKind::Outer);
-    let mut output = vec![column(0)];
-    output.extend(payload.then_some([column(count), column(count + 1)]).into_iter().flatten());
+    let output = [0].into_iter().chain(count..count + kind.added_columns(2)).map(column).collect();
     let mut plan = single(
         source,
         columns,
@@ -47,7 +45,8 @@ fn check(
     options: RuntimeOptions,
     of: usize,
 ) {
-    for kind in [ProbeKind::Inner, ProbeKind::Outer, ProbeKind::Semi, ProbeKind::Anti] {
+    let all = [ProbeKind::Inner, ProbeKind::Outer, ProbeKind::Semi, ProbeKind::Anti, ProbeKind::Mark];
+    for kind in all {
         let place = table(Codec::None, 1500, 2000);
         let rows = all_rows(&place.table);
         let (result, _) = run(options.clone(), &plan(&place.table, &options, &key, &probe_key, kind));
@@ -64,6 +63,7 @@ fn check(
             match kind {
                 ProbeKind::Semi if !matches.is_empty() => expected.push(vec![id]),
                 ProbeKind::Anti if matches.is_empty() => expected.push(vec![id]),
+                ProbeKind::Mark => expected.push(vec![id, Cell::Int(i128::from(!matches.is_empty()))]),
                 ProbeKind::Outer if matches.is_empty() => expected.push(vec![id, Cell::Null, Cell::Null]),
                 ProbeKind::Inner | ProbeKind::Outer => expected.extend(
                     matches.iter().map(|(_, other)| vec![id.clone(), other[1].clone(), other[7].clone()]),

@@ -81,6 +81,7 @@ fn check(place: &Place, keys: &[i64], kind: ProbeKind, uses_runtime_filters: boo
             ProbeKind::Semi => found.min(1),
             ProbeKind::Anti => usize::from(found == 0),
             ProbeKind::Outer => found.max(1),
+            ProbeKind::Mark => 1,
         }
     });
     assert_eq!(sorted(&rows), [[Cell::Int(matches.sum::<usize>() as i128)]], "{kind:?}");

@@ -89,7 +89,7 @@ impl FilterPlan {
                     if keys.iter().all(|key| reads_source_alone(key, source.len())) =>
                 {
                     let Some(built) = tables.get(*table).and_then(Option::as_ref) else { continue };
-                    let is_whole = *kind != ProbeKind::Outer && residual.is_none();
+                    let is_whole = !kind.keeps_all() && residual.is_none();
                     if built.layout.kind == TableKind::Direct && is_whole {
                         plan.bitmaps.push(index);
                     }

@@ -11,7 +11,7 @@ use super::scope::Scope;
 use super::source::{PendingPayload, RowScope};
 use super::value::Value;
 use super::{Generator, expr, filter, probe, rows};
-use crate::ir::{Expr, Op, ProbeKind, Sink};
+use crate::ir::{Expr, Op, ProbeKind, Sink, Type};
 
 /// The code of the row loop, and what it needs before and after all rows.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl Generator<'_> {
     /// True where a probe may give a row several matches.
     pub(super) fn multiplies_rows(&self) -> bool {
         let may_repeat = |op: &Op| match op {
-            Op::Probe { table, kind: ProbeKind::Inner | ProbeKind::Outer, .. } => {
+            Op::Probe { table, kind, .. } if kind.brings_payload() => {
                 self.request.tables[*table].as_ref().is_some_and(|built| !built.is_unique)
             }
             _ => false,
@@ -162,13 +162,12 @@ struct Probe<'p> {
 }
 
 impl Probe<'_> {
-    fn brings_payload(&self) -> bool {
-        matches!(self.kind, ProbeKind::Inner | ProbeKind::Outer)
+    fn payload_columns(&self, scope: &RowScope<'_, '_>) -> usize {
+        scope.kernel.tables[self.table].as_ref().expect("built before").layout.payload.len()
     }
 
     fn added_columns(&self, scope: &RowScope<'_, '_>) -> usize {
-        let layout = |table: usize| &scope.kernel.tables[table].as_ref().expect("built before").layout;
-        if self.brings_payload() { layout(self.table).payload.len() } else { 0 }
+        self.kind.added_columns(self.payload_columns(scope))
     }
 
     /// True where the probe itself drops rows or reads what only rows that match have.
@@ -177,26 +176,43 @@ impl Probe<'_> {
     }
 
     fn generate(&self, first_column: usize, scope: &mut RowScope<'_, '_>, block: &mut Block) -> Result<()> {
-        if self.is_matched && !self.brings_payload() {
+        if self.is_matched && !self.kind.brings_payload() {
             return Ok(());
         }
         let (condition, key) = probe::probe_key(self.table, self.keys, scope, block)?;
         let built = scope.kernel.tables[self.table].as_ref().expect("built before");
         let (kind, is_unique) = (built.layout.kind, built.is_unique);
-        if let Some(residual) = self.residual {
-            let found = self.first_match(kind, &condition, &key, scope, block);
-            return self.any_match(kind, found, residual, first_column, scope, block);
+        if self.residual.is_some() || self.kind == ProbeKind::Mark {
+            let first = self.first_match(kind, &condition, &key, scope, block);
+            let matches = Matches { probe: self, kind, first, first_column };
+            return match self.kind {
+                ProbeKind::Outer => matches.all_or_none(scope, block),
+                _ => matches.any(scope, block),
+            };
         }
         let (row, matched) = match kind {
             TableKind::Direct => self.direct(&condition, key, scope, block),
             TableKind::Hashed => self.hashed(&condition, &key, is_unique, scope, block),
         };
-        for index in 0..self.added_columns(scope) {
-            let payload =
-                PendingPayload { table: self.table, index, row: row.clone(), matched: matched.clone() };
-            scope.set_pending(first_column + index, payload);
+        if self.kind.brings_payload() {
+            self.set_payload(first_column, &row, matched.as_ref(), scope);
         }
         Ok(())
+    }
+
+    /// Payload columns are those of `row` from here on, of which `matched` says whether there is one.
+    fn set_payload(
+        &self,
+        first_column: usize,
+        row: &str,
+        matched: Option<&String>,
+        scope: &mut RowScope<'_, '_>,
+    ) {
+        for index in 0..self.payload_columns(scope) {
+            let (row, matched) = (row.to_owned(), matched.cloned());
+            scope
+                .set_pending(first_column + index, PendingPayload { table: self.table, index, row, matched });
+        }
     }
 
     fn direct(
@@ -215,6 +231,7 @@ impl Probe<'_> {
             ProbeKind::Outer => return (key, Some(found)),
             ProbeKind::Anti => block.open(format!("if (!{found}) {{")),
             ProbeKind::Inner | ProbeKind::Semi => block.open(format!("if ({found}) {{")),
+            ProbeKind::Mark => unreachable!("marks are set by any match"),
         }
         (key, None)
     }
@@ -262,42 +279,6 @@ impl Probe<'_> {
         first
     }
 
-    /// Looks for a match that fulfils `residual`; opens the condition under which the row goes on.
-    fn any_match(
-        &self,
-        kind: TableKind,
-        first: String,
-        residual: &Expr,
-        first_column: usize,
-        scope: &mut RowScope<'_, '_>,
-        block: &mut Block,
-    ) -> Result<()> {
-        let found = block.name("b");
-        block.line(format!("bool {found} = false;"));
-        let step = match kind {
-            TableKind::Direct => format!("{first} = 0"),
-            TableKind::Hashed => {
-                let next = scope.kernel.args.pointer(Arg::Next(self.table), "const u32");
-                format!("{first} = load({next} + ({first} - 1))")
-            }
-        };
-        block.open(format!("for (; {first} && !{found}; {step}) {{"));
-        let outside = scope.snapshot();
-        let built = scope.kernel.tables[self.table].as_ref().expect("built before");
-        for index in 0..built.layout.payload.len() {
-            let row = format!("({first} - 1)");
-            let payload = PendingPayload { table: self.table, index, row, matched: None };
-            scope.set_pending(first_column + index, payload);
-        }
-        let holds = expr::generate(residual, scope, block)?.is_true();
-        block.line(format!("{found} = {holds};"));
-        scope.restore(outside);
-        block.close();
-        let sign = if self.kind == ProbeKind::Anti { "!" } else { "" };
-        block.open(format!("if ({sign}{found}) {{"));
-        Ok(())
-    }
-
     /// Finds the first row of the key's chain, counted from 1; opens the loop over the chain where it may be longer.
     fn hashed(
         &self,
@@ -327,8 +308,88 @@ impl Probe<'_> {
                 }
                 return (row, Some(matched));
             }
+            ProbeKind::Mark => unreachable!("marks are set by any match"),
         }
         (row, None)
+    }
+}
+
+/// The rows of a key's chain, of which those are matches that fulfil a residual condition, if there is one.
+struct Matches<'p> {
+    probe: &'p Probe<'p>,
+    kind: TableKind,
+    /// A variable: the next row of the chain, counted from 1; 0 at its end.
+    first: String,
+    first_column: usize,
+}
+
+impl Matches<'_> {
+    /// Goes to the next row of the chain.
+    fn step(&self, scope: &mut RowScope<'_, '_>) -> String {
+        let first = &self.first;
+        match self.kind {
+            TableKind::Direct => format!("{first} = 0"),
+            TableKind::Hashed => {
+                let next = scope.kernel.args.pointer(Arg::Next(self.probe.table), "const u32");
+                format!("{first} = load({next} + ({first} - 1))")
+            }
+        }
+    }
+
+    /// Sets variable `found` to `value` where the next row of the chain fulfils the residual, and goes on to the one
+    /// behind it; all while `found` is 0.
+    fn find(
+        &self,
+        found: &str,
+        value: &str,
+        residual: &Expr,
+        scope: &mut RowScope<'_, '_>,
+        block: &mut Block,
+    ) -> Result<()> {
+        let (first, step) = (&self.first, self.step(scope));
+        block.open(format!("for (; {first} && !{found}; {step}) {{"));
+        let outside = scope.snapshot();
+        self.probe.set_payload(self.first_column, &format!("({first} - 1)"), None, scope);
+        let holds = expr::generate(residual, scope, block)?.is_true();
+        block.line(format!("if ({holds}) {found} = {value};"));
+        scope.restore(outside);
+        block.close();
+        Ok(())
+    }
+
+    /// Looks for any match: opens the condition under which the row goes on, or adds the column that says so.
+    fn any(&self, scope: &mut RowScope<'_, '_>, block: &mut Block) -> Result<()> {
+        let found = block.name("b");
+        match self.probe.residual {
+            Some(residual) => {
+                block.line(format!("bool {found} = false;"));
+                self.find(&found, "true", residual, scope, block)?;
+            }
+            None => block.line(format!("const bool {found} = {} != 0;", self.first)),
+        }
+        match self.probe.kind {
+            ProbeKind::Mark => scope.set(self.first_column, Value::new(found, Type::Bool, None)),
+            ProbeKind::Anti => block.open(format!("if (!{found}) {{")),
+            _ => block.open(format!("if ({found}) {{")),
+        }
+        Ok(())
+    }
+
+    /// Opens the loop over all matches, or once over none.
+    fn all_or_none(&self, scope: &mut RowScope<'_, '_>, block: &mut Block) -> Result<()> {
+        let residual = self.probe.residual.expect("without one the chain has the matches");
+        let (found, any, more) = (block.name("m"), block.name("a"), block.name("q"));
+        block.line(format!("u32 {found} = 0;"));
+        block.line(format!("bool {any} = false;"));
+        let again = format!("{any} = true, {more} = {found} && {}", self.first);
+        block.open(format!("for (bool {more} = true; {more}; {again}) {{"));
+        block.line(format!("{found} = 0;"));
+        self.find(&found, &self.first, residual, scope, block)?;
+        // Behind the last match there may be rows that are none.
+        block.open(format!("if ({found} || !{any}) {{"));
+        let matched = block.define("bool", "b", format!("{found} != 0"));
+        self.probe.set_payload(self.first_column, &format!("({found} - 1)"), Some(&matched), scope);
+        Ok(())
     }
 }
 
