@@ -10,7 +10,7 @@
 //!   pipeline 0   y ─► table 0
 //!   pipeline 1   y ─► count(*), count(y)                       a scan of its own
 //!   pipeline 2   groups of pipeline 1 ─► table 1, of one row
-//!   pipeline 3   x ─► probe table 1 ─► filter: there is none, or x and all y are known ─► probe table 0: anti
+//!   pipeline 3   x ─► look up in table 1 ─► filter: no y, or x and all y known ─► look up in table 0: anti
 //! ```
 
 use datafusion::arrow::datatypes::DataType;
