@@ -32,7 +32,7 @@ use crate::part::{Part, PartBatches, TableGenerator};
 use crate::random::Random;
 use crate::{TableSpec, scaled};
 use sites::Sites;
-use visits::{Visits, Views};
+use visits::{Views, Visits};
 
 pub(crate) const NAMES: [&str; 1] = ["hits"];
 

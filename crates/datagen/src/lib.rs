@@ -93,10 +93,9 @@ impl FromStr for Dataset {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|dataset| dataset.to_string() == name)
-            .ok_or_else(|| Error::invalid_input(format!("no dataset '{name}'; choose ssb, tpch, taxi or hits")))
+        Self::ALL.into_iter().find(|dataset| dataset.to_string() == name).ok_or_else(|| {
+            Error::invalid_input(format!("no dataset '{name}'; choose ssb, tpch, taxi or hits"))
+        })
     }
 }
 

@@ -72,7 +72,9 @@ mod tests {
 
     #[test]
     fn every_query_is_one_statement() {
-        for (dataset, count) in [(Dataset::Ssb, 13), (Dataset::Tpch, 22), (Dataset::Taxi, 6), (Dataset::Hits, 43)] {
+        for (dataset, count) in
+            [(Dataset::Ssb, 13), (Dataset::Tpch, 22), (Dataset::Taxi, 6), (Dataset::Hits, 43)]
+        {
             assert_eq!(queries(dataset).len(), count);
             for query in queries(dataset) {
                 let text = query.sql.trim_end();
@@ -89,7 +91,12 @@ mod tests {
         for dataset in Dataset::ALL {
             for query in queries(dataset) {
                 let scaled = query.sql_for_scale(0.1);
-                assert_eq!(scaled != query.sql, dependent.contains(&(dataset, query.name)), "{dataset} {}", query.name);
+                assert_eq!(
+                    scaled != query.sql,
+                    dependent.contains(&(dataset, query.name)),
+                    "{dataset} {}",
+                    query.name
+                );
             }
         }
         let important_stock = queries(Dataset::Tpch)[10].sql_for_scale(0.1);

@@ -213,7 +213,8 @@ impl Values {
     }
 
     fn array(&self, views: &Views, sites: &Sites) -> ArrayRef {
-        let rows = views.views.iter().map(|view| Row { view, visit: &views.visits[view.visit as usize], sites });
+        let rows =
+            views.views.iter().map(|view| Row { view, visit: &views.visits[view.visit as usize], sites });
         match self {
             Self::Small(value) => Arc::new(Int16Array::from_iter_values(rows.map(|row| value(&row)))),
             Self::Int(value) => Arc::new(Int32Array::from_iter_values(rows.map(|row| value(&row)))),

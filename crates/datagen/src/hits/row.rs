@@ -83,8 +83,7 @@ impl Row<'_> {
 
     /// 0 where no page of a site led here.
     pub(super) fn referrer_hash(&self) -> i64 {
-        self.referring_page()
-            .map_or(0, |page| texts::referrer_hash(self.sites.site(page.site).number, page))
+        self.referring_page().map_or(0, |page| texts::referrer_hash(self.sites.site(page.site).number, page))
     }
 
     fn referring_page(&self) -> Option<Page> {

@@ -10,18 +10,104 @@ const SOUGHT_ADDRESS_HASH: i64 = 2_868_770_270_353_813_622;
 const SOUGHT_REFERRER_HASH: i64 = 3_594_120_000_172_545_465;
 
 const LATIN: [&str; 48] = [
-    "auto", "news", "forum", "catalog", "shop", "photo", "video", "music", "games", "kino", "moda", "sport",
-    "travel", "hotel", "dom", "sad", "dacha", "remont", "mebel", "odezhda", "obuv", "knigi", "recepty",
-    "zdorovie", "deti", "rabota", "vakansii", "kvartiry", "arenda", "prodazha", "kupit", "cena", "otzyvy",
-    "moskva", "piter", "kazan", "samara", "krasnodar", "online", "besplatno", "skachat", "smotret", "search",
-    "index", "article", "product", "item", "profile",
+    "auto",
+    "news",
+    "forum",
+    "catalog",
+    "shop",
+    "photo",
+    "video",
+    "music",
+    "games",
+    "kino",
+    "moda",
+    "sport",
+    "travel",
+    "hotel",
+    "dom",
+    "sad",
+    "dacha",
+    "remont",
+    "mebel",
+    "odezhda",
+    "obuv",
+    "knigi",
+    "recepty",
+    "zdorovie",
+    "deti",
+    "rabota",
+    "vakansii",
+    "kvartiry",
+    "arenda",
+    "prodazha",
+    "kupit",
+    "cena",
+    "otzyvy",
+    "moskva",
+    "piter",
+    "kazan",
+    "samara",
+    "krasnodar",
+    "online",
+    "besplatno",
+    "skachat",
+    "smotret",
+    "search",
+    "index",
+    "article",
+    "product",
+    "item",
+    "profile",
 ];
 const CYRILLIC: [&str; 48] = [
-    "новости", "форум", "каталог", "магазин", "фото", "видео", "музыка", "игры", "кино", "мода", "спорт",
-    "отдых", "гостиница", "дом", "сад", "дача", "ремонт", "мебель", "одежда", "обувь", "книги", "рецепты",
-    "здоровье", "дети", "работа", "вакансии", "квартиры", "аренда", "продажа", "купить", "цена", "отзывы",
-    "москва", "петербург", "казань", "самара", "краснодар", "онлайн", "бесплатно", "скачать", "смотреть",
-    "погода", "карта", "расписание", "своими руками", "2013", "hd", "как сделать",
+    "новости",
+    "форум",
+    "каталог",
+    "магазин",
+    "фото",
+    "видео",
+    "музыка",
+    "игры",
+    "кино",
+    "мода",
+    "спорт",
+    "отдых",
+    "гостиница",
+    "дом",
+    "сад",
+    "дача",
+    "ремонт",
+    "мебель",
+    "одежда",
+    "обувь",
+    "книги",
+    "рецепты",
+    "здоровье",
+    "дети",
+    "работа",
+    "вакансии",
+    "квартиры",
+    "аренда",
+    "продажа",
+    "купить",
+    "цена",
+    "отзывы",
+    "москва",
+    "петербург",
+    "казань",
+    "самара",
+    "краснодар",
+    "онлайн",
+    "бесплатно",
+    "скачать",
+    "смотреть",
+    "погода",
+    "карта",
+    "расписание",
+    "своими руками",
+    "2013",
+    "hd",
+    "как сделать",
 ];
 const ENDINGS: [&str; 4] = ["ru", "com", "ua", "net"];
 pub(super) const MAKERS: [&str; MAKER_COUNT as usize] =
@@ -32,12 +118,12 @@ const GOOGLE_HOST_SHARE: f64 = 0.003;
 const GOOGLE_WORD_SHARE: f64 = 0.003;
 const GOOGLE_TITLE_SHARE: f64 = 0.01;
 
-/// `www.kino-forum.ru`.
+/// `www.kino-forum62.ru`, of no other site.
 pub(super) fn domain(site_number: u32) -> String {
     let random = &mut Random::of(u64::from(site_number));
     let prefix = if random.chance(0.3) { "www." } else { "" };
     let (first, second) = (pick(&LATIN, random), pick(&LATIN, random));
-    format!("{prefix}{first}-{second}{}.{}", site_number % 100, ENDINGS[random.skewed(4) as usize])
+    format!("{prefix}{first}-{second}{site_number}.{}", ENDINGS[random.skewed(4) as usize])
 }
 
 /// The address of a page.
@@ -49,7 +135,7 @@ pub(super) fn push_address(text: &mut String, domain: &str, page: Page) {
         return;
     }
     let random = &mut Random::of(page_key(page, ADDRESS_SALT));
-    for _ in 0..2 + random.below(5) {
+    for _ in 0..3 + random.below(6) {
         text.push_str(pick(&LATIN, random));
         text.push(if random.chance(0.6) { '/' } else { '_' });
     }
@@ -113,7 +199,11 @@ pub(super) fn address_hash(site_number: u32, page: Page) -> i64 {
 
 /// The same in `RefererHash`.
 pub(super) fn referrer_hash(site_number: u32, page: Page) -> i64 {
-    if is_sought(site_number, page) { SOUGHT_REFERRER_HASH } else { page_key(page, REFERRER_HASH_SALT) as i64 }
+    if is_sought(site_number, page) {
+        SOUGHT_REFERRER_HASH
+    } else {
+        page_key(page, REFERRER_HASH_SALT) as i64
+    }
 }
 
 fn is_sought(site_number: u32, page: Page) -> bool {

@@ -172,4 +172,3 @@ fn random_page(stretch: &Stretch, random: &mut Random) -> Page {
     let rank = 1 + random.skewed(stretch.page_count);
     Page { site, rank, session: random.chance(0.08).then(|| random.next_u64() as u32) }
 }
-
