@@ -8,6 +8,9 @@
    `BIN sql --warehouse DIR --format parquet --output FILE --file QUERY`.
 3. Answers agree when they have the same columns by position, the same rows whatever their order, and the
    same sequence of the keys of the final ORDER BY, so that rows that tie may come in any order.
+4. A query with a LIMIT is asked without it too, with the keys of its ORDER BY as columns. Those answers agree
+   as above, and the limited one is held against all rows (`limited.py`): which of the rows that tie at its
+   end it has is free, all else is not.
 
 Values agree when they are equal: integers, decimals, text, dates and timestamps exactly, NULL with NULL, NaN
 with NaN. Where at least one side is a float, 1e-9 relative is allowed; where the other side is a decimal (an
@@ -30,13 +33,19 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import types
+
+import statement
+from limited import compare_limited
 
 RELATIVE_TOLERANCE = 1e-9
 DIFFERENCES_SHOWN = 3
 # How a query marks a parameter that shrinks as the data grows.
 PER_SCALE = "0.0001 /* divided by the scale */"
+# How a query marks a count of rows that grows with the data.
+TIMES_SCALE = "100000 /* times the scale */"
 
 
 class QueryFailed(Exception):
@@ -104,20 +113,81 @@ class Column:
         return abs(expected - actual) <= allowed
 
 
-def compare(expected, actual, order_keys):
-    """The differences between two answers as lines of text; none when they agree."""
+def compare(expected, actual, keys):
+    """The differences between two answers as lines of text; none when they agree. `keys` are the columns by
+    which they are ordered."""
     if expected.num_columns != actual.num_columns:
         return [f"{expected.num_columns} columns expected, {actual.num_columns} found"]
     if expected.num_rows != actual.num_rows:
         return [f"{expected.num_rows} rows expected, {actual.num_rows} found"]
-    columns = []
-    for field, ours, theirs in zip(expected.schema, expected.columns, actual.columns):
-        if kind(ours.type) != kind(theirs.type):
-            return [f"column {field.name} is {ours.type} in DuckDB and {theirs.type} in Pelton"]
-        columns.append(
-            Column(field.name, plain_values(ours), plain_values(theirs), tolerance(ours.type, theirs.type))
-        )
-    return compare_rows(columns) or compare_order(columns, order_keys)
+    mixed = mixed_kinds(expected, actual)
+    if mixed or agree_at_once(expected, actual, keys):
+        return mixed
+    columns = paired(expected, actual)
+    return compare_rows(columns) or compare_order([columns[key] for key in keys])
+
+
+def mixed_kinds(expected, actual):
+    """Says which column is of another kind."""
+    for field, found in zip(expected.schema, actual.schema):
+        if kind(field.type) != kind(found.type):
+            return [f"column {field.name} is {field.type} in DuckDB and {found.type} in Pelton"]
+    return []
+
+
+def paired(expected, actual):
+    return [
+        Column(field.name, plain_values(ours), plain_values(theirs), tolerance(ours.type, theirs.type))
+        for field, ours, theirs in zip(expected.schema, expected.columns, actual.columns)
+    ]
+
+
+def agree_at_once(expected, actual, keys):
+    """Whether the answers agree, told without a look at single values; False may also mean unknown."""
+    try:
+        sides = [[normal_form(column) for column in side.columns] for side in (expected, actual)]
+    except pa.ArrowException:
+        return False
+    if any(ours.type != theirs.type for ours, theirs in zip(*sides)):
+        return False
+    if not all(same_values(sides[0][key], sides[1][key]) for key in keys):
+        return False
+    ours, theirs = [sorted_columns(side) for side in sides]
+    return all(same_values(one, other) for one, other in zip(ours, theirs))
+
+
+def normal_form(column):
+    """The column in the one type that stands for its kind."""
+    if kind(column.type) == "text":
+        return column.cast(pa.large_string())
+    if types.is_date(column.type):
+        return column.cast(pa.date32()).cast(pa.timestamp("ns"))
+    if types.is_timestamp(column.type):
+        return column.cast(pa.int64()).cast(pa.timestamp(column.type.unit)).cast(pa.timestamp("ns"))
+    if types.is_floating(column.type):
+        return column.cast(pa.float64())
+    return column.cast(pa.int64())
+
+
+def sorted_columns(columns):
+    """The columns with their rows in an order of their own, floats deciding last."""
+    names = [str(position) for position in range(len(columns))]
+    by = sorted(names, key=lambda name: types.is_floating(columns[int(name)].type))
+    table = pa.table(columns, names)
+    return table.take(pc.sort_indices(table, sort_keys=[(name, "ascending") for name in by])).columns
+
+
+def same_values(ours, theirs):
+    """Whether two columns of one type agree row by row."""
+    if not types.is_floating(ours.type):
+        return ours.equals(theirs)
+    if not pc.is_null(ours).equals(pc.is_null(theirs)):
+        return False
+    allowed = pc.multiply(pc.max_element_wise(pc.abs(ours), pc.abs(theirs)), RELATIVE_TOLERANCE)
+    if not pc.all(pc.and_(pc.is_finite(ours), pc.is_finite(theirs)), min_count=0).as_py():
+        return False
+    within = pc.less_equal(pc.abs(pc.subtract(ours, theirs)), allowed)
+    return pc.all(within, min_count=0).as_py()
 
 
 def compare_rows(columns):
@@ -133,9 +203,8 @@ def compare_rows(columns):
     return differences(columns, pairs, "row")
 
 
-def compare_order(columns, order_keys):
+def compare_order(keys):
     """Compares the keys of the ORDER BY row by row as the answers came."""
-    keys = [column for column in columns if column.name.lower() in order_keys]
     if not keys:
         return []
     row_count = len(keys[0].expected)
@@ -226,25 +295,47 @@ def find_queries(folder, only):
 
 
 def for_scale(sql, scale):
-    return sql.replace(PER_SCALE, f"{0.0001 / scale:.10f}")
+    sql = sql.replace(PER_SCALE, f"{0.0001 / scale:.10f}")
+    return sql.replace(TIMES_SCALE, f"{100000 * scale:.0f}")
 
 
-def order_keys(sql):
-    """The names in the ORDER BY that ends the statement, as far as they are plain names."""
-    clause = re.search(r"order\s+by\s+([^()]*?)(?:\s+limit\s+\d+)?\s*;?\s*$", sql, re.IGNORECASE)
-    if not clause:
-        return set()
-    return {key.split()[0].strip('"').lower() for key in clause.group(1).split(",")}
+def held_against_all_rows(query, answer, ask_expected, ask_actual):
+    """The differences of a limited answer, and of the answer without the limit."""
+    sql = query.with_hidden_keys(answer.column_names)
+    expected, actual = ask_expected(sql), ask_actual(sql)
+    visible = query.key_columns(answer.column_names)
+    hidden = iter(range(answer.num_columns, expected.num_columns))
+    keys = [next(hidden) if column is None else column for column in visible]
+    found = compare(expected, actual, keys)
+    if found:
+        return ["without the limit:"] + found
+    shown = expected.select(range(answer.num_columns))
+    mixed = mixed_kinds(shown, answer)
+    if mixed:
+        return mixed
+    columns = paired(shown, answer)
+    key_columns = [
+        (plain_values(expected.column(key)), None if column is None else columns[column])
+        for key, column in zip(keys, visible)
+    ]
+    return compare_limited(columns, key_columns, expected.num_rows, query.limit, query.offset)
 
 
 def check(name, sql, database, options):
     """Runs one query on both engines, prints its line, and says whether they agree."""
+    query = statement.parse(sql)
+    ask_expected = lambda text: ask_duckdb(database, text)
+    ask_actual = lambda text: ask_pelton(options.pelton, options.warehouse, text, options.timeout, options.device)
     start = time.perf_counter()
-    expected = ask_duckdb(database, sql)
+    expected = ask_expected(sql)
     asked = time.perf_counter()
     try:
-        actual = ask_pelton(options.pelton, options.warehouse, sql, options.timeout, options.device)
-        found = compare(expected, actual, order_keys(sql))
+        actual = ask_actual(sql)
+        if query.limit is None:
+            keys = [column for column in query.key_columns(expected.column_names) if column is not None]
+            found = compare(expected, actual, keys)
+        else:
+            found = held_against_all_rows(query, actual, ask_expected, ask_actual)
     except QueryFailed as failure:
         found = str(failure).splitlines()
     answered = time.perf_counter()

@@ -6,13 +6,16 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from compare import compare, for_scale, order_keys
+import statement
+from compare import Column, compare, for_scale
+from limited import compare_limited
 
 
 def differ(expected, actual, keys=()):
     """The differences between one-column answers `a`, or between whole tables."""
     as_table = lambda side: side if isinstance(side, pa.Table) else pa.table({"a": side})
-    return compare(as_table(expected), as_table(actual), set(keys))
+    expected, actual = as_table(expected), as_table(actual)
+    return compare(expected, actual, [expected.column_names.index(key) for key in keys])
 
 
 def decimals(*values, scale=2):
@@ -82,14 +85,66 @@ class Rows(unittest.TestCase):
         self.assertTrue(differ(pa.table({"a": [1], "b": [1]}), pa.table({"a": [1]})))
 
 
+class Limited(unittest.TestCase):
+    KEYS = [1, 1, 2, 2, 2, 3]
+    NAMES = ["a", "b", "c", "d", "e", "f"]
+
+    def wrong(self, names, keys=None, limit=3, offset=1):
+        """Of an answer `names`, whose keys are shown where they are given."""
+        columns = [Column("name", self.NAMES, names, None)]
+        key = Column("key", self.KEYS, keys, None) if keys else None
+        return compare_limited(columns + [key] * bool(keys), [(self.KEYS, key)], len(self.KEYS), limit, offset)
+
+    def test_rows_that_tie_at_the_ends_are_free(self):
+        for names in (["a", "c", "d"], ["b", "e", "d"]):
+            self.assertFalse(self.wrong(names))
+            self.assertFalse(self.wrong(names, [1, 2, 2]))
+
+    def test_rows_beyond_the_keys_are_wrong(self):
+        self.assertTrue(self.wrong(["a", "c", "f"]))
+        self.assertTrue(self.wrong(["a", "c", "x"]))
+
+    def test_no_row_comes_twice(self):
+        self.assertTrue(self.wrong(["b", "c", "c"]))
+
+    def test_rows_strictly_within_the_keys_are_needed(self):
+        self.assertFalse(self.wrong(["b", "c", "d", "e", "f"], limit=5))
+        self.assertTrue(self.wrong(["b", "a", "d", "e", "f"], limit=5))
+
+    def test_keys_that_are_shown_come_in_order(self):
+        self.assertTrue(self.wrong(["c", "a", "d"], [2, 1, 2]))
+        self.assertTrue(self.wrong(["a", "b", "c"], [1, 1, 2]))
+
+    def test_rows_are_as_many_as_the_limit_leaves(self):
+        self.assertTrue(self.wrong(["a", "c"]))
+        self.assertFalse(self.wrong(["f"], limit=10, offset=5))
+        self.assertFalse(self.wrong([], limit=10, offset=6))
+        self.assertTrue(self.wrong(["f"], limit=10, offset=6))
+
+
 class Queries(unittest.TestCase):
     def test_only_the_final_order_by_counts(self):
-        self.assertEqual(order_keys("select a, b from t\norder by a desc, \"B\"\nlimit 10;\n"), {"a", "b"})
-        self.assertEqual(order_keys("select sum(x) over (order by y) from t;"), set())
-        self.assertEqual(order_keys("select a from t"), set())
+        query = statement.parse("select a, b from t\norder by b desc, \"A\"\nlimit 10;\n")
+        self.assertEqual(query.key_columns(["a", "b"]), [1, 0])
+        self.assertEqual(statement.parse("select sum(x) over (order by y) from t;").keys, [])
+        self.assertEqual(statement.parse("select a from t").keys, [])
+
+    def test_keys_are_found_by_alias_expression_or_name(self):
+        query = statement.parse("select x, count(*) as c, f(',', y) from t order by count(*), c, f(',', y)")
+        self.assertEqual(query.key_columns(["x", "c", "f"]), [1, 1, 2])
+        everything = statement.parse('select * from t order by "Time"')
+        self.assertEqual(everything.key_columns(["Id", "Time"]), [1])
+
+    def test_a_limit_is_cut_off_and_hidden_keys_are_added(self):
+        query = statement.parse('select "A" from t where x like \'% from %\' order by "T" limit 10 offset 5;')
+        self.assertEqual((query.limit, query.offset), (10, 5))
+        added = 'select "A", "T" from t where x like \'% from %\' order by "T"'
+        self.assertEqual(query.with_hidden_keys(["A"]), added)
+        self.assertEqual(query.with_hidden_keys(["A", "T"]), query.unlimited)
 
     def test_the_marked_parameter_follows_the_scale(self):
         self.assertEqual(for_scale("x > 0.0001 /* divided by the scale */", 0.1), "x > 0.0010000000")
+        self.assertEqual(for_scale("x > 100000 /* times the scale */", 0.01), "x > 1000")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import time
 import duckdb
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FACT = {"ssb": "lineorder", "tpch": "lineitem", "taxi": "trips"}
+FACT = {"ssb": "lineorder", "tpch": "lineitem", "taxi": "trips", "hits": "hits"}
 
 
 def timed(work) -> float:

@@ -99,24 +99,28 @@ pub fn run(
     for query in pelton_datagen::queries(workload.dataset).iter().filter(|query| wanted(query.name)) {
         cancel.check()?;
         let sql = query.sql_for_scale(workload.scale);
-        let ours = measure(options, prepared, || match &shared {
-            Some(session) => wait_for(&runtime, cancel, run_query(session, &sql)),
+        let ask = |sql: &str| match &shared {
+            Some(session) => wait_for(&runtime, cancel, run_query(session, sql)),
             None => {
                 let session = PeltonSession::open(Some(prepared.warehouse.clone()), &options.session)?;
-                wait_for(&runtime, cancel, run_query(&session, &sql))
+                wait_for(&runtime, cancel, run_query(&session, sql))
             }
-        });
-        let ours = ours.context(|| format!("{} on Pelton", query.name))?;
+        };
+        let ask_peer = |sql: &str| wait_for(&runtime, cancel, run_datafusion(prepared, options, sql));
+        let ours =
+            measure(options, prepared, || ask(&sql)).context(|| format!("{} on Pelton", query.name))?;
         let peer = match options.pelton_only {
             true => None,
             false => {
-                let measured = measure(options, prepared, || {
-                    wait_for(&runtime, cancel, run_datafusion(prepared, options, &sql))
-                });
+                let measured = measure(options, prepared, || ask_peer(&sql));
                 Some(measured.context(|| format!("{} on DataFusion", query.name))?)
             }
         };
-        let result = combine(workload, query.name, options.cold, ours, peer);
+        let equal = match &peer {
+            None => None,
+            Some(peer) => Some(is_same_answer(&sql, [&ours.last, &peer.last], [&ask, &ask_peer])?),
+        };
+        let result = combine(workload, query.name, options.cold, ours, peer, equal);
         say(&format!("{} {:.1} ms", result.query, result.pelton_ms));
         results.push(result);
     }
@@ -157,6 +161,10 @@ struct Answer {
 }
 
 impl Answer {
+    fn row_count(&self) -> usize {
+        self.batches.iter().map(RecordBatch::num_rows).sum()
+    }
+
     fn step_ratios(&self) -> Vec<f64> {
         self.steps.iter().map(StepTime::ratio).collect()
     }
@@ -227,6 +235,7 @@ fn combine(
     cold: bool,
     ours: Measured<Answer>,
     peer: Option<Measured<Answer>>,
+    equal: Option<bool>,
 ) -> QueryResult {
     let scans = &ours.last.scans;
     let sum = |figure: fn(&ScanReport) -> u64| scans.iter().map(figure).sum::<u64>();
@@ -240,7 +249,7 @@ fn combine(
         workload: format!("{}-sf{}", workload.dataset, workload.scale),
         query: query.to_owned(),
         cold,
-        rows: ours.last.batches.iter().map(RecordBatch::num_rows).sum(),
+        rows: ours.last.row_count(),
         pelton_ms,
         datafusion_ms: peer.as_ref().map(|peer| median(&peer.ms)),
         stored_bytes: sum(|scan| scan.stored_bytes),
@@ -248,10 +257,34 @@ fn combine(
         bytes_read: sum(|scan| scan.bytes_read),
         bytes_skipped: skipped.into_iter().filter(|(_, bytes)| *bytes > 0).collect(),
         effective_bytes_per_s: sum(|scan| scan.raw_bytes) as f64 / (pelton_ms / 1e3),
-        equal: peer.map(|peer| same_rows(&ours.last.batches, &peer.last.batches)),
+        equal,
         first_step_ratios: ours.first.as_ref().map_or(Vec::new(), Answer::step_ratios),
         step_ratios: ours.last.step_ratios(),
     }
+}
+
+/// Whether both engines gave the same rows. Which of the rows that tie at a limit an answer has is free, so where
+/// limited answers differ all rows are asked for; that the limit took the right ones of them, `tests/oracle` checks.
+fn is_same_answer(
+    sql: &str,
+    answers: [&Answer; 2],
+    engines: [&dyn Fn(&str) -> Result<Answer>; 2],
+) -> Result<bool> {
+    let [ours, theirs] = answers;
+    if same_rows(&ours.batches, &theirs.batches) {
+        return Ok(true);
+    }
+    let Some(all_rows) = without_limit(sql) else { return Ok(false) };
+    if ours.row_count() != theirs.row_count() {
+        return Ok(false);
+    }
+    let [ours, theirs] = engines.map(|ask| ask(all_rows));
+    Ok(same_rows(&ours?.batches, &theirs?.batches))
+}
+
+/// The statement without the line that limits it; `None` where it has none.
+fn without_limit(sql: &str) -> Option<&str> {
+    sql.rsplit_once("\nlimit ").map(|(all_rows, _)| all_rows)
 }
 
 /// How far the times that were predicted of pipelines on a device are off, in sentences; none where none ran there.
@@ -437,6 +470,12 @@ mod tests {
         let expected = "predicted and actual times of 5 pipelines in the last runs: median ratio 1.25, 60% within 1.3, \
                         80% within 2";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn only_a_limited_statement_is_cut() {
+        assert_eq!(without_limit("select a\nfrom t\nlimit 10 offset 5;\n"), Some("select a\nfrom t"));
+        assert_eq!(without_limit("select a from t;\n"), None);
     }
 
     #[test]

@@ -220,15 +220,27 @@ pub(crate) enum DatasetArg {
     Tpch,
     /// Taxi trips; scale 1 is 10 million trips over five years.
     Taxi,
+    /// Page views with the columns and queries of ClickBench, not its rows; scale 1 is 100 million.
+    Hits,
+}
+
+/// How much of a data set.
+#[derive(Debug, Clone, Copy, ClapArgs)]
+pub(crate) struct SizeArgs {
+    /// Size of the data set [default: 1, or of hits a million rows].
+    #[arg(long, allow_negative_numbers = true)]
+    pub(crate) scale: Option<f64>,
+    /// Size of hits in rows.
+    #[arg(long, value_name = "N", conflicts_with = "scale")]
+    pub(crate) rows: Option<u64>,
 }
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct GenerateArgs {
     #[arg(value_enum)]
     pub(crate) dataset: DatasetArg,
-    /// Size of the data set.
-    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
-    pub(crate) scale: f64,
+    #[command(flatten)]
+    pub(crate) size: SizeArgs,
     /// Directory to write to, one folder a table.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
@@ -394,9 +406,8 @@ pub(crate) struct P2pArgs {
 pub(crate) struct WorkloadArgs {
     #[arg(value_enum)]
     pub(crate) dataset: DatasetArg,
-    /// Size of the data set.
-    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
-    pub(crate) scale: f64,
+    #[command(flatten)]
+    pub(crate) size: SizeArgs,
     /// Where files and tables are made, and found again by the next run.
     #[arg(long, value_name = "DIR", default_value = "build/bench")]
     pub(crate) dir: PathBuf,

@@ -11,7 +11,7 @@ use pelton_load::{CancelFlag, ClusterBy};
 use crate::args::{
     BenchArgs, DataTierArg, Experiment, GolapArgs, QueriesArgs, SamplingArgs, StorageArgs, WorkloadArgs,
 };
-use crate::generate::{core_count, dataset};
+use crate::generate::{core_count, dataset, scale};
 use crate::{cancel, console, layer, load, sql};
 
 const SEED: u64 = 42;
@@ -28,15 +28,16 @@ pub(crate) fn run(args: BenchArgs) -> Result<()> {
     }
 }
 
-fn workload(args: &WorkloadArgs, cluster_by: ClusterBy) -> Workload {
-    Workload {
-        dataset: dataset(args.dataset),
-        scale: args.scale,
+fn workload(args: &WorkloadArgs, cluster_by: ClusterBy) -> Result<Workload> {
+    let dataset = dataset(args.dataset);
+    Ok(Workload {
+        dataset,
+        scale: scale(dataset, args.size)?,
         seed: SEED,
         dir: args.dir.clone(),
         cluster_by,
         threads: core_count(),
-    }
+    })
 }
 
 fn say(line: &str) {
@@ -47,7 +48,7 @@ fn run_queries(args: &QueriesArgs, cancel: &CancelFlag) -> Result<()> {
     if args.runs == 0 {
         return Err(Error::invalid_input("--runs must be at least 1"));
     }
-    let workload = workload(&args.workload, load::cluster_by(args.cluster_by.as_deref()));
+    let workload = workload(&args.workload, load::cluster_by(args.cluster_by.as_deref()))?;
     let options = QueriesOptions {
         runs: args.runs,
         cold: args.cold,
@@ -84,14 +85,14 @@ fn run_queries(args: &QueriesArgs, cancel: &CancelFlag) -> Result<()> {
 }
 
 fn run_storage(args: &StorageArgs, cancel: &CancelFlag) -> Result<()> {
-    let workload = workload(&args.workload, ClusterBy::None);
+    let workload = workload(&args.workload, ClusterBy::None)?;
     let results = storage::run(&workload, cancel, &say)?;
     args.workload.json.as_deref().map_or(Ok(()), |path| append_json(path, &results))?;
     console::print(storage::table(&results))
 }
 
 fn run_sampling(args: &SamplingArgs, cancel: &CancelFlag) -> Result<()> {
-    let workload = workload(&args.workload, ClusterBy::None);
+    let workload = workload(&args.workload, ClusterBy::None)?;
     let results = sampling::run(&workload, args.seed, cancel, &say)?;
     args.workload.json.as_deref().map_or(Ok(()), |path| append_json(path, &results))?;
     console::print(sampling::table(&results))

@@ -5,18 +5,22 @@ use std::time::Instant;
 
 use parquet::basic::{Compression, ZstdLevel};
 use pelton_bench::export::Export;
-use pelton_datagen::{Dataset, TableSpec};
+use pelton_datagen::{Dataset, TableSpec, hits_scale};
 use pelton_engine::{bytes_text, counted};
 use pelton_error::{Error, Result};
 
-use crate::args::{CompressionArg, DatasetArg, GenerateArgs};
+use crate::args::{CompressionArg, DatasetArg, GenerateArgs, SizeArgs};
 use crate::progress::row_bar;
 use crate::{cancel, console};
 
+/// Rows of hits where nobody says; the real table has a hundred times as many.
+const HITS_ROWS: u64 = 1_000_000;
+
 pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
+    let dataset = dataset(args.dataset);
     let export = Export {
-        dataset: dataset(args.dataset),
-        scale: args.scale,
+        dataset,
+        scale: scale(dataset, args.size)?,
         seed: args.seed,
         compression: match args.compression {
             CompressionArg::None => Compression::UNCOMPRESSED,
@@ -26,7 +30,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
         threads: args.threads.unwrap_or_else(core_count),
     };
     let cancel = cancel::flag_on_ctrl_c()?;
-    for table in wanted_tables(args, export.dataset)? {
+    for table in wanted_tables(args, &export)? {
         let started = Instant::now();
         let rows_written = AtomicU64::new(0);
         let bar = row_bar(table.row_count, format!("generating {}", table.name), args.quiet);
@@ -52,8 +56,9 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     Ok(())
 }
 
-fn wanted_tables(args: &GenerateArgs, dataset: Dataset) -> Result<Vec<TableSpec>> {
-    let tables = pelton_datagen::tables(dataset, args.scale)?;
+fn wanted_tables(args: &GenerateArgs, export: &Export) -> Result<Vec<TableSpec>> {
+    let dataset = export.dataset;
+    let tables = pelton_datagen::tables(dataset, export.scale)?;
     for name in &args.tables {
         if !tables.iter().any(|table| table.name == name) {
             let names: Vec<&str> = tables.iter().map(|table| table.name).collect();
@@ -73,6 +78,18 @@ pub(crate) fn dataset(arg: DatasetArg) -> Dataset {
         DatasetArg::Ssb => Dataset::Ssb,
         DatasetArg::Tpch => Dataset::Tpch,
         DatasetArg::Taxi => Dataset::Taxi,
+        DatasetArg::Hits => Dataset::Hits,
+    }
+}
+
+/// The scale that `size` asks for.
+pub(crate) fn scale(dataset: Dataset, size: SizeArgs) -> Result<f64> {
+    match (size.scale, size.rows, dataset) {
+        (_, Some(rows), Dataset::Hits) => Ok(hits_scale(rows)),
+        (_, Some(_), _) => Err(Error::invalid_input(format!("--rows is for hits; give {dataset} a --scale"))),
+        (Some(scale), None, _) => Ok(scale),
+        (None, None, Dataset::Hits) => Ok(hits_scale(HITS_ROWS)),
+        (None, None, _) => Ok(1.0),
     }
 }
 

@@ -1,5 +1,5 @@
 //! Measures how fast one thread makes each table: `cargo run --release -p pelton-datagen --example
-//! generation_rate [ssb|tpch|taxi] [SCALE]`.
+//! generation_rate [ssb|tpch|taxi|hits] [SCALE]`.
 
 use std::time::Instant;
 

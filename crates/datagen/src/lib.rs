@@ -1,4 +1,4 @@
-//! Deterministic generators: Star Schema Benchmark, TPC-H, taxi trips.
+//! Deterministic generators: Star Schema Benchmark, TPC-H, taxi trips, page views.
 //!
 //! ```text
 //!   (dataset, table, scale, seed)
@@ -27,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 mod calendar;
+mod hits;
 mod part;
 mod queries;
 mod random;
@@ -48,6 +49,8 @@ use part::Part;
 
 /// The scales at which every table has rows and every key fits its column.
 const SCALE_MIN: f64 = 0.001;
+/// Page views are one table of many rows per scale unit; this is a thousand of them.
+const HITS_SCALE_MIN: f64 = 0.000_01;
 const SCALE_MAX: f64 = 10_000.0;
 
 /// What can be generated.
@@ -59,11 +62,20 @@ pub enum Dataset {
     Tpch,
     /// Taxi trips: one wide table in time order.
     Taxi,
+    /// Page views: ClickBench's table of 105 columns.
+    Hits,
 }
 
 impl Dataset {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Ssb, Self::Tpch, Self::Taxi];
+    pub const ALL: [Self; 4] = [Self::Ssb, Self::Tpch, Self::Taxi, Self::Hits];
+
+    fn scale_min(self) -> f64 {
+        match self {
+            Self::Ssb | Self::Tpch | Self::Taxi => SCALE_MIN,
+            Self::Hits => HITS_SCALE_MIN,
+        }
+    }
 }
 
 impl fmt::Display for Dataset {
@@ -72,6 +84,7 @@ impl fmt::Display for Dataset {
             Self::Ssb => "ssb",
             Self::Tpch => "tpch",
             Self::Taxi => "taxi",
+            Self::Hits => "hits",
         })
     }
 }
@@ -80,10 +93,9 @@ impl FromStr for Dataset {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|dataset| dataset.to_string() == name)
-            .ok_or_else(|| Error::invalid_input(format!("no dataset '{name}'; choose ssb, tpch or taxi")))
+        Self::ALL.into_iter().find(|dataset| dataset.to_string() == name).ok_or_else(|| {
+            Error::invalid_input(format!("no dataset '{name}'; choose ssb, tpch, taxi or hits"))
+        })
     }
 }
 
@@ -111,11 +123,12 @@ pub struct StarLink {
 
 /// The tables of `dataset` at `scale`, fact table first.
 pub fn tables(dataset: Dataset, scale: f64) -> Result<Vec<TableSpec>> {
-    check_scale(scale)?;
+    check_scale(dataset, scale)?;
     Ok(match dataset {
         Dataset::Ssb => ssb::tables(scale),
         Dataset::Tpch => tpch::tables(scale),
         Dataset::Taxi => taxi::tables(scale),
+        Dataset::Hits => hits::tables(scale),
     })
 }
 
@@ -130,13 +143,14 @@ pub fn batches(
     part_count: u32,
     seed: u64,
 ) -> Result<Box<dyn Iterator<Item = RecordBatch> + Send>> {
-    check_scale(scale)?;
+    check_scale(dataset, scale)?;
     let table = known_table(dataset, table)?;
     let part = Part::new(part, part_count)?;
     Ok(match dataset {
         Dataset::Ssb => ssb::batches(table, scale, part, seed),
         Dataset::Tpch => tpch::batches(table, scale, part),
         Dataset::Taxi => taxi::batches(scale, part, seed),
+        Dataset::Hits => hits::batches(scale, part, seed),
     })
 }
 
@@ -146,7 +160,7 @@ pub fn star_links(dataset: Dataset, table: &str) -> Vec<StarLink> {
     let links: &[(&str, StarLink)] = match dataset {
         Dataset::Ssb => &ssb::STAR_LINKS,
         Dataset::Tpch => &tpch::STAR_LINKS,
-        Dataset::Taxi => &[],
+        Dataset::Taxi | Dataset::Hits => &[],
     };
     links.iter().filter(|(owner, _)| *owner == table).map(|(_, link)| *link).collect()
 }
@@ -161,13 +175,12 @@ const fn link(
     (owner, StarLink { fact_column, dimension_table, dimension_key })
 }
 
-fn check_scale(scale: f64) -> Result<()> {
-    if (SCALE_MIN..=SCALE_MAX).contains(&scale) {
+fn check_scale(dataset: Dataset, scale: f64) -> Result<()> {
+    let min = dataset.scale_min();
+    if (min..=SCALE_MAX).contains(&scale) {
         return Ok(());
     }
-    Err(Error::invalid_input(format!(
-        "scale {scale} is out of range; choose one from {SCALE_MIN} to {SCALE_MAX}"
-    )))
+    Err(Error::invalid_input(format!("scale {scale} is out of range; choose one from {min} to {SCALE_MAX}")))
 }
 
 fn known_table(dataset: Dataset, table: &str) -> Result<&'static str> {
@@ -175,10 +188,16 @@ fn known_table(dataset: Dataset, table: &str) -> Result<&'static str> {
         Dataset::Ssb => &ssb::NAMES,
         Dataset::Tpch => &tpch::NAMES,
         Dataset::Taxi => &taxi::NAMES,
+        Dataset::Hits => &hits::NAMES,
     };
     names.iter().find(|name| **name == table).copied().ok_or_else(|| {
         Error::invalid_input(format!("no table '{table}' in {dataset}; it has {}", names.join(", ")))
     })
+}
+
+/// The scale at which the table `hits` has `rows` rows.
+pub fn hits_scale(rows: u64) -> f64 {
+    hits::scale(rows)
 }
 
 /// `base` rows per unit of scale.

@@ -14,7 +14,12 @@ impl Random {
     pub(crate) fn for_batch(seed: u64, table: &str, batch: u64) -> Self {
         let seed = splitmix(seed.wrapping_add(GOLDEN_GAMMA));
         let name = table.bytes().fold(seed, |hash, byte| splitmix(hash ^ u64::from(byte)));
-        let mut next = splitmix(name) ^ batch;
+        Self::of(splitmix(name) ^ batch)
+    }
+
+    /// The sequence that belongs to a value: what is drawn from it is the same wherever the value occurs.
+    pub(crate) fn of(key: u64) -> Self {
+        let mut next = key;
         let state = std::array::from_fn(|_| {
             next = next.wrapping_add(GOLDEN_GAMMA);
             splitmix(next)
@@ -23,7 +28,7 @@ impl Random {
     }
 
     #[inline]
-    fn next_u64(&mut self) -> u64 {
+    pub(crate) fn next_u64(&mut self) -> u64 {
         let [a, b, c, d] = &mut self.state;
         let result = a.wrapping_add(*d).rotate_left(23).wrapping_add(*a);
         let shifted = *b << 17;
@@ -58,6 +63,14 @@ impl Random {
     #[inline]
     pub(crate) fn chance(&mut self, probability: f64) -> bool {
         self.unit() < probability
+    }
+
+    /// A rank in `0..count`, `r` or less with probability `(r / count)^(1/3)`: a few ranks come again and
+    /// again, and most are rare.
+    #[inline]
+    pub(crate) fn skewed(&mut self, count: u32) -> u32 {
+        let unit = self.unit();
+        (unit * unit * unit * f64::from(count)) as u32
     }
 
     /// About standard normal, never beyond 3.47: the sum of four uniform 16-bit numbers, centred and scaled.
@@ -114,7 +127,7 @@ impl Weighted {
 const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The finaliser of splitmix64: a permutation of the 64-bit numbers without fixed structure.
-fn splitmix(value: u64) -> u64 {
+pub(crate) fn splitmix(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ (value >> 31)
@@ -147,6 +160,21 @@ mod tests {
             assert!(!sequences[..index].contains(sequence), "sequence {index} repeats an earlier one");
         }
         assert_eq!(first(1, "a", 0), sequences[0]);
+    }
+
+    #[test]
+    fn the_sequence_of_a_value_is_its_own() {
+        assert_eq!(Random::of(7).next_u64(), Random::of(7).next_u64());
+        assert_ne!(Random::of(7).next_u64(), Random::of(8).next_u64());
+    }
+
+    #[test]
+    fn skewed_ranks_are_few_and_many() {
+        let ranks = draws(|random| random.skewed(1000));
+        let share = |below| ranks.iter().filter(|rank| **rank < below).count() as f64 / ranks.len() as f64;
+        assert!((share(1) - 0.1).abs() < 0.01, "{}", share(1));
+        assert!((share(125) - 0.5).abs() < 0.01, "{}", share(125));
+        assert_eq!(share(1000), 1.0);
     }
 
     #[test]

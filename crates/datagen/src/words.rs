@@ -42,8 +42,13 @@ impl TextColumn {
 
     /// Appends one value: `column.push(format_args!("Customer#{key:09}"))`.
     pub(crate) fn push(&mut self, value: fmt::Arguments<'_>) {
+        self.push_with(|text| text.write_fmt(value).expect("writing to a string succeeds"));
+    }
+
+    /// Appends what `write` makes of an empty text.
+    pub(crate) fn push_with(&mut self, write: impl FnOnce(&mut String)) {
         self.scratch.clear();
-        self.scratch.write_fmt(value).expect("writing to a string succeeds");
+        write(&mut self.scratch);
         self.builder.append_value(&self.scratch);
     }
 

@@ -71,6 +71,7 @@ fn order(dataset: Dataset) -> ClusterBy {
         Dataset::Ssb => &["date.d_year", "lo_discount", "lo_quantity"],
         Dataset::Tpch => &["l_shipdate"],
         Dataset::Taxi => &["trip_distance"],
+        Dataset::Hits => &["CounterID"],
     };
     ClusterBy::Columns(columns.iter().map(|column| (*column).to_owned()).collect())
 }

@@ -184,6 +184,8 @@ impl Bars {
             Dataset::Ssb => Quoted::stated(2.8),
             Dataset::Taxi => Quoted::stated(2.6),
             Dataset::Tpch => Quoted::between(2.7, 5.0),
+            // No table of the paper.
+            Dataset::Hits => return None,
         };
         match setting.name() {
             "pruned" if self.dataset == Dataset::Tpch && self.question.name == "Q5" => {

@@ -1,0 +1,4 @@
+select "UserID", "SearchPhrase", count(*)
+from hits
+group by "UserID", "SearchPhrase"
+limit 10;

@@ -1,0 +1,1 @@
+select sum("AdvEngineID"), count(*), avg("ResolutionWidth") from hits;

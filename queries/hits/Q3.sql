@@ -1,0 +1,1 @@
+select avg("UserID") from hits;

@@ -1,0 +1,1 @@
+select min("EventDate"), max("EventDate") from hits;

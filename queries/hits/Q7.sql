@@ -1,0 +1,5 @@
+select "AdvEngineID", count(*)
+from hits
+where "AdvEngineID" <> 0
+group by "AdvEngineID"
+order by count(*) desc;
