@@ -26,11 +26,11 @@ const ON_CPU: &str = "SELECT md5(CAST(total + (SELECT bit_or(id) FROM d) AS VARC
 
 /// A join of the CPU, above devices and below one.
 const JOINED: &str = "SELECT count(*) AS pairs, sum(v.total) AS sums, max(d.name) AS names FROM \
-                      (SELECT key, sum(value) AS total FROM t GROUP BY key) v JOIN d ON v.key < d.id";
+                      (SELECT key, sum(value) AS total FROM t GROUP BY key) v FULL JOIN d ON v.key < d.id";
 
 /// The join of the CPU has a condition that the result of a scalar subquery is in.
 const JOINED_BY_RESULT: &str = "SELECT count(*) AS pairs, sum(v.total) AS sums FROM \
-                                (SELECT key, sum(value) AS total FROM t GROUP BY key) v JOIN d \
+                                (SELECT key, sum(value) AS total FROM t GROUP BY key) v FULL JOIN d \
                                 ON v.key + d.id < (SELECT max(id) FROM d) AND v.key < d.id";
 
 const ALL: [&str; 4] = [ABOVE_MEAN, ON_CPU, JOINED, JOINED_BY_RESULT];

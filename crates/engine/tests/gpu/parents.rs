@@ -97,13 +97,17 @@ fn parents() -> Vec<Parent> {
             MERGE,
             "SELECT a.f_key, a.s, b.s FROM GROUPS a FULL JOIN MORE b ON a.f_key = b.f_key",
         ),
-        parent("NestedLoopJoinExec", &[], "SELECT a.f_key, b.s FROM GROUPS a JOIN MORE b ON a.s < b.s"),
+        parent("NestedLoopJoinExec", &[], "SELECT a.f_key, b.s FROM GROUPS a FULL JOIN MORE b ON a.s < b.s"),
         parent(
             "PiecewiseMergeJoinExec",
             PIECEWISE,
             "SELECT a.f_key, b.s FROM GROUPS a JOIN MORE b ON a.s < b.s",
         ),
-        parent("CrossJoinExec", &[], "SELECT a.f_key, b.s FROM GROUPS a CROSS JOIN MORE b"),
+        parent(
+            "CrossJoinExec",
+            &[],
+            "SELECT a.f_key, b.l FROM GROUPS a CROSS JOIN (VALUES ([1]), ([2])) b(l)",
+        ),
         parent("UnnestExec", &[], "SELECT f_key, unnest([s, f_key]) FROM GROUPS"),
         parent(
             "CooperativeExec",
