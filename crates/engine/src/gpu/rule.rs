@@ -11,7 +11,7 @@
 //! A sort that stops at a number of rows stays where it is; its input gives no more rows than it needs (`top.rs`).
 //!
 //! It runs last of all, on plans whose distribution and order are settled. So an order that parents count on is restored
-//! by a sort of what comes out of the device, and where parents count on rows being partitioned by hash, a repartition goes above the device's node. What
+//! by a sort of what comes out of the device (what drops the columns of the order stays above it), and where parents count on rows being partitioned by hash, a repartition goes above the device's node. What
 //! else an operator may count on is checked when it has its new children (`contract.rs`): where it does not hold, the
 //! operator and all below it stay on the CPU.
 
@@ -39,7 +39,7 @@ use super::cost::Prediction;
 use super::device::{DeviceChoice, DeviceHandle};
 use super::exec::PeltonGpuExec;
 use super::join::Join;
-use super::lower::{Lowered, lower};
+use super::lower::{Lowered, lower, moves_rows_only};
 use super::top::FirstRows;
 use super::trial::{PeltonTrialExec, Verdict, key_of};
 use crate::scan::PeltonScanExec;
@@ -89,6 +89,7 @@ fn rewrite(
 ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
     if is_root(plan)
         && !keeps_its_order(plan, by_hash)
+        && !hides_its_order(plan)
         && let Some(placed) = on_device(plan, None, device)?
     {
         return match placed {
@@ -186,6 +187,21 @@ fn keeps_its_order(plan: &Arc<dyn ExecutionPlan>, by_hash: bool) -> bool {
         !plan.is::<AggregateExec>() && Join::of(plan).is_none() && plan.children().into_iter().all(is_scan)
     }
     plan.output_ordering().is_some() && (by_hash || is_scan(plan))
+}
+
+/// True where rows come sorted by more than the columns of `plan`, so that nobody above could restore their order.
+fn hides_its_order(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    fn keys_below(plan: &Arc<dyn ExecutionPlan>) -> usize {
+        if let Some(sort) = plan.downcast_ref::<SortExec>() {
+            return sort.expr().len();
+        }
+        if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() {
+            return merge.expr().len();
+        }
+        let keeps_order = plan.is::<ProjectionExec>() || plan.is::<FilterExec>() || moves_rows_only(plan);
+        if keeps_order { keys_below(plan.children()[0]) } else { 0 }
+    }
+    plan.output_ordering().map_or(0, |order| order.len()) < keys_below(plan)
 }
 
 /// Lowers `plan`, or the `first` rows of it, and decides that it should run on the device; with why.
