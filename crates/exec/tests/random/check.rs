@@ -76,8 +76,8 @@ impl Tally {
 }
 
 /// What every few plans should have, as descriptions of plans show it.
-pub(crate) const RARE: [&str; 5] =
-    ["groups of pipeline", "residual: Some", "Parameter", "RowNumber", "ByKernel"];
+pub(crate) const RARE: [&str; 7] =
+    ["groups of pipeline", "residual: Some", "Parameter", "RowNumber", "ByKernel", "Repeat {", "Where {"];
 
 /// What kernels refuse when their source is generated: what bounds do not show, and what they have no form of. Any
 /// other refusal is a failure; so is a source that does not compile.
