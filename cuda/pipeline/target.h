@@ -224,6 +224,13 @@ DEV i64 total_order(f64 value) {
   return bits ^ i64(u64(bits >> 63) >> 1);
 }
 
+// The order of doubles by their bits, where every value has a place of its own, and back.
+DEV i64 order_of_bits(f64 value) {
+  const i64 bits = i64(bits_of(value));
+  return bits ^ i64(u64(bits >> 63) >> 1);
+}
+DEV f64 of_order(i64 order) { return of_bits(u64(order ^ i64(u64(order >> 63) >> 1))); }
+
 // One zero, one NaN: adding 0 turns -0 into 0 and changes nothing else.
 DEV f64 float_key(f64 value) { return value != value ? of_bits(0x7FF8000000000000ull) : value + 0.0; }
 

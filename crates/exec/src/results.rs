@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pelton_chunk::ByteValues;
 use pelton_error::{Error, Result};
 use pelton_pipeline::codegen::{
-    AggregateOutput, Form, GroupLayout, KeyDomain, PayloadColumn, WideKey, WordKind,
+    AggregateOutput, Form, GroupLayout, KeyDomain, PayloadColumn, WideKey, WordKind, of_order,
 };
 use pelton_pipeline::ir::{SHORT_TEXT_BYTES, Type};
 use pelton_pipeline::{Dictionary, RowColumn, RowValues, Rows};
@@ -90,7 +90,13 @@ fn aggregate_column(layout: &GroupLayout, output: &AggregateOutput, records: &[&
         Type::I32 => RowValues::I32(records.iter().map(|record| low(record) as i32).collect()),
         Type::I64 => RowValues::I64(records.iter().map(|record| low(record) as i64).collect()),
         Type::I128 => RowValues::I128(records.iter().map(wide).collect()),
-        Type::F64 => RowValues::F64(records.iter().map(|record| f64::from_bits(low(record))).collect()),
+        Type::F64 => {
+            let value: fn(u64) -> f64 = match layout.words[output.word] {
+                WordKind::Min | WordKind::Max => |word| of_order(word as i64),
+                _ => f64::from_bits,
+            };
+            RowValues::F64(records.iter().map(|record| value(low(record))).collect())
+        }
         other => return Err(Error::unsupported(format!("an aggregate of type {other:?}"))),
     };
     let valid = output.count_word.map(|count| records.iter().map(|record| record[count + 1] != 0).collect());

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A pipeline has *columns*, numbered in the order in which they come to be: those of its source, then the one that
-//! each `Compute` adds and those that each `Probe` adds. Expressions name columns by number. Everything is typed;
+//! each `Compute` and `Repeat` adds and those that each `Probe` adds. Expressions name columns by number. Everything is typed;
 //! both sides of an operator have one type, and where widths differ a `Cast` stands between.
 //!
 //! Values are NULL or not as in SQL; what cannot be NULL is known and costs nothing.
@@ -209,6 +209,13 @@ pub enum Expr {
         /// Where no condition is true; `None` is NULL.
         otherwise: Option<Box<Expr>>,
     },
+    /// The value where the condition is true, else NULL: of any type, `Text` too.
+    Where {
+        /// The value.
+        input: Box<Expr>,
+        /// Where it is wanted; nothing that overflows elsewhere counts.
+        condition: Box<Expr>,
+    },
     /// To another numeric type: integers to any width or to `F64`, `Bool` to integers. A value that a narrower type
     /// does not hold is an overflow.
     Cast {
@@ -364,6 +371,11 @@ pub enum Op {
         /// Its value.
         value: Expr,
     },
+    /// Each row goes on this many times. Adds the column which of them it is, from 0 (`I32`).
+    Repeat {
+        /// How many times; at least once.
+        count: u32,
+    },
     /// Looks keys up in a table that an earlier pipeline built. Keys are integers (`I32`, `I64`, `I128`), as many and
     /// in the order of the build; NULL matches nothing. `Inner` and `Outer` add the table's payload columns,
     /// `Mark` adds a column of its own.
@@ -388,7 +400,8 @@ pub enum AggregateFunction {
     Sum,
     /// Number of values that are not NULL (`I64`); of rows, where there is no input.
     Count,
-    /// Least value (`I32`, `I64`, and `I128` with bounds of 64 bits), NULL without any.
+    /// Least value (`I32`, `I64`, `I128` with bounds of 64 bits, and `F64`), NULL without any. Doubles have the order of
+    /// their bits, as in IEEE 754's total order: -0 is less than 0.
     Min,
     /// Greatest value, likewise.
     Max,

@@ -9,14 +9,14 @@
 //!   pipeline 1   groups of pipeline 0 ─► average = sum / count ─► filter ─► probe, build, aggregate, …
 //! ```
 //!
-//! The states of `avg` are a count and a sum, and the count is NULL where the sum is; the others' states are their
-//! results.
+//! Functions are in `functions.rs`. With GROUPING SETS each row goes on once for each of them, with NULL for the keys that
+//! the set lacks and the number of the set as a further key. DISTINCT is in `distinct.rs`.
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType, FieldRef};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
-use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{
     AggregateExec, AggregateInputMode, AggregateMode, AggregateOutputMode,
@@ -24,18 +24,17 @@ use datafusion::physical_plan::aggregates::{
 use datafusion::physical_plan::projection::ProjectionExec;
 use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{
-    Aggregate, AggregateFunction, ArithmeticOp, Column, Expr, Literal as Constant, Sink, Source, Type,
+    Aggregate, AggregateFunction, ArithmeticOp, Column, CompareOp, Expr, Literal as Constant, Sink, Source,
+    Type,
 };
 
-use super::arithmetic::is_integer;
 use super::builder::{Flow, PipelineBuilder};
+use super::functions::{
+    Function, Made, argument, check_average_states, is_distinct, is_variance, only_where,
+};
 use super::lower::{Lowering, Needed, columns_of, without_exchanges};
 use super::of_groups::{OfGroups, OfState};
 use super::value::{LateText, Value, kernel_type, type_bounds};
-use crate::error::from_datafusion;
-
-/// The state of an average: a count and a sum.
-const AVERAGE_STATES: usize = 2;
 
 impl Lowering<'_> {
     /// The groups of an aggregate as the result, or as what the host computes `projections` of; about `expected` of them.
@@ -49,16 +48,27 @@ impl Lowering<'_> {
         projections: &[&ProjectionExec],
         expected: Option<u64>,
     ) -> Result<()> {
+        let first = first_stage(top)?;
         let gives_states = top.mode().output_mode() == AggregateOutputMode::Partial;
-        let divides = needs_division(top);
-        let grouped = self.group_rows(first_stage(top)?, expected, gives_states || divides)?;
+        if gives_states {
+            check_states(first)?;
+        }
+        let grouped = self.group_rows(first, expected)?;
         self.late = grouped.keys.iter().map(|key| key.late.clone()).collect();
-        if divides || !projections.is_empty() {
+        let has_total = has_total(first);
+        if needs_more(top) || has_total || !projections.is_empty() {
             let projections = projections.iter().map(|above| (above.expr().into(), above.schema()));
-            self.of_groups =
-                Some(OfGroups::new(grouped.states_of(top)?, top.schema(), projections.collect()));
-        } else {
-            self.average_counts.extend(grouped.average_counts);
+            let keys = (0..grouped.keys.len()).map(OfState::Whole);
+            let columns = keys.chain(grouped.results.iter().copied()).collect();
+            let of_groups = OfGroups::new(columns, top.schema(), projections.collect());
+            self.of_groups = Some(if has_total { of_groups.with_total() } else { of_groups });
+            return Ok(());
+        }
+        for (function, result) in first.aggr_expr().iter().zip(&grouped.results) {
+            if let OfState::Average { count, .. } = *result {
+                check_average_states(function)?;
+                self.average_counts.push(count);
+            }
         }
         Ok(())
     }
@@ -77,23 +87,13 @@ impl Lowering<'_> {
         if top.mode().output_mode() == AggregateOutputMode::Partial {
             return Err(Error::unsupported("the states of an aggregate, whose last stage is elsewhere"));
         }
-        let expected = pelton_planner::estimated_rows(plan).map(|groups| groups as u64);
         let first = first_stage(top)?;
-        let grouped = self.group_rows(first, expected, true)?;
-        let key_type = |key: &Value| match key.late {
-            Some(_) => Ok(Type::I64),
-            None => kernel_type(&key.data_type),
-        };
-        let columns = grouped.keys.iter().map(|key| (key_type(key), key.is_nullable));
-        let columns = columns.chain(grouped.states.iter().map(|(ty, nullable)| (Ok(*ty), *nullable)));
-        let columns = columns.enumerate().map(|(index, (ty, is_nullable))| {
-            let name = grouped.names.get(index).cloned().unwrap_or_default();
-            Ok(Column { name, ty: ty?, is_nullable, bounds: None, text: None })
-        });
-        let columns = columns.collect::<Result<Vec<Column>>>()?;
-        let source = Source::Groups(grouped.pipeline);
-        let name = format!("groups of pipeline {}", grouped.pipeline);
-        let builder = PipelineBuilder::new(source, columns, name, None, &self.parameters);
+        if has_total(first) {
+            return Err(Error::unsupported("kernels give no grand total of no rows to further pipelines"));
+        }
+        let expected = pelton_planner::estimated_rows(plan).map(|groups| groups as u64);
+        let grouped = self.group_rows(first, expected)?;
+        let builder = self.source_of(&grouped)?;
         let schema = plan.schema();
         let mut outputs = vec![None; schema.fields().len()];
         for (index, key) in grouped.keys.iter().enumerate().filter(|(index, _)| needed.contains(index)) {
@@ -102,66 +102,186 @@ impl Lowering<'_> {
             });
             outputs[index] = Some(Value { expr: Expr::Column(index), late, ..key.clone() });
         }
-        let mut state = grouped.keys.len();
-        for (index, function) in top.aggr_expr().iter().enumerate() {
+        for (index, result) in grouped.results.iter().enumerate() {
             let column = grouped.keys.len() + index;
-            let is_average = grouped.average_counts.contains(&state);
             if needed.contains(&column) {
                 let field = schema.field(column);
-                let input = &grouped.inputs[index];
-                outputs[column] = Some(match is_average {
-                    true => average(state, input.as_ref(), function.name())?,
-                    false => whole(state, field.data_type(), field.is_nullable())?,
+                let (data_type, is_nullable) = (field.data_type(), field.is_nullable());
+                outputs[column] = Some(match *result {
+                    OfState::Whole(state) => whole(state, data_type, is_nullable)?,
+                    OfState::Count(state) => or_zero(whole(state, data_type, true)?),
+                    OfState::Average { count, unit } => average(count, unit),
+                    OfState::Variance { .. } => {
+                        return Err(Error::unsupported("variances are the host's, of few groups at the end"));
+                    }
                 });
             }
-            state += if is_average { AVERAGE_STATES } else { 1 };
         }
         Ok(Flow { builder, outputs })
     }
 
-    /// Ends a pipeline in the groups of `first`, the stage that reads rows: with averages as results, which is refused,
-    /// or as states.
-    fn group_rows(
-        &mut self,
-        first: &AggregateExec,
-        expected: Option<u64>,
-        gives_states: bool,
-    ) -> Result<Grouped> {
-        check(first)?;
+    /// Ends a pipeline in the groups of `first`, the stage that reads rows.
+    fn group_rows(&mut self, first: &AggregateExec, expected: Option<u64>) -> Result<Grouped> {
         let group_exprs = first.group_expr().expr();
         let arguments: Vec<_> =
             first.aggr_expr().iter().flat_map(|function| function.expressions()).collect();
-        let needed = columns_of(group_exprs.iter().map(|(expr, _)| expr).chain(&arguments));
+        let filters = first.filter_expr().iter().flatten();
+        let needed = columns_of(group_exprs.iter().map(|(expr, _)| expr).chain(&arguments).chain(filters));
         let mut flow = self.flow(first.input(), &needed)?;
-        let schema = first.input().schema();
-        let keys = group_exprs.iter().map(|(expr, _)| flow.exprs(&schema).carry(expr));
-        let keys = keys.collect::<Result<Vec<Value>>>()?;
-        for late in keys.iter().filter_map(|key| key.late.as_ref()) {
-            self.unique_tables.push(determining_table(late, &keys)?);
+        if first.group_expr().has_grouping_set() {
+            let keys = keys_of_sets(first, &mut flow)?;
+            return self.group_flow(flow, first, keys, expected);
         }
-        let mut names: Vec<String> = group_exprs.iter().map(|(_, name)| name.clone()).collect();
-        let (mut aggregates, mut inputs, mut states) = (Vec::new(), Vec::new(), Vec::new());
-        let mut average_counts = Vec::new();
-        for function in first.aggr_expr() {
-            let (lowered, input) = lower_function(function, &mut flow, first, gives_states)?;
-            if lowered.len() == AVERAGE_STATES {
-                average_counts.push(keys.len() + aggregates.len());
-                names.push(format!("count of {}", function.name()));
-                states.push((Type::I64, false));
-            }
-            names.push(function.name().to_owned());
-            let is_count = lowered.last().is_some_and(|last| last.function == AggregateFunction::Count);
-            let ty = input.as_ref().map_or(Ok(Type::I64), |input| kernel_type(&input.data_type))?;
-            states.push(if is_count { (Type::I64, false) } else { (ty, true) });
-            aggregates.extend(lowered);
-            inputs.push(input);
+        let schema = first.input().schema();
+        let hands_on = !first.aggr_expr().iter().any(|function| is_distinct(function));
+        let mut key = |(expr, name): &(Arc<dyn PhysicalExpr>, String)| {
+            let mut exprs = flow.exprs(&schema);
+            let value = if hands_on { exprs.carry(expr)? } else { exprs.lower(expr)? };
+            Ok(Key { name: name.clone(), value })
+        };
+        let keys = group_exprs.iter().map(&mut key).collect::<Result<Vec<Key>>>()?;
+        let values: Vec<Value> = keys.iter().map(|key| key.value.clone()).collect();
+        for late in values.iter().filter_map(|key| key.late.as_ref()) {
+            self.unique_tables.push(determining_table(late, &values)?);
+        }
+        self.group_flow(flow, first, keys, expected)
+    }
+
+    /// Ends `flow` in groups by `keys`, with the functions of `first`.
+    fn group_flow(
+        &mut self,
+        mut flow: Flow,
+        first: &AggregateExec,
+        keys: Vec<Key>,
+        expected: Option<u64>,
+    ) -> Result<Grouped> {
+        if first.aggr_expr().iter().any(|function| is_distinct(function)) {
+            return self.distinct_groups(flow, first, keys, expected);
+        }
+        let schema = first.input().schema();
+        let functions = first.aggr_expr().iter().zip(first.filter_expr()).map(|(function, filter)| {
+            let input = argument(function, filter.as_ref(), None, &mut flow, &schema)?;
+            Function::of(function, input.as_ref())
+        });
+        let functions = functions.collect::<Result<Vec<Function>>>()?;
+        Ok(self.end_in_groups(flow.builder, keys, functions, expected))
+    }
+
+    /// Ends `builder` in groups by `keys` with the states of `functions`.
+    pub(super) fn end_in_groups(
+        &mut self,
+        builder: PipelineBuilder,
+        keys: Vec<Key>,
+        functions: Vec<Function>,
+        expected: Option<u64>,
+    ) -> Grouped {
+        let mut results = Vec::with_capacity(functions.len());
+        let mut state = keys.len();
+        for function in &functions {
+            results.push(match function.made {
+                Made::Whole => OfState::Whole(state),
+                Made::Count => OfState::Count(state),
+                Made::Average { unit } => OfState::Average { count: state, unit },
+                Made::Variance(variance) => OfState::Variance { count: state, variance },
+            });
+            state += function.states.len();
         }
         let purpose = if keys.is_empty() { "aggregate of" } else { "groups of" };
-        let exprs = keys.iter().map(|key| key.expr.clone()).collect();
-        let sink = Sink::Aggregate { keys: exprs, aggregates, expected };
-        let pipeline = self.finish(flow.builder, purpose, sink);
-        Ok(Grouped { pipeline, keys, names, inputs, states, average_counts })
+        let states = functions.iter().flat_map(|function| &function.states);
+        let sink = Sink::Aggregate {
+            keys: keys.iter().map(|key| key.value.expr.clone()).collect(),
+            aggregates: states.map(|state| state.aggregate.clone()).collect(),
+            expected,
+        };
+        let pipeline = self.finish(builder, purpose, sink);
+        let (names, keys) = keys.into_iter().map(|key| (key.name, key.value)).unzip();
+        Grouped { pipeline, names, keys, functions, results }
     }
+
+    /// The groups as the source of a pipeline, whose columns are their keys, then their states.
+    pub(super) fn source_of(&self, grouped: &Grouped) -> Result<PipelineBuilder> {
+        let keys = grouped.keys.iter().zip(&grouped.names).map(|(key, name)| {
+            let ty = if key.late.is_some() { Type::I64 } else { kernel_type(&key.data_type)? };
+            Ok((name, ty, key.is_nullable))
+        });
+        let states = grouped.functions.iter().flat_map(|function| &function.states);
+        let states = states.map(|state| Ok((&state.name, state.ty, state.is_nullable())));
+        let columns = keys.chain(states).map(|column: Result<_>| {
+            let (name, ty, is_nullable) = column?;
+            Ok(Column { name: name.clone(), ty, is_nullable, bounds: None, text: None })
+        });
+        let columns = columns.collect::<Result<Vec<Column>>>()?;
+        let name = format!("groups of pipeline {}", grouped.pipeline);
+        Ok(PipelineBuilder::new(Source::Groups(grouped.pipeline), columns, name, None, &self.parameters))
+    }
+}
+
+/// What groups are made by.
+pub(super) struct Key {
+    pub(super) name: String,
+    pub(super) value: Value,
+}
+
+/// The keys of grouping sets: of each set its own, NULL for the others, and the number that the plan gives the set.
+fn keys_of_sets(first: &AggregateExec, flow: &mut Flow) -> Result<Vec<Key>> {
+    let (group_by, schema) = (first.group_expr(), first.input().schema());
+    let sets = group_by.groups();
+    if group_by.expr().is_empty() {
+        return Err(Error::unsupported("kernels have no grouping sets without any key"));
+    }
+    let turn = flow.builder.repeat(u32::try_from(sets.len()).expect("sets of a query"));
+    let mut keys = Vec::with_capacity(group_by.expr().len() + 1);
+    for (index, (expr, name)) in group_by.expr().iter().enumerate() {
+        let value = flow.exprs(&schema).lower(expr)?;
+        let has_key = sets.iter().zip(0..).filter(|(lacks, _)| !lacks[index]).map(|(_, set)| set);
+        let values: Vec<i128> = has_key.collect();
+        let value = match values.len() == sets.len() {
+            true => value,
+            false => only_where(value, vec![Expr::In { input: Box::new(turn.clone()), values }]),
+        };
+        keys.push(Key { name: name.clone(), value });
+    }
+    let field = first.schema().field(keys.len()).clone();
+    let ty = kernel_type(field.data_type())?;
+    let is_turn = |set: i32| Expr::Compare {
+        op: CompareOp::Eq,
+        left: Box::new(turn.clone()),
+        right: Box::new(Expr::Literal(Constant::I32(set))),
+    };
+    let branches = numbers_of(sets).into_iter().zip(0..).map(|(number, set)| {
+        let number = match ty {
+            Type::I32 => Constant::I32(number as i32),
+            _ => Constant::I64(number as i64),
+        };
+        (is_turn(set), Expr::Literal(number))
+    });
+    let mut branches: Vec<(Expr, Expr)> = branches.collect();
+    let otherwise = branches.pop().map(|(_, number)| Box::new(number));
+    let expr = match (branches.is_empty(), otherwise) {
+        (true, Some(only)) => *only,
+        (_, otherwise) => Expr::Case { branches, otherwise },
+    };
+    let data_type = field.data_type().clone();
+    let value = Value { expr, data_type, is_nullable: false, bounds: None, late: None };
+    keys.push(Key { name: field.name().clone(), value });
+    Ok(keys)
+}
+
+/// DataFusion's number of each set: a bit for each key that it lacks, the first key's the highest; above these, how many
+/// equal sets come before it.
+fn numbers_of(sets: &[Vec<bool>]) -> Vec<u64> {
+    let of_set = |(index, lacks): (usize, &Vec<bool>)| {
+        let bits = lacks.iter().fold(0, |bits, lacks| bits << 1 | u64::from(*lacks));
+        let before = sets[..index].iter().filter(|other| *other == lacks).count() as u64;
+        bits | before << lacks.len()
+    };
+    sets.iter().enumerate().map(of_set).collect()
+}
+
+/// Whether one of the grouping sets has no key: then there is a group even of no rows.
+fn has_total(first: &AggregateExec) -> bool {
+    let group_by = first.group_expr();
+    group_by.has_grouping_set() && group_by.groups().iter().any(|lacks| lacks.iter().all(|lacks| *lacks))
 }
 
 /// The least and greatest values of a column by key, as a source.
@@ -229,61 +349,59 @@ fn determining_table(late: &LateText, keys: &[Value]) -> Result<usize> {
 }
 
 /// A pipeline that ends in groups.
-struct Grouped {
-    pipeline: usize,
-    keys: Vec<Value>,
-    /// Of its columns.
+pub(super) struct Grouped {
+    pub(super) pipeline: usize,
+    /// Of the keys.
     names: Vec<String>,
-    /// What each function is over; `None` for a count of rows.
-    inputs: Vec<Option<Value>>,
-    /// Types of the columns behind the keys, and whether they may be NULL; sums may turn out wider.
-    states: Vec<(Type, bool)>,
-    /// Columns that are counts of averages; their sums come behind.
-    average_counts: Vec<usize>,
+    pub(super) keys: Vec<Value>,
+    functions: Vec<Function>,
+    /// How each function's result comes from the columns of groups: keys, then states.
+    results: Vec<OfState>,
 }
 
 impl Grouped {
-    /// How the columns of `top` come from keys and states.
-    fn states_of(&self, top: &AggregateExec) -> Result<Vec<OfState>> {
-        let mut columns: Vec<OfState> = (0..self.keys.len()).map(OfState::Whole).collect();
-        let mut state = self.keys.len();
-        for (function, input) in top.aggr_expr().iter().zip(&self.inputs) {
-            let is_average = self.average_counts.contains(&state);
-            if is_average && *function.field().data_type() != DataType::Float64 {
-                return Err(Error::unsupported(format!("{}: an average of another type", function.name())));
-            }
-            columns.push(match is_average {
-                true => OfState::Average { count: state, unit: unit_of(input.as_ref(), function.name())? },
-                false => OfState::Whole(state),
-            });
-            state += if is_average { AVERAGE_STATES } else { 1 };
-        }
-        Ok(columns)
+    /// Function `number` of groups that are made of these.
+    pub(super) fn of_groups(&self, number: usize) -> Function {
+        let before = self.functions[..number].iter().map(|function| function.states.len());
+        self.functions[number].of_groups(self.keys.len() + before.sum::<usize>())
     }
 }
 
-/// Whether the results of `top` take a division, which the sink does not make.
-pub(super) fn needs_division(top: &AggregateExec) -> bool {
+/// Whether the results of `top` take more than the sink makes: what is computed of sums, or the count of no rows.
+pub(super) fn needs_more(top: &AggregateExec) -> bool {
+    let is_computed =
+        |function: &AggregateFunctionExpr| function.fun().name() == "avg" || is_variance(function);
     top.mode().output_mode() == AggregateOutputMode::Final
-        && top.aggr_expr().iter().any(|function| function.fun().name() == "avg")
+        && (top.aggr_expr().iter().any(|function| is_computed(function))
+            || top.group_expr().is_empty() && top.aggr_expr().iter().any(|function| is_distinct(function)))
 }
 
 /// Column `state` of groups as a value of the plan's type, which a sum may leave.
 fn whole(state: usize, data_type: &DataType, is_nullable: bool) -> Result<Value> {
+    let state = Box::new(Expr::Column(state));
     let expr = match (kernel_type(data_type)?, type_bounds(data_type)) {
         (ty @ (Type::I32 | Type::I64 | Type::I128), Some(bounds)) => {
-            let input = Expr::Cast { input: Box::new(Expr::Column(state)), to: ty };
-            Expr::Within { input: Box::new(input), bounds }
+            Expr::Within { input: Box::new(Expr::Cast { input: state, to: ty }), bounds }
         }
-        _ => Expr::Column(state),
+        (Type::Bool, _) => {
+            Expr::Compare { op: CompareOp::Ne, left: state, right: Box::new(Expr::Literal(Constant::I32(0))) }
+        }
+        _ => *state,
     };
     Ok(Value { expr, data_type: data_type.clone(), is_nullable, bounds: None, late: None })
 }
 
-/// The average of which column `state` has the count and the next one the sum: `sum / (count * 10^scale)` as doubles,
-/// which is how the CPU divides.
-fn average(state: usize, input: Option<&Value>, name: &str) -> Result<Value> {
-    let unit = unit_of(input, name)?;
+/// `value`, a BIGINT, or 0 where it is NULL.
+fn or_zero(value: Value) -> Value {
+    let is_null = Expr::IsNull(Box::new(value.expr.clone()));
+    let branches = vec![(is_null, Expr::Literal(Constant::I64(0)))];
+    let expr = Expr::Case { branches, otherwise: Some(Box::new(value.expr)) };
+    Value { expr, is_nullable: false, ..value }
+}
+
+/// The average of which column `state` has the count and the next one the sum: `sum / (count * unit)` as doubles, which
+/// is how the CPU divides.
+fn average(state: usize, unit: f64) -> Value {
     let double = |column| Box::new(Expr::Cast { input: Box::new(Expr::Column(column)), to: Type::F64 });
     let divisor = match unit {
         1.0 => double(state),
@@ -293,16 +411,7 @@ fn average(state: usize, input: Option<&Value>, name: &str) -> Result<Value> {
         }
     };
     let expr = Expr::Arithmetic { op: ArithmeticOp::Divide, left: double(state + 1), right: divisor };
-    Ok(Value { expr, data_type: DataType::Float64, is_nullable: true, bounds: None, late: None })
-}
-
-/// What the unscaled values of `input` are multiples of, by which their average is divided.
-fn unit_of(input: Option<&Value>, name: &str) -> Result<f64> {
-    match input.map(|input| &input.data_type) {
-        Some(DataType::Decimal128(_, scale)) => Ok(10_f64.powi(i32::from(*scale))),
-        Some(other) if is_integer(other) || *other == DataType::Float64 => Ok(1.0),
-        _ => Err(Error::unsupported(format!("{name}: an average of another type"))),
-    }
+    Value { expr, data_type: DataType::Float64, is_nullable: true, bounds: None, late: None }
 }
 
 /// The stage that reads rows: `top`, or the partial one below it.
@@ -317,91 +426,16 @@ fn first_stage(top: &AggregateExec) -> Result<&AggregateExec> {
     }
 }
 
-fn check(first: &AggregateExec) -> Result<()> {
-    if first.group_expr().has_grouping_set()
-        || !first.group_expr().is_single() && !first.group_expr().is_empty()
-    {
-        return Err(Error::unsupported("kernels have no grouping sets"));
+/// That what the sink keeps is what the plan takes for the states of `first`.
+fn check_states(first: &AggregateExec) -> Result<()> {
+    if first.group_expr().has_grouping_set() {
+        return Err(Error::unsupported("the states of grouping sets, whose last stage is elsewhere"));
     }
-    if first.filter_expr().iter().any(Option::is_some) {
-        return Err(Error::unsupported("kernels have no FILTER of an aggregate"));
-    }
-    for function in first.aggr_expr() {
-        if function.is_distinct() {
-            return Err(Error::unsupported(format!("{}: kernels have no DISTINCT", function.name())));
+    let is_other = |function: &&Arc<AggregateFunctionExpr>| is_distinct(function) || is_variance(function);
+    match first.aggr_expr().iter().find(is_other) {
+        Some(function) => {
+            Err(Error::unsupported(format!("{}: its states, whose last stage is elsewhere", function.name())))
         }
-        if !function.order_bys().is_empty() {
-            return Err(Error::unsupported(format!("{}: kernels aggregate in no order", function.name())));
-        }
-    }
-    Ok(())
-}
-
-/// `function` as one aggregate, or as the two that make the state of an average; with what it is over.
-fn lower_function(
-    function: &Arc<AggregateFunctionExpr>,
-    flow: &mut Flow,
-    first: &AggregateExec,
-    gives_states: bool,
-) -> Result<(Vec<Aggregate>, Option<Value>)> {
-    let schema = first.input().schema();
-    let arguments = function.expressions();
-    let [argument] = arguments.as_slice() else {
-        return Err(Error::unsupported(format!("{} has several arguments", function.name())));
-    };
-    let is_count_of_rows = function.fun().name() == "count"
-        && argument.downcast_ref::<Literal>().is_some_and(|constant| !constant.value().is_null());
-    if is_count_of_rows {
-        return Ok((vec![Aggregate { function: AggregateFunction::Count, input: None }], None));
-    }
-    let input = flow.exprs(&schema).lower(argument)?;
-    let of = |function| Aggregate { function, input: Some(input.expr.clone()) };
-    let result = function.field();
-    let aggregates = match function.fun().name() {
-        "count" => vec![of(AggregateFunction::Count)],
-        "sum" => {
-            check_sum(&input, result.data_type(), function.name())?;
-            vec![of(AggregateFunction::Sum)]
-        }
-        "min" => check_extreme(&input, function.name()).map(|()| vec![of(AggregateFunction::Min)])?,
-        "max" => check_extreme(&input, function.name()).map(|()| vec![of(AggregateFunction::Max)])?,
-        "avg" if gives_states => {
-            let states = function.state_fields().map_err(from_datafusion)?;
-            check_average_states(&input, &states, function.name())?;
-            vec![of(AggregateFunction::Count), of(AggregateFunction::Sum)]
-        }
-        "avg" => return Err(Error::unsupported(format!("{}: the sink does not divide", function.name()))),
-        other => return Err(Error::unsupported(format!("kernels have no aggregate {other}"))),
-    };
-    Ok((aggregates, Some(input)))
-}
-
-fn check_sum(input: &Value, result: &DataType, name: &str) -> Result<()> {
-    let keeps_its_type = match (&input.data_type, result) {
-        (DataType::Decimal128(_, from), DataType::Decimal128(_, to)) => from == to,
-        (from, DataType::Int64 | DataType::Decimal128(_, 0)) => is_integer(from),
-        (DataType::Float64, DataType::Float64) => true,
-        _ => false,
-    };
-    match keeps_its_type {
-        true => Ok(()),
-        false => Err(Error::unsupported(format!("{name}: kernels do not sum {}", input.data_type))),
-    }
-}
-
-fn check_extreme(input: &Value, name: &str) -> Result<()> {
-    match kernel_type(&input.data_type)? {
-        Type::I32 | Type::I64 | Type::I128 => Ok(()),
-        _ => {
-            Err(Error::unsupported(format!("{name}: kernels have no least or greatest {}", input.data_type)))
-        }
-    }
-}
-
-/// The states of an average must be a count, then a sum of the input's kind.
-fn check_average_states(input: &Value, states: &[FieldRef], name: &str) -> Result<()> {
-    match states {
-        [count, sum] if *count.data_type() == DataType::UInt64 => check_sum(input, sum.data_type(), name),
-        _ => Err(Error::unsupported(format!("{name}: states other than a count and a sum"))),
+        None => Ok(()),
     }
 }

@@ -58,6 +58,8 @@ pub(super) struct PipelineBuilder {
     source_columns: Vec<Column>,
     ops: Vec<Op>,
     column_count: usize,
+    /// Columns that are computed, and of what.
+    computed: Vec<(usize, Expr)>,
     /// The scan that the source is, if it is one.
     scan: Option<PeltonScanExec>,
     /// What the source is called in EXPLAIN.
@@ -105,6 +107,7 @@ impl PipelineBuilder {
             column_count: source_columns.len(),
             source_columns,
             ops: Vec::new(),
+            computed: Vec::new(),
             scan,
             source_name,
             parameters: parameters.clone(),
@@ -125,9 +128,23 @@ impl PipelineBuilder {
         Some(counts.into_iter().fold(1, u64::saturating_mul).min(source.table.row_count()))
     }
 
+    /// What `expr` is computed by, where it is a column that is computed.
+    pub(super) fn definition<'e>(&'e self, expr: &'e Expr) -> &'e Expr {
+        let Expr::Column(column) = expr else { return expr };
+        let computed = self.computed.iter().find(|(computed, _)| computed == column);
+        computed.map_or(expr, |(_, definition)| definition)
+    }
+
     /// Keeps rows for which `condition` is true.
     pub(super) fn filter(&mut self, condition: Expr) {
         self.ops.push(Op::Filter(condition));
+    }
+
+    /// Lets each row go on `count` times; gives which of them it is, from 0.
+    pub(super) fn repeat(&mut self, count: u32) -> Expr {
+        self.ops.push(Op::Repeat { count });
+        self.column_count += 1;
+        Expr::Column(self.column_count - 1)
     }
 
     /// `value` as a column: itself if it is one, else computed from here on.
@@ -135,6 +152,7 @@ impl PipelineBuilder {
         if value.as_column().is_some() {
             return value;
         }
+        self.computed.push((self.column_count, value.expr.clone()));
         self.ops.push(Op::Compute { name: name.to_owned(), value: value.expr });
         self.column_count += 1;
         Value { expr: Expr::Column(self.column_count - 1), ..value }

@@ -224,6 +224,7 @@ impl Estimate<'_> {
                     rows *= share_that_passes(condition);
                 }
                 Op::Compute { .. } => kernels_s += rows * costs.expression_s,
+                Op::Repeat { count } => rows *= f64::from(*count),
                 Op::Probe { table, keys, kind, .. } => {
                     let none = BuiltTable { rows: 1.0, share: 1.0, is_far: false };
                     let table = self.tables.get(table).copied().unwrap_or(none);

@@ -182,6 +182,11 @@ fn describe_pipeline(pipeline: &Pipeline, device: &DeviceHandle, names: &mut Nam
                 line(text, format_args!("  compute {name} = {}", names.expr(value)));
                 names.columns.push(name.clone());
             }
+            Op::Repeat { count } => {
+                let turn = format!("turn of {count}");
+                line(text, format_args!("  repeat {count} times: {turn}"));
+                names.columns.push(turn);
+            }
             Op::Probe { table, keys, kind, residual } => {
                 let kind_text = format!("{kind:?}").to_lowercase();
                 let brought = names.payloads.get(table).cloned().unwrap_or_default();
@@ -285,6 +290,9 @@ impl Names {
                 }
                 let otherwise = otherwise.as_ref().map_or("null".to_owned(), |value| self.expr(value));
                 format!("{text} else {otherwise} end")
+            }
+            Expr::Where { input, condition } => {
+                format!("{} where {}", self.part(input), self.part(condition))
             }
             Expr::Cast { input, to } => format!("{} as {to:?}", self.part(input)),
             // Checks, of what the plan says of the value anyway.

@@ -35,7 +35,7 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{Op, Pipeline, Plan, Sink};
 
-use super::aggregate::needs_division;
+use super::aggregate::needs_more;
 use super::builder::{Flow, Parameters, PipelineBuilder, TextColumn};
 use super::device::DeviceHandle;
 use super::expr::Exprs;
@@ -397,7 +397,7 @@ fn groups_alone(plan: &Arc<dyn ExecutionPlan>) -> Option<(&AggregateExec, Vec<&P
     let reads_result = |expr: &Arc<dyn PhysicalExpr>| {
         expr.exists(|part| Ok(part.is::<ScalarSubqueryExpr>())).unwrap_or(true)
     };
-    let is_whole = !needs_division(aggregate) && exprs.clone().all(|expr| expr.is::<Column>());
+    let is_whole = !needs_more(aggregate) && exprs.clone().all(|expr| expr.is::<Column>());
     let are_few = || pelton_planner::estimated_rows(plan).is_some_and(|rows| rows <= ROWS_ON_HOST_MAX);
     // Whose results are replaced in expressions of the CPU's plan and of parameters.
     let is_for_host = is_whole || (are_few() && !exprs.any(reads_result));
@@ -427,7 +427,7 @@ fn drops_rows(pipeline: &Pipeline) -> bool {
     let drops = |op: &Op| match op {
         Op::Filter(_) => true,
         Op::Probe { kind, .. } => !kind.keeps_all(),
-        Op::Compute { .. } => false,
+        Op::Compute { .. } | Op::Repeat { .. } => false,
     };
     matches!(pipeline.sink, Sink::Aggregate { .. }) || pipeline.ops.iter().any(drops)
 }

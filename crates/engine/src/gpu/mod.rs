@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   rule.rs      the largest subtrees that can run there, from the top
-//!     lower.rs   a subtree as pipelines: scan.rs, join.rs, aggregate.rs, top.rs; expr.rs, arithmetic.rs,
-//!                dates.rs, text.rs
+//!     lower.rs   a subtree as pipelines: scan.rs, join.rs, aggregate.rs (functions.rs, distinct.rs), top.rs;
+//!                expr.rs, arithmetic.rs, dates.rs, text.rs
 //!     cost.rs    what it is predicted to take, corrected by what took how long (corrections.rs); trial.rs: what was
 //!                learnt by trying
 //!   exec.rs      the plan node: host inputs (host_input.rs), the run, its rows as batches (result.rs, of_groups.rs,
-//!                rows_out.rs), late texts (late.rs, text_pages.rs), the way back to the CPU (again.rs)
+//!                variance.rs, rows_out.rs), late texts (late.rs, text_pages.rs), the way back to the CPU (again.rs)
 //!   describe.rs  EXPLAIN
 //!   device.rs    what was chosen, and the runtime, opened when it is first needed
 //! ```
@@ -25,8 +25,10 @@ mod cost;
 mod dates;
 mod describe;
 mod device;
+mod distinct;
 mod exec;
 mod expr;
+mod functions;
 mod host_input;
 mod join;
 mod late;
@@ -42,6 +44,7 @@ mod text_pages;
 mod top;
 mod trial;
 mod value;
+mod variance;
 
 pub(crate) use describe::{device_text, pipeline_texts, reason_on_cpu, why_text};
 pub use device::{DeviceChoice, DeviceHandle};

@@ -1,4 +1,4 @@
-//! What the host makes of the groups of a run that ends in them: averages, and projections above the aggregate.
+//! What the host makes of the groups of a run that ends in them: averages, variances, and projections above the aggregate.
 //!
 //! ```text
 //!   rows of groups   keys │ count, sum │ sum        as the device leaves them
@@ -20,14 +20,19 @@ use pelton_error::{Error, Result};
 use pelton_pipeline::{RowColumn, RowValues, Rows};
 
 use super::result::{array, wrong_type};
+use super::variance::Variance;
 
 /// How a column of an aggregate comes from columns of its groups.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum OfState {
     /// It is this one.
     Whole(usize),
+    /// It is this one, a count, 0 where that is NULL.
+    Count(usize),
     /// The sum behind this count, divided by the count times `unit`.
     Average { count: usize, unit: f64 },
+    /// Of this count, the sum behind it, and the sum of squares behind that.
+    Variance { count: usize, variance: Variance },
 }
 
 /// What the host makes of groups.
@@ -38,6 +43,8 @@ pub(super) struct OfGroups {
     schema: SchemaRef,
     /// From the aggregate up, each with what it gives.
     projections: Vec<(Arc<[ProjectionExpr]>, SchemaRef)>,
+    /// There is a group even of no rows, which a run does not give.
+    has_total: bool,
 }
 
 impl OfGroups {
@@ -48,7 +55,12 @@ impl OfGroups {
         projections: Vec<(Arc<[ProjectionExpr]>, SchemaRef)>,
     ) -> Self {
         assert_eq!(columns.len(), schema.fields().len());
-        Self { columns, schema, projections }
+        Self { columns, schema, projections, has_total: false }
+    }
+
+    /// The same of an aggregate that has a group even of no rows.
+    pub(super) fn with_total(self) -> Self {
+        Self { has_total: true, ..self }
     }
 
     /// The schema of the aggregate, whose first columns are the keys.
@@ -58,12 +70,14 @@ impl OfGroups {
 
     /// What it computes, for EXPLAIN.
     pub(super) fn texts(&self) -> Vec<String> {
-        let is_average = |(column, _): &(&OfState, _)| matches!(column, OfState::Average { .. });
-        let averages = self.columns.iter().zip(self.schema.fields()).filter(is_average);
-        let averages = averages.map(|(_, field)| field.name().clone());
+        let is_computed = |(column, _): &(&OfState, _)| {
+            matches!(column, OfState::Average { .. } | OfState::Variance { .. })
+        };
+        let of_states = self.columns.iter().zip(self.schema.fields()).filter(is_computed);
+        let of_states = of_states.map(|(_, field)| field.name().clone());
         let computed = self.projections.iter().flat_map(|(exprs, _)| exprs.iter());
         let computed = computed.filter(|computed| !computed.expr.is::<Column>());
-        averages.chain(computed.map(|computed| format!("{} = {}", computed.alias, computed.expr))).collect()
+        of_states.chain(computed.map(|computed| format!("{} = {}", computed.alias, computed.expr))).collect()
     }
 
     /// Batches of at most `batch_rows` of what is made of `rows`; columns that were `fetched` are as they are.
@@ -78,7 +92,10 @@ impl OfGroups {
         batch_rows: usize,
     ) -> Result<Vec<RecordBatch>> {
         if rows.row_count == 0 {
-            return Ok(Vec::new());
+            return match self.has_total {
+                true => Err(Error::unsupported("the grand total of no rows, which the CPU gives")),
+                false => Ok(Vec::new()),
+            };
         }
         let mut fetched = fetched.into_iter().chain(std::iter::repeat(None));
         let mut columns = Vec::with_capacity(self.columns.len());
@@ -87,6 +104,14 @@ impl OfGroups {
             columns.push(match (*column, fetched) {
                 (_, Some(fetched)) => fetched,
                 (OfState::Whole(state), None) => array(taken(&mut rows, state)?, field.data_type())?,
+                (OfState::Count(state), None) => {
+                    // What counts nothing is 0 already.
+                    array(RowColumn { valid: None, ..taken(&mut rows, state)? }, field.data_type())?
+                }
+                (OfState::Variance { count, variance }, None) => {
+                    let states = [0, 1, 2].map(|state| taken(&mut rows, count + state));
+                    variances(states, variance)?
+                }
                 (OfState::Average { count, unit }, None) => {
                     averages(&taken(&mut rows, count)?, &taken(&mut rows, count + 1)?, unit)?
                 }
@@ -115,16 +140,30 @@ fn taken(rows: &mut Rows, state: usize) -> Result<RowColumn> {
 /// `sums / (counts * unit)` as doubles, which is how the CPU divides; NULL where the sum is.
 fn averages(counts: &RowColumn, sums: &RowColumn, unit: f64) -> Result<ArrayRef> {
     let other = || Error::invalid_input("a run gave the states of an average as other types");
-    let RowValues::I64(counts) = &counts.values else { return Err(other()) };
-    let numerators: Vec<f64> = match &sums.values {
-        RowValues::I64(sums) => sums.iter().map(|sum| *sum as f64).collect(),
-        RowValues::I128(sums) => sums.iter().map(|sum| *sum as f64).collect(),
-        RowValues::F64(sums) => sums.clone(),
-        _ => return Err(other()),
+    let doubles = |column: &RowColumn| match &column.values {
+        RowValues::I64(values) => Ok(values.iter().map(|value| *value as f64).collect()),
+        RowValues::I128(values) => Ok(values.iter().map(|value| *value as f64).collect()),
+        RowValues::F64(values) => Ok(values.clone()),
+        _ => Err(other()),
     };
-    let quotients = numerators.iter().zip(counts).map(|(sum, count)| sum / (*count as f64 * unit));
+    let (numerators, counts): (Vec<f64>, Vec<f64>) = (doubles(sums)?, doubles(counts)?);
+    let quotients = numerators.iter().zip(&counts).map(|(sum, count)| sum / (count * unit));
     let nulls = sums.valid.clone().map(NullBuffer::from);
     Ok(Arc::new(Float64Array::new(quotients.collect::<Vec<_>>().into(), nulls)))
+}
+
+/// A variance of each group.
+fn variances(states: [Result<RowColumn>; 3], variance: Variance) -> Result<ArrayRef> {
+    let integers = |column: Result<RowColumn>| match column?.values {
+        RowValues::I64(values) => Ok(values.into_iter().map(i128::from).collect::<Vec<i128>>()),
+        RowValues::I128(values) => Ok(values),
+        _ => Err(Error::invalid_input("a run gave the states of a variance as other types")),
+    };
+    let [counts, sums, squares] = states.map(integers);
+    let (counts, sums, squares) = (counts?, sums?, squares?);
+    let of_group = |(count, (sum, squares)): (&i128, (&i128, &i128))| variance.value(*count, *sum, *squares);
+    let values = counts.iter().zip(sums.iter().zip(&squares)).map(of_group);
+    Ok(Arc::new(values.collect::<Result<Float64Array>>()?))
 }
 
 /// What `exprs` are of `batch`.

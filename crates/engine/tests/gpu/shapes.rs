@@ -116,6 +116,80 @@ async fn aggregates_have_the_groups_of_the_oracle() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn aggregates_of_filtered_and_distinct_values_have_the_groups_of_the_oracle() {
+    check_all(
+        &[
+            "SELECT count(*) FILTER (WHERE int > 3), sum(int) FILTER (WHERE flag), count(word) FILTER (WHERE NOT flag) FROM a",
+            "SELECT word, max(price) FILTER (WHERE int > 3 OR small < 2), avg(small) FILTER (WHERE flag) FROM a GROUP BY word",
+            "SELECT small, count(DISTINCT int), count(*), sum(price), min(day) FROM a GROUP BY small",
+            "SELECT flag, count(DISTINCT int), count(DISTINCT word), count(DISTINCT day), sum(big), avg(small) FROM a GROUP BY flag",
+            "SELECT count(DISTINCT int), count(DISTINCT price), count(DISTINCT double), count(*) FROM a WHERE id < 0",
+            "SELECT word, count(DISTINCT int) FILTER (WHERE flag), count(DISTINCT int) FROM a GROUP BY word",
+            "SELECT b.word, count(DISTINCT a.int), count(DISTINCT a.day) FROM a JOIN b ON a.int = b.int GROUP BY b.word",
+            "SELECT c, count(*) FROM (SELECT int, count(DISTINCT day) AS c, count(*) FROM a GROUP BY int) AS g GROUP BY c",
+        ],
+        true,
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn extremes_of_doubles_and_booleans_are_those_of_the_oracle() {
+    check_all(
+        &[
+            "SELECT min(double), max(double) FROM a WHERE double < 1000",
+            "SELECT word, min(double), max(double * 2) FROM a WHERE double < 1000 AND double <> 0 GROUP BY word",
+            "SELECT int, min(flag), max(flag), bool_and(flag), bool_or(small > 1) FROM a GROUP BY int",
+            "SELECT word, min(at), max(day) FROM a GROUP BY word HAVING bool_or(flag)",
+        ],
+        true,
+    )
+    .await;
+}
+
+/// The CPU rounds after every row, kernels once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn variances_of_integers_and_decimals_are_those_of_the_oracle() {
+    check_all(
+        &[
+            "SELECT round(var_pop(tiny), 6), round(stddev(small), 6), round(var_samp(tiny), 6) FROM a",
+            "SELECT word, round(stddev(small), 6), round(stddev_pop(small), 6), count(*) FROM a GROUP BY word",
+            "SELECT word, round(stddev(tiny) FILTER (WHERE flag), 6), count(DISTINCT int), avg(small) FROM a GROUP BY word",
+            "SELECT flag, round(var_pop(tiny), 6) FROM a WHERE id < 2 GROUP BY ROLLUP (flag)",
+        ],
+        true,
+    )
+    .await;
+    check_all(&["SELECT round(var_pop(double), 3) FROM a WHERE double < 1 AND double > 0"], false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn grouping_sets_have_the_groups_of_the_oracle() {
+    check_all(
+        &[
+            "SELECT word, small, count(*), sum(int), grouping(word), grouping(small) FROM a GROUP BY ROLLUP (word, small)",
+            "SELECT flag, word, day, count(int), max(price) FROM a GROUP BY CUBE (flag, word, day)",
+            "SELECT int, word, count(*) FROM a GROUP BY GROUPING SETS ((int), (word), (int), ())",
+            "SELECT flag, word, count(DISTINCT int), count(DISTINCT day), sum(small) FROM a GROUP BY ROLLUP (flag, word)",
+            "SELECT word, flag, sum(int) FILTER (WHERE flag) FROM a WHERE id < 0 GROUP BY GROUPING SETS ((word), (flag))",
+        ],
+        true,
+    )
+    .await;
+}
+
+/// Kernels find no group where there is no row, and the grand total has one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_grand_total_of_no_rows_is_the_cpu_s() {
+    let tables = tables();
+    let session = tables.session(&on_host());
+    let sql = "SELECT word, count(*), sum(int) FROM a WHERE id < 0 GROUP BY ROLLUP (word)";
+    let (actual, query) = run(&session, sql).await;
+    assert_same_rows(&actual, &tables.expected(sql).await, sql);
+    assert_eq!(fallbacks(&query).len(), 1, "{actual}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn expressions_have_the_values_of_the_oracle() {
     check_all(
         &[

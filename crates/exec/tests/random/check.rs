@@ -76,7 +76,7 @@ impl Tally {
 }
 
 /// What every few plans should have, as descriptions of plans show it.
-pub(crate) const RARE: [&str; 7] = [
+pub(crate) const RARE: [&str; 9] = [
     "groups of pipeline",
     "kind: Mark",
     "kind: Outer, residual: Some",
@@ -84,6 +84,8 @@ pub(crate) const RARE: [&str; 7] = [
     "Parameter",
     "RowNumber",
     "ByKernel",
+    "Repeat {",
+    "Where {",
 ];
 
 /// What kernels refuse when their source is generated: what bounds do not show, and what they have no form of. Any

@@ -61,6 +61,7 @@ impl<'s> Scope<'s> {
             Expr::Case { branches, .. } => self.type_of(&branches[0].1),
             Expr::Cast { to, .. } => *to,
             Expr::Within { input, .. }
+            | Expr::Where { input, .. }
             | Expr::NonZero { input }
             | Expr::FloorDivide { input, .. }
             | Expr::Modulo { input, .. } => self.type_of(input),
@@ -106,6 +107,11 @@ impl<'s> Scope<'s> {
                 }
                 otherwise.as_ref().map_or(Cell::Null, |otherwise| self.evaluate(otherwise, row))
             }
+            Expr::Where { input, condition } => match self.evaluate(condition, row) {
+                Cell::Int(1) => self.evaluate(input, row),
+                Cell::Poison => Cell::Poison,
+                _ => Cell::Null,
+            },
             Expr::Cast { input, to } => integer(input, &|value| match to {
                 Type::F64 if self.type_of(input) != Type::F64 => Cell::Float(value as f64),
                 // Sums pass 38 digits.

@@ -273,6 +273,11 @@ impl Generator<'_> {
             match self.random.below(10) {
                 0..=3 => ops.push(Op::Filter(self.filter(&known))),
                 4..=5 => ops.push(self.compute(&mut known)),
+                6 if self.random.one_in(3) => {
+                    let count = 1 + self.random.below(3);
+                    known.push(Known::made(&Made { expr: Expr::RowNumber, ty: Type::I32, bits: 2 }));
+                    ops.push(Op::Repeat { count: count as u32 });
+                }
                 _ if !unprobed.is_empty() && (!is_build || self.random.one_in(3)) => {
                     let at = self.random.below(unprobed.len() as u64) as usize;
                     let table = unprobed.remove(at);

@@ -151,6 +151,7 @@ impl<'p> Walk<'p> {
         for op in &pipeline.ops {
             match op {
                 Op::Compute { value, .. } => scope.types.push(scope.type_of(value)),
+                Op::Repeat { .. } => scope.types.push(Type::I32),
                 Op::Probe { table, kind, .. } if kind.brings_payload() => {
                     scope.types.extend(&tables[*table].as_ref().expect("built before").payload);
                 }
@@ -228,6 +229,12 @@ impl<'p> Walk<'p> {
             Op::Compute { value, .. } => {
                 row.push(self.scope.evaluate(value, &row));
                 self.step(index + 1, row, is_tainted);
+            }
+            Op::Repeat { count } => {
+                for turn in 0..*count {
+                    let row = [row.as_slice(), &[Cell::Int(turn.into())]].concat();
+                    self.step(index + 1, row, is_tainted);
+                }
             }
             Op::Probe { table, keys, kind, residual } => {
                 let built = self.tables[*table].as_ref().expect("tables are built before they are probed");
@@ -345,6 +352,12 @@ fn aggregated(function: AggregateFunction, values: &[&Cell], outcome: &mut Outco
     match (function, values) {
         (AggregateFunction::Count, _) => Cell::Int(values.len() as i128),
         (_, []) => Cell::Null,
+        (AggregateFunction::Min, [Cell::Float(_), ..]) => {
+            Cell::Float(doubles(values).min_by(f64::total_cmp).expect("there is one"))
+        }
+        (AggregateFunction::Max, [Cell::Float(_), ..]) => {
+            Cell::Float(doubles(values).max_by(f64::total_cmp).expect("there is one"))
+        }
         (AggregateFunction::Min, _) => (*values.iter().min().expect("there is one")).clone(),
         (AggregateFunction::Max, _) => (*values.iter().max().expect("there is one")).clone(),
         (AggregateFunction::Sum, [Cell::Float(_), ..]) => sum_of_doubles(values),
@@ -352,12 +365,15 @@ fn aggregated(function: AggregateFunction, values: &[&Cell], outcome: &mut Outco
     }
 }
 
-fn sum_of_doubles(values: &[&Cell]) -> Cell {
-    let numbers = values.iter().map(|cell| match cell {
+fn doubles(values: &[&Cell]) -> impl Iterator<Item = f64> {
+    values.iter().map(|cell| match cell {
         Cell::Float(value) => *value,
         other => panic!("a double among {other:?}"),
-    });
-    let numbers: Vec<f64> = numbers.collect();
+    })
+}
+
+fn sum_of_doubles(values: &[&Cell]) -> Cell {
+    let numbers: Vec<f64> = doubles(values).collect();
     let sizes: f64 = numbers.iter().map(|number| number.abs()).sum();
     // What is not finite decides alone; finite numbers may leave the range in one order and not in another.
     let is_finite = numbers.iter().all(|number| number.is_finite());
@@ -391,6 +407,7 @@ pub(crate) fn reads_only(expr: &Expr, count: usize) -> bool {
             reads_only(left, count) && reads_only(right, count)
         }
         Expr::And(inputs) | Expr::Or(inputs) => all(inputs),
+        Expr::Where { input, condition } => reads_only(input, count) && reads_only(condition, count),
         Expr::Case { branches, otherwise } => {
             branches.iter().all(|(a, b)| reads_only(a, count) && reads_only(b, count))
                 && otherwise.as_ref().is_none_or(|otherwise| reads_only(otherwise, count))

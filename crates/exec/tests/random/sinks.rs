@@ -45,7 +45,16 @@ impl Generator<'_> {
             (_, None) => expressions.condition(0),
         };
         let column = as_column(&made, known);
-        (made.expr, column)
+        (self.perhaps_where(made.expr, known), column)
+    }
+
+    /// `expr`, perhaps only where some condition holds.
+    fn perhaps_where(&mut self, expr: Expr, known: &[Known]) -> Expr {
+        if !self.random.one_in(6) {
+            return expr;
+        }
+        let condition = Box::new(self.expressions(known).condition(1).expr);
+        Expr::Where { input: Box::new(expr), condition }
     }
 
     /// Groups, and their columns.
@@ -70,7 +79,7 @@ impl Generator<'_> {
         }
         let ty = match function {
             Sum => *self.random.pick(&[Type::I32, Type::I64, Type::I128, Type::I128, Type::F64]),
-            Min | Max => *self.random.pick(&[Type::I32, Type::I64]),
+            Min | Max => *self.random.pick(&[Type::I32, Type::I64, Type::F64]),
             Count => *self.random.pick(&[Type::Bool, Type::Text, Type::F64, Type::I32]),
         };
         let is_column = self.random.one_in(2);
@@ -85,6 +94,11 @@ impl Generator<'_> {
             _ => expressions.column(|column| column.ty == ty),
         };
         let made = column.filter(|_| is_column).unwrap_or_else(|| expressions.of(ty, 2));
+        let made = match (function, ty) {
+            // The sign of a NaN is what the processor likes, and orders its bits.
+            (Min | Max, Type::F64) => Made { expr: Expr::FloatKey { input: Box::new(made.expr) }, ..made },
+            _ => made,
+        };
         let column = as_column(&made, known);
         let sum = Known::made(&Made { ty: Type::I128, bits: made.bits + 12, ..made.clone() });
         let result = match (function, ty) {
@@ -93,7 +107,7 @@ impl Generator<'_> {
             (Sum, _) => Known { is_sum: true, is_bounded: false, ..sum },
             (Min | Max, _) => column,
         };
-        (Aggregate { function, input: Some(made.expr) }, result)
+        (Aggregate { function, input: Some(self.perhaps_where(made.expr, known)) }, result)
     }
 
     /// Rows; of a top-k with their key behind everything else, to check them by.

@@ -50,6 +50,15 @@ pub(crate) fn generate(expr: &Expr, scope: &mut dyn Scope, block: &mut Block) ->
             is_in(&input, values, scope, block)
         }
         Expr::Case { branches, otherwise } => case(branches, otherwise.as_deref(), scope, block),
+        Expr::Where { input, condition } => {
+            let condition = generate(condition, scope, block)?.is_true();
+            scope.guards().push(condition.clone());
+            let input = generate(input, scope, block)?;
+            scope.guards().pop();
+            let valid =
+                both_valid(&Some(condition), &input.valid).map(|valid| block.define("bool", "n", valid));
+            Ok(input.with_valid(valid))
+        }
         Expr::Cast { input, to } => {
             let input = generate(input, scope, block)?;
             arithmetic::cast(&input, *to, scope, block)

@@ -267,6 +267,7 @@ fn reads_any(expr: &Expr, these: &dyn Fn(usize) -> bool) -> bool {
             reads_any(left, these) || reads_any(right, these)
         }
         Expr::And(inputs) | Expr::Or(inputs) => any(inputs),
+        Expr::Where { input, condition } => reads_any(input, these) || reads_any(condition, these),
         Expr::Not(input)
         | Expr::IsNull(input)
         | Expr::In { input, .. }

@@ -51,7 +51,12 @@ pub(super) fn load(layout: &GroupLayout, index: usize, args: &mut Args, block: &
             WordKind::AddLow { .. } => word(output.word + 1),
             _ => format!("u64(i64({}) >> 63)", word(output.word)),
         };
-        let name = from_words(column.form, &word(output.word), &high, block);
+        let name = match (column.form, layout.words[output.word]) {
+            (Form::F64, WordKind::Min | WordKind::Max) => {
+                block.define("f64", "x", format!("of_order(i64({}))", word(output.word)))
+            }
+            _ => from_words(column.form, &word(output.word), &high, block),
+        };
         let valid = output.count_word.filter(|_| column.is_nullable);
         let valid = valid.map(|count| block.define("bool", "n", format!("{} != 0", word(count))));
         return Value::new(name, column.ty, column.bounds).with_valid(valid);

@@ -273,8 +273,8 @@ fn word_kind(
                 },
             })
         }
-        (AggregateFunction::Min, Form::I32 | Form::I64) => Ok(WordKind::Min),
-        (AggregateFunction::Max, Form::I32 | Form::I64) => Ok(WordKind::Max),
+        (AggregateFunction::Min, Form::I32 | Form::I64 | Form::F64) => Ok(WordKind::Min),
+        (AggregateFunction::Max, Form::I32 | Form::I64 | Form::F64) => Ok(WordKind::Max),
         _ => Err(refuse()),
     }
 }
@@ -296,6 +296,9 @@ fn as_word(contribution: &Contribution) -> String {
         (_, WordKind::Add | WordKind::Key) => format!("u64(i64({code}))"),
         (_, WordKind::AddLow { .. } | WordKind::AddHigh) => format!("u128(i128({code}))"),
         (_, WordKind::AddDouble) => code.clone(),
+        (_, WordKind::Min | WordKind::Max) if contribution.value.form == Form::F64 => {
+            format!("order_of_bits({code})")
+        }
         (_, WordKind::Min | WordKind::Max) => format!("i64({code})"),
     }
 }

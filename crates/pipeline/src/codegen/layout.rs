@@ -179,9 +179,9 @@ pub enum WordKind {
     AddHigh,
     /// Adds doubles.
     AddDouble,
-    /// Keeps the least.
+    /// Keeps the least; of doubles, of the numbers that their bits are ordered by ([`of_order`]).
     Min,
-    /// Keeps the greatest.
+    /// Keeps the greatest, likewise.
     Max,
     /// A word of the keys, written once.
     Key,
@@ -196,6 +196,11 @@ impl WordKind {
             _ => 0,
         }
     }
+}
+
+/// The double that `order_of_bits` of `cuda/pipeline/target.h` makes a number of.
+pub fn of_order(order: i64) -> f64 {
+    f64::from_bits((order ^ ((order >> 63) as u64 >> 1) as i64) as u64)
 }
 
 /// One aggregate of a group, in the words of its state.

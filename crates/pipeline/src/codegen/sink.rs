@@ -11,7 +11,7 @@ use super::scope::Scope;
 use super::source::{PendingPayload, RowScope};
 use super::value::Value;
 use super::{Generator, expr, filter, probe, rows};
-use crate::ir::{Expr, Op, ProbeKind, Sink, Type};
+use crate::ir::{Bounds, Expr, Op, ProbeKind, Sink, Type};
 
 /// The code of the row loop, and what it needs before and after all rows.
 #[derive(Debug)]
@@ -28,15 +28,27 @@ pub(crate) struct RowCode {
 }
 
 impl Generator<'_> {
-    /// True where a probe may give a row several matches.
+    /// True where a row may come to the sink several times.
     pub(super) fn multiplies_rows(&self) -> bool {
-        let may_repeat = |op: &Op| match op {
+        self.request.pipeline.ops.iter().any(|op| self.repetitions(op) > 1)
+    }
+
+    /// Rows that come to the sink at most; the greatest number where nobody knows.
+    fn rows_at_sink(&self) -> u64 {
+        let repetitions = self.request.pipeline.ops.iter().map(|op| self.repetitions(op));
+        repetitions.fold(self.request.row_count, u64::saturating_mul)
+    }
+
+    /// How often a row leaves `op` at most; the greatest number where a probe may give it several matches.
+    fn repetitions(&self, op: &Op) -> u64 {
+        match op {
             Op::Probe { table, kind, .. } if kind.brings_payload() => {
-                self.request.tables[*table].as_ref().is_some_and(|built| !built.is_unique)
+                let built = self.request.tables[*table].as_ref();
+                if built.is_some_and(|built| !built.is_unique) { u64::MAX } else { 1 }
             }
-            _ => false,
-        };
-        self.request.pipeline.ops.iter().any(may_repeat)
+            Op::Repeat { count } => (*count).into(),
+            Op::Filter(_) | Op::Compute { .. } | Op::Probe { .. } => 1,
+        }
     }
 
     /// The row loop's body.
@@ -52,7 +64,7 @@ impl Generator<'_> {
             table_keys_max: self.request.table_keys_max,
             shared_offset: scratch,
             shared_bytes_max: super::SHARED_BYTES_MAX.saturating_sub(scratch),
-            row_count: if self.multiplies_rows() { u64::MAX } else { self.request.row_count },
+            row_count: self.rows_at_sink(),
             is_repeated: self.multiplies_rows(),
         };
         let is_hashed = self.request.is_hashed;
@@ -73,6 +85,14 @@ impl Generator<'_> {
                 Op::Compute { value, .. } => {
                     let value = expr::generate(value, &mut scope, &mut block)?;
                     scope.set(next_column, value);
+                    next_column += 1;
+                }
+                Op::Repeat { count } => {
+                    guard.open(&mut scope, &mut block);
+                    let turn = block.name("t");
+                    block.open(format!("for (i32 {turn} = 0; {turn} < {count}; {turn}++) {{"));
+                    let bounds = Bounds { min: 0, max: i128::from(*count) - 1 };
+                    scope.set(next_column, Value::new(turn, Type::I32, Some(bounds)));
                     next_column += 1;
                 }
                 Op::Probe { table, keys, kind, residual } => {
