@@ -160,7 +160,6 @@ async fn variances_of_integers_and_decimals_are_those_of_the_oracle() {
         true,
     )
     .await;
-    check_all(&["SELECT round(var_pop(double), 3) FROM a WHERE double < 1 AND double > 0"], false).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
