@@ -15,6 +15,8 @@ use crate::{cancel, console};
 
 /// Rows of hits where nobody says; the real table has a hundred times as many.
 const HITS_ROWS: u64 = 1_000_000;
+/// What its smallest scale gives.
+const HITS_ROWS_MIN: u64 = 1_000;
 
 pub(crate) fn run(args: &GenerateArgs) -> Result<()> {
     let dataset = dataset(args.dataset);
@@ -85,6 +87,9 @@ pub(crate) fn dataset(arg: DatasetArg) -> Dataset {
 /// The scale that `size` asks for.
 pub(crate) fn scale(dataset: Dataset, size: SizeArgs) -> Result<f64> {
     match (size.scale, size.rows, dataset) {
+        (_, Some(rows), Dataset::Hits) if rows < HITS_ROWS_MIN => {
+            Err(Error::invalid_input(format!("--rows {rows} is too few; hits has at least {HITS_ROWS_MIN}")))
+        }
         (_, Some(rows), Dataset::Hits) => Ok(hits_scale(rows)),
         (_, Some(_), _) => Err(Error::invalid_input(format!("--rows is for hits; give {dataset} a --scale"))),
         (Some(scale), None, _) => Ok(scale),
@@ -95,4 +100,35 @@ pub(crate) fn scale(dataset: Dataset, size: SizeArgs) -> Result<f64> {
 
 pub(crate) fn core_count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size(scale: Option<f64>, rows: Option<u64>) -> SizeArgs {
+        SizeArgs { scale, rows }
+    }
+
+    #[test]
+    fn hits_takes_rows_and_the_others_a_scale() {
+        let rows_of_hits = |size| {
+            let scale = scale(Dataset::Hits, size).unwrap();
+            pelton_datagen::tables(Dataset::Hits, scale).unwrap()[0].row_count
+        };
+        assert_eq!(rows_of_hits(size(None, Some(12_345))), 12_345);
+        assert_eq!(rows_of_hits(size(None, None)), HITS_ROWS);
+        assert_eq!(rows_of_hits(size(Some(0.001), None)), 100_000);
+        assert_eq!(scale(Dataset::Taxi, size(None, None)).unwrap(), 1.0);
+        let error = scale(Dataset::Taxi, size(None, Some(5))).unwrap_err();
+        assert_eq!(error.to_string(), "--rows is for hits; give taxi a --scale");
+    }
+
+    #[test]
+    fn the_fewest_rows_are_those_of_the_smallest_scale() {
+        let smallest = scale(Dataset::Hits, size(None, Some(HITS_ROWS_MIN))).unwrap();
+        assert!(pelton_datagen::tables(Dataset::Hits, smallest).is_ok());
+        let error = scale(Dataset::Hits, size(None, Some(HITS_ROWS_MIN - 1))).unwrap_err();
+        assert_eq!(error.to_string(), "--rows 999 is too few; hits has at least 1000");
+    }
 }
