@@ -56,12 +56,18 @@ impl ColumnCache {
             }
             state.pinned.get(key).cloned()
         };
+        let bytes =
+            pinned.as_ref().map_or(table.column_summary(column).stored_bytes, |pinned| pinned.bytes());
+        let arriving = Arriving::new(self, key, device, stream);
+        if !arriving.may_fit(bytes) {
+            return Ok(false);
+        }
         let admitted = match pinned {
-            Some(pinned) => self.admit_pinned(key, &pinned, device, stream, cancel),
+            Some(pinned) => arriving.copy_all(&pinned, cancel),
             None if self.decompresses_on(device, table, column)? => {
-                self.admit_decompressed(table, column, device, stream, cancel)
+                self.admit_decompressed(table, column, arriving, cancel)
             }
-            None => self.admit_stored(table, column, device, stream, cancel),
+            None => self.admit_stored(table, column, arriving, cancel),
         };
         let name = || format!("caching column '{}' on {device}", table.schema().columns[column].name);
         let Some(admitted) = admitted.context(name)? else { return Ok(false) };
@@ -71,42 +77,14 @@ impl ColumnCache {
         Ok(true)
     }
 
-    fn admit_pinned(
-        &self,
-        key: Key,
-        pinned: &StoredColumn,
-        device: DeviceId,
-        stream: &Stream,
-        cancel: &CancelFlag,
-    ) -> Result<Option<StoredColumn>> {
-        let mut arriving = Arriving::new(self, key, device, stream);
-        if !arriving.may_fit(pinned.bytes()) {
-            return Ok(None);
-        }
-        for extent in &pinned.extents {
-            cancel.check()?;
-            if !arriving.copy(&extent.span())? {
-                return Ok(None);
-            }
-        }
-        stream.wait_blocking()?;
-        let (places, widths) = (pinned.places.clone(), pinned.widths.clone());
-        Ok(Some(StoredColumn { extents: arriving.extents, places, widths }))
-    }
-
     /// Through pinned memory, a few extents at a time.
     fn admit_stored(
         &self,
         table: &Arc<Table>,
         column: usize,
-        device: DeviceId,
-        stream: &Stream,
+        mut arriving: Arriving<'_>,
         cancel: &CancelFlag,
     ) -> Result<Option<StoredColumn>> {
-        let mut arriving = Arriving::new(self, (table.id(), column), device, stream);
-        if !arriving.may_fit(table.column_summary(column).stored_bytes) {
-            return Ok(None);
-        }
         let extents = plan_extents(table, column, self.options.extent_bytes)?;
         let mut loaded = Vec::new();
         let (mut next, mut at_once) = (0, self.options.threads.min(EXTENTS_AT_ONCE));
@@ -129,7 +107,7 @@ impl ColumnCache {
                 loaded.push(extent);
             }
             // Gives the pinned memory back.
-            stream.wait_blocking()?;
+            arriving.stream.wait_blocking()?;
         }
         Ok(Some(StoredColumn::assemble(loaded)))
     }
@@ -144,14 +122,9 @@ impl ColumnCache {
         self: &Arc<Self>,
         table: &Arc<Table>,
         column: usize,
-        device: DeviceId,
-        stream: &Stream,
+        mut arriving: Arriving<'_>,
         cancel: &CancelFlag,
     ) -> Result<Option<StoredColumn>> {
-        let mut arriving = Arriving::new(self, (table.id(), column), device, stream);
-        if !arriving.may_fit(table.column_summary(column).stored_bytes) {
-            return Ok(None);
-        }
         let row_groups = all_row_groups(table);
         let options = PrefetchOptions {
             morsel_bytes: self.options.extent_bytes,
@@ -160,19 +133,19 @@ impl ColumnCache {
             reads_ahead: MORSELS_AT_ONCE + 1,
         };
         let mut prefetcher =
-            Prefetcher::new(self, device, table, &[column], &row_groups, options, cancel.clone())?;
+            Prefetcher::new(self, arriving.device, table, &[column], &row_groups, options, cancel.clone())?;
         let mut places = Vec::with_capacity(row_groups.len());
         for turn in 0.. {
             let buffer = turn % prefetcher.buffer_count();
-            let Some(morsel) = prefetcher.next(buffer, stream, &mut |_| false)? else { break };
+            let Some(morsel) = prefetcher.next(buffer, arriving.stream, &mut |_| false)? else { break };
             let Some(read) = morsel.reads.first() else { continue };
             if !arriving.copy(read)? {
                 return Ok(None);
             }
             places.extend(places_of(&morsel, read, arriving.extents.len() - 1));
-            prefetcher.release(buffer, stream.record()?);
+            prefetcher.release(buffer, arriving.stream.record()?);
         }
-        stream.wait_blocking()?;
+        arriving.stream.wait_blocking()?;
         let widths: BTreeSet<u8> = prefetcher.widths(0);
         Ok(Some(StoredColumn { extents: arriving.extents, places, widths }))
     }
@@ -281,6 +254,19 @@ struct Arriving<'a> {
 impl<'a> Arriving<'a> {
     fn new(column_cache: &'a ColumnCache, key: Key, device: DeviceId, stream: &'a Stream) -> Self {
         Self { column_cache, key, device, stream, extents: Vec::new(), bytes: 0 }
+    }
+
+    /// Copies a pinned column; `None` where there is no room for it.
+    fn copy_all(mut self, pinned: &StoredColumn, cancel: &CancelFlag) -> Result<Option<StoredColumn>> {
+        for extent in &pinned.extents {
+            cancel.check()?;
+            if !self.copy(&extent.span())? {
+                return Ok(None);
+            }
+        }
+        self.stream.wait_blocking()?;
+        let (places, widths) = (pinned.places.clone(), pinned.widths.clone());
+        Ok(Some(StoredColumn { extents: self.extents, places, widths }))
     }
 
     /// False where evicting everything that makes way would not be enough.
