@@ -6,7 +6,7 @@
 //!                expr.rs, arithmetic.rs, dates.rs, text.rs
 //!     cost.rs    what it is predicted to take, corrected by what took how long (corrections.rs); trial.rs: what was
 //!                learnt by trying
-//!   exec.rs      the plan node: host inputs (host_input.rs), the run, its rows as batches (result.rs, of_groups.rs,
+//!   exec.rs      the plan node: host inputs (host_input.rs), the run (run.rs), its rows as batches (result.rs, of_groups.rs,
 //!                variance.rs, rows_out.rs), late texts (late.rs, text_pages.rs), the way back to the CPU (again.rs)
 //!   describe.rs  EXPLAIN
 //!   device.rs    what was chosen, and the runtime, opened when it is first needed
@@ -37,6 +37,7 @@ mod of_groups;
 mod result;
 mod rows_out;
 mod rule;
+mod run;
 mod scan;
 mod text;
 mod text_kernel;

@@ -9,7 +9,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::utils::JoinFilter;
-use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, JoinOnRef, NestedLoopJoinExec};
 use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{Expr, Literal, ProbeKind, Type};
 
@@ -31,7 +31,7 @@ pub(in super::super) struct Join<'a> {
     left: &'a Arc<dyn ExecutionPlan>,
     right: &'a Arc<dyn ExecutionPlan>,
     /// Pairs of expressions that are equal; none where every row meets every other one.
-    on: &'a [(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)],
+    on: JoinOnRef<'a>,
     join_type: JoinType,
     pub(super) filter: Option<&'a JoinFilter>,
     projection: Option<&'a [usize]>,
