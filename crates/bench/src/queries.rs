@@ -263,13 +263,12 @@ fn combine(
     }
 }
 
+/// Asks an engine.
+type Ask<'a> = &'a dyn Fn(&str) -> Result<Answer>;
+
 /// Whether both engines gave the same rows. Which of the rows that tie at a limit an answer has is free, so where
 /// limited answers differ all rows are asked for; that the limit took the right ones of them, `tests/oracle` checks.
-fn is_same_answer(
-    sql: &str,
-    answers: [&Answer; 2],
-    engines: [&dyn Fn(&str) -> Result<Answer>; 2],
-) -> Result<bool> {
+fn is_same_answer(sql: &str, answers: [&Answer; 2], engines: [Ask<'_>; 2]) -> Result<bool> {
     let [ours, theirs] = answers;
     if same_rows(&ours.batches, &theirs.batches) {
         return Ok(true);
