@@ -23,6 +23,7 @@ mod auth;
 mod delivery;
 mod handles;
 mod http;
+mod lingering;
 mod metadata;
 mod metrics;
 mod options;

@@ -4,7 +4,7 @@
 //!   bind ─▶ run ─▶ shutdown asked for: no new connections, no new queries, who waits is refused
 //!                     │ running queries end by themselves, or are cancelled after --drain-seconds
 //!                     ▼
-//!                  connections closed, at most a moment later
+//!                  connections closed, once clients have read what was sent and hung up (lingering.rs)
 //! ```
 
 use std::future::Future;
@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_flight::flight_service_server::FlightServiceServer;
+use futures::TryStreamExt;
 use pelton_engine::PeltonSession;
 use pelton_error::{Error, Result, ResultExt};
 use tokio::net::TcpListener;
@@ -24,6 +25,7 @@ use tonic::transport::{Identity, ServerTlsConfig};
 
 use crate::auth::Guard;
 use crate::http;
+use crate::lingering::Lingering;
 use crate::options::{ServerOptions, Tls};
 use crate::run::log_cut_off;
 use crate::running::CancelledBy;
@@ -34,8 +36,10 @@ use crate::shared::Shared;
 const KEEPALIVE: Duration = Duration::from_secs(20);
 /// How long a connection may take to agree on keys.
 const TLS_HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long connections get to close once no query runs.
+/// How long queries that are cancelled get to end.
 const GOODBYE: Duration = Duration::from_secs(2);
+/// How long clients get to read what was sent to them and to hang up, once no query runs.
+const LAST_READ: Duration = Duration::from_secs(10);
 /// How often what has expired is forgotten.
 const SWEEP: Duration = Duration::from_secs(10);
 /// What a certificate as PEM begins with.
@@ -124,7 +128,7 @@ impl Server {
         let service =
             InterceptedService::new(service, Guard::new(options.token.clone(), Arc::clone(&shared)));
         let (goodbye, told) = oneshot::channel::<()>();
-        let connections = TcpIncoming::from(listener).with_nodelay(Some(true));
+        let connections = TcpIncoming::from(listener).with_nodelay(Some(true)).map_ok(Lingering::new);
         let serving = builder.add_service(service).serve_with_incoming_shutdown(connections, async {
             let _ = told.await; // the sender is dropped when this function ends
         });
@@ -137,7 +141,7 @@ impl Server {
         shared.admission.close();
         let _ = goodbye.send(());
         drain(&shared, options.limits.drain, hurry).await;
-        match tokio::time::timeout(GOODBYE, &mut serving).await {
+        match tokio::time::timeout(LAST_READ, &mut serving).await {
             Ok(ended) => network(ended),
             Err(_elapsed) => {
                 serving.abort(); // clients that will not hang up
