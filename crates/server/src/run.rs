@@ -158,12 +158,17 @@ impl Run {
         by.status()
     }
 
-    /// Keeps `status` as the outcome, unless it says that the query was cancelled.
+    /// Keeps `status` as the outcome, unless it says that the query was cancelled: then what is known of that counts, which
+    /// the rows may have noticed first.
     fn failed(&mut self, status: Status) -> Status {
-        if status.code() != Code::Cancelled {
-            self.outcome = Outcome::Failed(status.clone());
+        match (status.code(), self.ongoing.is_cancelled()) {
+            (Code::Cancelled, Some(by)) => self.cancelled(by),
+            (Code::Cancelled, None) => status,
+            _ => {
+                self.outcome = Outcome::Failed(status.clone());
+                status
+            }
         }
-        status
     }
 
     /// All messages to `sender`, until the client has the last row, an error or a cancellation.
