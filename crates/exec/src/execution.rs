@@ -12,7 +12,9 @@ use pelton_pipeline::codegen::{
     self, Arg, BuiltTable, Generated, GroupKind, GroupLayout, Request, SinkLayout, SourceColumn, StoredAs,
     TableKind,
 };
-use pelton_pipeline::ir::{Expr, Literal, Op, Pipeline, Plan, ProbeKind, Sink, Source, TableScan, Type};
+use pelton_pipeline::ir::{
+    CONSTANT_KEY_ROWS_MAX, Expr, Literal, Op, Pipeline, Plan, ProbeKind, Sink, Source, TableScan, Type,
+};
 use pelton_pipeline::{Dictionary, Program, RowValues, Rows, TextSource};
 use pelton_scan::{ColumnText, formats};
 use pelton_store::Table;
@@ -375,6 +377,7 @@ impl<'r> Execution<'r> {
             match self.attempt((index, pipeline), &mut prepared, is_hashed, &mut report)? {
                 Outcome::Built(table, state) => {
                     report.rows_out = table.row_count;
+                    check_constant_key(&pipeline.sink, table.row_count)?;
                     self.keep_table(&pipeline.sink, *table, state);
                     break None;
                 }
@@ -741,6 +744,20 @@ fn built_keys(pipeline: &Pipeline) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     (scan.table.id(), &scan.columns, format!("{keys:?} {:?}", pipeline.ops)).hash(&mut hasher);
     Some(hasher.finish())
+}
+
+/// # Errors
+///
+/// `Unsupported` where a table has one key for very many rows.
+fn check_constant_key(sink: &Sink, rows: u64) -> Result<()> {
+    let Sink::Build { keys, .. } = sink else { unreachable!("only builds leave tables") };
+    let is_constant = keys.iter().all(|key| matches!(key, Expr::Literal(_)));
+    match is_constant && rows > CONSTANT_KEY_ROWS_MAX {
+        true => Err(Error::unsupported(format!(
+            "every row would look at each of {rows} others, of {CONSTANT_KEY_ROWS_MAX} at most"
+        ))),
+        false => Ok(()),
+    }
 }
 
 fn row_count(table: &Table, group: u32) -> u64 {

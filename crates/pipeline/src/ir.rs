@@ -416,6 +416,10 @@ pub struct Aggregate {
     pub input: Option<Expr>,
 }
 
+/// The most rows of a table whose keys are constants: every probing row looks at each of them, and what a launch has begun
+/// nobody interrupts. So many take a GPU seconds for the largest morsel, by estimate.
+pub const CONSTANT_KEY_ROWS_MAX: u64 = 1024;
+
 /// Where the rows of a pipeline end.
 #[derive(Debug, Clone)]
 pub enum Sink {

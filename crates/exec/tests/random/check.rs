@@ -90,7 +90,8 @@ pub(crate) const RARE: [&str; 9] = [
 
 /// What kernels refuse when their source is generated: what bounds do not show, and what they have no form of. Any
 /// other refusal is a failure; so is a source that does not compile.
-const REFUSALS: [&str; 8] = [
+const REFUSALS: [&str; 9] = [
+    "every row would look at each of",
     "is text with layout plain, without a dictionary",
     "a join key of",
     "a join key whose values span all of 64 bits",

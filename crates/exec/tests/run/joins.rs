@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use pelton_chunk::Codec;
+use pelton_error::CancelFlag;
 use pelton_exec::RuntimeOptions;
-use pelton_pipeline::ir::{ArithmeticOp, Column, Expr, Op, Pipeline, Plan, ProbeKind, Sink, Source, Type};
+use pelton_pipeline::ir::{
+    ArithmeticOp, Column, Expr, Literal, Op, Pipeline, Plan, ProbeKind, Sink, Source, Type,
+};
 use pelton_store::Table;
 
 use crate::fixture::table;
@@ -84,6 +87,24 @@ fn as_is(cell: &Cell, _: bool) -> Option<i128> {
 #[test]
 fn unique_keys_of_a_small_range_are_found_by_position() {
     check(column(0), column(0), as_is, options(), 0);
+}
+
+#[test]
+fn many_rows_of_one_constant_key_are_refused() {
+    let place = table(Codec::None, 1500, 2000);
+    for (rows_max, is_refused) in [(1024, false), (1025, true)] {
+        let mut plan = plan(&place.table, &options(), &int(0), &int(0), ProbeKind::Mark);
+        let first = Expr::Compare {
+            op: pelton_pipeline::ir::CompareOp::Lt,
+            left: Box::new(column(0)),
+            right: Box::new(Expr::Literal(Literal::I64(1_000_000 + 3 * rows_max))),
+        };
+        plan.pipelines[0].ops = vec![Op::Filter(first)];
+        let ran = runtime(options()).run(&plan, Vec::new(), &CancelFlag::new());
+        let refused = ran.err().map(|error| error.to_string());
+        assert_eq!(refused.is_some(), is_refused, "{refused:?}");
+        assert!(refused.is_none_or(|reason| reason.contains("1025 others, of 1024 at most")));
+    }
 }
 
 #[test]

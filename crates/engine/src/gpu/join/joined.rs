@@ -38,7 +38,7 @@ impl Joined {
         if side != self.build_side {
             return self.probe.output(column).cloned();
         }
-        let missing = || Error::unsupported(format!("column {column} of the build side is not at hand"));
+        let missing = || Error::unsupported(format!("the table has no column {column} of the build side"));
         self.built.get(&column).cloned().ok_or_else(missing)
     }
 

@@ -11,7 +11,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, JoinOnRef, NestedLoopJoinExec};
 use pelton_error::{Error, Result};
-use pelton_pipeline::ir::{Expr, Literal, ProbeKind, Type};
+use pelton_pipeline::ir::{CONSTANT_KEY_ROWS_MAX, Expr, Literal, ProbeKind, Type};
 
 use super::super::arithmetic;
 use super::super::builder::Flow;
@@ -22,9 +22,6 @@ use crate::scan::PeltonScanExec;
 /// The most rows that the right side of an inner join builds a table of in order to let the larger scan probe: 16 bytes
 /// each, it then fits the second-level cache of a data-centre GPU (50 MB). A guess.
 const RIGHT_BUILD_ROWS_MAX: f64 = 3e6;
-
-/// The most rows of a build side of which every probing row looks at all. A guess: so many are chained to one key.
-const LOOP_BUILD_ROWS_MAX: f64 = 1e6;
 
 /// A join of the plan, of whichever operator.
 pub(in super::super) struct Join<'a> {
@@ -174,7 +171,7 @@ impl<'a> Roles<'a> {
             },
         };
         match pelton_planner::estimated_rows(roles.build) {
-            Some(rows) if rows <= LOOP_BUILD_ROWS_MAX => Ok(roles),
+            Some(rows) if rows <= CONSTANT_KEY_ROWS_MAX as f64 => Ok(roles),
             _ if !join.on.is_empty() => Ok(roles),
             _ => Err(Error::unsupported("every row would look at each of very many others")),
         }
