@@ -74,9 +74,12 @@ impl Config {
     }
 
     /// Whatever kernels can do runs as kernels, compiled for the host and kept in the folder `programs`. Every source
-    /// must compile for a GPU too, where there is NVRTC (CI installs it).
+    /// must compile for a GPU too, where there is NVRTC (CI installs it). The environment variable `PELTON_SLT_DEVICE`
+    /// names another device, such as `gpu`.
     pub fn kernels(mut self, programs: &str) -> Self {
-        self.session.device = DeviceChoice::Host;
+        self.session.device = std::env::var("PELTON_SLT_DEVICE").map_or(DeviceChoice::Host, |device| {
+            device.parse().unwrap_or_else(|error| panic!("PELTON_SLT_DEVICE: {error}"))
+        });
         self.session.runtime.cache = Some(programs.into());
         self.session.runtime.workers = THREADS as u32;
         self.session.runtime.check_for = pelton_pipeline::nvrtc_status().is_ok().then_some((9, 0));

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""TPC-H on Pelton, from device memory, from pinned memory and by default, beside DuckDB with its tables in memory.
+"""TPC-H or hits on Pelton, from device memory, from pinned memory and by default, beside DuckDB with its tables in memory.
 
-    python3 tests/perf/tpch.py build/bench target/release/pelton --scale 10 --runs 3 [--modes device,pinned,default,cpu]
+    python3 tests/perf/queries.py tpch build/bench target/release/pelton --scale 10 --runs 3 [--modes device,pinned,default,cpu]
 
 One run: generates and loads the data set where it is missing (`pelton bench queries`), reads the same Parquet files
 into DuckDB's memory, takes the median of its warm runs, and then, mode by mode:
@@ -9,10 +9,12 @@ into DuckDB's memory, takes the median of its warm runs, and then, mode by mode:
   device, pinned   `pelton bench queries --device gpu --data-tier ...`: one session, warm medians
   cpu              the same with --device cpu
   default          no flag, one new process: all queries three times in a row, as `pelton sql --stats` tells them
+  cpu-rounds       the same with --device cpu
 
 Then each query's answer with --device gpu (or --device of the command line) is held against DuckDB's: rows in the
-order of the query, integers and text exactly, numbers with a point to 1e-6 of each other. Prints a table; --json
-writes all figures. Needs the package duckdb of tests/oracle/requirements.txt.
+order of the query, integers and text exactly, numbers with a point to 1e-6 of each other. Of a limited answer, the
+sorted columns may be all that is equal, for rows tie: those queries are named (`tests/oracle` looks closer). Prints a
+table; --json writes all figures. Needs the package duckdb of tests/oracle/requirements.txt.
 """
 
 import argparse
@@ -31,12 +33,16 @@ import time
 import duckdb
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-QUERIES = [f"Q{number}" for number in range(1, 23)]
+sys.path.insert(0, str(ROOT / "tests" / "oracle"))
+from statement import parse  # noqa: E402
+
+QUERIES = {"tpch": [f"Q{number}" for number in range(1, 23)], "hits": [f"Q{number}" for number in range(43)]}
 
 
-def text_of(query, scale):
-    sql = (ROOT / "queries" / "tpch" / f"{query}.sql").read_text()
-    return sql.replace("0.0001 /* divided by the scale */", f"{0.0001 / scale:.10f}")
+def text_of(args, query):
+    sql = (ROOT / "queries" / args.dataset / f"{query}.sql").read_text()
+    sql = sql.replace("0.0001 /* divided by the scale */", f"{0.0001 / args.scale:.10f}")
+    return sql.replace("100000 /* times the scale */", str(int(100000 * args.scale)))
 
 
 def run(*command):
@@ -54,7 +60,7 @@ def bench(args, mode, directory):
     }[mode]
     results = directory / f"{mode}.json"
     results.unlink(missing_ok=True)
-    run(args.pelton, "bench", "queries", "tpch", "--scale", args.scale, "--dir", args.dir, "--pelton-only",
+    run(args.pelton, "bench", "queries", args.dataset, "--scale", args.scale, "--dir", args.dir, "--pelton-only",
         "--runs", args.runs, "--json", results, *flags, *args.extra)
     if not results.exists():
         return {}
@@ -62,19 +68,21 @@ def bench(args, mode, directory):
     return {row["query"]: row["pelton_ms"] for row in rows}
 
 
-def default_rounds(args, warehouse):
-    """Milliseconds by round and query, of one process without any flag."""
-    script = ";\n".join(text_of(query, args.scale).strip().rstrip(";") for query in QUERIES * 3) + ";\n"
+def rounds(args, warehouse, *flags):
+    """Milliseconds by round and query, of one process."""
+    names = QUERIES[args.dataset]
+    script = ";\n".join(text_of(args, query).strip().rstrip(";") for query in names * 3) + ";\n"
     path = warehouse.parent / "three-rounds.sql"
     path.write_text(script)
-    found = run(args.pelton, "sql", "--warehouse", warehouse, "--stats", "--format", "csv", "--file", path)
+    found = run(args.pelton, "sql", "--warehouse", warehouse, "--stats", "--format", "csv", *flags, "--file", path)
     times = [float(seconds) * 1e3 for seconds in re.findall(r"^\d+ rows? in ([0-9.]+) s", found.stderr, re.M)]
-    rounds = [times[start : start + len(QUERIES)] for start in range(0, len(times), len(QUERIES))]
-    return {f"round {number}": dict(zip(QUERIES, round)) for number, round in enumerate(rounds, 1)}
+    of_round = [times[start : start + len(names)] for start in range(0, len(times), len(names))]
+    word = "cpu" if flags else "round"
+    return {f"{word} {number}": dict(zip(names, times)) for number, times in enumerate(of_round, 1)}
 
 
 def close(ours, theirs):
-    if ours == theirs:
+    if theirs in (ours, ours.replace("T", " ")):  # timestamps, as both print them
         return True
     try:
         a, b = float(ours), float(theirs)
@@ -83,25 +91,53 @@ def close(ours, theirs):
     return math.isclose(a, b, rel_tol=1e-6, abs_tol=0.011 if "." in ours else 0)
 
 
+def ties(sql, ours, rows, names):
+    """Whether the answers of a limited query are equal in what they are sorted by."""
+    statement = parse(sql)
+    keys = [key for key in statement.key_columns(names) if key is not None]
+    return statement.limit is not None and len(ours) == len(rows) and all(
+        close(a[key], b[key]) for a, b in zip(ours, rows) for key in keys)
+
+
+def answered(args, warehouse):
+    """The answers of one process by query, each below its header."""
+    mark = "SELECT '==== {}' AS query_name;\n"
+    script = "".join(mark.format(query) + text_of(args, query).strip().rstrip(";") + ";\n"
+                     for query in QUERIES[args.dataset])
+    path = warehouse.parent / "answers.sql"
+    path.write_text(script)
+    found = run(args.pelton, "sql", "--warehouse", warehouse, "--device", args.device, "--format", "csv", "--file", path)
+    by_query, current = {}, []
+    for row in csv.reader(io.StringIO(found.stdout)):
+        if len(row) == 1 and row[0].startswith("==== "):
+            current = by_query.setdefault(row[0][5:], [])
+        elif row != ["query_name"]:
+            current.append(row or [""])  # a line of one NULL is empty
+    return by_query
+
+
 def answers(args, warehouse, theirs):
-    wrong = []
-    for query in QUERIES:
-        found = run(args.pelton, "sql", "--warehouse", warehouse, "--device", args.device, "--format", "csv",
-                    text_of(query, args.scale))
-        ours = list(csv.reader(io.StringIO(found.stdout)))[1:]
+    wrong, tied, names = [], [], QUERIES[args.dataset]
+    found = answered(args, warehouse)
+    for query in names:
+        header, *ours = found.get(query) or [[]]
         rows = [["" if cell is None else str(cell) for cell in row] for row in theirs[query]]
         same = len(ours) == len(rows) and all(
             len(a) == len(b) and all(map(close, a, b)) for a, b in zip(ours, rows))
-        if not same:
+        if not same and ties(text_of(args, query), ours, rows, header):
+            tied.append(query)
+        elif not same:
             pair = next((pair for pair in zip(ours, rows) if not all(map(close, *pair))), None)
             wrong.append(query)
-            print(f"{query}: {len(ours)} rows and {len(rows)}, first difference {pair} {found.stderr[-300:]}")
-    print(f"{len(QUERIES) - len(wrong)} of {len(QUERIES)} answers equal DuckDB's")
+            print(f"{query}: {len(ours)} rows and {len(rows)}, first difference {pair}")
+    print(f"{len(names) - len(wrong) - len(tied)} of {len(names)} answers equal DuckDB's, "
+          f"{len(tied)} in what they are sorted by: {', '.join(tied)}")
     return wrong
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dataset", choices=sorted(QUERIES))
     parser.add_argument("dir", type=pathlib.Path)
     parser.add_argument("pelton")
     parser.add_argument("--scale", type=float, default=10)
@@ -113,36 +149,43 @@ def main() -> int:
     args = parser.parse_args()
     args.scale = int(args.scale) if args.scale == int(args.scale) else args.scale
 
-    directory = args.dir / f"tpch-sf{args.scale}"
+    queries = QUERIES[args.dataset]
+    directory = args.dir / f"{args.dataset}-sf{args.scale}"
     warehouse = directory / "warehouse"
     if not (directory / "parquet").exists():
         started = time.perf_counter()
-        run(args.pelton, "bench", "queries", "tpch", "--scale", args.scale, "--dir", args.dir, "--runs", 1, "--only", "Q6")
+        run(args.pelton, "bench", "queries", args.dataset, "--scale", args.scale, "--dir", args.dir, "--runs", 1, "--only", "Q6",
+            "--pelton-only")
         print(f"generated and loaded in {time.perf_counter() - started:.0f} s", flush=True)
     connection = duckdb.connect(config={"threads": os.cpu_count()})
     for path in sorted(path for path in (directory / "parquet").iterdir() if path.is_dir()):
         connection.execute(f"CREATE TABLE {path.name} AS SELECT * FROM read_parquet('{path}/*.parquet')")
     figures, theirs = {"duckdb": {}}, {}
-    for query in QUERIES:
+    for query in queries:
         samples = []
         for _ in range(args.runs + 1):
             started = time.perf_counter()
-            theirs[query] = connection.execute(text_of(query, args.scale)).fetchall()
+            theirs[query] = connection.execute(text_of(args, query)).fetchall()
             samples.append((time.perf_counter() - started) * 1e3)
         figures["duckdb"][query] = statistics.median(samples[1:])
     connection.close()
     for mode in filter(None, args.modes.split(",")):
-        if mode == "default":
-            figures |= default_rounds(args, warehouse)
+        if mode in ("default", "cpu-rounds"):
+            figures |= rounds(args, warehouse, *(["--device", "cpu"] if mode == "cpu-rounds" else []))
         else:
             figures[mode] = bench(args, mode, directory)
     names = list(figures)
     print(f"{'ms':<8}" + "".join(f"{name:>10}" for name in names))
-    for query in QUERIES + ["sum"]:
+    for query in queries + ["sum"]:
         of = {name: sum(figures[name].values()) if query == "sum" else figures[name].get(query, math.nan) for name in names}
         print(f"{query:<8}" + "".join(f"{of[name]:>10.1f}" for name in names))
     print(f"{'DuckDB /':<8}" + "".join(
         f"{sum(figures['duckdb'].values()) / max(sum(figures[name].values()), 1e-9):>10.2f}" for name in names), flush=True)
+    for name in names[1:]:
+        ratios = [figures["duckdb"][query] / figures[name][query] for query in queries if figures[name].get(query)]
+        if ratios:
+            worst = min(zip(ratios, queries))
+            print(f"{name}: geometric mean {statistics.geometric_mean(ratios):.2f}, worst {worst[0]:.2f} ({worst[1]})")
     if args.json:
         args.json.write_text(json.dumps(figures, indent=1))
     return len(answers(args, warehouse, theirs))
