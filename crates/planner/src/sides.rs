@@ -2,8 +2,8 @@
 //!
 //! DataFusion's `JoinSelection` swaps the sides of a join if its own statistics, which know neither
 //! filters on strings nor the rows out of joins well, call the left one larger. It would undo part of
-//! the chosen order, so this rule goes over its result: the side with fewer bytes is built; a small one
-//! is built once and shared by all threads, a large one in partitions.
+//! the chosen order, so this rule goes over its result: the side with fewer bytes is built; once by one thread and
+//! shared by all where that ends sooner, else in partitions by all threads, for which both sides are exchanged.
 
 use std::sync::Arc;
 
@@ -21,6 +21,13 @@ use crate::estimate::estimated_rows;
 const HASH_ENTRY_BYTES: f64 = 24.0;
 /// Bytes taken for a value of a type of variable width. A guess.
 const VARIABLE_WIDTH_BYTES: usize = 32;
+
+/// What a row costs one thread, in ns: to be put into a hash table, and to be exchanged between partitions. Both were
+/// measured roughly, with TPC-H's integers as keys (`docs/perf/cpu.md`).
+const BUILD_NS: f64 = 40.0;
+const EXCHANGE_NS: f64 = 25.0;
+/// No more rows than these are built by one thread: what it waits for memory grows with its table, which is not priced.
+const ONE_THREAD_ROWS_MAX: f64 = 8e6;
 
 /// Chooses build sides; the physical optimizer rule `pelton_join_sides`.
 ///
@@ -84,10 +91,10 @@ fn settle_hash_join(join: &HashJoinExec, config: &ConfigOptions) -> Result<Optio
     if !join.join_type().supports_swap() || join.null_aware {
         return Ok(None);
     }
-    let Some((side, build_rows)) = smaller_side(join.left(), join.right()) else {
+    let Some((side, rows)) = smaller_side(join.left(), join.right()) else {
         return Ok(None);
     };
-    let mode = partition_mode(build_rows, config);
+    let mode = partition_mode(rows, config);
     if side == JoinSide::Right {
         join.swap_inputs(mode).map(Some)
     } else if mode != *join.partition_mode() {
@@ -97,18 +104,44 @@ fn settle_hash_join(join: &HashJoinExec, config: &ConfigOptions) -> Result<Optio
     }
 }
 
-/// The side with fewer bytes, left if equal, and its rows; `None` if either is not known.
-fn smaller_side(left: &Arc<dyn ExecutionPlan>, right: &Arc<dyn ExecutionPlan>) -> Option<(JoinSide, f64)> {
+/// Rows of both sides, by estimate.
+#[derive(Debug, Clone, Copy)]
+struct SideRows {
+    build: f64,
+    probe: f64,
+}
+
+/// The side with fewer bytes, left if equal, and the rows of both where that one is built; `None` if either is not known.
+fn smaller_side(
+    left: &Arc<dyn ExecutionPlan>,
+    right: &Arc<dyn ExecutionPlan>,
+) -> Option<(JoinSide, SideRows)> {
     let (left_rows, right_rows) = (estimated_rows(left)?, estimated_rows(right)?);
     let left_bytes = left_rows * row_bytes(&left.schema());
     let right_bytes = right_rows * row_bytes(&right.schema());
-    Some(if right_bytes < left_bytes { (JoinSide::Right, right_rows) } else { (JoinSide::Left, left_rows) })
+    Some(if right_bytes < left_bytes {
+        (JoinSide::Right, SideRows { build: right_rows, probe: left_rows })
+    } else {
+        (JoinSide::Left, SideRows { build: left_rows, probe: right_rows })
+    })
 }
 
-fn partition_mode(build_rows: f64, config: &ConfigOptions) -> PartitionMode {
-    let is_parallel = config.execution.target_partitions > 1 && config.optimizer.repartition_joins;
+fn partition_mode(rows: SideRows, config: &ConfigOptions) -> PartitionMode {
+    let threads = config.execution.target_partitions;
     let rows_max = config.optimizer.hash_join_single_partition_threshold_rows as f64;
-    if is_parallel && build_rows > rows_max { PartitionMode::Partitioned } else { PartitionMode::CollectLeft }
+    let is_parallel = threads > 1 && config.optimizer.repartition_joins;
+    if is_parallel && rows.build > rows_max && !is_sooner_in_one_thread(rows, threads as f64) {
+        PartitionMode::Partitioned
+    } else {
+        PartitionMode::CollectLeft
+    }
+}
+
+/// Whether one thread has built its table before all have exchanged both sides and built theirs. The filter that a table
+/// gives to the scan of the other side is cheaper from one table, too: there is no partition to find first.
+fn is_sooner_in_one_thread(rows: SideRows, threads: f64) -> bool {
+    let exchanged = (rows.build * (BUILD_NS + EXCHANGE_NS) + rows.probe * EXCHANGE_NS) / threads;
+    rows.build <= ONE_THREAD_ROWS_MAX && rows.build * BUILD_NS <= exchanged
 }
 
 fn row_bytes(schema: &SchemaRef) -> f64 {
@@ -118,4 +151,41 @@ fn row_bytes(schema: &SchemaRef) -> f64 {
         .map(|field| field.data_type().primitive_width().unwrap_or(VARIABLE_WIDTH_BYTES))
         .sum();
     HASH_ENTRY_BYTES + columns as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(build: f64, probe: f64, threads: usize) -> PartitionMode {
+        let mut config = ConfigOptions::default();
+        config.execution.target_partitions = threads;
+        partition_mode(SideRows { build, probe }, &config)
+    }
+
+    #[test]
+    fn small_sides_are_built_once() {
+        for threads in [1, 2, 16, 128] {
+            assert_eq!(mode(100_000.0, 100_000.0, threads), PartitionMode::CollectLeft, "{threads} threads");
+        }
+    }
+
+    #[test]
+    fn a_side_is_built_once_where_the_other_is_many_times_as_large() {
+        assert_eq!(mode(300_000.0, 60e6, 16), PartitionMode::CollectLeft);
+        assert_eq!(mode(1e6, 60e6, 16), PartitionMode::CollectLeft);
+        assert_eq!(mode(1e6, 4e6, 16), PartitionMode::Partitioned);
+        assert_eq!(mode(1e6, 60e6, 128), PartitionMode::Partitioned);
+    }
+
+    #[test]
+    fn large_sides_are_built_in_partitions() {
+        assert_eq!(mode(15e6, 6e9, 16), PartitionMode::Partitioned);
+        assert_eq!(mode(15e6, 60e6, 2), PartitionMode::Partitioned);
+    }
+
+    #[test]
+    fn one_thread_never_exchanges() {
+        assert_eq!(mode(15e6, 15e6, 1), PartitionMode::CollectLeft);
+    }
 }

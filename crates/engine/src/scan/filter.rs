@@ -12,12 +12,13 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
 use datafusion::physical_expr::utils::collect_columns;
 
 use pelton_store::Table;
 use pelton_zone::Predicate;
 
+use super::routed::Routed;
 use super::selection::passed_bits;
 use crate::error::to_datafusion;
 use crate::predicate::zone_predicate;
@@ -25,6 +26,9 @@ use crate::prune::ZoneLookup;
 
 /// Rows that a filter sees at a time: small enough for intermediates to stay in the L2 cache.
 const SLICE_ROWS: usize = 8192;
+
+/// The same of a filter that sees the rows of each partition by themselves.
+const ROUTED_SLICE_ROWS: usize = 8 * SLICE_ROWS;
 
 /// A dynamic filter that lets more than this share of the rows pass is not worth its evaluation (a guess
 /// between the cost of a hash probe saved and a hash probe made twice).
@@ -45,6 +49,8 @@ pub(super) struct ScanFilter {
     proof: Option<(Predicate<usize>, ZoneLookup)>,
     /// True for filters that may be dropped.
     optional: bool,
+    /// What a join in partitions has made of the filter, and the generation of the filter that it was made of.
+    routed: Option<(u64, Option<Arc<Routed>>)>,
     rows_in: u64,
     rows_out: u64,
 }
@@ -70,7 +76,7 @@ impl ScanFilter {
                 Ok(Transformed::yes(Arc::new(Column::new(column.name(), position)) as Arc<dyn PhysicalExpr>))
             })?
             .data;
-        Ok(Self { columns, expr, schema, proof: None, optional: true, rows_in: 0, rows_out: 0 })
+        Ok(Self { columns, expr, schema, proof: None, optional: true, routed: None, rows_in: 0, rows_out: 0 })
     }
 
     fn into_required(self) -> Self {
@@ -99,8 +105,14 @@ impl ScanFilter {
         let options = RecordBatchOptions::new().with_row_count(Some(row_count));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)?;
         let mut passed = BooleanBufferBuilder::new(row_count);
-        for first in (0..row_count).step_by(SLICE_ROWS) {
-            let slice = batch.slice(first, SLICE_ROWS.min(row_count - first));
+        let routed = self.routed()?;
+        let slice_rows = if routed.is_some() { ROUTED_SLICE_ROWS } else { SLICE_ROWS };
+        for first in (0..row_count).step_by(slice_rows) {
+            let slice = batch.slice(first, slice_rows.min(row_count - first));
+            if let Some(routed) = &routed {
+                passed.append_buffer(&routed.evaluate(&slice)?);
+                continue;
+            }
             let result = self.expr.evaluate(&slice)?.into_array(slice.num_rows())?;
             let result = result.as_boolean_opt().ok_or_else(|| {
                 DataFusionError::Internal(format!(
@@ -115,6 +127,17 @@ impl ScanFilter {
         self.rows_in += row_count as u64;
         self.rows_out += passed.count_set_bits() as u64;
         Ok(passed)
+    }
+
+    /// The filter by partition, where it has become such a one.
+    fn routed(&mut self) -> Result<Option<Arc<Routed>>> {
+        let Some(dynamic) = self.expr.downcast_ref::<DynamicFilterPhysicalExpr>() else { return Ok(None) };
+        // Read first: what is newer than its number is made again, never the other way round.
+        let generation = self.expr.snapshot_generation();
+        if self.routed.as_ref().is_none_or(|(known, _)| *known != generation) {
+            self.routed = Some((generation, Routed::of(&dynamic.current()?).map(Arc::new)));
+        }
+        Ok(self.routed.as_ref().and_then(|(_, routed)| routed.clone()))
     }
 }
 

@@ -16,6 +16,7 @@ mod exec;
 mod filter;
 mod metrics;
 mod pieces;
+mod routed;
 mod selection;
 mod stream;
 
