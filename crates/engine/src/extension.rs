@@ -29,6 +29,7 @@ use pelton_store::{IoEngine, Table, Warehouse};
 
 use crate::bounded;
 use crate::by_position;
+use crate::deferred::DeferringRule;
 use crate::factory::PeltonTableFactory;
 use crate::floats::FloatKeyRule;
 use crate::gpu::{DeviceChoice, DeviceHandle, GpuRule};
@@ -126,6 +127,7 @@ fn with_rules(
     rules.push(Arc::new(SidewaysRule));
     rules.push(Arc::new(YieldingRule));
     rules.push(Arc::new(PassingRule));
+    rules.push(Arc::new(DeferringRule));
     builder
         .with_optimizer_rules(logical)
         .with_physical_optimizer_rules(rules)

@@ -19,6 +19,7 @@ mod balance;
 mod bounded;
 mod by_position;
 mod catalog;
+mod deferred;
 mod depth;
 mod dialect;
 mod embed;

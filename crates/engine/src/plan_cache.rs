@@ -34,6 +34,7 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use pelton_store::Table;
 
 use crate::catalog::WarehouseSchema;
+use crate::deferred::DeferredExec;
 use crate::gpu::PeltonGpuExec;
 use crate::plan_copy::{to_keep, to_run};
 use crate::provider::PeltonTable;
@@ -196,6 +197,7 @@ fn has_copied_state(plan: &Arc<dyn ExecutionPlan>) -> bool {
     plan.is::<ProjectionExec>()
         || plan.is::<FilterExec>() && !reads_dynamic_filters(plan)
         || plan.is::<CooperativeExec>()
+        || plan.is::<DeferredExec>()
         || plan.is::<CoalescePartitionsExec>()
         || plan.is::<RepartitionExec>()
         || plan.is::<AggregateExec>()

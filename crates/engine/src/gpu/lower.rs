@@ -44,6 +44,7 @@ use super::join::Join;
 use super::of_groups::OfGroups;
 use super::top::FirstRows;
 use super::value::{LateText, Value};
+use crate::deferred::DeferredExec;
 use crate::scan::PeltonScanExec;
 
 /// Output columns of a plan node that are asked for.
@@ -415,6 +416,7 @@ pub(super) fn moves_rows_only(plan: &Arc<dyn ExecutionPlan>) -> bool {
         && (plan.is::<RepartitionExec>()
             || plan.is::<CoalescePartitionsExec>()
             || plan.is::<CooperativeExec>()
+            || plan.is::<DeferredExec>()
             || plan.is::<BufferExec>())
 }
 

@@ -203,7 +203,12 @@ impl PeltonScanExec {
 
     /// True where other operators tell it filters while the query runs.
     pub(crate) fn is_told_filters(&self) -> bool {
-        !self.dynamic.is_empty()
+        self.told_filters() > 0
+    }
+
+    /// How many filters other operators tell it while the query runs.
+    pub(crate) fn told_filters(&self) -> usize {
+        self.dynamic.len()
     }
 
     /// True where the query itself restricts this table.
