@@ -138,3 +138,45 @@ async fn keys_found_by_a_join_skip_row_groups_not_yet_read() {
     let sql = "SELECT sum(f_value) FROM fact, dim WHERE f_dim = d_key AND d_group = 3";
     assert_eq!(skipped_by(&tables, &options, sql, SkippedBy::Dynamic).await, 18);
 }
+
+/// Orders of customers, their lines, and a few orders that a query picks.
+fn orders() -> Tables {
+    let tables = Tables::new();
+    let column = |rows: i64, value: fn(i64) -> i64| (0..rows).map(value).collect::<Vec<_>>();
+    let customers = integers(&[("c_key", column(100, |row| row))]);
+    let orders =
+        integers(&[("o_key", column(20_000, |row| row)), ("o_customer", column(20_000, |row| row % 100))]);
+    let lines =
+        integers(&[("l_order", column(60_000, |row| row / 3)), ("l_value", column(60_000, |row| row % 11))]);
+    let picked =
+        integers(&[("p_order", column(500, |row| row * 37 % 5000)), ("p_value", column(500, |row| row))]);
+    tables.add("customers", customers, 1000, vec![]);
+    tables.add("orders", orders, 1000, vec![]);
+    tables.add("lines", lines, 1000, vec![]);
+    tables.add("picked", picked, 1000, vec![]);
+    tables
+}
+
+#[tokio::test]
+async fn a_build_side_waits_for_the_filter_of_the_join_above() {
+    let tables = orders();
+    let sql = "SELECT count(*), sum(l_value) FROM customers JOIN orders ON c_key = o_customer JOIN lines ON o_key = \
+               l_order WHERE o_key IN (SELECT p_order FROM picked GROUP BY p_order HAVING sum(p_value) > 490)";
+    let expected = tables.expected(sql).await;
+    for threads in [1, 2, 5] {
+        let session = tables.session(&SessionOptions { threads: Some(threads), ..SessionOptions::default() });
+        let (plan, _) = run(&session, &format!("EXPLAIN {sql}")).await;
+        assert!(plan.contains("DeferredExec"), "{plan}");
+        for _ in 0..3 {
+            let (actual, query) = run(&session, sql).await;
+            assert_eq!(sorted(&actual), sorted(&expected), "{threads} threads");
+            let reports = query.scan_reports().unwrap();
+            let of_orders = reports.iter().find(|report| report.table == "orders").expect("orders are read");
+            assert!(
+                of_orders.output_rows < 20,
+                "{} of 20000 orders, {threads} threads",
+                of_orders.output_rows
+            );
+        }
+    }
+}
