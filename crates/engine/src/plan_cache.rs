@@ -1,12 +1,13 @@
-//! The plan cache: physical plans, by the text of their query.
+//! The plan cache: plans, by the text of their query.
 //!
 //! A GPU answers some queries in a millisecond, and planning them takes three. So a session caches physical plans that
-//! have a device do something, if all operators of the CPU in them start anew in a copy. A plan is valid as long as what
-//! it was made from is unchanged: the snapshots of the tables that the text names, the session's settings, and its own
-//! tables and views. Whatever depends on when it is planned (`now()`), reads files, or runs on the CPU alone is planned
+//! have a device do something, if all operators of the CPU in them start anew in a copy; of other queries the optimized
+//! logical plan, which is the larger part of planning: their joins and scans share filters that a copy would not. A plan
+//! is valid as long as what it was made from is unchanged: the snapshots of the tables that the text names, the session's
+//! settings, and its own tables and views. Whatever depends on when it is planned (`now()`) or reads files is planned
 //! anew.
 //!
-//! A cached plan is never run: each query runs a copy with state of its own, which `plan_copy` makes.
+//! A cached physical plan is never run: each query runs a copy with state of its own, which `plan_copy` makes.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,6 +38,7 @@ use crate::catalog::WarehouseSchema;
 use crate::deferred::DeferredExec;
 use crate::gpu::PeltonGpuExec;
 use crate::plan_copy::{to_keep, to_run};
+use crate::planning::PlanSize;
 use crate::provider::PeltonTable;
 use crate::scan::PeltonScanExec;
 
@@ -66,24 +68,44 @@ pub(crate) struct Basis {
     changes: u64,
 }
 
+/// How far a query is planned.
+#[derive(Clone)]
+pub(crate) enum CachedPlan {
+    /// To be run.
+    Physical(Arc<dyn ExecutionPlan>),
+    /// Optimized; how it runs is planned anew.
+    Logical(Optimized),
+}
+
+/// An optimized plan.
+#[derive(Clone)]
+pub(crate) struct Optimized {
+    pub(crate) plan: LogicalPlan,
+    /// Of the plan that it was made from.
+    pub(crate) size: PlanSize,
+}
+
 struct Entry {
     text: String,
     basis: Basis,
-    plan: Arc<dyn ExecutionPlan>,
+    plan: CachedPlan,
 }
 
 impl PlanCache {
-    /// A copy of the plan of `text`, if one is cached and still valid.
-    pub(crate) fn get(&self, text: &str, now: &Now<'_>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    /// The plan of `text`, if one is cached and still valid: a copy, where it is a physical one.
+    pub(crate) fn get(&self, text: &str, now: &Now<'_>) -> Result<Option<CachedPlan>> {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(at) = entries.iter().position(|entry| entry.text == text) else { return Ok(None) };
         if !entries[at].basis.holds(now) {
             entries.remove(at);
             return Ok(None);
         }
-        let plan = Arc::clone(&entries[at].plan);
+        let plan = entries[at].plan.clone();
         drop(entries);
-        to_run(&plan).map(Some)
+        Ok(Some(match plan {
+            CachedPlan::Physical(plan) => CachedPlan::Physical(to_run(&plan)?),
+            CachedPlan::Logical(plan) => CachedPlan::Logical(plan),
+        }))
     }
 
     /// Evicts all plans.
@@ -91,13 +113,19 @@ impl PlanCache {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Caches a copy of `plan` for `text`, if a device does some of it and all else starts anew in copies.
-    pub(crate) fn insert(&self, text: String, basis: Basis, plan: &Arc<dyn ExecutionPlan>) {
-        if !has_device(plan) || !starts_anew(plan) {
-            return;
-        }
+    /// Caches a copy of `plan` for `text`, if a device does some of it and all else starts anew in copies; otherwise
+    /// `optimized`, which `plan` was made from.
+    pub(crate) fn insert(
+        &self,
+        text: String,
+        basis: Basis,
+        optimized: Optimized,
+        plan: &Arc<dyn ExecutionPlan>,
+    ) {
+        let has_copies = has_device(plan) && starts_anew(plan);
         // A plan of which no copy can be made still runs.
-        let Ok(Some(plan)) = to_keep(plan) else { return };
+        let copy = has_copies.then(|| to_keep(plan).ok().flatten()).flatten();
+        let plan = copy.map_or(CachedPlan::Logical(optimized), CachedPlan::Physical);
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         entries.retain(|other| other.text != text);
         if entries.len() == PLANS_MAX {

@@ -39,7 +39,7 @@ use crate::memory::{self, QueryMemory};
 use crate::metered::{self, metered};
 use crate::names;
 use crate::parse::parse;
-use crate::plan_cache::{Basis, Now, PlanCache};
+use crate::plan_cache::{Basis, CachedPlan, Now, Optimized, PlanCache};
 use crate::planning::{self, PlanSize};
 use crate::profile::{self, Parts, ProfileContext, QueryProfile, QueryState, Recorder};
 use crate::scan::{ScanOptions, ScanReport};
@@ -215,12 +215,16 @@ impl PeltonSession {
     pub async fn plan(&self, statement: Statement) -> Result<Query> {
         let started = Instant::now();
         let text = self.plans.is_some().then(|| statement.to_string());
-        if let Some(plan) = text.as_deref().map(|text| self.cached_plan(text)).transpose()?.flatten() {
+        let cached = text.as_deref().map(|text| self.cached_plan(text)).transpose()?.flatten();
+        if let Some(CachedPlan::Physical(plan)) = cached {
             return Ok(Query { is_cached: true, ..self.to_run(plan, Mode::Rows, started) });
         }
         let account = self.account();
         // Planning evaluates expressions too, and what they make counts.
         let planned = async {
+            if let Some(CachedPlan::Logical(optimized)) = cached {
+                return Ok(self.to_run(self.physical_of(&optimized).await?, Mode::Rows, started));
+            }
             let plan = self.logical(statement).await?;
             self.plan_from(plan, text, started).await
         };
@@ -263,17 +267,23 @@ impl PeltonSession {
             }
             _ => {
                 let basis = Basis::of(&plan, &self.now()).map_err(from_datafusion)?;
-                let physical = self.physical(plan).await?;
-                if let (Some(plans), Some(basis), Some(text)) = (&self.plans, basis, text) {
-                    plans.insert(text, basis, &physical);
-                }
+                let (Some(plans), Some(basis), Some(text)) = (&self.plans, basis, text) else {
+                    return Ok(self.to_run(self.physical(plan).await?, Mode::Rows, started));
+                };
+                planning::check().map_err(from_datafusion)?;
+                let size = PlanSize::of(&plan)?;
+                let optimize = async { self.ctx.state().optimize(&plan) };
+                let plan = planning::bounded(&size, optimize).await.map_err(|error| self.explained(error))?;
+                let optimized = Optimized { plan, size };
+                let physical = self.physical_of(&optimized).await?;
+                plans.insert(text, basis, optimized, &physical);
                 Ok(self.to_run(physical, Mode::Rows, started))
             }
         }
     }
 
     /// The cached plan of the query `text`, if it is still valid.
-    fn cached_plan(&self, text: &str) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    fn cached_plan(&self, text: &str) -> Result<Option<CachedPlan>> {
         let Some(plans) = &self.plans else { return Ok(None) };
         plans.get(text, &self.now()).map_err(from_datafusion)
     }
@@ -329,6 +339,16 @@ impl PeltonSession {
         let size = PlanSize::of(&plan)?;
         let planned = planning::bounded(&size, async {
             self.ctx.execute_logical_plan(plan).await?.create_physical_plan().await
+        });
+        planned.await.map_err(|error| self.explained(error))
+    }
+
+    /// Plans how `optimized`, which defines nothing, runs.
+    async fn physical_of(&self, optimized: &Optimized) -> Result<Arc<dyn ExecutionPlan>> {
+        planning::check().map_err(from_datafusion)?;
+        let planned = planning::bounded(&optimized.size, async {
+            let state = self.ctx.state();
+            state.query_planner().create_physical_plan(&optimized.plan, &state).await
         });
         planned.await.map_err(|error| self.explained(error))
     }
