@@ -146,7 +146,8 @@ pub(super) fn hold(execution: &Execution<'_>, kernel: &Kernel, layout: GroupLayo
 fn held(kernel: &Kernel, layout: GroupLayout) -> Result<HeldGroups> {
     let has_keys = matches!(layout.kind, GroupKind::Hashed | GroupKind::Wide);
     let keys = has_keys.then(|| kernel.state.span(Arg::GroupKeys).cloned()).transpose()?;
-    Ok(HeldGroups { layout, groups: kernel.state.span(Arg::Groups)?.clone(), keys, count: 1 })
+    let heap = layout.has_text_heap().then(|| kernel.state.span(Arg::TextHeap).cloned()).transpose()?;
+    Ok(HeldGroups { layout, groups: kernel.state.span(Arg::Groups)?.clone(), keys, heap, count: 1 })
 }
 
 /// How many groups have rows: a gathering without room for any. They are counted behind the flags, which groups have to
@@ -179,9 +180,23 @@ pub(super) fn group_rows_of(
     if held.layout.kind == GroupKind::Global {
         let words = download_words_blocking(execution.stream(), &held.groups)?;
         let record: Vec<u64> = std::iter::once(0).chain(words).collect();
-        return group_rows(&held.layout, &record);
+        return group_rows(&held.layout, &record, &texts_of(execution, held)?);
     }
-    group_rows(&held.layout, &gather(execution, kernel, held, count)?)
+    let records = gather(execution, kernel, held, count)?;
+    group_rows(&held.layout, &records, &texts_of(execution, held)?)
+}
+
+/// What is used of the heap of texts of `held`; empty where there is none.
+fn texts_of(execution: &Execution<'_>, held: &HeldGroups) -> Result<Vec<u8>> {
+    let Some(heap) = &held.heap else { return Ok(Vec::new()) };
+    let stream = execution.stream();
+    let used = (download_words_blocking(stream, &heap.slice(0..8))?[0] as usize).min(heap.len());
+    let mut texts = Vec::with_capacity(used);
+    for start in (0..used).step_by(BROUGHT_BYTES) {
+        let end = used.min(start + BROUGHT_BYTES);
+        texts.extend(download_blocking(stream, &heap.slice(start..end))?);
+    }
+    Ok(texts)
 }
 
 /// The records of all groups that have rows.

@@ -400,8 +400,8 @@ pub enum AggregateFunction {
     Sum,
     /// Number of values that are not NULL (`I64`); of rows, where there is no input.
     Count,
-    /// Least value (`I32`, `I64`, `I128` with bounds of 64 bits, and `F64`), NULL without any. Doubles have the order of
-    /// their bits, as in IEEE 754's total order: -0 is less than 0.
+    /// Least value (`I32`, `I64`, `I128` with bounds of 64 bits, `F64`, and `Text`), NULL without any. Doubles have the
+    /// order of their bits, as in IEEE 754's total order: -0 is less than 0. Texts have the order of their bytes.
     Min,
     /// Greatest value, likewise.
     Max,

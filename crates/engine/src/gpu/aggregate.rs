@@ -105,6 +105,12 @@ impl Lowering<'_> {
         for (index, result) in grouped.results.iter().enumerate() {
             let column = grouped.keys.len() + index;
             if needed.contains(&column) {
+                if let Some(text) = grouped.functions[index].states.iter().find(|state| state.is_plain_text) {
+                    return Err(Error::unsupported(format!(
+                        "{}, of text without a dictionary, is more than handed on",
+                        text.name
+                    )));
+                }
                 let field = schema.field(column);
                 let (data_type, is_nullable) = (field.data_type(), field.is_nullable());
                 outputs[column] = Some(match *result {
@@ -161,7 +167,7 @@ impl Lowering<'_> {
         let schema = first.input().schema();
         let functions = first.aggr_expr().iter().zip(first.filter_expr()).map(|(function, filter)| {
             let input = argument(function, filter.as_ref(), None, &mut flow, &schema)?;
-            Function::of(function, input.as_ref())
+            Function::of_rows(function, input.as_ref(), &flow.builder)
         });
         let functions = functions.collect::<Result<Vec<Function>>>()?;
         Ok(self.end_in_groups(flow.builder, keys, functions, expected))

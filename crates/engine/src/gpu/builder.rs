@@ -135,6 +135,19 @@ impl PipelineBuilder {
         computed.map_or(expr, |(_, definition)| definition)
     }
 
+    /// Whether `text` is a number of a dictionary's entry, as far as its source tells.
+    pub(super) fn has_dictionary(&self, text: &Expr) -> bool {
+        match self.definition(text) {
+            Expr::Column(column) => match (&self.source, self.source_columns.get(*column)) {
+                (Source::Table(_), Some(column)) => column.text.is_some(),
+                _ => true,
+            },
+            Expr::Where { input, .. } => self.has_dictionary(input),
+            Expr::OfText { column, .. } => self.has_dictionary(&Expr::Column(*column)),
+            _ => true,
+        }
+    }
+
     /// Keeps rows for which `condition` is true.
     pub(super) fn filter(&mut self, condition: Expr) {
         self.ops.push(Op::Filter(condition));

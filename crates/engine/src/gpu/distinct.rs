@@ -69,7 +69,7 @@ impl Lowering<'_> {
                     Place::Distinct(number)
                 }
                 (_, input) => {
-                    plain.push(Function::of(function, input.as_ref())?);
+                    plain.push(Function::of_rows(function, input.as_ref(), &flow.builder)?);
                     Place::Plain(plain.len() - 1)
                 }
             });

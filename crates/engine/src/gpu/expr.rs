@@ -72,6 +72,19 @@ impl Exprs<'_> {
         }
     }
 
+    /// As [`lower`](Self::lower); of a text without a dictionary the column that has its bytes.
+    ///
+    /// # Errors
+    ///
+    /// Likewise, also where its bytes are not there.
+    pub(super) fn lower_text(&mut self, expr: &Arc<dyn PhysicalExpr>) -> Result<Value> {
+        let value = self.carry(expr)?;
+        match value.late.as_ref().and_then(|late| late.view) {
+            Some(view) => Ok(Value { expr: Expr::Column(view), late: None, ..value }),
+            None => self.lower(expr),
+        }
+    }
+
     /// As [`lower`](Self::lower), of what is only asked whether it is NULL.
     fn for_null_test(&mut self, expr: &Arc<dyn PhysicalExpr>) -> Result<Expr> {
         let value = self.carry(expr)?;
