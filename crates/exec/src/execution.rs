@@ -569,7 +569,11 @@ impl<'r> Execution<'r> {
                     Sink::Build { table, .. } => self.plan.unique_tables.contains(table),
                     _ => false,
                 };
-                finish(self, kernel, rows, End { must_be_unique, is_part: is_divided })
+                let source = prepared.groups.and_then(|from| match &self.groups[&from] {
+                    Groups::Held(held) => Some(&**held),
+                    Groups::Spilled(_) => None,
+                });
+                finish(self, kernel, rows, End { source, must_be_unique, is_part: is_divided })
             }
         };
         report.finish += started.elapsed();

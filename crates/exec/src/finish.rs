@@ -6,7 +6,7 @@ use pelton_device::{DeviceId, Machine, MemoryKind, OnFull, Span, Stream};
 use pelton_error::{Error, Result};
 use pelton_pipeline::Rows;
 use pelton_pipeline::codegen::{
-    Arg, BuiltTable, GroupKind, GroupLayout, KEYS_NOTED_MAX, PayloadColumn, RowsLayout, SinkLayout,
+    Arg, BuiltTable, Form, GroupKind, GroupLayout, KEYS_NOTED_MAX, PayloadColumn, RowsLayout, SinkLayout,
     TableKind, TableLayout,
 };
 
@@ -49,7 +49,9 @@ pub(crate) enum Outcome {
 }
 
 /// How a pipeline is to end.
-pub(crate) struct End {
+pub(crate) struct End<'g> {
+    /// The groups that were its source, if they were.
+    pub(crate) source: Option<&'g HeldGroups>,
     /// No key of the table that it builds may repeat.
     pub(crate) must_be_unique: bool,
     /// Other workers have rows of the same top-k: they keep its key.
@@ -61,7 +63,7 @@ pub(crate) fn finish(
     execution: &Execution<'_>,
     kernel: Kernel,
     rows: Option<Rows>,
-    end: End,
+    end: End<'_>,
 ) -> Result<Outcome> {
     match kernel.generated.sink.clone() {
         SinkLayout::Build(layout) => finish_build(execution, kernel, layout, end.must_be_unique),
@@ -70,7 +72,12 @@ pub(crate) fn finish(
             let rows = rows.unwrap_or_else(|| no_rows(&layout.columns));
             Ok(Outcome::Rows(match end.is_part {
                 true => rows,
-                false => with_texts(without_key(rows, &layout), &layout.columns)?,
+                false => {
+                    let has_kept = layout.columns.iter().any(|column| column.form == Form::Kept);
+                    let source = end.source.filter(|_| has_kept);
+                    let texts = source.map_or(Ok(Vec::new()), |groups| texts_of(execution, groups))?;
+                    with_texts(without_key(rows, &layout), &layout.columns, &texts)?
+                }
             }))
         }
     }

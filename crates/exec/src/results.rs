@@ -114,8 +114,8 @@ fn aggregate_column(
     Ok(RowColumn { values, valid })
 }
 
-/// An output column from the bytes of its arrays, the first `count` values of each. Short texts are numbers until all
-/// rows are there ([`with_texts`]).
+/// An output column from the bytes of its arrays, the first `count` values of each. Texts that have no
+/// dictionary are numbers until all rows are there ([`with_texts`]).
 pub(crate) fn output_column(
     column: &PayloadColumn,
     values: &[u8],
@@ -132,6 +132,7 @@ pub(crate) fn output_column(
         (Type::I128, Form::I128) | (Type::Text, Form::Short) => RowValues::I128(
             words(16).map(|word| i128::from_le_bytes(word.try_into().expect("16 bytes"))).collect(),
         ),
+        (Type::Text, Form::Kept) => RowValues::I64(narrow().collect()),
         (Type::Text, _) => RowValues::Text {
             ids: words(4).map(|word| u32::from_le_bytes(word.try_into().expect("4 bytes"))).collect(),
             dictionary: column.dictionary.clone().unwrap_or_else(|| Dictionary::default().into()),
@@ -146,13 +147,15 @@ pub(crate) fn output_column(
     RowColumn { values, valid }
 }
 
-/// `rows` of these columns, short texts as numbers of a dictionary made of them. (Where no morsel ran, there are no
-/// columns.)
-pub(crate) fn with_texts(mut rows: Rows, columns: &[PayloadColumn]) -> Result<Rows> {
+/// `rows` of these columns, short texts and those in `heap` as numbers of a dictionary made of them. (Where no morsel ran,
+/// there are no columns.)
+pub(crate) fn with_texts(mut rows: Rows, columns: &[PayloadColumn], heap: &[u8]) -> Result<Rows> {
     for (column, layout) in rows.columns.iter_mut().zip(columns) {
-        if let (Form::Short, RowValues::I128(values)) = (layout.form, &column.values) {
-            column.values = short_texts(values.iter().copied())?;
-        }
+        column.values = match (layout.form, &column.values) {
+            (Form::Short, RowValues::I128(values)) => short_texts(values.iter().copied())?,
+            (Form::Kept, RowValues::I64(values)) => kept_texts(heap, values.iter().map(|word| *word as u64))?,
+            _ => continue,
+        };
     }
     Ok(rows)
 }

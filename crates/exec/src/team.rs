@@ -220,7 +220,7 @@ impl<'r> Team<'r> {
         if let Some(mut top) = Top::of_rows(layout) {
             top.keep_best(&mut rows);
         }
-        with_texts(without_key(rows, layout), &layout.columns).map(Some)
+        with_texts(without_key(rows, layout), &layout.columns, &[]).map(Some)
     }
 
     /// Makes one of the groups that workers have made of their rows; gives them as rows where nobody reads them.

@@ -105,12 +105,6 @@ impl Lowering<'_> {
         for (index, result) in grouped.results.iter().enumerate() {
             let column = grouped.keys.len() + index;
             if needed.contains(&column) {
-                if let Some(text) = grouped.functions[index].states.iter().find(|state| state.is_plain_text) {
-                    return Err(Error::unsupported(format!(
-                        "{}, of text without a dictionary, is more than handed on",
-                        text.name
-                    )));
-                }
                 let field = schema.field(column);
                 let (data_type, is_nullable) = (field.data_type(), field.is_nullable());
                 outputs[column] = Some(match *result {
@@ -170,17 +164,22 @@ impl Lowering<'_> {
             Function::of_rows(function, input.as_ref(), &flow.builder)
         });
         let functions = functions.collect::<Result<Vec<Function>>>()?;
-        Ok(self.end_in_groups(flow.builder, keys, functions, expected))
+        self.end_in_groups(flow.builder, keys, functions, expected)
     }
 
     /// Ends `builder` in groups by `keys` with the states of `functions`.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for keys that groups do not have.
     pub(super) fn end_in_groups(
         &mut self,
         builder: PipelineBuilder,
         keys: Vec<Key>,
         functions: Vec<Function>,
         expected: Option<u64>,
-    ) -> Grouped {
+    ) -> Result<Grouped> {
+        builder.check_kept(keys.iter().map(|key| &key.value))?;
         let mut results = Vec::with_capacity(functions.len());
         let mut state = keys.len();
         for function in &functions {
@@ -201,7 +200,7 @@ impl Lowering<'_> {
         };
         let pipeline = self.finish(builder, purpose, sink);
         let (names, keys) = keys.into_iter().map(|key| (key.name, key.value)).unzip();
-        Grouped { pipeline, names, keys, functions, results }
+        Ok(Grouped { pipeline, names, keys, functions, results })
     }
 
     /// The groups as the source of a pipeline, whose columns are their keys, then their states.
@@ -217,8 +216,12 @@ impl Lowering<'_> {
             Ok(Column { name: name.clone(), ty, is_nullable, bounds: None, text: None })
         });
         let columns = columns.collect::<Result<Vec<Column>>>()?;
+        let states = grouped.functions.iter().flat_map(|function| &function.states);
+        let views = states.enumerate().filter(|(_, state)| state.is_plain_text);
+        let views = views.map(|(index, _)| grouped.keys.len() + index).collect();
         let name = format!("groups of pipeline {}", grouped.pipeline);
-        Ok(PipelineBuilder::new(Source::Groups(grouped.pipeline), columns, name, None, &self.parameters))
+        let source = Source::Groups(grouped.pipeline);
+        Ok(PipelineBuilder::new(source, columns, name, None, &self.parameters).with_views(views))
     }
 }
 

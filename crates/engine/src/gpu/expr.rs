@@ -157,6 +157,8 @@ impl Exprs<'_> {
         let input = output(self.inputs, column)?.clone();
         let name = self.schema.field(column).name();
         let column = match &input.late {
+            // Of bytes without a function that kernels have nothing is computed.
+            None if self.builder.is_view(&input.expr) && function.kernel().is_none() => None,
             None => self.builder.as_column(name, input.clone()).as_column(),
             Some(late) => {
                 self.builder.parameters.ask(late);

@@ -41,7 +41,7 @@ pub(super) struct State {
     pub(super) aggregate: Aggregate,
     /// Sums may turn out wider.
     pub(super) ty: Type,
-    /// It is a text without a dictionary: only further groups read it, and the result has it.
+    /// It is a text without a dictionary: a view where the groups are a source.
     pub(super) is_plain_text: bool,
 }
 

@@ -8,7 +8,7 @@ use pelton_error::{CancelFlag, ErrorKind};
 use pelton_exec::{RunReport, RuntimeOptions};
 use pelton_pipeline::ir::{
     Aggregate, AggregateFunction, ArithmeticOp, Expr, Literal, Op, Pipeline, Plan, Sink, Source, TextKernel,
-    Type,
+    TopK, Type,
 };
 use pelton_store::Table;
 
@@ -171,8 +171,8 @@ fn short_texts_are_kept_like_others() {
     assert_eq!(sorted(&rows), expected.collect::<Vec<_>>());
 }
 
-/// Groups by 97 keys, those of whose least text holds an `a` grouped again by 7.
-fn two_stages(table: &Arc<Table>) -> Plan {
+/// Groups by 97 keys, of which those go on whose least text holds an `a`.
+fn two_stages(table: &Arc<Table>, sink: Sink) -> Plan {
     let (source, columns) = source(table);
     let first = Sink::Aggregate {
         keys: vec![modulo(97)],
@@ -187,44 +187,67 @@ fn two_stages(table: &Arc<Table>) -> Plan {
         source: Source::Groups(0),
         columns: groups,
         ops: vec![Op::Filter(of_text(&like("%a%")))],
-        sink: Sink::Aggregate {
-            keys: vec![modulo(7)],
-            aggregates: vec![
-                Aggregate { function: Count, input: None },
-                of(Min, column(TEXT)),
-                of(Max, column(2)),
-            ],
-            expected: None,
-        },
+        sink,
     });
     plan
+}
+
+/// What `two_stages` goes on with: keys, least and greatest texts.
+fn first_stage(table: &Arc<Table>) -> Vec<(i128, Vec<u8>, Vec<u8>)> {
+    let mut groups: BTreeMap<i128, Vec<Vec<u8>>> = BTreeMap::new();
+    for (row, text) in cells(table, 0).iter().zip(cells(table, TEXT)) {
+        if let Cell::Text(bytes) = text {
+            groups.entry(number(row) % 97).or_default().push(bytes);
+        }
+    }
+    let extremes = groups.into_iter().map(|(key, mut texts)| {
+        texts.sort();
+        (key, texts[0].clone(), texts[texts.len() - 1].clone())
+    });
+    let found: Vec<_> = extremes.filter(|(_, least, _)| least.contains(&b'a')).collect();
+    assert!(!found.is_empty());
+    found
 }
 
 #[test]
 fn texts_of_groups_are_read_where_they_lie() {
     let place = place(Codec::None, &[Kind::Plain, Kind::Even], 1000, 300, 1024);
-    let (rows, _) = run(tiny(), &two_stages(&place.table));
-    let mut inner: BTreeMap<i128, Vec<Vec<u8>>> = BTreeMap::new();
-    for (row, text) in cells(&place.table, 0).iter().zip(cells(&place.table, TEXT)) {
-        if let Cell::Text(bytes) = text {
-            inner.entry(number(row) % 97).or_default().push(bytes);
-        }
+    let rows = Aggregate { function: Count, input: None };
+    let aggregates = vec![rows, of(Min, column(TEXT)), of(Max, column(2))];
+    let sink = Sink::Aggregate { keys: vec![modulo(7)], aggregates, expected: None };
+    let (rows, _) = run(tiny(), &two_stages(&place.table, sink));
+    let mut groups: BTreeMap<i128, (i128, Vec<u8>, Vec<u8>)> = BTreeMap::new();
+    for (key, least, greatest) in first_stage(&place.table) {
+        let all = groups.entry(key % 7).or_insert((0, least.clone(), greatest.clone()));
+        *all = (all.0 + 1, all.1.clone().min(least), all.2.clone().max(greatest));
     }
-    let mut outer: BTreeMap<i128, (i128, Vec<u8>, Vec<u8>)> = BTreeMap::new();
-    for (key, texts) in &inner {
-        let (least, greatest) = (texts.iter().min().unwrap(), texts.iter().max().unwrap());
-        if least.contains(&b'a') {
-            let all = outer.entry(key % 7).or_insert((0, least.clone(), greatest.clone()));
-            all.0 += 1;
-            all.1 = all.1.clone().min(least.clone());
-            all.2 = all.2.clone().max(greatest.clone());
-        }
-    }
-    assert!(!outer.is_empty());
-    let expected = outer.into_iter().map(|(key, (count, least, greatest))| {
+    let expected = groups.into_iter().map(|(key, (count, least, greatest))| {
         vec![Cell::Int(key), Cell::Int(count), Cell::Text(least), Cell::Text(greatest)]
     });
     assert_eq!(sorted(&rows), expected.collect::<Vec<_>>());
+}
+
+#[test]
+fn texts_of_groups_come_out_as_rows() {
+    let place = place(Codec::None, &[Kind::Plain, Kind::Even], 1000, 300, 1024);
+    let is_even = Expr::In { input: Box::new(modulo(2)), values: vec![0] };
+    let of_even = Expr::Where { input: Box::new(column(2)), condition: Box::new(is_even) };
+    let columns = vec![column(0), column(TEXT), of_even];
+    let sink = |top| Sink::Materialize { columns: columns.clone(), top };
+    let expected = first_stage(&place.table).into_iter().map(|(key, least, greatest)| {
+        let greatest = if key % 2 == 0 { Cell::Text(greatest) } else { Cell::Null };
+        vec![Cell::Int(key), Cell::Text(least), greatest]
+    });
+    let mut expected: Vec<Vec<Cell>> = expected.collect();
+    sort(&mut expected);
+    let (rows, _) = run(tiny(), &two_stages(&place.table, sink(None)));
+    assert_eq!(sorted(&rows), expected);
+    let top = TopK { key: column(0), is_descending: false, keeps_ties: false, row_count: 3 };
+    let (rows, _) = run(tiny(), &two_stages(&place.table, sink(Some(top))));
+    expected.sort_by_key(|row| number(&row[0]));
+    expected.truncate(3);
+    sort(&mut expected);
+    assert_eq!(sorted(&rows), expected);
 }
 
 #[test]

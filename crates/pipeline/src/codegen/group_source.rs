@@ -56,7 +56,10 @@ pub(super) fn load(layout: &GroupLayout, index: usize, args: &mut Args, block: &
         let name = match (column.form, layout.words[output.word]) {
             (Form::View, _) => {
                 let heap = args.pointer(Arg::SourceTextHeap, "const u64");
-                block.define("TextView", "x", format!("kept_text({heap}, {})", word(output.word)))
+                let kept = block.define("u64", "x", word(output.word));
+                let name = block.define("TextView", "x", format!("kept_text({heap}, {kept})"));
+                let value = Value::new(name, column.ty, None).with_valid(valid);
+                return Value { form: Form::View, kept: Some(kept), ..value };
             }
             // Tables are looked up by the number of a text, whether or not it is NULL.
             (Form::Id, _) => {
@@ -116,7 +119,7 @@ fn from_words(form: Form, low: &str, high: &str, block: &mut Block) -> String {
         Form::F64 => format!("of_bits({low})"),
         Form::Id => format!("u32({low})"),
         Form::Short => format!("(u128({high}) << 64) | u128({low})"),
-        Form::View => unreachable!("no group has views"),
+        Form::View | Form::Kept => unreachable!("no group has views"),
     };
     block.define(form.c_type(), "x", code)
 }

@@ -169,7 +169,7 @@ fn wide_key_words(keys: &[Value], layout: &GroupLayout, block: &mut Block) -> St
             Form::F64 => words.push(of(format!("bits_of(float_key({code}))"))),
             Form::Bool | Form::Id => words.push(of(format!("u64({code})"))),
             Form::I32 | Form::I64 => words.push(of(format!("u64(i64({code}))"))),
-            Form::View => unreachable!("no key is a view"),
+            Form::View | Form::Kept => unreachable!("no key is a view"),
         }
     }
     if wide.null_word.is_some() {
