@@ -153,6 +153,15 @@ pub enum DateUnit {
     Year,
 }
 
+/// What becomes of the sign of a double.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SignChange {
+    /// It is the other one: `-x`.
+    Flipped,
+    /// There is none: `abs(x)`.
+    Cleared,
+}
+
 /// A value computed from the columns of a row.
 #[derive(Debug, Clone)]
 pub enum Expr {
@@ -236,6 +245,13 @@ pub enum Expr {
     FloatKey {
         /// The double.
         input: Box<Expr>,
+    },
+    /// An `F64` with its sign bit changed, of whatever value: zeros and NaNs have signs too.
+    WithSign {
+        /// The double.
+        input: Box<Expr>,
+        /// What becomes of its sign.
+        sign: SignChange,
     },
     /// An integer (`I32`, `I64`, `I128`) that a quotient is by: 0 is an overflow.
     NonZero {
