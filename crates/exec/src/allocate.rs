@@ -143,7 +143,9 @@ impl Execution<'_> {
 
     /// A heap of so many bytes, without texts.
     pub(super) fn allocate_heap(&self, kernel: &Kernel, bytes: u64, state: &mut State) -> Result<()> {
-        let heap = self.array(state, Arg::TextHeap, bytes.max(HEAP_BYTES_LEAST) as usize)?;
+        // Kernels read texts in blocks of 16 bytes.
+        let bytes = bytes.max(HEAP_BYTES_LEAST).next_multiple_of(16);
+        let heap = self.array(state, Arg::TextHeap, bytes as usize)?;
         self.describe_heap(kernel, &heap, HEAP_HEAD_BYTES)
     }
 

@@ -81,7 +81,7 @@ impl Execution<'_> {
         let bytes = full.heap.len() as u64;
         assert!(bytes > HEAP_HEAD_BYTES, "a heap of {bytes} bytes");
         // At least one of the texts that found no room has some now.
-        self.allocate_heap(kernel, (bytes * factor).max(full.asked.next_multiple_of(8)), larger)?;
+        self.allocate_heap(kernel, (bytes * factor).max(full.asked), larger)?;
         let heap = larger.span(Arg::TextHeap)?.clone();
         self.stream().copy(&full.heap, &heap.slice(0..full.heap.len()))?;
         self.describe_heap(kernel, &heap, bytes)

@@ -244,7 +244,7 @@ impl<'r> Team<'r> {
         };
         self.combined[index] = Some((held.count, started.elapsed()));
         if rows.is_none() {
-            self.executions[0].hold(index, Groups::Held(Box::new(held)));
+            self.executions[0].hold(index, Groups::Held(held));
         }
         Ok(rows)
     }
@@ -288,7 +288,7 @@ impl<'r> Team<'r> {
         let held = combiner.finish()?;
         rest.drain(..added);
         if rest.is_empty() {
-            return Ok(Combined::All(held));
+            return Ok(Combined::All(Box::new(held)));
         }
         rest.push((0, Groups::Held(Box::new(held))));
         Ok(Combined::Not(rest))
@@ -444,7 +444,7 @@ impl Barrier {
 
 /// What became of the groups of several workers.
 enum Combined {
-    All(HeldGroups),
+    All(Box<HeldGroups>),
     /// These are left, each with the number of its worker.
     Not(Vec<(usize, Groups)>),
 }

@@ -7,9 +7,10 @@ use pelton_chunk::Codec;
 use pelton_error::{CancelFlag, ErrorKind};
 use pelton_exec::{RunReport, RuntimeOptions};
 use pelton_pipeline::ir::{
-    Aggregate, AggregateFunction, ArithmeticOp, Expr, Literal, Op, Pipeline, Plan, Sink, Source, TextKernel,
-    TopK, Type,
+    Aggregate, AggregateFunction, ArithmeticOp, Bounds, Column, Expr, Literal, Op, Pipeline, Plan, Sink,
+    Source, TextKernel, TopK, Type,
 };
+use pelton_pipeline::{Dictionary, RowColumn, RowValues, Rows};
 use pelton_store::Table;
 
 use crate::oracle::{Cell, cells, column, options, run, runtime, single, sort, sorted};
@@ -73,10 +74,15 @@ fn state(rows: &[(Cell, Cell)], times: i128) -> Vec<Cell> {
     ]
 }
 
+/// What keys are of a row's number and text.
+type KeyOf<'k> = dyn Fn(&Cell, &Cell) -> Vec<Cell> + 'k;
+/// Keys, and the rows that have them.
+type Group = (Vec<Cell>, Vec<(Cell, Cell)>);
+
 /// Groups of all rows of `table` by `keys`, of which `key` says what they are of a row.
 fn check(
     table: &Arc<Table>,
-    (keys, key): (Vec<Expr>, &dyn Fn(&Cell, &Cell) -> Vec<Cell>),
+    (keys, key): (Vec<Expr>, &KeyOf<'_>),
     times: u32,
     options: RuntimeOptions,
 ) -> RunReport {
@@ -85,7 +91,7 @@ fn check(
     let is_global = keys.is_empty();
     let sink = Sink::Aggregate { keys, aggregates: aggregates(), expected: None };
     let (rows, report) = run(options, &single(source, columns, ops, sink));
-    let mut groups: BTreeMap<String, (Vec<Cell>, Vec<(Cell, Cell)>)> = BTreeMap::new();
+    let mut groups: BTreeMap<String, Group> = BTreeMap::new();
     if is_global {
         groups.insert("[]".into(), Default::default());
     }
@@ -261,4 +267,39 @@ fn texts_that_do_not_fit_the_device_end_the_run_and_nothing_else() {
     let runtime = runtime(options);
     let error = runtime.run(&plan, Vec::new(), &CancelFlag::new()).unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::OutOfMemory { .. }), "{error}");
+}
+
+#[test]
+fn numbers_of_a_dictionary_in_any_order_have_the_extremes_of_its_texts() {
+    let texts = ["pear", "", "apple", "é", "pea"];
+    let mut dictionary = Dictionary::default();
+    texts.iter().for_each(|text| dictionary.entries.push(text.as_bytes()).unwrap());
+    let ids: Vec<u32> = (0..200).map(|row| row * 7 % 5).collect();
+    let keys: Vec<i32> = (0..200).map(|row| row / 3 % 17).collect();
+    let valid: Vec<bool> = (0..200).map(|row| row % 4 != 0 && row / 3 % 17 != 5).collect();
+    let text = RowValues::Text { ids: ids.clone(), dictionary: Arc::new(dictionary) };
+    let columns = vec![
+        RowColumn { values: RowValues::I32(keys.clone()), valid: None },
+        RowColumn { values: text, valid: Some(valid.clone()) },
+    ];
+    let rows = Rows { row_count: 200, columns };
+    let bounds = Some(Bounds { min: 0, max: 16 });
+    let column_of =
+        |name: &str, ty, bounds| Column { name: name.into(), ty, is_nullable: true, bounds, text: None };
+    let sink = Sink::Aggregate {
+        keys: vec![column(0)],
+        aggregates: vec![of(Min, column(TEXT)), of(Max, column(TEXT))],
+        expected: None,
+    };
+    let source_columns = vec![column_of("key", Type::I32, bounds), column_of("text", Type::Text, None)];
+    let mut plan = single(Source::HostInput(0), source_columns, Vec::new(), sink);
+    plan.host_input_count = 1;
+    let (found, _) = runtime(options()).run(&plan, vec![rows], &CancelFlag::new()).unwrap();
+    let expected = (0..17).map(|key| {
+        let of_key = (0..200).filter(|row| keys[*row] == key && valid[*row]);
+        let texts: Vec<&str> = of_key.map(|row| texts[ids[row] as usize]).collect();
+        let cell = |text: Option<&&str>| text.map_or(Cell::Null, |text| Cell::Text(text.as_bytes().to_vec()));
+        vec![Cell::Int(key.into()), cell(texts.iter().min()), cell(texts.iter().max())]
+    });
+    assert_eq!(sorted(&found), expected.collect::<Vec<_>>());
 }

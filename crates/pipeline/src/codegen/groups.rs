@@ -379,7 +379,7 @@ fn in_registers(
     if layout.has_text_heap() {
         let arrived = Waiting::arrive(limits.is_repeated, block);
         let at = |word| format!("{groups} + {word}");
-        text_extremes::keep(contributions, keep, &at, &arrived, scope, block);
+        text_extremes::keep(contributions, keep, at, &arrived, scope, block);
     }
     block.line(keep.map_or("AT(a0)++;".into(), |keep| format!("AT(a0) += {keep};")));
     for contribution in contributions.iter().filter(|contribution| !contribution.kind.is_text()) {
@@ -481,7 +481,7 @@ fn in_memory(
         ),
     };
     if let Some(arrived) = arrived.filter(|_| layout.has_text_heap()) {
-        text_extremes::keep(contributions, None, &at, &arrived, scope, block);
+        text_extremes::keep(contributions, None, at, &arrived, scope, block);
     }
     block.line(format!("atomic_add({}, 1ull);", at(0)));
     for contribution in contributions.iter().filter(|contribution| !contribution.kind.is_text()) {
