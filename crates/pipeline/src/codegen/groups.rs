@@ -21,6 +21,7 @@ use super::layout::{
 };
 use super::probe;
 use super::scope::Scope;
+use super::shared_groups::{share, shared_copies};
 use super::sink::RowCode;
 use super::source::RowScope;
 use super::text_extremes;
@@ -182,12 +183,6 @@ fn wide_key_words(keys: &[Value], layout: &GroupLayout, block: &mut Block) -> St
     let name = block.name("k");
     block.line(format!("const u64 {name}[{}] = {{{}}};", words.len(), words.join(", ")));
     name
-}
-
-/// Copies of the state in shared memory: as many as fit, up to one a lane; fewer than 4 are not worth their barrier.
-fn shared_copies(state_bytes: usize, bytes_max: usize) -> u32 {
-    [32, 16, 8, 4].into_iter().find(|copies| state_bytes.saturating_mul(*copies) <= bytes_max).unwrap_or(0)
-        as u32
 }
 
 type State = (Vec<WordKind>, Vec<AggregateOutput>, Vec<Contribution>);
@@ -419,7 +414,7 @@ fn in_registers(
 }
 
 /// Adds `value` to the word at `at`, whoever else does.
-fn atomic_update(kind: WordKind, at: &str, value: &str) -> String {
+pub(super) fn atomic_update(kind: WordKind, at: &str, value: &str) -> String {
     match kind {
         WordKind::Add | WordKind::Key => format!("atomic_add({at}, {value});"),
         WordKind::AddLow { check: Some(check) } => {
@@ -492,36 +487,4 @@ fn in_memory(
         share(&mut code, layout, &groups, limits.shared_offset);
     }
     code
-}
-
-/// Code that clears the copies in shared memory before, and adds them to memory after.
-fn share(code: &mut RowCode, layout: &GroupLayout, groups: &str, offset: usize) {
-    let (words, copies, count) = (layout.words.len(), layout.shared_copies, layout.packed_key_count);
-    code.prologue += &format!("u64* const shared_groups = (u64*)(block_shared + {offset});\n");
-    let identities: Vec<String> = layout.words.iter().map(|kind| format!("{}ull", kind.identity())).collect();
-    code.prologue += &format!(
-        "{{ const u64 identity[] = {{{}}};\n\
-         for (u64 i = THREAD_IN_BLOCK; i < {}ull; i += THREADS_IN_BLOCK) shared_groups[i] = identity[i % {words}]; }}\n\
-         BLOCK_BARRIER;\n",
-        identities.join(", "),
-        count * u64::from(copies) * words as u64,
-    );
-    code.epilogue += "BLOCK_BARRIER;\n";
-    code.epilogue += &format!(
-        "for (u64 i = THREAD_IN_BLOCK; i < {}ull; i += THREADS_IN_BLOCK) {{\n\
-         const u64* const from = shared_groups + i * {words}; u64* const to = {groups} + i / {copies} * {words};\n\
-         if (from[0] == 0) continue;\n",
-        count * u64::from(copies),
-    );
-    for (word, kind) in layout.words.iter().enumerate().filter(|(_, kind)| **kind != WordKind::AddHigh) {
-        let value = match kind {
-            WordKind::AddLow { .. } => format!("u128(from[{word}]) | u128(from[{}]) << 64", word + 1),
-            WordKind::AddDouble => format!("*(const f64*)(from + {word})"),
-            WordKind::Min | WordKind::Max => format!("i64(from[{word}])"),
-            _ => format!("from[{word}]"),
-        };
-        code.epilogue += &atomic_update(*kind, &format!("to + {word}"), &value);
-        code.epilogue += "\n";
-    }
-    code.epilogue += "}\n";
 }

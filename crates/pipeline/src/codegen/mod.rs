@@ -33,6 +33,7 @@ mod probe;
 mod rows;
 mod runtime_filter;
 mod scope;
+mod shared_groups;
 mod sink;
 mod source;
 mod text;
