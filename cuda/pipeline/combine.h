@@ -3,7 +3,7 @@
 
 // What a word of state does with values: the numbers of WordKind. The bits from the eighth on are the number of the check
 // of a sum of 128 bits, 0 where it fits.
-enum CombinedWord : u32 { WORD_ADD, WORD_ADD_LOW, WORD_ADD_HIGH, WORD_ADD_DOUBLE, WORD_MIN, WORD_MAX, WORD_KEY };
+enum CombinedWord : u32 { WORD_ADD, WORD_ADD_LOW, WORD_ADD_HIGH, WORD_ADD_DOUBLE, WORD_MIN, WORD_MAX, WORD_KEY, WORD_LEAST_TEXT, WORD_GREATEST_TEXT };
 
 // The partition of a group among `count`, by bits of the hash that its slot does not depend on unless there are more than
 // 2^30 slots. The tag of a wide group is its hash.
@@ -61,6 +61,10 @@ SMALL_ENTRY(k_combine) {
   const bool is_wide = key_word_count != 0;
   u32* const flags = (u32*)W(14);
   u64* const without_room = (u64*)W(14) + 1;
+#ifdef PELTON_TEXT_HEAP
+  const u64* const heap = (const u64*)W(15);
+  u64* const new_heap = (u64*)W(16);
+#endif
   for (u64 i = THREAD; i < count; i += THREAD_COUNT) {
     const u64* const from = groups + i * group_stride;
     if (from[0] == 0) continue;
@@ -89,6 +93,14 @@ SMALL_ENTRY(k_combine) {
         case WORD_ADD_DOUBLE: atomic_add((f64*)(to + word), of_bits(value)); break;
         case WORD_MIN: atomic_min((i64*)(to + word), i64(value)); break;
         case WORD_MAX: atomic_max((i64*)(to + word), i64(value)); break;
+#ifdef PELTON_TEXT_HEAP
+        case WORD_LEAST_TEXT:
+          if (value && !keep_text<false>(to + word, kept_text(heap, value), new_heap)) atomic_add(without_room, u64(1));
+          break;
+        case WORD_GREATEST_TEXT:
+          if (value && !keep_text<true>(to + word, kept_text(heap, value), new_heap)) atomic_add(without_room, u64(1));
+          break;
+#endif
         default: break;  // WORD_ADD_HIGH goes with the word before, WORD_KEY was written with its group
       }
     }

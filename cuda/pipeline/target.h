@@ -60,6 +60,8 @@ DEV u32 atomic_swap(u32* at, u32 value) { return atomicExch(at, value); }
 // Whoever observes a word that was published sees what was written before it.
 DEV void publish(u64* at, u64 value) { __threadfence(); *(volatile u64*)at = value; }
 DEV u64 observe(const u64* at) { const u64 value = *(const volatile u64*)at; __threadfence(); return value; }
+// What was written before is seen by whoever sees what is written after.
+DEV void fence() { __threadfence(); }
 // Streamed once: kept out of the way of what is read again.
 template <class T> DEV T load_once(const T* at) { return __ldcs(at); }
 template <class T> DEV T load(const T* at) { return __ldg(at); }
@@ -176,6 +178,7 @@ DEV void atomic_max(i64* at, i64 value) {
   while (value > seen && !__atomic_compare_exchange_n(at, &seen, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {} }
 DEV void publish(u64* at, u64 value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
 DEV u64 observe(const u64* at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
+DEV void fence() { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
 template <class T> DEV T load_once(const T* at) { return *at; }
 template <class T> DEV T load(const T* at) { return *at; }
 DEV u64 reserve_row(u64* count) { return atomic_add(count, u64(1)); }

@@ -33,7 +33,14 @@ impl Execution<'_> {
                 kernel.state.set_part(Arg::TableStats(table), Arg::Flags, 8);
                 self.allocate_table(kernel, table, layout, room, &mut state)
             }
-            SinkLayout::Groups(layout) => self.allocate_groups(kernel, layout, room, &mut state),
+            SinkLayout::Groups(layout) => {
+                self.allocate_groups(kernel, layout, room, &mut state).and_then(|()| {
+                    match layout.has_text_heap() {
+                        true => self.allocate_heap(kernel, self.first_heap_bytes(layout, room)?, &mut state),
+                        false => Ok(()),
+                    }
+                })
+            }
             SinkLayout::Rows(_) => Ok(()),
         }?;
         kernel.state.adopt(&state, |_| true);
@@ -125,6 +132,27 @@ impl Execution<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Bytes of the heap of texts that an aggregation with room for so many groups begins with.
+    fn first_heap_bytes(&self, layout: &GroupLayout, groups: u64) -> Result<u64> {
+        let texts = groups.min(HEAP_GROUPS_MAX).saturating_mul(layout.text_words() as u64);
+        let wanted = texts.saturating_mul(HEAP_TEXT_BYTES).max(HEAP_BYTES_LEAST);
+        Ok(wanted.min((self.device_memory_limit()? / 8).max(HEAP_BYTES_LEAST)))
+    }
+
+    /// A heap of so many bytes, without texts.
+    pub(super) fn allocate_heap(&self, kernel: &Kernel, bytes: u64, state: &mut State) -> Result<()> {
+        // Kernels read texts in blocks of 16 bytes.
+        let bytes = bytes.max(HEAP_BYTES_LEAST).next_multiple_of(16);
+        let heap = self.array(state, Arg::TextHeap, bytes as usize)?;
+        self.describe_heap(kernel, &heap, HEAP_HEAD_BYTES)
+    }
+
+    /// Notes in `heap` how many of its bytes are used, and how many there are.
+    pub(super) fn describe_heap(&self, kernel: &Kernel, heap: &Span, used: u64) -> Result<()> {
+        self.fill(kernel, self.stream(), &heap.slice(0..8), used, 0, 1)?;
+        self.fill(kernel, self.stream(), &heap.slice(8..16), heap.len() as u64, 0, 1)
     }
 
     /// Room for at least so many groups, none of which has rows.
@@ -254,6 +282,15 @@ impl Execution<'_> {
         Ok(Grid { blocks: blocks_wanted.clamp(1, resident.max(1)) as u32, threads, shared_bytes })
     }
 }
+
+/// What a heap of texts begins with: see `cuda/pipeline/heap.h`.
+pub(super) const HEAP_HEAD_BYTES: u64 = 16;
+/// A heap has so many bytes at least, where memory is short.
+const HEAP_BYTES_LEAST: u64 = 1 << 8;
+/// Bytes that a heap begins with for each text of a group. A guess: a URL or two.
+const HEAP_TEXT_BYTES: u64 = 128;
+/// Groups that a heap begins with room for at most; it grows.
+const HEAP_GROUPS_MAX: u64 = 1 << 18;
 
 /// Words of a group's state that are filled in one go.
 const FILLED_WORDS_MAX: usize = 32;

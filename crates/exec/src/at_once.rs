@@ -157,7 +157,8 @@ impl Execution<'_> {
         self.stream().copy(&staged.slice(0..count * 8), &keys)?;
         self.stream().copy(&staged.slice(count * 8..staged.len()), &groups)?;
         self.stream().wait_blocking()?;
-        Ok(HeldGroups { layout: spilled.layout.clone(), groups, keys: Some(keys), count: count as u64 })
+        let layout = spilled.layout.clone();
+        Ok(HeldGroups { layout, groups, keys: Some(keys), heap: None, count: count as u64 })
     }
 
     /// Goes through all places of the groups of pipeline `from`, which are on the device.
@@ -240,6 +241,7 @@ impl Execution<'_> {
                 let Groups::Held(held) = &self.groups[from] else { unreachable!("they are on the device") };
                 kernel.state.set(Arg::SourceGroups, held.groups.address());
                 kernel.state.set(Arg::SourceGroupKeys, held.keys.as_ref().map_or(0, Span::address));
+                kernel.state.set(Arg::SourceTextHeap, held.heap.as_ref().map_or(0, Span::address));
                 let firsts: Vec<u64> = places.clone().step_by(ROW_GROUP_PLACES as usize).collect();
                 let row_count = |first: &u64| (places.end - first).min(ROW_GROUP_PLACES) as u32;
                 Morsel {
@@ -247,7 +249,7 @@ impl Execution<'_> {
                     row_counts: firsts.iter().map(row_count).collect(),
                     addresses: firsts,
                     rows: held.count.min(places.end - places.start),
-                    reads: [&held.groups].into_iter().chain(&held.keys).cloned().collect(),
+                    reads: held.spans().cloned().collect(),
                 }
             }
         }

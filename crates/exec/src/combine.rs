@@ -9,7 +9,8 @@
 //!
 //! A part must be in memory that the device reaches, and is as it was afterwards. There is room for as many groups as
 //! the caller says; more are an error, since what was added cannot be told apart any more. Sums of 128 bits are checked
-//! as within a part; all others fit, because bounds hold for all rows of the query.
+//! as within a part; all others fit, because bounds hold for all rows of the query. Texts are copied from the heap of a
+//! part to that of the table, which has room for all of them.
 //!
 //! Traffic: each part is read once, and the words of a group are read and written once for each part that has it.
 
@@ -56,20 +57,35 @@ pub(crate) struct Combiner<'e, 'r> {
 }
 
 impl<'e, 'r> Combiner<'e, 'r> {
-    /// An empty table with room for `groups_max` groups.
-    pub(crate) fn new(execution: &'e Execution<'r>, layout: &GroupLayout, groups_max: u64) -> Result<Self> {
+    /// An empty table with room for `groups_max` groups, and for the texts of heaps of so many bytes together.
+    pub(crate) fn new(
+        execution: &'e Execution<'r>,
+        layout: &GroupLayout,
+        groups_max: u64,
+        heap_bytes: u64,
+    ) -> Result<Self> {
         let combiner = Self::without_table(execution, layout)?;
         let mut table = State::default();
         execution.allocate_groups(&combiner.kernel, layout, groups_max, &mut table)?;
+        if layout.has_text_heap() {
+            execution.allocate_heap(&combiner.kernel, heap_bytes, &mut table)?;
+        }
         Ok(combiner.with_table(&table))
     }
 
-    /// `held` itself where it has room for `groups_max` groups, else a larger table that holds the same.
-    pub(crate) fn onto(execution: &'e Execution<'r>, held: &HeldGroups, groups_max: u64) -> Result<Self> {
+    /// `held` itself where it has room for `groups_max` groups, else a larger table that holds the same. There is room for
+    /// the texts of heaps of so many bytes together, that of `held` among them.
+    pub(crate) fn onto(
+        execution: &'e Execution<'r>,
+        held: &HeldGroups,
+        groups_max: u64,
+        heap_bytes: u64,
+    ) -> Result<Self> {
         let is_hashed = matches!(held.layout.kind, GroupKind::Hashed | GroupKind::Wide);
         // At two thirds, slots are still found soon.
-        if is_hashed && groups_max.saturating_mul(3) > held.places().saturating_mul(2) {
-            let larger = Self::new(execution, &held.layout, groups_max)?;
+        let is_short = is_hashed && groups_max.saturating_mul(3) > held.places().saturating_mul(2);
+        if is_short || held.heap.is_some() {
+            let larger = Self::new(execution, &held.layout, groups_max, heap_bytes)?;
             larger.add(&GroupsPart::Held(held), GroupPartition::ALL)?;
             return Ok(larger);
         }
@@ -101,6 +117,18 @@ impl<'e, 'r> Combiner<'e, 'r> {
 
     /// Enqueues that the groups of `partition` among those of `part` are added.
     pub(crate) fn add(&self, part: &GroupsPart<'_>, partition: GroupPartition) -> Result<()> {
+        let heap = if let GroupsPart::Held(held) = part { held.heap.as_ref() } else { None };
+        self.add_with_texts(part, partition, heap)
+    }
+
+    /// The same of groups whose texts are in `heap`.
+    pub(crate) fn add_with_texts(
+        &self,
+        part: &GroupsPart<'_>,
+        partition: GroupPartition,
+        heap: Option<&Span>,
+    ) -> Result<()> {
+        assert_eq!(heap.is_some(), self.layout.has_text_heap(), "texts are in a heap");
         assert!(partition.index < partition.count, "partition {} of {}", partition.index, partition.count);
         let width = self.layout.width() as u64;
         let record = width + 1;
@@ -108,7 +136,7 @@ impl<'e, 'r> Combiner<'e, 'r> {
         let (reads, [keys, states, key_stride, state_stride, count, first]) = match part {
             GroupsPart::Held(held) => {
                 let keys = held.keys.as_ref().map_or(0, Span::address);
-                let reads = [&held.groups].into_iter().chain(&held.keys).cloned().collect();
+                let reads: Vec<Span> = [&held.groups].into_iter().chain(&held.keys).cloned().collect();
                 (reads, [keys, held.groups.address(), 1, width, held.places(), 0])
             }
             GroupsPart::Records { records, count } => {
@@ -127,6 +155,7 @@ impl<'e, 'r> Combiner<'e, 'r> {
         let state = &self.kernel.state;
         let (flags, groups) = (state.span(Arg::Flags)?.clone(), state.span(Arg::Groups)?.clone());
         let new_keys = self.is_hashed().then(|| state.span(Arg::GroupKeys).cloned()).transpose()?;
+        let new_heap = heap.map(|_| state.span(Arg::TextHeap).cloned()).transpose()?;
         let wide = self.layout.wide.as_ref();
         let words = vec![
             keys,
@@ -144,9 +173,11 @@ impl<'e, 'r> Combiner<'e, 'r> {
             partition.index,
             partition.count,
             flags.address(),
+            heap.map_or(0, Span::address),
+            new_heap.as_ref().map_or(0, Span::address),
         ];
-        let writes = [flags, groups].into_iter().chain(new_keys).collect();
-        let reads = [reads, vec![self.words.clone()]].concat();
+        let writes = [flags, groups].into_iter().chain(new_keys).chain(new_heap).collect();
+        let reads = reads.into_iter().chain([self.words.clone()]).chain(heap.cloned()).collect();
         let execution = self.execution;
         execution.run_fixed(&self.kernel, execution.stream(), COMBINE_ENTRY, words, count, reads, writes)
     }

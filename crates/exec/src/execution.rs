@@ -129,11 +129,18 @@ pub(crate) struct HeldGroups {
     pub(crate) groups: Span,
     /// Of hashed groups; of wide ones their tags.
     pub(crate) keys: Option<Span>,
+    /// The texts that their state leads to, where it does.
+    pub(crate) heap: Option<Span>,
     /// How many groups there are.
     pub(crate) count: u64,
 }
 
 impl HeldGroups {
+    /// All arrays.
+    pub(super) fn spans(&self) -> impl Iterator<Item = &Span> {
+        [&self.groups].into_iter().chain(&self.keys).chain(&self.heap)
+    }
+
     /// Places for groups, with a group or without.
     pub(super) fn places(&self) -> u64 {
         self.groups.len() as u64 / 8 / self.layout.width() as u64
@@ -156,10 +163,11 @@ impl Kernel {
         Self { program, generated, state: State::default(), started: RefCell::new(None), runs: Vec::new() }
     }
 
-    /// The layout of groups found by hashing, if that is what it ends in: they can be spilled.
-    pub(super) fn hashed_groups(&self) -> Option<&GroupLayout> {
+    /// The layout of groups found by hashing that lead nowhere, if that is what it ends in: they can be spilled.
+    pub(super) fn spillable_groups(&self) -> Option<&GroupLayout> {
         let SinkLayout::Groups(layout) = &self.generated.sink else { return None };
-        matches!(layout.kind, GroupKind::Hashed | GroupKind::Wide).then_some(layout)
+        let is_hashed = matches!(layout.kind, GroupKind::Hashed | GroupKind::Wide);
+        (is_hashed && !layout.has_text_heap()).then_some(layout)
     }
 
     /// Whether it ends in groups by position.
@@ -561,7 +569,11 @@ impl<'r> Execution<'r> {
                     Sink::Build { table, .. } => self.plan.unique_tables.contains(table),
                     _ => false,
                 };
-                finish(self, kernel, rows, End { must_be_unique, is_part: is_divided })
+                let source = prepared.groups.and_then(|from| match &self.groups[&from] {
+                    Groups::Held(held) => Some(&**held),
+                    Groups::Spilled(_) => None,
+                });
+                finish(self, kernel, rows, End { source, must_be_unique, is_part: is_divided })
             }
         };
         report.finish += started.elapsed();

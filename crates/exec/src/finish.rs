@@ -6,7 +6,7 @@ use pelton_device::{DeviceId, Machine, MemoryKind, OnFull, Span, Stream};
 use pelton_error::{Error, Result};
 use pelton_pipeline::Rows;
 use pelton_pipeline::codegen::{
-    Arg, BuiltTable, GroupKind, GroupLayout, KEYS_NOTED_MAX, PayloadColumn, RowsLayout, SinkLayout,
+    Arg, BuiltTable, Form, GroupKind, GroupLayout, KEYS_NOTED_MAX, PayloadColumn, RowsLayout, SinkLayout,
     TableKind, TableLayout,
 };
 
@@ -49,7 +49,9 @@ pub(crate) enum Outcome {
 }
 
 /// How a pipeline is to end.
-pub(crate) struct End {
+pub(crate) struct End<'g> {
+    /// The groups that were its source, if they were.
+    pub(crate) source: Option<&'g HeldGroups>,
     /// No key of the table that it builds may repeat.
     pub(crate) must_be_unique: bool,
     /// Other workers have rows of the same top-k: they keep its key.
@@ -61,7 +63,7 @@ pub(crate) fn finish(
     execution: &Execution<'_>,
     kernel: Kernel,
     rows: Option<Rows>,
-    end: End,
+    end: End<'_>,
 ) -> Result<Outcome> {
     match kernel.generated.sink.clone() {
         SinkLayout::Build(layout) => finish_build(execution, kernel, layout, end.must_be_unique),
@@ -70,7 +72,12 @@ pub(crate) fn finish(
             let rows = rows.unwrap_or_else(|| no_rows(&layout.columns));
             Ok(Outcome::Rows(match end.is_part {
                 true => rows,
-                false => with_texts(without_key(rows, &layout), &layout.columns)?,
+                false => {
+                    let has_kept = layout.columns.iter().any(|column| column.form == Form::Kept);
+                    let source = end.source.filter(|_| has_kept);
+                    let texts = source.map_or(Ok(Vec::new()), |groups| texts_of(execution, groups))?;
+                    with_texts(without_key(rows, &layout), &layout.columns, &texts)?
+                }
             }))
         }
     }
@@ -146,7 +153,8 @@ pub(super) fn hold(execution: &Execution<'_>, kernel: &Kernel, layout: GroupLayo
 fn held(kernel: &Kernel, layout: GroupLayout) -> Result<HeldGroups> {
     let has_keys = matches!(layout.kind, GroupKind::Hashed | GroupKind::Wide);
     let keys = has_keys.then(|| kernel.state.span(Arg::GroupKeys).cloned()).transpose()?;
-    Ok(HeldGroups { layout, groups: kernel.state.span(Arg::Groups)?.clone(), keys, count: 1 })
+    let heap = layout.has_text_heap().then(|| kernel.state.span(Arg::TextHeap).cloned()).transpose()?;
+    Ok(HeldGroups { layout, groups: kernel.state.span(Arg::Groups)?.clone(), keys, heap, count: 1 })
 }
 
 /// How many groups have rows: a gathering without room for any. They are counted behind the flags, which groups have to
@@ -179,9 +187,23 @@ pub(super) fn group_rows_of(
     if held.layout.kind == GroupKind::Global {
         let words = download_words_blocking(execution.stream(), &held.groups)?;
         let record: Vec<u64> = std::iter::once(0).chain(words).collect();
-        return group_rows(&held.layout, &record);
+        return group_rows(&held.layout, &record, &texts_of(execution, held)?);
     }
-    group_rows(&held.layout, &gather(execution, kernel, held, count)?)
+    let records = gather(execution, kernel, held, count)?;
+    group_rows(&held.layout, &records, &texts_of(execution, held)?)
+}
+
+/// What is used of the heap of texts of `held`; empty where there is none.
+fn texts_of(execution: &Execution<'_>, held: &HeldGroups) -> Result<Vec<u8>> {
+    let Some(heap) = &held.heap else { return Ok(Vec::new()) };
+    let stream = execution.stream();
+    let used = (download_words_blocking(stream, &heap.slice(0..8))?[0] as usize).min(heap.len());
+    let mut texts = Vec::with_capacity(used);
+    for start in (0..used).step_by(BROUGHT_BYTES) {
+        let end = used.min(start + BROUGHT_BYTES);
+        texts.extend(download_blocking(stream, &heap.slice(start..end))?);
+    }
+    Ok(texts)
 }
 
 /// The records of all groups that have rows.

@@ -2,18 +2,20 @@
 //!
 //! ```text
 //!   groups   keys [slot], state [slot] ──► more slots, each group at the one it hashes to there
+//!   heap     texts ──► the same in a larger one, which states lead to as before
 //!   table    keys [slot], heads [slot] ──► more slots, likewise; Bloom filter anew
 //!            next [row], payload [row] ──► the same rows in larger arrays
 //! ```
 //!
 //! Both are held at once while they move. Nothing else uses the sink meanwhile: all streams have been waited for.
 
+use pelton_device::Span;
 use pelton_error::{Error, Result};
 use pelton_pipeline::codegen::{
     Arg, GroupKind, GroupLayout, MOVE_GROUPS_ENTRY, MOVE_KEYS_ENTRY, SinkLayout, TableLayout,
 };
 
-use super::allocate::{TABLE_ROWS_MAX, built_table};
+use super::allocate::{HEAP_HEAD_BYTES, TABLE_ROWS_MAX, built_table};
 use super::execution::{Execution, Kernel};
 use super::memory::{State, download_words_blocking, is_out_of_memory};
 use super::report::PipelineReport;
@@ -51,7 +53,11 @@ impl Execution<'_> {
     fn grow_by(&self, kernel: &mut Kernel, factor: u64) -> Result<()> {
         let mut larger = State::default();
         match kernel.generated.sink.clone() {
-            SinkLayout::Groups(layout) => self.grow_groups(kernel, &layout, factor, &mut larger)?,
+            SinkLayout::Groups(layout) => match self.full_heap(kernel, &layout)? {
+                // Slots may be missing too, for which rows wait once more.
+                Some(heap) => self.grow_heap(kernel, &heap, factor, &mut larger)?,
+                None => self.grow_groups(kernel, &layout, factor, &mut larger)?,
+            },
             SinkLayout::Build(layout) => self.grow_table(kernel, &layout, factor, &mut larger)?,
             SinkLayout::Rows(_) => unreachable!("rows are taken, not moved"),
         }
@@ -59,6 +65,26 @@ impl Execution<'_> {
         self.stream().wait_blocking()?;
         kernel.state.adopt(&larger, |_| true);
         Ok(())
+    }
+
+    /// The heap of texts, where some found no room in it, and how many bytes were asked for.
+    fn full_heap(&self, kernel: &Kernel, layout: &GroupLayout) -> Result<Option<FullHeap>> {
+        if !layout.has_text_heap() {
+            return Ok(None);
+        }
+        let heap = kernel.state.span(Arg::TextHeap)?.clone();
+        let asked = download_words_blocking(self.stream(), &heap.slice(0..8))?[0];
+        Ok((asked > heap.len() as u64).then_some(FullHeap { heap, asked }))
+    }
+
+    fn grow_heap(&self, kernel: &Kernel, full: &FullHeap, factor: u64, larger: &mut State) -> Result<()> {
+        let bytes = full.heap.len() as u64;
+        assert!(bytes > HEAP_HEAD_BYTES, "a heap of {bytes} bytes");
+        // At least one of the texts that found no room has some now.
+        self.allocate_heap(kernel, (bytes * factor).max(full.asked), larger)?;
+        let heap = larger.span(Arg::TextHeap)?.clone();
+        self.stream().copy(&full.heap, &heap.slice(0..full.heap.len()))?;
+        self.describe_heap(kernel, &heap, bytes)
     }
 
     fn grow_groups(
@@ -130,6 +156,12 @@ impl Execution<'_> {
         let count = download_words_blocking(self.stream(), head)?[1].min(rows_max);
         self.fill(kernel, self.stream(), &head.slice(8..16), count, 0, 1)
     }
+}
+
+/// See [`Execution::full_heap`].
+struct FullHeap {
+    heap: Span,
+    asked: u64,
 }
 
 /// The arrays of a hashed table that have a place for each row.

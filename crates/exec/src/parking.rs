@@ -236,8 +236,8 @@ impl Execution<'_> {
     fn arrays<'a>(&'a mut self, memory: &'a mut Memory<'_>) -> Vec<&'a mut Span> {
         let Self { tables, groups, is_apart, .. } = self;
         let held = groups.values_mut().flat_map(|groups| match groups {
-            Groups::Held(held) => [Some(&mut held.groups), held.keys.as_mut()],
-            Groups::Spilled(_) => [None, None],
+            Groups::Held(held) => [Some(&mut held.groups), held.keys.as_mut(), held.heap.as_mut()],
+            Groups::Spilled(_) => [None, None, None],
         });
         let of_query: Vec<&mut Span> = tables.spans_mut().chain(held.flatten()).collect();
         let shared: HashSet<u64> = match is_apart {

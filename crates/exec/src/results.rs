@@ -11,8 +11,8 @@ use pelton_pipeline::codegen::{
 use pelton_pipeline::ir::{SHORT_TEXT_BYTES, Type};
 use pelton_pipeline::{Dictionary, RowColumn, RowValues, Rows};
 
-/// The groups in `records`: the packed key of each, then the words of its state.
-pub(crate) fn group_rows(layout: &GroupLayout, records: &[u64]) -> Result<Rows> {
+/// The groups in `records`: the packed key of each, then the words of its state, which lead to texts in `heap`.
+pub(crate) fn group_rows(layout: &GroupLayout, records: &[u64], heap: &[u8]) -> Result<Rows> {
     let width = layout.words.len() + 1;
     let records: Vec<&[u64]> = records.chunks_exact(width).collect();
     let mut columns = Vec::with_capacity(layout.keys.len() + layout.outputs.len());
@@ -26,7 +26,7 @@ pub(crate) fn group_rows(layout: &GroupLayout, records: &[u64]) -> Result<Rows> 
         stride *= key.count();
     }
     for output in &layout.outputs {
-        columns.push(aggregate_column(layout, output, &records)?);
+        columns.push(aggregate_column(layout, output, &records, heap)?);
     }
     Ok(Rows { row_count: records.len(), columns })
 }
@@ -79,7 +79,12 @@ fn key_column(key: &KeyDomain, numbers: impl Iterator<Item = u64>) -> Result<Row
     Ok(RowColumn { values, valid })
 }
 
-fn aggregate_column(layout: &GroupLayout, output: &AggregateOutput, records: &[&[u64]]) -> Result<RowColumn> {
+fn aggregate_column(
+    layout: &GroupLayout,
+    output: &AggregateOutput,
+    records: &[&[u64]],
+    heap: &[u8],
+) -> Result<RowColumn> {
     let word = output.word + 1;
     let low = |record: &&[u64]| record[word];
     let wide = |record: &&[u64]| match layout.words[output.word] {
@@ -97,14 +102,20 @@ fn aggregate_column(layout: &GroupLayout, output: &AggregateOutput, records: &[&
             };
             RowValues::F64(records.iter().map(|record| value(low(record))).collect())
         }
+        Type::Text if layout.words[output.word].is_text() => kept_texts(heap, records.iter().map(low))?,
+        Type::Text => RowValues::Text {
+            // Of NULL there is the number that the search begins with.
+            ids: records.iter().map(|record| low(record) as u32).collect(),
+            dictionary: output.dictionary.clone().unwrap_or_else(|| Dictionary::default().into()),
+        },
         other => return Err(Error::unsupported(format!("an aggregate of type {other:?}"))),
     };
     let valid = output.count_word.map(|count| records.iter().map(|record| record[count + 1] != 0).collect());
     Ok(RowColumn { values, valid })
 }
 
-/// An output column from the bytes of its arrays, the first `count` values of each. Short texts are numbers until all
-/// rows are there ([`with_texts`]).
+/// An output column from the bytes of its arrays, the first `count` values of each. Texts that have no
+/// dictionary are numbers until all rows are there ([`with_texts`]).
 pub(crate) fn output_column(
     column: &PayloadColumn,
     values: &[u8],
@@ -121,6 +132,7 @@ pub(crate) fn output_column(
         (Type::I128, Form::I128) | (Type::Text, Form::Short) => RowValues::I128(
             words(16).map(|word| i128::from_le_bytes(word.try_into().expect("16 bytes"))).collect(),
         ),
+        (Type::Text, Form::Kept) => RowValues::I64(narrow().collect()),
         (Type::Text, _) => RowValues::Text {
             ids: words(4).map(|word| u32::from_le_bytes(word.try_into().expect("4 bytes"))).collect(),
             dictionary: column.dictionary.clone().unwrap_or_else(|| Dictionary::default().into()),
@@ -135,13 +147,15 @@ pub(crate) fn output_column(
     RowColumn { values, valid }
 }
 
-/// `rows` of these columns, short texts as numbers of a dictionary made of them. (Where no morsel ran, there are no
-/// columns.)
-pub(crate) fn with_texts(mut rows: Rows, columns: &[PayloadColumn]) -> Result<Rows> {
+/// `rows` of these columns, short texts and those in `heap` as numbers of a dictionary made of them. (Where no morsel ran,
+/// there are no columns.)
+pub(crate) fn with_texts(mut rows: Rows, columns: &[PayloadColumn], heap: &[u8]) -> Result<Rows> {
     for (column, layout) in rows.columns.iter_mut().zip(columns) {
-        if let (Form::Short, RowValues::I128(values)) = (layout.form, &column.values) {
-            column.values = short_texts(values.iter().copied())?;
-        }
+        column.values = match (layout.form, &column.values) {
+            (Form::Short, RowValues::I128(values)) => short_texts(values.iter().copied())?,
+            (Form::Kept, RowValues::I64(values)) => kept_texts(heap, values.iter().map(|word| *word as u64))?,
+            _ => continue,
+        };
     }
     Ok(rows)
 }
@@ -159,6 +173,31 @@ fn short_texts(values: impl Iterator<Item = i128>) -> Result<RowValues> {
     }
     let numbers: HashMap<u128, u32> = distinct.into_iter().zip(0..).collect();
     let ids = values.iter().map(|value| numbers[value]).collect();
+    Ok(RowValues::Text { ids, dictionary: Dictionary { entries }.into() })
+}
+
+/// The texts that words of state lead to in `heap`, as numbers of a dictionary made of them.
+fn kept_texts(heap: &[u8], words: impl Iterator<Item = u64>) -> Result<RowValues> {
+    let lost = |word: u64| Error::corrupt(format!("a text at {word} of a heap of {} bytes", heap.len()));
+    let mut entries = ByteValues::default();
+    let mut numbers: HashMap<&[u8], u32> = HashMap::new();
+    let mut ids = Vec::new();
+    for word in words {
+        if word == 0 {
+            ids.push(0);
+            continue;
+        }
+        let (length, bytes) =
+            heap.get(word as usize..).and_then(|rest| rest.split_at_checked(8)).ok_or_else(|| lost(word))?;
+        let length = u64::from_le_bytes(length.try_into().expect("8 bytes"));
+        let text = bytes.get(..length as usize).ok_or_else(|| lost(word))?;
+        let next = entries.len() as u32;
+        let number = *numbers.entry(text).or_insert(next);
+        if number == next {
+            entries.push(text)?;
+        }
+        ids.push(number);
+    }
     Ok(RowValues::Text { ids, dictionary: Dictionary { entries }.into() })
 }
 

@@ -89,7 +89,7 @@ impl RowsPart {
         };
         let columns = self.columns.iter().map(of_column).collect();
         let layouts: Vec<PayloadColumn> = self.columns.iter().map(|column| column.layout.clone()).collect();
-        with_texts(Rows { row_count: self.row_count, columns }, &layouts)
+        with_texts(Rows { row_count: self.row_count, columns }, &layouts, &[])
     }
 }
 

@@ -194,7 +194,7 @@ impl Execution<'_> {
         report: &mut PipelineReport,
     ) -> Result<()> {
         let staging_bytes = (progress.staging.0 * progress.staging.1) as u64;
-        let is_large = match kernel.hashed_groups() {
+        let is_large = match kernel.spillable_groups() {
             // Large morsels are not worth many runs.
             Some(_) => staging_bytes > self.device_memory_limit()? / 4,
             None => staging_bytes > 0,
@@ -278,8 +278,8 @@ impl Execution<'_> {
     ) -> Result<bool> {
         // Rows that come out are taken before the next morsel.
         let may_wait = kernel.generated.sink.may_be_full() && progress.rows.is_none();
-        let spills =
-            self.runtime.options.memory_test == MemoryTest::SpillAlways && kernel.hashed_groups().is_some();
+        let spills = self.runtime.options.memory_test == MemoryTest::SpillAlways
+            && kernel.spillable_groups().is_some();
         let mut is_over = true;
         for turn in 0.. {
             self.cancel.check()?;

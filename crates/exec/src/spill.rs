@@ -65,7 +65,7 @@ impl Execution<'_> {
         is_full: bool,
         report: &mut PipelineReport,
     ) -> Result<()> {
-        let Some(layout) = kernel.hashed_groups().cloned() else {
+        let Some(layout) = kernel.spillable_groups().cloned() else {
             return Err(refusal.context(advice(kernel)));
         };
         let spilled = self.spill(kernel, report)?;
@@ -99,10 +99,10 @@ impl Execution<'_> {
 
     /// Moves all groups so far to the host; answers how many there were. No kernel is under way.
     pub(super) fn spill(&self, kernel: &mut Kernel, report: &mut PipelineReport) -> Result<u64> {
-        let Some(layout) = kernel.hashed_groups().cloned() else { return Ok(0) };
+        let Some(layout) = kernel.spillable_groups().cloned() else { return Ok(0) };
         let (groups, keys) =
             (kernel.state.span(Arg::Groups)?.clone(), kernel.state.span(Arg::GroupKeys)?.clone());
-        let held = HeldGroups { layout, groups, keys: Some(keys), count: 0 };
+        let held = HeldGroups { layout, groups, keys: Some(keys), heap: None, count: 0 };
         let run = gather_on_host(self, &held)?;
         let count = (run.len() / (held.layout.width() + 1)) as u64;
         if count == 0 {
@@ -176,7 +176,7 @@ impl Execution<'_> {
             let records = gather(self, &kernel, &held, Some(held.count))?;
             match is_read {
                 true => merged.push(records),
-                false => append(&mut rows, group_rows(layout, &records)?)?,
+                false => append(&mut rows, group_rows(layout, &records, &[])?)?,
             }
         }
         Ok(match is_read {
@@ -203,7 +203,7 @@ impl Execution<'_> {
     /// A table of the groups in `records`.
     fn merge(&self, layout: &GroupLayout, records: &[u64]) -> Result<HeldGroups> {
         let record = layout.width() + 1;
-        let combiner = Combiner::new(self, layout, (records.len() / record) as u64)?;
+        let combiner = Combiner::new(self, layout, (records.len() / record) as u64, 0)?;
         let at_once = (COPIED_BYTES / 8 / record).max(1) * record;
         let bytes = records.len().min(at_once) * 8;
         let device = MemoryKind::Device(self.worker.device);

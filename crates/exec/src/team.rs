@@ -220,7 +220,7 @@ impl<'r> Team<'r> {
         if let Some(mut top) = Top::of_rows(layout) {
             top.keep_best(&mut rows);
         }
-        with_texts(without_key(rows, layout), &layout.columns).map(Some)
+        with_texts(without_key(rows, layout), &layout.columns, &[]).map(Some)
     }
 
     /// Makes one of the groups that workers have made of their rows; gives them as rows where nobody reads them.
@@ -244,7 +244,7 @@ impl<'r> Team<'r> {
         };
         self.combined[index] = Some((held.count, started.elapsed()));
         if rows.is_none() {
-            self.executions[0].hold(index, Groups::Held(Box::new(held)));
+            self.executions[0].hold(index, Groups::Held(held));
         }
         Ok(rows)
     }
@@ -262,8 +262,11 @@ impl<'r> Team<'r> {
         let (first, own) = (&self.executions[0], &parts[0]);
         let is_hashed = matches!(own.layout.kind, GroupKind::Hashed | GroupKind::Wide);
         let groups_max = parts.iter().map(|part| part.count).sum();
-        let combiner = match first.making_room(|| Combiner::onto(first, own, groups_max)) {
-            Err(refusal) if is_hashed && is_out_of_memory(&refusal) => return Ok(Combined::Not(rest)),
+        let heap_bytes = parts.iter().flat_map(|part| &part.heap).map(|heap| heap.len() as u64).sum();
+        // Texts are not merged on the host.
+        let is_spillable = is_hashed && own.heap.is_none();
+        let combiner = match first.making_room(|| Combiner::onto(first, own, groups_max, heap_bytes)) {
+            Err(refusal) if is_spillable && is_out_of_memory(&refusal) => return Ok(Combined::Not(rest)),
             combiner => combiner?,
         };
         // Where a larger table was made, this one is not needed any more.
@@ -275,7 +278,7 @@ impl<'r> Team<'r> {
             self.cancel.check()?;
             match add_across(&combiner, first, other, &part) {
                 // Nothing of it was added.
-                Err(refusal) if is_hashed && is_out_of_memory(&refusal) => break,
+                Err(refusal) if is_spillable && is_out_of_memory(&refusal) => break,
                 outcome => outcome.context(|| {
                     format!("adding groups of {} to those of {}", other.device(), first.device())
                 })?,
@@ -285,7 +288,7 @@ impl<'r> Team<'r> {
         let held = combiner.finish()?;
         rest.drain(..added);
         if rest.is_empty() {
-            return Ok(Combined::All(held));
+            return Ok(Combined::All(Box::new(held)));
         }
         rest.push((0, Groups::Held(Box::new(held))));
         Ok(Combined::Not(rest))
@@ -364,6 +367,7 @@ impl<'r> Team<'r> {
                         layout: held.layout.clone(),
                         groups: copy(&held.groups)?,
                         keys: held.keys.as_ref().map(copy).transpose()?,
+                        heap: held.heap.as_ref().map(copy).transpose()?,
                         count: held.count,
                     })
                 });
@@ -440,7 +444,7 @@ impl Barrier {
 
 /// What became of the groups of several workers.
 enum Combined {
-    All(HeldGroups),
+    All(Box<HeldGroups>),
     /// These are left, each with the number of its worker.
     Not(Vec<(usize, Groups)>),
 }
@@ -482,6 +486,12 @@ fn add_across(
     let landing = first.making_room(|| on_device(first, room * group_bytes))?;
     let gathered =
         is_hashed.then(|| other.making_room(|| on_device(other, 8 + room * group_bytes))).transpose()?;
+    let heap = held.heap.as_ref().map(|heap| {
+        let landed = first.making_room(|| on_device(first, heap.len()))?;
+        copy_across((other_stream, heap), (stream, &landed))?;
+        Ok::<_, Error>(landed)
+    });
+    let heap = heap.transpose()?;
     let kernel = fixed_kernel(other, &held.layout)?;
     for first_place in (0..held.places()).step_by(step as usize) {
         let places = first_place..held.places().min(first_place + step);
@@ -492,13 +502,14 @@ fn add_across(
                 let records = landing.slice(0..bytes.len());
                 copy_across((other_stream, &gathered.slice(bytes)), (stream, &records))?;
                 let part = GroupsPart::Records { records: &records, count };
-                combiner.add(&part, GroupPartition::ALL)?;
+                combiner.add_with_texts(&part, GroupPartition::ALL, heap.as_ref())?;
             }
             None => {
                 let bytes = places.start as usize * state_bytes..places.end as usize * state_bytes;
                 let states = landing.slice(0..bytes.len());
                 copy_across((other_stream, &held.groups.slice(bytes)), (stream, &states))?;
-                combiner.add(&GroupsPart::Places { states: &states, first_place }, GroupPartition::ALL)?;
+                let part = GroupsPart::Places { states: &states, first_place };
+                combiner.add_with_texts(&part, GroupPartition::ALL, heap.as_ref())?;
             }
         }
         // The next piece lands where this one lies.

@@ -153,6 +153,15 @@ pub enum DateUnit {
     Year,
 }
 
+/// What becomes of the sign of a double.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SignChange {
+    /// It is the other one: `-x`.
+    Flipped,
+    /// There is none: `abs(x)`.
+    Cleared,
+}
+
 /// A value computed from the columns of a row.
 #[derive(Debug, Clone)]
 pub enum Expr {
@@ -236,6 +245,13 @@ pub enum Expr {
     FloatKey {
         /// The double.
         input: Box<Expr>,
+    },
+    /// An `F64` with its sign bit changed, of whatever value: zeros and NaNs have signs too.
+    WithSign {
+        /// The double.
+        input: Box<Expr>,
+        /// What becomes of its sign.
+        sign: SignChange,
     },
     /// An integer (`I32`, `I64`, `I128`) that a quotient is by: 0 is an overflow.
     NonZero {
@@ -400,8 +416,8 @@ pub enum AggregateFunction {
     Sum,
     /// Number of values that are not NULL (`I64`); of rows, where there is no input.
     Count,
-    /// Least value (`I32`, `I64`, `I128` with bounds of 64 bits, and `F64`), NULL without any. Doubles have the order of
-    /// their bits, as in IEEE 754's total order: -0 is less than 0.
+    /// Least value (`I32`, `I64`, `I128` with bounds of 64 bits, `F64`, and `Text`), NULL without any. Doubles have the
+    /// order of their bits, as in IEEE 754's total order: -0 is less than 0. Texts have the order of their bytes.
     Min,
     /// Greatest value, likewise.
     Max,

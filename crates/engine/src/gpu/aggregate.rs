@@ -161,20 +161,25 @@ impl Lowering<'_> {
         let schema = first.input().schema();
         let functions = first.aggr_expr().iter().zip(first.filter_expr()).map(|(function, filter)| {
             let input = argument(function, filter.as_ref(), None, &mut flow, &schema)?;
-            Function::of(function, input.as_ref())
+            Function::of_rows(function, input.as_ref(), &flow.builder)
         });
         let functions = functions.collect::<Result<Vec<Function>>>()?;
-        Ok(self.end_in_groups(flow.builder, keys, functions, expected))
+        self.end_in_groups(flow.builder, keys, functions, expected)
     }
 
     /// Ends `builder` in groups by `keys` with the states of `functions`.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for keys that groups do not have.
     pub(super) fn end_in_groups(
         &mut self,
         builder: PipelineBuilder,
         keys: Vec<Key>,
         functions: Vec<Function>,
         expected: Option<u64>,
-    ) -> Grouped {
+    ) -> Result<Grouped> {
+        builder.check_kept(keys.iter().map(|key| &key.value))?;
         let mut results = Vec::with_capacity(functions.len());
         let mut state = keys.len();
         for function in &functions {
@@ -195,7 +200,7 @@ impl Lowering<'_> {
         };
         let pipeline = self.finish(builder, purpose, sink);
         let (names, keys) = keys.into_iter().map(|key| (key.name, key.value)).unzip();
-        Grouped { pipeline, names, keys, functions, results }
+        Ok(Grouped { pipeline, names, keys, functions, results })
     }
 
     /// The groups as the source of a pipeline, whose columns are their keys, then their states.
@@ -211,8 +216,12 @@ impl Lowering<'_> {
             Ok(Column { name: name.clone(), ty, is_nullable, bounds: None, text: None })
         });
         let columns = columns.collect::<Result<Vec<Column>>>()?;
+        let states = grouped.functions.iter().flat_map(|function| &function.states);
+        let views = states.enumerate().filter(|(_, state)| state.is_plain_text);
+        let views = views.map(|(index, _)| grouped.keys.len() + index).collect();
         let name = format!("groups of pipeline {}", grouped.pipeline);
-        Ok(PipelineBuilder::new(Source::Groups(grouped.pipeline), columns, name, None, &self.parameters))
+        let source = Source::Groups(grouped.pipeline);
+        Ok(PipelineBuilder::new(source, columns, name, None, &self.parameters).with_views(views))
     }
 }
 

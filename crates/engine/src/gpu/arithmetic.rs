@@ -14,7 +14,7 @@
 use datafusion::arrow::datatypes::DataType;
 use datafusion::logical_expr::Operator;
 use pelton_error::{Error, Result};
-use pelton_pipeline::ir::{ArithmeticOp, Bounds, CompareOp, Expr, Literal, Type};
+use pelton_pipeline::ir::{ArithmeticOp, Bounds, CompareOp, Expr, Literal, SignChange, Type};
 
 use super::dates;
 use super::value::{Value, is_text, kernel_type, type_bounds};
@@ -301,8 +301,11 @@ fn decimal_to_double(value: Value, scale: i8) -> Value {
 ///
 /// # Errors
 ///
-/// `Unsupported` for doubles, whose zeros have signs, and for what has no arithmetic.
+/// `Unsupported` for what has no arithmetic.
 pub(super) fn negate(value: Value) -> Result<Value> {
+    if value.data_type == DataType::Float64 {
+        return Ok(with_sign(value, SignChange::Flipped));
+    }
     let refused = || Error::unsupported(format!("kernels do not negate {}", value.data_type));
     let zero = zero_of(&value).ok_or_else(refused)?;
     let (left, right) = (Box::new(Expr::Literal(zero)), Box::new(value.expr));
@@ -316,6 +319,9 @@ pub(super) fn negate(value: Value) -> Result<Value> {
 ///
 /// As [`negate`].
 pub(super) fn absolute(value: Value) -> Result<Value> {
+    if value.data_type == DataType::Float64 {
+        return Ok(with_sign(value, SignChange::Cleared));
+    }
     let negative = negate(value.clone())?;
     let zero = zero_of(&value).expect("what is negated has a zero");
     let (left, right) = (Box::new(value.expr.clone()), Box::new(Expr::Literal(zero)));
@@ -323,6 +329,10 @@ pub(super) fn absolute(value: Value) -> Result<Value> {
     let expr =
         Expr::Case { branches: vec![(is_negative, negative.expr)], otherwise: Some(Box::new(value.expr)) };
     Ok(Value { expr, bounds: None, ..value })
+}
+
+fn with_sign(value: Value, sign: SignChange) -> Value {
+    Value { expr: Expr::WithSign { input: Box::new(value.expr), sign }, bounds: None, ..value }
 }
 
 fn zero_of(value: &Value) -> Option<Literal> {

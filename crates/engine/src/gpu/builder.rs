@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use datafusion::physical_expr::PhysicalExpr;
 use pelton_error::{Error, Result};
-use pelton_pipeline::ir::{Column, Expr, Op, Pipeline, ProbeKind, Sink, Source};
+use pelton_pipeline::ir::{Column, Expr, Op, Pipeline, ProbeKind, Sink, Source, Type};
 use pelton_store::TableId;
 
 use super::value::{LateText, Value};
@@ -64,6 +64,8 @@ pub(super) struct PipelineBuilder {
     scan: Option<PeltonScanExec>,
     /// What the source is called in EXPLAIN.
     source_name: String,
+    /// Columns of groups that are views.
+    views: HashSet<usize>,
     /// Of the whole plan.
     pub(super) parameters: Parameters,
 }
@@ -110,6 +112,7 @@ impl PipelineBuilder {
             computed: Vec::new(),
             scan,
             source_name,
+            views: HashSet::new(),
             parameters: parameters.clone(),
         }
     }
@@ -133,6 +136,53 @@ impl PipelineBuilder {
         let Expr::Column(column) = expr else { return expr };
         let computed = self.computed.iter().find(|(computed, _)| computed == column);
         computed.map_or(expr, |(_, definition)| definition)
+    }
+
+    /// Whether `text` is a number of a dictionary's entry, as far as its source tells.
+    pub(super) fn has_dictionary(&self, text: &Expr) -> bool {
+        match self.definition(text) {
+            Expr::Column(column) => match (&self.source, self.source_columns.get(*column)) {
+                (Source::Table(_), Some(column)) => column.text.is_some(),
+                (Source::Groups(_), Some(_)) => !self.views.contains(column),
+                _ => true,
+            },
+            Expr::Where { input, .. } => self.has_dictionary(input),
+            Expr::OfText { column, .. } => self.has_dictionary(&Expr::Column(*column)),
+            _ => true,
+        }
+    }
+
+    /// Whether `text` is a view of bytes, of which kernels compute functions and keep the least or the greatest, and which
+    /// they hand on to the result alone.
+    pub(super) fn is_view(&self, text: &Expr) -> bool {
+        match self.definition(text) {
+            Expr::Column(column) => match (&self.source, self.source_columns.get(*column)) {
+                (Source::Table(_), Some(column)) => column.ty == Type::Text && column.text.is_none(),
+                (Source::Groups(_), Some(_)) => self.views.contains(column),
+                _ => false,
+            },
+            Expr::Where { input, .. } => self.is_view(input),
+            _ => false,
+        }
+    }
+
+    /// That none of `values` is a view.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` where one is.
+    pub(super) fn check_kept<'v>(&self, values: impl IntoIterator<Item = &'v Value>) -> Result<()> {
+        match values.into_iter().any(|value| value.late.is_none() && self.is_view(&value.expr)) {
+            true => {
+                Err(Error::unsupported("a text without a dictionary, of groups, as a key or in a hash table"))
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// These columns of the groups that are the source are views.
+    pub(super) fn with_views(self, views: HashSet<usize>) -> Self {
+        Self { views, ..self }
     }
 
     /// Keeps rows for which `condition` is true.

@@ -16,8 +16,8 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use pelton_pipeline::ir::{
-    Aggregate, ArithmeticOp, CompareOp, Expr, Literal, Op, Pipeline, Plan, ProbeKind, Sink, Source,
-    TableScan, TopK,
+    Aggregate, ArithmeticOp, CompareOp, Expr, Literal, Op, Pipeline, Plan, ProbeKind, SignChange, Sink,
+    Source, TableScan, TopK,
 };
 
 use super::device::{DeviceChoice, DeviceHandle};
@@ -298,6 +298,8 @@ impl Names {
             // Checks, of what the plan says of the value anyway.
             Expr::Within { input, .. } | Expr::NonZero { input } => self.expr(input),
             Expr::FloatKey { input } => format!("key of {}", self.part(input)),
+            Expr::WithSign { input, sign: SignChange::Flipped } => format!("-{}", self.part(input)),
+            Expr::WithSign { input, sign: SignChange::Cleared } => format!("abs({})", self.expr(input)),
             Expr::DatePart { part, input } => {
                 format!("{} of {}", format!("{part:?}").to_lowercase(), self.part(input))
             }

@@ -69,7 +69,7 @@ impl Lowering<'_> {
                     Place::Distinct(number)
                 }
                 (_, input) => {
-                    plain.push(Function::of(function, input.as_ref())?);
+                    plain.push(Function::of_rows(function, input.as_ref(), &flow.builder)?);
                     Place::Plain(plain.len() - 1)
                 }
             });
@@ -79,7 +79,7 @@ impl Lowering<'_> {
         let values: Vec<Value> = keys.iter().map(|key| key.value.clone()).collect();
         let groups_expected = if turns.is_some() { None } else { flow.builder.distinct_keys(&values) };
         let names: Vec<String> = keys.iter().take(key_count).map(|key| key.name.clone()).collect();
-        let grouped = self.end_in_groups(flow.builder, keys, plain, groups_expected);
+        let grouped = self.end_in_groups(flow.builder, keys, plain, groups_expected)?;
         let column = |index: usize| {
             let key: &Value = &grouped.keys[index];
             Value { bounds: key.bounds, ..Value::column(index, key.data_type.clone(), key.is_nullable) }
@@ -92,7 +92,7 @@ impl Lowering<'_> {
         let keys = names.into_iter().zip((0..key_count).map(column));
         let keys = keys.map(|(name, value)| Key { name, value }).collect();
         let builder = self.source_of(&grouped)?;
-        Ok(self.end_in_groups(builder, keys, functions, expected))
+        self.end_in_groups(builder, keys, functions, expected)
     }
 }
 

@@ -72,6 +72,19 @@ impl Exprs<'_> {
         }
     }
 
+    /// As [`lower`](Self::lower); of a text without a dictionary the column that has its bytes.
+    ///
+    /// # Errors
+    ///
+    /// Likewise, also where its bytes are not there.
+    pub(super) fn lower_text(&mut self, expr: &Arc<dyn PhysicalExpr>) -> Result<Value> {
+        let value = self.carry(expr)?;
+        match value.late.as_ref().and_then(|late| late.view) {
+            Some(view) => Ok(Value { expr: Expr::Column(view), late: None, ..value }),
+            None => self.lower(expr),
+        }
+    }
+
     /// As [`lower`](Self::lower), of what is only asked whether it is NULL.
     fn for_null_test(&mut self, expr: &Arc<dyn PhysicalExpr>) -> Result<Expr> {
         let value = self.carry(expr)?;
@@ -144,6 +157,8 @@ impl Exprs<'_> {
         let input = output(self.inputs, column)?.clone();
         let name = self.schema.field(column).name();
         let column = match &input.late {
+            // Of bytes without a function that kernels have nothing is computed.
+            None if self.builder.is_view(&input.expr) && function.kernel().is_none() => None,
             None => self.builder.as_column(name, input.clone()).as_column(),
             Some(late) => {
                 self.builder.parameters.ask(late);

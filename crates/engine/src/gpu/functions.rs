@@ -3,7 +3,7 @@
 //! ```text
 //!   count                    count
 //!   sum                      sum
-//!   min, max                 min, max; of booleans as the numbers 0 and 1
+//!   min, max                 min, max; of booleans as the numbers 0 and 1; of text by the order of its bytes
 //!   bool_and, bool_or        min, max of booleans
 //!   avg                      count and sum
 //!   var, stddev, …           count, sum and sum of squares; of integers and decimals
@@ -23,7 +23,7 @@ use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{Aggregate, AggregateFunction, ArithmeticOp, Expr, Literal as Constant, Type};
 
 use super::arithmetic::is_integer;
-use super::builder::Flow;
+use super::builder::{Flow, PipelineBuilder};
 use super::value::{Value, kernel_type};
 use super::variance::Variance;
 use crate::error::from_datafusion;
@@ -41,6 +41,8 @@ pub(super) struct State {
     pub(super) aggregate: Aggregate,
     /// Sums may turn out wider.
     pub(super) ty: Type,
+    /// It is a text without a dictionary: a view where the groups are a source.
+    pub(super) is_plain_text: bool,
 }
 
 /// How a function's result comes from its states.
@@ -69,7 +71,8 @@ impl State {
             }
             unchanged => unchanged,
         };
-        Ok(Self { name: name.to_owned(), aggregate: Aggregate { function, input }, ty })
+        let aggregate = Aggregate { function, input };
+        Ok(Self { name: name.to_owned(), aggregate, ty, is_plain_text: false })
     }
 
     /// Whether the state of a group may be NULL.
@@ -84,7 +87,7 @@ impl State {
             extreme => extreme,
         };
         let aggregate = Aggregate { function, input: Some(Expr::Column(column)) };
-        Self { name: self.name.clone(), aggregate, ty: self.ty }
+        Self { name: self.name.clone(), aggregate, ty: self.ty, is_plain_text: self.is_plain_text }
     }
 }
 
@@ -106,11 +109,11 @@ impl Function {
                 one(AggregateFunction::Sum, Some(input))
             }
             "min" | "bool_and" => {
-                check_extreme(input, name)?;
+                kernel_type(&input.data_type)?;
                 one(AggregateFunction::Min, Some(input))
             }
             "max" | "bool_or" => {
-                check_extreme(input, name)?;
+                kernel_type(&input.data_type)?;
                 one(AggregateFunction::Max, Some(input))
             }
             "avg" if *result.data_type() == DataType::Float64 => {
@@ -143,6 +146,22 @@ impl Function {
         let count = State::of(&format!("count of {name}"), AggregateFunction::Count, Some(input))?;
         let sum = State::of(&format!("sum of {name}"), AggregateFunction::Sum, Some(input))?;
         Ok(Self { states: vec![count, sum, squares], made: Made::Variance(variance) })
+    }
+
+    /// What the sink keeps of `function` over `input`, a value of `builder`.
+    ///
+    /// # Errors
+    ///
+    /// As [`of`](Self::of).
+    pub(super) fn of_rows(
+        function: &AggregateFunctionExpr,
+        input: Option<&Value>,
+        builder: &PipelineBuilder,
+    ) -> Result<Self> {
+        let mut made = Self::of(function, input)?;
+        let is_plain = input.is_some_and(|input| input.is_text() && !builder.has_dictionary(&input.expr));
+        made.states.iter_mut().for_each(|state| state.is_plain_text = is_plain && state.ty == Type::Text);
+        Ok(made)
     }
 
     /// The same of groups that are made of groups, whose columns from `column` on have its states.
@@ -198,7 +217,12 @@ pub(super) fn argument(
     let counts_rows = function.fun().name() == "count"
         && !function.is_distinct()
         && argument.downcast_ref::<Literal>().is_some_and(|constant| !constant.value().is_null());
-    let input = if counts_rows { None } else { Some(flow.exprs(schema).lower(argument)?) };
+    let is_extreme = matches!(function.fun().name(), "min" | "max");
+    let input = match counts_rows {
+        true => None,
+        false if is_extreme => Some(flow.exprs(schema).lower_text(argument)?),
+        false => Some(flow.exprs(schema).lower(argument)?),
+    };
     let input = input.map(|input| if is_variance(function) { exact(input, flow) } else { input });
     let filter = filter.map(|filter| flow.exprs(schema).condition(filter)).transpose()?;
     let conditions: Vec<Expr> = turn.into_iter().chain(filter).collect();
@@ -264,15 +288,6 @@ fn check_sum(input: &Value, result: &DataType, name: &str) -> Result<()> {
     match keeps_its_type {
         true => Ok(()),
         false => Err(Error::unsupported(format!("{name}: kernels do not sum {}", input.data_type))),
-    }
-}
-
-fn check_extreme(input: &Value, name: &str) -> Result<()> {
-    match kernel_type(&input.data_type)? {
-        Type::Bool | Type::I32 | Type::I64 | Type::I128 | Type::F64 => Ok(()),
-        Type::Text => {
-            Err(Error::unsupported(format!("{name}: kernels have no least or greatest {}", input.data_type)))
-        }
     }
 }
 

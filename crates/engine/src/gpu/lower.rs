@@ -326,12 +326,22 @@ impl<'a> Lowering<'a> {
     }
 
     /// Ends a pipeline in a hash table, and gives the table's number.
-    pub(super) fn build(&mut self, builder: PipelineBuilder, keys: &[Value], payload: &[Value]) -> usize {
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for what tables do not hold.
+    pub(super) fn build(
+        &mut self,
+        builder: PipelineBuilder,
+        keys: &[Value],
+        payload: &[Value],
+    ) -> Result<usize> {
+        builder.check_kept(keys.iter().chain(payload))?;
         let table = self.table_count;
         self.table_count += 1;
         let exprs = |values: &[Value]| values.iter().map(|value| value.expr.clone()).collect();
         self.finish(builder, "build from", Sink::Build { table, keys: exprs(keys), payload: exprs(payload) });
-        table
+        Ok(table)
     }
 
     /// Ends a pipeline in `sink`; gives the number of the pipeline.

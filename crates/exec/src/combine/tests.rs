@@ -225,12 +225,12 @@ fn parts_of_every_kind_become_the_groups_of_all_rows() {
         let expected = expected(kind, parts.iter().flatten().copied());
         grouped(kind, equal_hashes, &parts, |execution, held| {
             let total = held.iter().map(|held| held.count).sum();
-            let new = Combiner::new(execution, &held[0].layout, total).unwrap();
+            let new = Combiner::new(execution, &held[0].layout, total, 0).unwrap();
             for held in &held {
                 new.add(&GroupsPart::Held(held), GroupPartition::ALL).unwrap();
             }
             assert_eq!(found(kind, &rows(execution, new).unwrap()), expected, "{kind:?}");
-            let onto = Combiner::onto(execution, &held[0], total).unwrap();
+            let onto = Combiner::onto(execution, &held[0], total, 0).unwrap();
             for held in &held[1..] {
                 onto.add(&GroupsPart::Held(held), GroupPartition::ALL).unwrap();
             }
@@ -247,7 +247,7 @@ fn each_group_is_in_one_partition() {
         grouped(kind, false, &parts, |execution, held| {
             let mut all = Vec::new();
             for index in 0..5 {
-                let combiner = Combiner::new(execution, &held[0].layout, 100).unwrap();
+                let combiner = Combiner::new(execution, &held[0].layout, 100, 0).unwrap();
                 for held in &held {
                     combiner.add(&GroupsPart::Held(held), GroupPartition { index, count: 5 }).unwrap();
                 }
@@ -267,7 +267,7 @@ fn records_and_ranges_of_places_are_parts_too() {
         let parts = three_parts();
         let expected = expected(kind, parts.iter().flatten().copied());
         grouped(kind, false, &parts, |execution, held| {
-            let combiner = Combiner::new(execution, &held[0].layout, 300).unwrap();
+            let combiner = Combiner::new(execution, &held[0].layout, 300, 0).unwrap();
             for held in &held[..2] {
                 let (records, count) = records(execution, &combiner, held);
                 let part = GroupsPart::Records { records: &records, count };
@@ -302,7 +302,7 @@ fn no_rows_are_no_groups_and_one_without_keys() {
         let parts = [Vec::new(), part(1, 40), Vec::new()];
         let expected = expected(kind, parts.iter().flatten().copied());
         grouped(kind, false, &parts, |execution, held| {
-            let combiner = Combiner::onto(execution, &held[0], 40).unwrap();
+            let combiner = Combiner::onto(execution, &held[0], 40, 0).unwrap();
             combiner.add(&GroupsPart::Held(&held[1]), GroupPartition::ALL).unwrap();
             combiner.add(&GroupsPart::Held(&held[2]), GroupPartition::ALL).unwrap();
             assert_eq!(found(kind, &rows(execution, combiner).unwrap()), expected, "{kind:?}");
@@ -316,7 +316,7 @@ fn a_sum_that_only_all_parts_together_overflow_is_an_error() {
         let row = Row { keys: [3, 4], value: None, decimal: i128::MAX / 5 * 2 };
         let parts = [vec![row; 2], vec![row; 2]];
         grouped(kind, false, &parts, |execution, held| {
-            let combiner = Combiner::new(execution, &held[0].layout, 10).unwrap();
+            let combiner = Combiner::new(execution, &held[0].layout, 10, 0).unwrap();
             combiner.add(&GroupsPart::Held(&held[0]), GroupPartition::ALL).unwrap();
             combiner.add(&GroupsPart::Held(&held[1]), GroupPartition::ALL).unwrap();
             let error = combiner.finish().err().expect("an overflow");
@@ -330,7 +330,7 @@ fn a_sum_that_only_all_parts_together_overflow_is_an_error() {
 fn more_groups_than_there_is_room_for_are_an_error() {
     for kind in [Kind::Hashed, Kind::Wide] {
         grouped(kind, false, &three_parts(), |execution, held| {
-            let combiner = Combiner::new(execution, &held[0].layout, 20).unwrap();
+            let combiner = Combiner::new(execution, &held[0].layout, 20, 0).unwrap();
             combiner.add(&GroupsPart::Held(&held[0]), GroupPartition::ALL).unwrap();
             let error = combiner.finish().err().expect("too many groups");
             assert!(error.to_string().contains("beyond the room"), "{kind:?}: {error}");

@@ -6,7 +6,9 @@
 use std::cell::Cell as Flag;
 use std::sync::Arc;
 
-use pelton_pipeline::ir::{ArithmeticOp, Bounds, CompareOp, Expr, Literal, TextFunction, TextResults, Type};
+use pelton_pipeline::ir::{
+    ArithmeticOp, Bounds, CompareOp, Expr, Literal, SignChange, TextFunction, TextResults, Type,
+};
 
 use super::calendar;
 use super::cell::{Cell, Row};
@@ -65,7 +67,7 @@ impl<'s> Scope<'s> {
             | Expr::NonZero { input }
             | Expr::FloorDivide { input, .. }
             | Expr::Modulo { input, .. } => self.type_of(input),
-            Expr::FloatKey { .. } => Type::F64,
+            Expr::FloatKey { .. } | Expr::WithSign { .. } => Type::F64,
             Expr::DatePart { .. } | Expr::DateTrunc { .. } | Expr::AddMonths { .. } => Type::I32,
             Expr::OfText { function, .. } => function.ty(),
         }
@@ -123,6 +125,11 @@ impl<'s> Scope<'s> {
                 integer(input, &|value| if value == 0 { self.poison() } else { Cell::Int(value) })
             }
             Expr::FloatKey { input } => self.evaluate(input, row).with_one_zero(),
+            Expr::WithSign { input, sign } => match (self.evaluate(input, row), sign) {
+                (Cell::Float(value), SignChange::Flipped) => Cell::Float(-value),
+                (Cell::Float(value), SignChange::Cleared) => Cell::Float(value.abs()),
+                (other, _) => other,
+            },
             Expr::DatePart { part, input } => {
                 integer(input, &|day| Cell::Int(calendar::part(*part, day as i64).into()))
             }

@@ -3,7 +3,9 @@
 //! How large integers may become is estimated (`bits`), so that few of them overflow: those that do are wanted, but a
 //! plan that always overflows tests little else.
 
-use pelton_pipeline::ir::{ArithmeticOp, Bounds, CompareOp, DatePart, DateUnit, Expr, Literal, Type};
+use pelton_pipeline::ir::{
+    ArithmeticOp, Bounds, CompareOp, DatePart, DateUnit, Expr, Literal, SignChange, Type,
+};
 
 use super::evaluate::DECIMAL_MAX;
 use super::parameter::{DOUBLES, Parameter};
@@ -409,6 +411,10 @@ impl Expressions<'_> {
                 wrap(Expr::Cast { input: boxed(self.integer(from, depth - 1)), to: Type::F64 })
             }
             6 if self.random.one_in(2) => self.case(Type::F64, depth),
+            6 if self.random.one_in(2) => {
+                let sign = *self.random.pick(&[SignChange::Flipped, SignChange::Cleared]);
+                wrap(Expr::WithSign { input: boxed(self.double(depth - 1)), sign })
+            }
             6 => wrap(Expr::FloatKey { input: boxed(self.double(depth - 1)) }),
             _ => self.of_some_text(Type::F64).unwrap_or_else(|| self.double(depth - 1)),
         }

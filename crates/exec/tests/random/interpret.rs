@@ -418,6 +418,7 @@ pub(crate) fn reads_only(expr: &Expr, count: usize) -> bool {
         | Expr::Cast { input, .. }
         | Expr::Within { input, .. }
         | Expr::FloatKey { input }
+        | Expr::WithSign { input, .. }
         | Expr::NonZero { input }
         | Expr::DatePart { input, .. }
         | Expr::DateTrunc { input, .. }

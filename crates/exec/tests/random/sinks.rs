@@ -79,18 +79,16 @@ impl Generator<'_> {
         }
         let ty = match function {
             Sum => *self.random.pick(&[Type::I32, Type::I64, Type::I128, Type::I128, Type::F64]),
-            Min | Max => *self.random.pick(&[Type::I32, Type::I64, Type::F64]),
+            Min | Max => *self.random.pick(&[Type::I32, Type::I64, Type::F64, Type::Text]),
             Count => *self.random.pick(&[Type::Bool, Type::Text, Type::F64, Type::I32]),
         };
         let is_column = self.random.one_in(2);
         let mut expressions = self.expressions(known);
-        let column = match function {
-            // Views are counted too.
-            Count => expressions.any_column(|column| column.ty == ty && !column.is_sum).map(|at| Made {
-                expr: Expr::Column(at),
-                ty,
-                bits: 0,
-            }),
+        let column = match (function, ty) {
+            // Views are counted too, and have extremes.
+            (Count, _) | (Min | Max, Type::Text) => expressions
+                .any_column(|column| column.ty == ty && !column.is_sum)
+                .map(|at| Made { expr: Expr::Column(at), ty, bits: 0 }),
             _ => expressions.column(|column| column.ty == ty),
         };
         let made = column.filter(|_| is_column).unwrap_or_else(|| expressions.of(ty, 2));
@@ -105,6 +103,9 @@ impl Generator<'_> {
             (Count, _) => counted,
             (Sum, Type::F64) => Known { is_about: true, ..column },
             (Sum, _) => Known { is_sum: true, is_bounded: false, ..sum },
+            (Min | Max, Type::Text) if column.text != TextForm::Numbers => {
+                Known { text: TextForm::View, ..column }
+            }
             (Min | Max, _) => column,
         };
         (Aggregate { function, input: Some(self.perhaps_where(made.expr, known)) }, result)

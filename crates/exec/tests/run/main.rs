@@ -15,6 +15,7 @@ mod memory;
 mod oracle;
 mod overflow;
 mod skipping;
+mod text_extremes;
 mod text_reference;
 mod texts;
 mod top;

@@ -19,7 +19,7 @@ use crate::fixture::{DEVICE, stream, strings};
 use crate::oracle::{Cell, cells, column, options, run, runtime, single, sort, sorted};
 use crate::text_reference::ByKernel;
 
-const TEXT: usize = 1;
+pub(crate) const TEXT: usize = 1;
 const WORDS: [&str; 16] = [
     "special",
     "requests",
@@ -61,7 +61,7 @@ fn text(row: u64) -> String {
 
 /// How the texts of a row group are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     Plain,
     /// The same length everywhere: lengths of no bits.
     Even,
@@ -104,13 +104,13 @@ impl Kind {
     }
 }
 
-struct Place {
+pub(crate) struct Place {
     _folder: tempfile::TempDir,
-    table: Arc<Table>,
+    pub(crate) table: Arc<Table>,
 }
 
 /// A table of row numbers and texts: a segment for each of `kinds`, of `rows` rows.
-fn place(codec: Codec, kinds: &[Kind], rows: u64, row_group_rows: u32, page_rows: u32) -> Place {
+pub(crate) fn place(codec: Codec, kinds: &[Kind], rows: u64, row_group_rows: u32, page_rows: u32) -> Place {
     let folder = tempfile::tempdir().unwrap();
     let warehouse = Warehouse::open(folder.path()).unwrap();
     let of = |name: &str, logical| ColumnSchema { name: name.into(), logical, nullable: true };
@@ -143,7 +143,7 @@ fn place(codec: Codec, kinds: &[Kind], rows: u64, row_group_rows: u32, page_rows
 }
 
 /// Both columns of `table`, the text as views.
-fn source(table: &Arc<Table>) -> (Source, Vec<Column>) {
+pub(crate) fn source(table: &Arc<Table>) -> (Source, Vec<Column>) {
     let bounds = Some(Bounds { min: 0, max: i128::from(table.row_count()) });
     let columns = vec![
         Column { name: "row".into(), ty: Type::I32, is_nullable: false, bounds, text: None },
@@ -155,7 +155,7 @@ fn source(table: &Arc<Table>) -> (Source, Vec<Column>) {
     (Source::Table(scan), columns)
 }
 
-fn of_text(kernel: &TextKernel) -> Expr {
+pub(crate) fn of_text(kernel: &TextKernel) -> Expr {
     Expr::OfText { column: TEXT, function: Arc::new(ByKernel(kernel.clone())) }
 }
 
@@ -163,7 +163,7 @@ fn like_of(input: TextPart, pattern: &str, is_negated: bool) -> TextKernel {
     TextKernel::Like { input, pattern: LikePattern::parse(pattern, None), is_negated }
 }
 
-fn like(pattern: &str) -> TextKernel {
+pub(crate) fn like(pattern: &str) -> TextKernel {
     like_of(TextPart::Whole, pattern, false)
 }
 
@@ -171,7 +171,7 @@ fn compare(op: CompareOp, with: &str) -> TextKernel {
     TextKernel::Compare { op, input: TextPart::Whole, with: with.into() }
 }
 
-fn part(start: i64, length: u64) -> TextPart {
+pub(crate) fn part(start: i64, length: u64) -> TextPart {
     TextPart::Substring { start, length: Some(length) }
 }
 
@@ -219,7 +219,8 @@ fn check(table: &Arc<Table>, kernels: &[TextKernel], options: RuntimeOptions) {
     }
 }
 
-const MIXED: [Kind; 6] = [Kind::Plain, Kind::One, Kind::Packed, Kind::Null, Kind::Runs, Kind::Even];
+pub(crate) const MIXED: [Kind; 6] =
+    [Kind::Plain, Kind::One, Kind::Packed, Kind::Null, Kind::Runs, Kind::Even];
 
 #[test]
 fn patterns_match_what_like_matches() {

@@ -63,10 +63,14 @@ pub enum Arg {
     GroupKeys,
     /// Slots less one.
     GroupSlotMask,
+    /// The texts that the state of the groups leads to, as cuda/pipeline/heap.h lays them out.
+    TextHeap,
     /// State of the groups that are the source.
     SourceGroups,
     /// Keys of the hashed groups that are the source.
     SourceGroupKeys,
+    /// The texts that their state leads to.
+    SourceTextHeap,
     /// The lower 64 bits of a parameter.
     Parameter(usize),
     /// Its upper 64 bits.

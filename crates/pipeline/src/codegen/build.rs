@@ -58,7 +58,8 @@ impl Build<'_> {
         block.line(format!("if (i64({key}) < AT(least)) AT(least) = i64({key});"));
         block.line(format!("if (i64({key}) > AT(most)) AT(most) = i64({key});"));
         let arrays = |index| (Arg::Payload(self.table, index), Arg::PayloadValid(self.table, index));
-        let payload = store(self.payload, &place, arrays, scope, block)?;
+        let payload = values_of(self.payload, scope, block)?;
+        let payload = store(&payload, &place, arrays, scope, block)?;
         Ok(with_stats(TableLayout { kind, keys: domains, packed_key_count, payload }, &stats))
     }
 

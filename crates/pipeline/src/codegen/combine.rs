@@ -2,7 +2,7 @@
 //! the same for every query; what the words of a state do is given to it as an array.
 
 use super::layout::{GroupLayout, SinkLayout, WordKind};
-use super::{FIXED_ARGS, Generated, STATE, TARGET};
+use super::{CHUNK, FIXED_ARGS, Generated, HEAP, STATE, TARGET, TEXT};
 
 const COMBINE: &str = include_str!("../../../../cuda/pipeline/combine.h");
 /// The kernel that adds the groups of a part to a table: see `cuda/pipeline/combine.h`.
@@ -12,8 +12,13 @@ pub const COMBINE_ENTRY: &str = "k_combine";
 /// has no rows of its own. `has_equal_hashes` as in [`Request`](super::Request).
 pub fn combine(layout: &GroupLayout, has_equal_hashes: bool) -> Generated {
     let equal = if has_equal_hashes { "#define PELTON_EQUAL_HASHES\n" } else { "" };
+    let (with_heap, texts) = match layout.has_text_heap() {
+        true => ("#define PELTON_TEXT_HEAP\n", [CHUNK, TEXT, HEAP].concat()),
+        false => ("", String::new()),
+    };
     let text = format!(
-        "{equal}#define PELTON_ARG_COUNT {FIXED_ARGS}\n#define PELTON_SHARED_BYTES 0\n{TARGET}{STATE}{COMBINE}"
+        "{equal}{with_heap}#define PELTON_ARG_COUNT {FIXED_ARGS}\n#define PELTON_SHARED_BYTES 0\n\
+         {TARGET}{texts}{STATE}{COMBINE}"
     );
     let checks = layout.words.iter().map(|kind| check(*kind)).max().unwrap_or(0);
     Generated {
@@ -41,6 +46,8 @@ pub fn combined_words(layout: &GroupLayout) -> Vec<u64> {
         WordKind::Min => 4,
         WordKind::Max => 5,
         WordKind::Key => 6,
+        WordKind::LeastText => 7,
+        WordKind::GreatestText => 8,
     };
     layout.words.iter().map(|kind| number(*kind) | u64::from(check(*kind)) << 8).collect()
 }

@@ -12,7 +12,7 @@ use super::block::Block;
 use super::dates;
 use super::scope::Scope;
 use super::value::{Form, Value, both_valid, constant, type_bounds, union};
-use crate::ir::{Bounds, CompareOp, Expr, Literal, Type};
+use crate::ir::{Bounds, CompareOp, Expr, Literal, SignChange, Type};
 
 /// Values of a list that come with the arguments at most.
 const IN_ARGUMENTS_MAX: usize = 16;
@@ -73,6 +73,18 @@ pub(crate) fn generate(expr: &Expr, scope: &mut dyn Scope, block: &mut Block) ->
                 return Err(Error::unsupported(format!("a key of doubles of {:?}", input.ty)));
             }
             let code = block.define("f64", "f", format!("float_key({})", input.code));
+            Ok(Value::new(code, Type::F64, None).with_valid(input.valid))
+        }
+        Expr::WithSign { input, sign } => {
+            let input = generate(input, scope, block)?;
+            if input.ty != Type::F64 {
+                return Err(Error::unsupported(format!("the sign of {:?}", input.ty)));
+            }
+            let bits = match sign {
+                SignChange::Flipped => format!("bits_of({}) ^ 1ull << 63", input.code),
+                SignChange::Cleared => format!("bits_of({}) & ~(1ull << 63)", input.code),
+            };
+            let code = block.define("f64", "f", format!("of_bits({bits})"));
             Ok(Value::new(code, Type::F64, None).with_valid(input.valid))
         }
         Expr::NonZero { input } => {

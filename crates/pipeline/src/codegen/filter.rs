@@ -275,6 +275,7 @@ fn reads_any(expr: &Expr, these: &dyn Fn(usize) -> bool) -> bool {
         | Expr::Within { input, .. }
         | Expr::NonZero { input }
         | Expr::FloatKey { input }
+        | Expr::WithSign { input, .. }
         | Expr::DatePart { input, .. }
         | Expr::DateTrunc { input, .. }
         | Expr::AddMonths { input, .. }

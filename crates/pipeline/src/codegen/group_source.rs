@@ -47,19 +47,34 @@ pub(super) fn load(layout: &GroupLayout, index: usize, args: &mut Args, block: &
     if let Some(output) = index.checked_sub(layout.key_count()) {
         let column = &layout.columns()[index];
         let output = &layout.outputs[output];
+        let valid = output.count_word.filter(|_| column.is_nullable);
+        let valid = valid.map(|count| block.define("bool", "n", format!("{} != 0", word(count))));
         let high = match layout.words[output.word] {
             WordKind::AddLow { .. } => word(output.word + 1),
             _ => format!("u64(i64({}) >> 63)", word(output.word)),
         };
         let name = match (column.form, layout.words[output.word]) {
+            (Form::View, _) => {
+                let heap = args.pointer(Arg::SourceTextHeap, "const u64");
+                let kept = block.define("u64", "x", word(output.word));
+                let name = block.define("TextView", "x", format!("kept_text({heap}, {kept})"));
+                let value = Value::new(name, column.ty, None).with_valid(valid);
+                return Value { form: Form::View, kept: Some(kept), ..value };
+            }
+            // Tables are looked up by the number of a text, whether or not it is NULL.
+            (Form::Id, _) => {
+                let number = format!("u32({})", word(output.word));
+                let number =
+                    valid.as_ref().map_or(number.clone(), |valid| format!("({valid} ? {number} : 0u)"));
+                block.define("u32", "x", number)
+            }
             (Form::F64, WordKind::Min | WordKind::Max) => {
                 block.define("f64", "x", format!("of_order(i64({}))", word(output.word)))
             }
             _ => from_words(column.form, &word(output.word), &high, block),
         };
-        let valid = output.count_word.filter(|_| column.is_nullable);
-        let valid = valid.map(|count| block.define("bool", "n", format!("{} != 0", word(count))));
-        return Value::new(name, column.ty, column.bounds).with_valid(valid);
+        let value = Value::new(name, column.ty, column.bounds).with_valid(valid);
+        return Value { form: column.form, dictionary: column.dictionary.clone(), ..value };
     }
     if let Some(wide) = &layout.wide {
         let key = &wide.keys[index];
@@ -104,7 +119,7 @@ fn from_words(form: Form, low: &str, high: &str, block: &mut Block) -> String {
         Form::F64 => format!("of_bits({low})"),
         Form::Id => format!("u32({low})"),
         Form::Short => format!("(u128({high}) << 64) | u128({low})"),
-        Form::View => unreachable!("no group has views"),
+        Form::View | Form::Kept => unreachable!("no group has views"),
     };
     block.define(form.c_type(), "x", code)
 }

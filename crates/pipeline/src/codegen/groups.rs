@@ -21,8 +21,10 @@ use super::layout::{
 };
 use super::probe;
 use super::scope::Scope;
+use super::shared_groups::{share, shared_copies};
 use super::sink::RowCode;
 use super::source::RowScope;
+use super::text_extremes;
 use super::value::{Form, Value, i64_constant};
 use super::waiting::Waiting;
 use crate::ir::{Aggregate, AggregateFunction, Bounds, Expr, Type};
@@ -63,10 +65,10 @@ impl Limits {
 }
 
 /// A value that a row adds to a word.
-struct Contribution {
-    word: usize,
-    kind: WordKind,
-    value: Value,
+pub(super) struct Contribution {
+    pub(super) word: usize,
+    pub(super) kind: WordKind,
+    pub(super) value: Value,
     /// Adds 1 for each value that is not NULL, in place of the value.
     is_count: bool,
 }
@@ -95,8 +97,11 @@ pub(super) fn aggregate(
         () => GroupKind::Hashed,
     };
     let state_bytes = (packed_key_count as usize).saturating_mul(words.len() * 8);
-    let copies =
-        if kind == GroupKind::Direct { shared_copies(state_bytes, limits.shared_bytes_max) } else { 0 };
+    let copies = if kind == GroupKind::Direct && !words.iter().any(|word| word.is_text()) {
+        shared_copies(state_bytes, limits.shared_bytes_max)
+    } else {
+        0
+    };
     let layout =
         GroupLayout { kind, keys: domains, wide, packed_key_count, words, outputs, shared_copies: copies };
     let code = RowCode {
@@ -107,7 +112,9 @@ pub(super) fn aggregate(
         sink: SinkLayout::Groups(layout.clone()),
     };
     Ok(match kind {
-        GroupKind::Global => in_registers(code, &layout, &contributions, keep.as_deref(), scope, block),
+        GroupKind::Global => {
+            in_registers(code, &layout, &contributions, (keep.as_deref(), limits), scope, block)
+        }
         GroupKind::Wide => {
             let key = wide_key_words(&key_values, &layout, block);
             in_memory(code, &layout, &key, &contributions, limits, scope, block)
@@ -163,7 +170,7 @@ fn wide_key_words(keys: &[Value], layout: &GroupLayout, block: &mut Block) -> St
             Form::F64 => words.push(of(format!("bits_of(float_key({code}))"))),
             Form::Bool | Form::Id => words.push(of(format!("u64({code})"))),
             Form::I32 | Form::I64 => words.push(of(format!("u64(i64({code}))"))),
-            Form::View => unreachable!("no key is a view"),
+            Form::View | Form::Kept => unreachable!("no key is a view"),
         }
     }
     if wide.null_word.is_some() {
@@ -176,12 +183,6 @@ fn wide_key_words(keys: &[Value], layout: &GroupLayout, block: &mut Block) -> St
     let name = block.name("k");
     block.line(format!("const u64 {name}[{}] = {{{}}};", words.len(), words.join(", ")));
     name
-}
-
-/// Copies of the state in shared memory: as many as fit, up to one a lane; fewer than 4 are not worth their barrier.
-fn shared_copies(state_bytes: usize, bytes_max: usize) -> u32 {
-    [32, 16, 8, 4].into_iter().find(|copies| state_bytes.saturating_mul(*copies) <= bytes_max).unwrap_or(0)
-        as u32
 }
 
 type State = (Vec<WordKind>, Vec<AggregateOutput>, Vec<Contribution>);
@@ -199,10 +200,16 @@ fn state_of(
     for aggregate in aggregates {
         let Some(input) = &aggregate.input else {
             let bounds = Some(count_bounds(limits.row_count));
-            outputs.push(AggregateOutput { ty: Type::I64, word: 0, count_word: None, bounds });
+            outputs.push(count_output(0, bounds));
             continue;
         };
         let value = expr::generate(input, scope, block)?;
+        let value = match (aggregate.function, value.form) {
+            (AggregateFunction::Min | AggregateFunction::Max, Form::Id) => {
+                text_extremes::in_order(value, scope, block)?
+            }
+            _ => value,
+        };
         let count_word = match value.valid {
             None => 0,
             Some(_) => {
@@ -218,7 +225,7 @@ fn state_of(
         };
         if aggregate.function == AggregateFunction::Count {
             let bounds = Some(count_bounds(limits.row_count));
-            outputs.push(AggregateOutput { ty: Type::I64, word: count_word, count_word: None, bounds });
+            outputs.push(count_output(count_word, bounds));
             continue;
         }
         let kind = word_kind(aggregate.function, &value, limits, scope)?;
@@ -236,10 +243,15 @@ fn state_of(
             AggregateFunction::Sum => value.bounds.and_then(|bounds| sum_bounds(bounds, limits.row_count)),
             _ => value.bounds,
         };
-        outputs.push(AggregateOutput { ty, word, count_word: Some(count_word), bounds });
+        let dictionary = value.dictionary.clone();
+        outputs.push(AggregateOutput { ty, word, count_word: Some(count_word), bounds, dictionary });
         contributions.push(Contribution { word, kind, value, is_count: false });
     }
     Ok((words, outputs, contributions))
+}
+
+fn count_output(word: usize, bounds: Option<Bounds>) -> AggregateOutput {
+    AggregateOutput { ty: Type::I64, word, count_word: None, bounds, dictionary: None }
 }
 
 /// What a count of at most so many rows lies between.
@@ -273,8 +285,10 @@ fn word_kind(
                 },
             })
         }
-        (AggregateFunction::Min, Form::I32 | Form::I64 | Form::F64) => Ok(WordKind::Min),
-        (AggregateFunction::Max, Form::I32 | Form::I64 | Form::F64) => Ok(WordKind::Max),
+        (AggregateFunction::Min, Form::I32 | Form::I64 | Form::F64 | Form::Id) => Ok(WordKind::Min),
+        (AggregateFunction::Max, Form::I32 | Form::I64 | Form::F64 | Form::Id) => Ok(WordKind::Max),
+        (AggregateFunction::Min, Form::View | Form::Short) => Ok(WordKind::LeastText),
+        (AggregateFunction::Max, Form::View | Form::Short) => Ok(WordKind::GreatestText),
         _ => Err(refuse()),
     }
 }
@@ -285,6 +299,7 @@ fn register_type(kind: WordKind) -> &'static str {
         WordKind::AddLow { .. } | WordKind::AddHigh => "u128",
         WordKind::AddDouble => "f64",
         WordKind::Min | WordKind::Max => "i64",
+        WordKind::LeastText | WordKind::GreatestText => unreachable!("texts are in no register"),
     }
 }
 
@@ -300,6 +315,7 @@ fn as_word(contribution: &Contribution) -> String {
             format!("order_of_bits({code})")
         }
         (_, WordKind::Min | WordKind::Max) => format!("i64({code})"),
+        (_, WordKind::LeastText | WordKind::GreatestText) => unreachable!("texts are in no register"),
     }
 }
 
@@ -350,20 +366,25 @@ fn in_registers(
     mut code: RowCode,
     layout: &GroupLayout,
     contributions: &[Contribution],
-    keep: Option<&str>,
+    (keep, limits): (Option<&str>, &Limits),
     scope: &mut RowScope<'_, '_>,
     block: &mut Block,
 ) -> RowCode {
+    let groups = scope.kernel.args.pointer(Arg::Groups, "u64");
+    if layout.has_text_heap() {
+        let arrived = Waiting::arrive(limits.is_repeated, block);
+        let at = |word| format!("{groups} + {word}");
+        text_extremes::keep(contributions, keep, at, &arrived, scope, block);
+    }
     block.line(keep.map_or("AT(a0)++;".into(), |keep| format!("AT(a0) += {keep};")));
-    for contribution in contributions {
+    for contribution in contributions.iter().filter(|contribution| !contribution.kind.is_text()) {
         block.line(match keep {
             None => guarded(contribution, register_update(contribution)),
             Some(keep) => register_update_where(contribution, keep),
         });
     }
-    let groups = scope.kernel.args.pointer(Arg::Groups, "u64");
-    let registers = layout.words.iter().enumerate().filter(|(_, kind)| **kind != WordKind::AddHigh);
-    for (word, kind) in registers {
+    let is_register = |kind: WordKind| kind != WordKind::AddHigh && !kind.is_text();
+    for (word, kind) in layout.words.iter().enumerate().filter(|(_, kind)| is_register(**kind)) {
         let ty = register_type(*kind);
         let identity = match kind {
             WordKind::Min | WordKind::Max => i64_constant(kind.identity() as i64),
@@ -384,6 +405,7 @@ fn in_registers(
             WordKind::AddDouble => ("lane_sum", format!("atomic_add((f64*)({groups} + {word}), all)")),
             WordKind::Min => ("lane_min", format!("atomic_min((i64*)({groups} + {word}), all)")),
             WordKind::Max => ("lane_max", format!("atomic_max((i64*)({groups} + {word}), all)")),
+            WordKind::LeastText | WordKind::GreatestText => unreachable!("texts are in no register"),
         };
         code.epilogue +=
             &format!("{{ const {ty} all = {combine}(a{word}); if (IS_FIRST_LANE) {update}; }}\n");
@@ -392,7 +414,7 @@ fn in_registers(
 }
 
 /// Adds `value` to the word at `at`, whoever else does.
-fn atomic_update(kind: WordKind, at: &str, value: &str) -> String {
+pub(super) fn atomic_update(kind: WordKind, at: &str, value: &str) -> String {
     match kind {
         WordKind::Add | WordKind::Key => format!("atomic_add({at}, {value});"),
         WordKind::AddLow { check: Some(check) } => {
@@ -402,6 +424,7 @@ fn atomic_update(kind: WordKind, at: &str, value: &str) -> String {
         WordKind::AddDouble => format!("atomic_add((f64*)({at}), {value});"),
         WordKind::Min => format!("atomic_min((i64*)({at}), {value});"),
         WordKind::Max => format!("atomic_max((i64*)({at}), {value});"),
+        WordKind::LeastText | WordKind::GreatestText => unreachable!("texts may find no room"),
     }
 }
 
@@ -416,28 +439,28 @@ fn in_memory(
 ) -> RowCode {
     let args = &mut scope.kernel.args;
     let groups = args.pointer(Arg::Groups, "u64");
+    let may_wait = !matches!(layout.kind, GroupKind::Direct) || layout.has_text_heap();
+    let arrived = may_wait.then(|| Waiting::arrive(limits.is_repeated, block));
     let place = match layout.kind {
         GroupKind::Hashed => {
             let (keys, mask) = (args.pointer(Arg::GroupKeys, "u64"), args.word(Arg::GroupSlotMask));
             let waiting = args.pointer(Arg::Waiting, "u64");
-            let arrived = Waiting::arrive(limits.is_repeated, block);
             let insert = format!("slot_to_insert({keys}, {mask}, {group}, {waiting})");
             let slot = block.define("u64", "s", insert);
-            arrived.wait_if(&format!("{slot} == NO_KEY"), scope, block);
+            arrived.iter().for_each(|arrived| arrived.wait_if(&format!("{slot} == NO_KEY"), scope, block));
             slot
         }
         GroupKind::Wide => {
             let wide = layout.wide.as_ref().expect("wide groups have wide keys");
             let (tags, mask) = (args.pointer(Arg::GroupKeys, "u64"), args.word(Arg::GroupSlotMask));
             let waiting = args.pointer(Arg::Waiting, "u64");
-            let arrived = Waiting::arrive(limits.is_repeated, block);
             let insert = format!(
                 "slot_to_insert_wide({tags}, {mask}, {group}, {groups} + {}, {}, {waiting})",
                 wide.first_word,
                 layout.width()
             );
             let slot = block.define("u64", "s", insert);
-            arrived.wait_if(&format!("{slot} == NO_KEY"), scope, block);
+            arrived.iter().for_each(|arrived| arrived.wait_if(&format!("{slot} == NO_KEY"), scope, block));
             slot
         }
         _ => group.to_string(),
@@ -452,8 +475,11 @@ fn in_memory(
             layout.words.len()
         ),
     };
+    if let Some(arrived) = arrived.filter(|_| layout.has_text_heap()) {
+        text_extremes::keep(contributions, None, at, &arrived, scope, block);
+    }
     block.line(format!("atomic_add({}, 1ull);", at(0)));
-    for contribution in contributions {
+    for contribution in contributions.iter().filter(|contribution| !contribution.kind.is_text()) {
         let update = atomic_update(contribution.kind, &at(contribution.word), &as_word(contribution));
         block.line(guarded(contribution, update));
     }
@@ -461,36 +487,4 @@ fn in_memory(
         share(&mut code, layout, &groups, limits.shared_offset);
     }
     code
-}
-
-/// Code that clears the copies in shared memory before, and adds them to memory after.
-fn share(code: &mut RowCode, layout: &GroupLayout, groups: &str, offset: usize) {
-    let (words, copies, count) = (layout.words.len(), layout.shared_copies, layout.packed_key_count);
-    code.prologue += &format!("u64* const shared_groups = (u64*)(block_shared + {offset});\n");
-    let identities: Vec<String> = layout.words.iter().map(|kind| format!("{}ull", kind.identity())).collect();
-    code.prologue += &format!(
-        "{{ const u64 identity[] = {{{}}};\n\
-         for (u64 i = THREAD_IN_BLOCK; i < {}ull; i += THREADS_IN_BLOCK) shared_groups[i] = identity[i % {words}]; }}\n\
-         BLOCK_BARRIER;\n",
-        identities.join(", "),
-        count * u64::from(copies) * words as u64,
-    );
-    code.epilogue += "BLOCK_BARRIER;\n";
-    code.epilogue += &format!(
-        "for (u64 i = THREAD_IN_BLOCK; i < {}ull; i += THREADS_IN_BLOCK) {{\n\
-         const u64* const from = shared_groups + i * {words}; u64* const to = {groups} + i / {copies} * {words};\n\
-         if (from[0] == 0) continue;\n",
-        count * u64::from(copies),
-    );
-    for (word, kind) in layout.words.iter().enumerate().filter(|(_, kind)| **kind != WordKind::AddHigh) {
-        let value = match kind {
-            WordKind::AddLow { .. } => format!("u128(from[{word}]) | u128(from[{}]) << 64", word + 1),
-            WordKind::AddDouble => format!("*(const f64*)(from + {word})"),
-            WordKind::Min | WordKind::Max => format!("i64(from[{word}])"),
-            _ => format!("from[{word}]"),
-        };
-        code.epilogue += &atomic_update(*kind, &format!("to + {word}"), &value);
-        code.epilogue += "\n";
-    }
-    code.epilogue += "}\n";
 }

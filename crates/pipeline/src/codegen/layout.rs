@@ -185,9 +185,18 @@ pub enum WordKind {
     Max,
     /// A word of the keys, written once.
     Key,
+    /// Keeps the least text: where it lies in the heap of texts; 0 is none.
+    LeastText,
+    /// Keeps the greatest, likewise.
+    GreatestText,
 }
 
 impl WordKind {
+    /// Whether it leads to a text in a heap.
+    pub fn is_text(self) -> bool {
+        matches!(self, WordKind::LeastText | WordKind::GreatestText)
+    }
+
     /// What the word starts with.
     pub fn identity(self) -> u64 {
         match self {
@@ -214,6 +223,8 @@ pub struct AggregateOutput {
     pub count_word: Option<usize>,
     /// What it lies between, for integers.
     pub bounds: Option<Bounds>,
+    /// What it is a number of, of a text that has a dictionary.
+    pub dictionary: Option<Arc<Dictionary>>,
 }
 
 /// The slots that a hashed table with room for so many groups has, of which there may be no more than `packed_key_count`.
@@ -281,6 +292,16 @@ impl GroupLayout {
         self.words.len()
     }
 
+    /// How many words of a state lead to texts in a heap.
+    pub fn text_words(&self) -> usize {
+        self.words.iter().filter(|kind| kind.is_text()).count()
+    }
+
+    /// Whether there is a heap of texts beside the states.
+    pub fn has_text_heap(&self) -> bool {
+        self.text_words() > 0
+    }
+
     /// How many of its columns are keys.
     pub fn key_count(&self) -> usize {
         self.wide.as_ref().map_or(self.keys.len(), |wide| wide.keys.len())
@@ -302,11 +323,14 @@ impl GroupLayout {
         let wide = self.wide.iter().flat_map(|wide| wide.keys.iter().map(|key| key.column.clone()));
         let aggregates = self.outputs.iter().map(|output| PayloadColumn {
             ty: output.ty,
-            form: Form::of(output.ty, output.bounds),
+            form: match self.words[output.word].is_text() {
+                true => Form::View,
+                false => Form::of(output.ty, output.bounds),
+            },
             bounds: output.bounds,
             // Every group but the one without keys has rows.
             is_nullable: output.count_word.is_some_and(|word| word > 0 || self.kind == GroupKind::Global),
-            dictionary: None,
+            dictionary: output.dictionary.clone(),
         });
         packed.chain(wide).chain(aggregates).collect()
     }
@@ -328,7 +352,9 @@ impl SinkLayout {
     pub fn may_be_full(&self) -> bool {
         match self {
             SinkLayout::Build(table) => table.kind == TableKind::Hashed,
-            SinkLayout::Groups(groups) => matches!(groups.kind, GroupKind::Hashed | GroupKind::Wide),
+            SinkLayout::Groups(groups) => {
+                matches!(groups.kind, GroupKind::Hashed | GroupKind::Wide) || groups.has_text_heap()
+            }
             SinkLayout::Rows(_) => true,
         }
     }

@@ -33,9 +33,11 @@ mod probe;
 mod rows;
 mod runtime_filter;
 mod scope;
+mod shared_groups;
 mod sink;
 mod source;
 mod text;
+mod text_extremes;
 mod value;
 mod waiting;
 
@@ -72,6 +74,9 @@ const STATE: &str = include_str!("../../../../cuda/pipeline/state.h");
 /// Of kernels that read views of text.
 const TEXT: &str = include_str!("../../../../cuda/pipeline/text.h");
 
+/// Of kernels that keep texts in a heap, or read them there.
+const HEAP: &str = include_str!("../../../../cuda/pipeline/heap.h");
+
 /// The kernel's name in every program.
 pub const ENTRY: &str = "k_run";
 /// The kernel that fills words.
@@ -83,7 +88,7 @@ pub const MOVE_GROUPS_ENTRY: &str = "k_move_groups";
 /// The kernel that moves the keys of a hash table to a larger one.
 pub const MOVE_KEYS_ENTRY: &str = "k_move_keys";
 /// Words that the fixed kernels take; programs take no fewer.
-const FIXED_ARGS: usize = 16;
+const FIXED_ARGS: usize = 17;
 /// Shared memory of a block that every device has.
 const SHARED_BYTES_MAX: usize = 48 << 10;
 /// Threads of a block, where scratch memory does not ask for fewer.
@@ -233,7 +238,7 @@ impl<'a> Generator<'a> {
         report.into_iter().for_each(|report| body.line(report));
         let shared_bytes = scratch_bytes + rows.shared_bytes;
         Ok(Generated {
-            text: self.assemble(&body.into_text(), shared_bytes),
+            text: self.assemble(&body.into_text(), &rows.sink, shared_bytes),
             args: self.kernel.args.list().to_vec(),
             luts: self.kernel.luts,
             text_constants: self.kernel.text_constants.into_bytes(),
@@ -291,13 +296,16 @@ impl<'a> Generator<'a> {
         }
     }
 
-    fn assemble(&self, body: &str, shared_bytes: usize) -> String {
+    fn assemble(&self, body: &str, sink: &SinkLayout, shared_bytes: usize) -> String {
         let count = self.kernel.args.list().len().max(FIXED_ARGS);
-        let text = if self.request.source.iter().any(SourceColumn::is_view) { TEXT } else { "" };
+        let has_heap = matches!(sink, SinkLayout::Groups(layout) if layout.has_text_heap())
+            || self.request.groups.is_some_and(GroupLayout::has_text_heap);
+        let has_views = has_heap || self.request.source.iter().any(SourceColumn::is_view);
+        let (text, heap) = (if has_views { TEXT } else { "" }, if has_heap { HEAP } else { "" });
         let equal = if self.request.has_equal_hashes { "#define PELTON_EQUAL_HASHES\n" } else { "" };
         format!(
             "{equal}#define PELTON_ARG_COUNT {count}\n#define PELTON_SHARED_BYTES {shared_bytes}\n\
-             {TARGET}{CHUNK}{text}{STATE}\nENTRY({ENTRY}) {{\n{body}}}\n"
+             {TARGET}{CHUNK}{text}{heap}{STATE}\nENTRY({ENTRY}) {{\n{body}}}\n"
         )
     }
 

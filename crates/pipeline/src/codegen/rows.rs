@@ -11,9 +11,9 @@ use super::block::Block;
 use super::expr;
 use super::filter::FilterPlan;
 use super::layout::{RowsLayout, SinkLayout, TopLayout};
-use super::sink::{RowCode, store};
+use super::sink::{RowCode, store, values_of};
 use super::source::RowScope;
-use super::value::Form;
+use super::value::{Form, Value};
 use super::waiting::Waiting;
 use crate::ir::{Expr, TopK};
 
@@ -35,8 +35,10 @@ pub(super) fn materialize(
     let arrived = Waiting::arrive(is_repeated, block);
     let place = block.define("u64", "w", format!("reserve_row({count})"));
     arrived.wait_if(&format!("{place} >= {capacity}"), scope, block);
-    let columns =
-        store(&columns, &place, |index| (Arg::Output(index), Arg::OutputValid(index)), scope, block)?;
+    let values = values_of(&columns, scope, block)?.into_iter().map(Value::in_array);
+    let values: Vec<Value> = values.collect();
+    let arrays = |index| (Arg::Output(index), Arg::OutputValid(index));
+    let columns = store(&values, &place, arrays, scope, block)?;
     Ok(RowCode {
         text: String::new(),
         prologue: String::new(),

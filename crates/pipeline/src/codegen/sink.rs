@@ -423,13 +423,12 @@ pub(super) fn values_of(
 
 /// Stores values into arrays at `place`.
 pub(super) fn store(
-    exprs: &[Expr],
+    values: &[Value],
     place: &str,
     arrays: impl Fn(usize) -> (Arg, Arg),
     scope: &mut RowScope<'_, '_>,
     block: &mut Block,
 ) -> Result<Vec<PayloadColumn>> {
-    let values = values_of(exprs, scope, block)?;
     let columns = values.iter().map(PayloadColumn::of).collect::<Result<Vec<_>>>()?;
     for (index, value) in values.iter().enumerate() {
         let (array, valid_array) = arrays(index);

@@ -403,6 +403,19 @@ impl Scope for RowScope<'_, '_> {
         let Some(dictionary) = &text.dictionary else {
             return Ok(expr::literal_value(Literal::Null(function.ty())));
         };
+        self.of_entries(&text, &Arc::clone(dictionary), function, block)
+    }
+}
+
+impl RowScope<'_, '_> {
+    /// `function` of `text`, the number of an entry of `dictionary`.
+    pub(super) fn of_entries(
+        &mut self,
+        text: &Value,
+        dictionary: &Arc<Dictionary>,
+        function: &Arc<dyn TextFunction>,
+        block: &mut Block,
+    ) -> Result<Value> {
         let index = Lut::find_or_add(&mut self.kernel.luts, dictionary, function)?;
         let lut = &self.kernel.luts[index];
         let (form, bounds, ty) = (lut.form, lut.bounds, lut.ty);

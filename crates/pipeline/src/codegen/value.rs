@@ -22,6 +22,8 @@ pub enum Form {
     Id,
     /// Where a text's bytes lie in a chunk, and how many; in registers alone.
     View,
+    /// Where a text lies in the heap of the groups that are the source: the word of their state. In arrays alone.
+    Kept,
     /// A text of at most 15 bytes in 128 bits: the bytes from the highest on, then zeros, in the lowest byte the length.
     /// Equal numbers are equal texts, and their order is that of unsigned numbers.
     Short,
@@ -37,6 +39,7 @@ impl Form {
             Form::F64 => "f64",
             Form::Id => "u32",
             Form::View => "TextView",
+            Form::Kept => "u64",
             Form::Short => "u128",
         }
     }
@@ -51,7 +54,7 @@ impl Form {
         match self {
             Form::Bool => 1,
             Form::I32 | Form::Id => 4,
-            Form::I64 | Form::F64 => 8,
+            Form::I64 | Form::F64 | Form::Kept => 8,
             Form::I128 | Form::Short => 16,
             Form::View => unreachable!("views lie in no array"),
         }
@@ -109,12 +112,30 @@ pub(crate) struct Value {
     pub(crate) bounds: Option<Bounds>,
     /// What a `Text` value is a number of.
     pub(crate) dictionary: Option<Arc<Dictionary>>,
+    /// Of a view: the word that leads to it in the heap of the groups that are the source.
+    pub(crate) kept: Option<String>,
 }
 
 impl Value {
     pub(crate) fn new(code: impl Into<String>, ty: Type, bounds: Option<Bounds>) -> Self {
         let bounds = bounds.or(type_bounds(ty));
-        Self { code: code.into(), valid: None, ty, form: Form::of(ty, bounds), bounds, dictionary: None }
+        Self {
+            code: code.into(),
+            valid: None,
+            ty,
+            form: Form::of(ty, bounds),
+            bounds,
+            dictionary: None,
+            kept: None,
+        }
+    }
+
+    /// A text of the groups that are the source as what arrays hold of it.
+    pub(crate) fn in_array(mut self) -> Self {
+        if let (Form::View, Some(word)) = (self.form, self.kept.take()) {
+            (self.form, self.code) = (Form::Kept, word);
+        }
+        self
     }
 
     pub(crate) fn with_valid(mut self, valid: Option<String>) -> Self {
@@ -160,7 +181,7 @@ pub(crate) fn constant(value: i128, form: Form) -> String {
         Form::Id => format!("{value}u"),
         Form::F64 => format!("f64({value})"),
         Form::I64 => i64_constant(value as i64),
-        Form::View | Form::Short => unreachable!("numbers are no texts"),
+        Form::View | Form::Kept | Form::Short => unreachable!("numbers are no texts"),
         Form::I128 => {
             let bits = value as u128;
             format!("i128((u128({}ull) << 64) | u128({}ull))", (bits >> 64) as u64, bits as u64)

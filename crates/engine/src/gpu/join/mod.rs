@@ -88,7 +88,7 @@ impl Lowering<'_> {
                 Matched { keys: (build_keys, probe_keys), kind: roles.kind, payload, payload_columns };
             return self.tested(build.builder, joined, matched, join.filter)?.into_flow(&outputs, needed);
         }
-        let table = self.build(build.builder, &build_keys, &payload);
+        let table = self.build(build.builder, &build_keys, &payload)?;
         let looked_up = probe_keys.iter().map(column_number).collect::<Option<Vec<usize>>>();
         let first = probe.builder.column_count();
         let numbers = columns_after(&payload, first, &built, &build_keys_by_column);
@@ -127,10 +127,10 @@ impl Lowering<'_> {
         let (table, payloads) = match functions {
             Some(functions) => {
                 let extremes = self.extremes(build, &build_keys, &payload[0], &functions)?;
-                let table = self.build(extremes.builder, &extremes.keys, &extremes.values);
+                let table = self.build(extremes.builder, &extremes.keys, &extremes.values)?;
                 (table, extremes.values.into_iter().map(|value| vec![value]).collect())
             }
-            None => (self.build(build, &build_keys, &payload), vec![payload]),
+            None => (self.build(build, &build_keys, &payload)?, vec![payload]),
         };
         let first = joined.probe.builder.column_count();
         let mut conditions = Vec::with_capacity(payloads.len());

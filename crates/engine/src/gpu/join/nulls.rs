@@ -103,7 +103,7 @@ impl Lowering<'_> {
         let name = format!("groups of pipeline {pipeline}");
         let counts = PipelineBuilder::new(Source::Groups(pipeline), columns, name, None, &self.parameters);
         let payload = [0, 1].map(|index| Value::column(index, DataType::Int64, false));
-        let table = self.build(counts, &[constant_key()], &payload);
+        let table = self.build(counts, &[constant_key()], &payload)?;
         let keys = vec![constant_key().expr];
         let counts = probe.builder.probe(table, keys, ProbeKind::Inner, payload.into(), None);
         let equal = |left: &Expr, right: Expr| Expr::Compare {
