@@ -72,6 +72,12 @@ impl State {
         Ok(Self { name: name.to_owned(), aggregate: Aggregate { function, input }, ty })
     }
 
+    /// The least number of a row whose text is a key of the group.
+    pub(super) fn least_row(name: &str, row: &Expr) -> Self {
+        let aggregate = Aggregate { function: AggregateFunction::Min, input: Some(row.clone()) };
+        Self { name: format!("row of {name}"), aggregate, ty: Type::I64 }
+    }
+
     /// Whether the state of a group may be NULL.
     pub(super) fn is_nullable(&self) -> bool {
         self.aggregate.function != AggregateFunction::Count
@@ -89,6 +95,11 @@ impl State {
 }
 
 impl Function {
+    /// What brings the text of a key.
+    pub(super) fn least_row(state: State) -> Self {
+        Self { states: vec![state], made: Made::Whole }
+    }
+
     /// What the sink keeps of `function` over `input`, its argument; `None`: all rows.
     ///
     /// # Errors
@@ -198,7 +209,12 @@ pub(super) fn argument(
     let counts_rows = function.fun().name() == "count"
         && !function.is_distinct()
         && argument.downcast_ref::<Literal>().is_some_and(|constant| !constant.value().is_null());
-    let input = if counts_rows { None } else { Some(flow.exprs(schema).lower(argument)?) };
+    let mut exprs = flow.exprs(schema);
+    let input = match function.fun().name() {
+        _ if counts_rows => None,
+        "count" => Some(exprs.counted(argument, function.is_distinct())?),
+        _ => Some(exprs.lower(argument)?),
+    };
     let input = input.map(|input| if is_variance(function) { exact(input, flow) } else { input });
     let filter = filter.map(|filter| flow.exprs(schema).condition(filter)).transpose()?;
     let conditions: Vec<Expr> = turn.into_iter().chain(filter).collect();
