@@ -19,6 +19,7 @@ struct TextView { const u8* at; u32 length; };
 //               which bits of them it has
 //   list        number of its first entry, how many
 //   substring   characters before it, its characters; ~0 is all
+//   hash key    its four words
 struct TextConstant { u32 offset, length, first, mask; };
 DEV TextConstant text_constant(const u8* constants, u32 index) {
   const u32* const words = (const u32*)constants + 4 * index;
@@ -225,6 +226,43 @@ DEV u128 short_text(TextView text) {
     if (i < text.length) halves[i >> 3] |= u64(swap_bytes(bytes_at(text.at + i, at_most_four(text.length - i)))) << (i & 4 ? 0 : 32);
   }
   return (u128(halves[0]) << 64) | halves[1];
+}
+
+// SipHash with one round a word and three at the end, 128 bits wide, keyed by an entry of the table: what the host computes
+// too (crates/pipeline/src/text_hash.rs). A round is 14 operations of 64 bits, and takes in 8 bytes of the text.
+DEV u64 rotated(u64 x, u32 bits) { return (x << bits) | (x >> (64 - bits)); }
+struct HashState {
+  u64 a, b, c, d;
+  DEV void round() {
+    a += b; b = rotated(b, 13) ^ a; a = rotated(a, 32);
+    c += d; d = rotated(d, 16) ^ c;
+    a += d; d = rotated(d, 21) ^ a;
+    c += b; b = rotated(b, 17) ^ c; c = rotated(c, 32);
+  }
+  DEV void add(u64 word) { d ^= word; round(); a ^= word; }
+  DEV u64 after_rounds() { round(); round(); round(); return a ^ b ^ c ^ d; }
+};
+DEV i128 text_hash(TextView text, const u8* constants, u32 index) {
+  const u32* const key = (const u32*)constants + 4 * index;
+  const u64 first = load(key) | u64(load(key + 1)) << 32, second = load(key + 2) | u64(load(key + 3)) << 32;
+  HashState state = {first ^ 0x736f6d6570736575ull, second ^ 0x646f72616e646f6dull ^ 0xee, first ^ 0x6c7967656e657261ull, second ^ 0x7465646279746573ull};
+  // Of each 8 bytes the first two words have some whatever the alignment, the third one only where that is odd.
+  const u32 skip = u32(u64(text.at)) & 3, end = text.length & ~7u;
+  for (u32 i = 0; i < end; i += 8) {
+    const u32* const word = (const u32*)(text.at - skip + i);
+    const u32 low = load(word), middle = load(word + 1), high = skip ? load(word + 2) : 0;
+    state.add(shift_pair(low, middle, 8 * skip) | u64(shift_pair(middle, high, 8 * skip)) << 32);
+  }
+  const u32 rest = text.length & 7;
+  u64 last = u64(text.length) << 56;
+  if (rest) last |= bytes_at(text.at + end, at_most_four(rest));
+  if (rest > 4) last |= u64(bytes_at(text.at + end + 4, rest - 4)) << 32;
+  state.add(last);
+  state.c ^= 0xee;
+  const u64 low = state.after_rounds();
+  state.b ^= 0xdd;
+  const u64 high = state.after_rounds();
+  return i128((u128(high) << 64) | low);
 }
 
 // A page of text: lengths and bytes, codes of the chunk's dictionary, or one value.

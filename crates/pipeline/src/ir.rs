@@ -23,6 +23,7 @@ use pelton_error::Result;
 use pelton_store::Table;
 
 use crate::text::TextSource;
+pub use crate::text_hash::TextHashKey;
 pub use crate::text_kernel::{ANY_CHARACTER, LikePattern, SHORT_TEXT_BYTES, TextKernel, TextPart};
 
 /// A value's type inside kernels.
@@ -313,6 +314,8 @@ pub enum TextResults {
     I32(Vec<Option<i32>>),
     /// For a function of type `I64`.
     I64(Vec<Option<i64>>),
+    /// For a function of type `I128`.
+    I128(Vec<Option<i128>>),
     /// For a function of type `F64`.
     F64(Vec<Option<f64>>),
     /// For a function of type `Text`.

@@ -15,6 +15,7 @@ pub mod ir;
 
 mod rows;
 mod text;
+mod text_hash;
 mod text_kernel;
 mod text_results;
 

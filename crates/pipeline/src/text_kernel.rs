@@ -2,7 +2,7 @@
 //!
 //! Text is UTF-8. Its order is that of its bytes, which is that of its characters' code points too.
 
-use crate::ir::{CompareOp, Type};
+use crate::ir::{CompareOp, TextHashKey, Type};
 
 /// The longest text that kernels hold as a value, in bytes.
 pub const SHORT_TEXT_BYTES: usize = 15;
@@ -47,6 +47,13 @@ pub enum TextKernel {
     /// The text itself, as `Text`. One of more than [`SHORT_TEXT_BYTES`] ends the run with an error of kind
     /// `Unsupported`.
     Text(TextPart),
+    /// The hash that stands for the text where texts are equal or not, as `I128`.
+    Hash {
+        /// The text.
+        input: TextPart,
+        /// What it is keyed by. Another key is no other program.
+        key: TextHashKey,
+    },
     /// Negation.
     Not(Box<TextKernel>),
     /// Whether all hold.
@@ -61,6 +68,7 @@ impl TextKernel {
         match self {
             TextKernel::ByteLength(_) | TextKernel::CharacterLength(_) => Type::I32,
             TextKernel::Text(_) => Type::Text,
+            TextKernel::Hash { .. } => Type::I128,
             _ => Type::Bool,
         }
     }

@@ -69,6 +69,7 @@ impl Lut {
                 lut.bounds = bounds_of(values.iter().flatten().map(|value| i128::from(*value)));
                 lut.fill(&values, Form::I64, |value| value.to_le_bytes().to_vec())
             }
+            TextResults::I128(values) => lut.fill(&values, Form::I128, |value| value.to_le_bytes().to_vec()),
             TextResults::F64(values) => lut.fill(&values, Form::F64, |value| value.to_le_bytes().to_vec()),
             TextResults::Text(values) => {
                 let (ids, dictionary) = number(&values)?;

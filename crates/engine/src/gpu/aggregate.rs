@@ -14,8 +14,7 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::DataType;
-use datafusion::physical_expr::PhysicalExpr;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{
@@ -30,7 +29,7 @@ use pelton_pipeline::ir::{
 
 use super::builder::{Flow, PipelineBuilder};
 use super::functions::{
-    Function, Made, argument, check_average_states, is_distinct, is_variance, only_where,
+    Function, Made, State, argument, check_average_states, is_distinct, is_variance, only_where,
 };
 use super::lower::{Lowering, Needed, columns_of, without_exchanges};
 use super::of_groups::{OfGroups, OfState};
@@ -54,7 +53,8 @@ impl Lowering<'_> {
             check_states(first)?;
         }
         let grouped = self.group_rows(first, expected)?;
-        self.late = grouped.keys.iter().map(|key| key.late.clone()).collect();
+        self.late = (0..grouped.keys.len()).map(|key| grouped.late(key)).collect();
+        self.key_rows = grouped.rows_of_texts();
         let has_total = has_total(first);
         if needs_more(top) || has_total || !projections.is_empty() {
             let projections = projections.iter().map(|above| (above.expr().into(), above.schema()));
@@ -97,6 +97,10 @@ impl Lowering<'_> {
         let schema = plan.schema();
         let mut outputs = vec![None; schema.fields().len()];
         for (index, key) in grouped.keys.iter().enumerate().filter(|(index, _)| needed.contains(index)) {
+            if let Some((text, row)) = &grouped.texts[index] {
+                outputs[index] = Some(text_of_group(text, *row, index));
+                continue;
+            }
             let late = key.late.clone().map(|late| {
                 late.renumbered(|column| grouped.keys.iter().position(|key| key.as_column() == Some(column)))
             });
@@ -134,15 +138,17 @@ impl Lowering<'_> {
         }
         let schema = first.input().schema();
         let hands_on = !first.aggr_expr().iter().any(|function| is_distinct(function));
-        let mut key = |(expr, name): &(Arc<dyn PhysicalExpr>, String)| {
-            let mut exprs = flow.exprs(&schema);
-            let value = if hands_on { exprs.carry(expr)? } else { exprs.lower(expr)? };
-            Ok(Key { name: name.clone(), value })
-        };
-        let keys = group_exprs.iter().map(&mut key).collect::<Result<Vec<Key>>>()?;
-        let values: Vec<Value> = keys.iter().map(|key| key.value.clone()).collect();
-        for late in values.iter().filter_map(|key| key.late.as_ref()) {
-            self.unique_tables.push(determining_table(late, &values)?);
+        let values = group_exprs.iter().map(|(expr, _)| flow.exprs(&schema).carry(expr));
+        let values = values.collect::<Result<Vec<Value>>>()?;
+        let mut keys = Vec::with_capacity(values.len());
+        for (value, (_, name)) in values.iter().zip(group_exprs) {
+            let determining = value.late.as_ref().filter(|_| hands_on);
+            if let Some(table) = determining.and_then(|late| determining_table(late, &values)) {
+                self.unique_tables.push(table);
+                keys.push(Key { name: name.clone(), value: value.clone(), text: None });
+            } else {
+                keys.push(Key::of(name, value.clone(), &mut flow, &schema)?);
+            }
         }
         self.group_flow(flow, first, keys, expected)
     }
@@ -191,6 +197,9 @@ impl Lowering<'_> {
             });
             state += function.states.len();
         }
+        let rows = keys.iter().filter_map(|key| key.text.as_ref().map(|text| (&key.name, text)));
+        let rows = rows.map(|(name, text)| State::least_row(name, &text.expr));
+        let functions: Vec<Function> = functions.into_iter().chain(rows.map(Function::least_row)).collect();
         let purpose = if keys.is_empty() { "aggregate of" } else { "groups of" };
         let states = functions.iter().flat_map(|function| &function.states);
         let sink = Sink::Aggregate {
@@ -199,8 +208,15 @@ impl Lowering<'_> {
             expected,
         };
         let pipeline = self.finish(builder, purpose, sink);
-        let (names, keys) = keys.into_iter().map(|key| (key.name, key.value)).unzip();
-        Ok(Grouped { pipeline, names, keys, functions, results })
+        let mut grouped =
+            Grouped { pipeline, names: Vec::new(), keys: Vec::new(), texts: Vec::new(), functions, results };
+        for Key { name, value, text } in keys {
+            grouped.names.push(name);
+            grouped.keys.push(value);
+            state += usize::from(text.is_some());
+            grouped.texts.push(text.map(|text| (text, state - 1)));
+        }
+        Ok(grouped)
     }
 
     /// The groups as the source of a pipeline, whose columns are their keys, then their states.
@@ -228,7 +244,31 @@ impl Lowering<'_> {
 /// What groups are made by.
 pub(super) struct Key {
     pub(super) name: String,
+    /// By what rows are in one group.
     pub(super) value: Value,
+    /// The text that `value` is the hash of, as the number of its row.
+    pub(super) text: Option<Value>,
+}
+
+impl Key {
+    /// `value` as a key: by its hash where it is a text that is fetched at the end.
+    pub(super) fn of(name: &str, value: Value, flow: &mut Flow, schema: &SchemaRef) -> Result<Self> {
+        let name = name.to_owned();
+        match &value.late {
+            None => Ok(Self { name, value, text: None }),
+            Some(late) => {
+                let hash = flow.exprs(schema).hash_of_late(&value, late)?;
+                Ok(Self { name, value: hash, text: Some(value) })
+            }
+        }
+    }
+}
+
+/// `text` as the column of groups that has the number of its row, where column `hash` has its hash.
+fn text_of_group(text: &Value, row: usize, hash: usize) -> Value {
+    let late = text.late.clone().expect("a text that is fetched at the end");
+    let late = LateText { hash: Some(Expr::Column(hash)), view: None, brought_by: Vec::new(), ..late };
+    Value { expr: Expr::Column(row), late: Some(late), ..text.clone() }
 }
 
 /// The keys of grouping sets: of each set its own, NULL for the others, and the number that the plan gives the set.
@@ -241,14 +281,14 @@ fn keys_of_sets(first: &AggregateExec, flow: &mut Flow) -> Result<Vec<Key>> {
     let turn = flow.builder.repeat(u32::try_from(sets.len()).expect("sets of a query"));
     let mut keys = Vec::with_capacity(group_by.expr().len() + 1);
     for (index, (expr, name)) in group_by.expr().iter().enumerate() {
-        let value = flow.exprs(&schema).lower(expr)?;
+        let value = flow.exprs(&schema).carry(expr)?;
+        let Key { name, value, text } = Key::of(name, value, flow, &schema)?;
         let has_key = sets.iter().zip(0..).filter(|(lacks, _)| !lacks[index]).map(|(_, set)| set);
         let values: Vec<i128> = has_key.collect();
-        let value = match values.len() == sets.len() {
-            true => value,
-            false => only_where(value, vec![Expr::In { input: Box::new(turn.clone()), values }]),
-        };
-        keys.push(Key { name: name.clone(), value });
+        let is_whole = values.len() == sets.len();
+        let of_sets = Expr::In { input: Box::new(turn.clone()), values };
+        let in_sets = |value| if is_whole { value } else { only_where(value, vec![of_sets.clone()]) };
+        keys.push(Key { name, value: in_sets(value), text: text.map(in_sets) });
     }
     let field = first.schema().field(keys.len()).clone();
     let ty = kernel_type(field.data_type())?;
@@ -272,7 +312,7 @@ fn keys_of_sets(first: &AggregateExec, flow: &mut Flow) -> Result<Vec<Key>> {
     };
     let data_type = field.data_type().clone();
     let value = Value { expr, data_type, is_nullable: false, bounds: None, late: None };
-    keys.push(Key { name: field.name().clone(), value });
+    keys.push(Key { name: field.name().clone(), value, text: None });
     Ok(keys)
 }
 
@@ -344,17 +384,11 @@ impl Lowering<'_> {
 
 /// The hash table whose row the other `keys` determine if its keys do not repeat: rows of one group then have one such
 /// row, so that the row number in it is as good a key as the text.
-fn determining_table(late: &LateText, keys: &[Value]) -> Result<usize> {
+fn determining_table(late: &LateText, keys: &[Value]) -> Option<usize> {
     let is_key =
         |column: &usize| keys.iter().any(|key| key.late.is_none() && key.as_column() == Some(*column));
-    match late.brought_by.iter().find(|(_, looked_up)| looked_up.iter().all(is_key)) {
-        Some((table, _)) => Ok(*table),
-        None => Err(Error::unsupported(format!(
-            "text '{}' of '{}' has no dictionary, and no other group key determines it",
-            late.table.schema().columns[late.column].name,
-            late.table.name()
-        ))),
-    }
+    let determines = |(_, looked_up): &&(usize, Vec<usize>)| looked_up.iter().all(is_key);
+    late.brought_by.iter().find(determines).map(|(table, _)| *table)
 }
 
 /// A pipeline that ends in groups.
@@ -363,12 +397,26 @@ pub(super) struct Grouped {
     /// Of the keys.
     names: Vec<String>,
     pub(super) keys: Vec<Value>,
+    /// Of keys that are hashes: the text, and the column of groups with the number of its row. These are the last ones.
+    pub(super) texts: Vec<Option<(Value, usize)>>,
     functions: Vec<Function>,
     /// How each function's result comes from the columns of groups: keys, then states.
     results: Vec<OfState>,
 }
 
 impl Grouped {
+    /// What is fetched for key `key` in the end.
+    fn late(&self, key: usize) -> Option<LateText> {
+        let text = self.texts[key].as_ref().map(|(text, _)| text);
+        text.unwrap_or(&self.keys[key]).late.clone()
+    }
+
+    /// Keys that are hashes, each with the column of groups that has the numbers of rows.
+    fn rows_of_texts(&self) -> Vec<(usize, usize)> {
+        let texts = self.texts.iter().enumerate();
+        texts.filter_map(|(key, text)| text.as_ref().map(|(_, row)| (key, *row))).collect()
+    }
+
     /// Function `number` of groups that are made of these.
     pub(super) fn of_groups(&self, number: usize) -> Function {
         let before = self.functions[..number].iter().map(|function| function.states.len());

@@ -63,8 +63,8 @@ impl Lowering<'_> {
             places.push(match (number, input) {
                 (Some(number), Some(input)) => {
                     if number == of_arguments.len() {
-                        of_arguments
-                            .push(Key { name: format!("value of {}", function.name()), value: input });
+                        let name = format!("value of {}", function.name());
+                        of_arguments.push(Key { name, value: input, text: None });
                     }
                     Place::Distinct(number)
                 }
@@ -89,8 +89,12 @@ impl Lowering<'_> {
             Place::Plain(number) => Ok(grouped.of_groups(number)),
         });
         let functions = functions.collect::<Result<Vec<Function>>>()?;
-        let keys = names.into_iter().zip((0..key_count).map(column));
-        let keys = keys.map(|(name, value)| Key { name, value }).collect();
+        let keys = names.into_iter().zip(0..).map(|(name, key): (String, usize)| {
+            let text = grouped.texts[key].as_ref();
+            let text = text.map(|(text, row)| Value { expr: Expr::Column(*row), ..text.clone() });
+            Key { name, value: column(key), text }
+        });
+        let keys = keys.collect();
         let builder = self.source_of(&grouped)?;
         self.end_in_groups(builder, keys, functions, expected)
     }

@@ -36,7 +36,7 @@ use super::arithmetic;
 use super::builder::{PipelineBuilder, output};
 use super::dates;
 use super::text::{EntryFunction, is_deterministic, text_input};
-use super::value::{Value, integer, is_text, kernel_type, literal};
+use super::value::{LateText, Value, integer, is_text, kernel_type, literal};
 use crate::error::from_datafusion;
 use crate::floats::NAME as FLOAT_KEY;
 use crate::numbers::{Checked, CheckedOp};
@@ -88,8 +88,8 @@ impl Exprs<'_> {
     /// As [`lower`](Self::lower), of what is only asked whether it is NULL.
     fn for_null_test(&mut self, expr: &Arc<dyn PhysicalExpr>) -> Result<Expr> {
         let value = self.carry(expr)?;
-        match value.late.as_ref().and_then(|late| late.view) {
-            Some(view) => Ok(Expr::Column(view)),
+        match value.late.as_ref().and_then(LateText::null_test) {
+            Some(tested) => Ok(tested),
             None => self.lower(expr).map(|value| value.expr),
         }
     }
@@ -224,7 +224,8 @@ impl Exprs<'_> {
             return self.connective(*binary.op(), expr);
         }
         if self.is_of_two_texts(binary)? {
-            return Err(Error::unsupported(format!("{expr} compares two texts")));
+            let op = arithmetic::compare_op(*binary.op());
+            return self.of_two_texts(expr, op, [binary.left(), binary.right()]);
         }
         let left = self.lower(binary.left())?;
         if let (Some(sign), Some(interval)) = (sign(*binary.op()), interval(binary.right())) {
@@ -291,21 +292,27 @@ impl Exprs<'_> {
         Ok(boolean(among, is_nullable))
     }
 
+    /// The condition of a branch.
+    pub(super) fn when(&mut self, case: &CaseExpr, when: &Arc<dyn PhysicalExpr>) -> Result<Expr> {
+        match case.expr() {
+            Some(subject) => {
+                let is_equal = BinaryExpr::new(Arc::clone(subject), Operator::Eq, Arc::clone(when));
+                let is_equal: Arc<dyn PhysicalExpr> = Arc::new(is_equal);
+                self.condition(&is_equal)
+            }
+            None => self.condition(when),
+        }
+    }
+
     fn case(&mut self, expr: &Arc<dyn PhysicalExpr>, case: &CaseExpr) -> Result<Value> {
         let data_type = expr.data_type(self.schema).map_err(from_datafusion)?;
         if is_text(&data_type) {
-            return Err(Error::unsupported(format!("{expr} chooses between texts")));
+            return self.case_of_texts(expr, case, data_type);
         }
         let mut branches = Vec::with_capacity(case.when_then_expr().len());
         let mut is_nullable = case.else_expr().is_none();
         for (when, then) in case.when_then_expr() {
-            let when = match case.expr() {
-                Some(subject) => {
-                    Arc::new(BinaryExpr::new(Arc::clone(subject), Operator::Eq, Arc::clone(when))) as _
-                }
-                None => Arc::clone(when),
-            };
-            let condition = self.condition(&when)?;
+            let condition = self.when(case, when)?;
             let then = arithmetic::cast(self.lower(then)?, &data_type)?;
             is_nullable |= then.is_nullable;
             branches.push((condition, then.expr));

@@ -75,6 +75,12 @@ impl State {
         Ok(Self { name: name.to_owned(), aggregate, ty, is_plain_text: false })
     }
 
+    /// The least number of a row whose text is a key of the group.
+    pub(super) fn least_row(name: &str, row: &Expr) -> Self {
+        let aggregate = Aggregate { function: AggregateFunction::Min, input: Some(row.clone()) };
+        Self { name: format!("row of {name}"), aggregate, ty: Type::I64, is_plain_text: false }
+    }
+
     /// Whether the state of a group may be NULL.
     pub(super) fn is_nullable(&self) -> bool {
         self.aggregate.function != AggregateFunction::Count
@@ -92,6 +98,11 @@ impl State {
 }
 
 impl Function {
+    /// What brings the text of a key.
+    pub(super) fn least_row(state: State) -> Self {
+        Self { states: vec![state], made: Made::Whole }
+    }
+
     /// What the sink keeps of `function` over `input`, its argument; `None`: all rows.
     ///
     /// # Errors
@@ -217,11 +228,12 @@ pub(super) fn argument(
     let counts_rows = function.fun().name() == "count"
         && !function.is_distinct()
         && argument.downcast_ref::<Literal>().is_some_and(|constant| !constant.value().is_null());
-    let is_extreme = matches!(function.fun().name(), "min" | "max");
-    let input = match counts_rows {
-        true => None,
-        false if is_extreme => Some(flow.exprs(schema).lower_text(argument)?),
-        false => Some(flow.exprs(schema).lower(argument)?),
+    let mut exprs = flow.exprs(schema);
+    let input = match function.fun().name() {
+        _ if counts_rows => None,
+        "count" => Some(exprs.counted(argument, function.is_distinct())?),
+        "min" | "max" => Some(exprs.lower_text(argument)?),
+        _ => Some(exprs.lower(argument)?),
     };
     let input = input.map(|input| if is_variance(function) { exact(input, flow) } else { input });
     let filter = filter.map(|filter| flow.exprs(schema).condition(filter)).transpose()?;

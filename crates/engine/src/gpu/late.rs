@@ -17,6 +17,7 @@ use pelton_scan::parallel;
 use pelton_store::{AlignedBytes, IoEngine, Table, column_to_arrow, read_chunk_pages_blocking};
 
 use super::device::DeviceHandle;
+use super::text::text_array;
 use super::text_pages::{PageKey, TextPages};
 use super::value::LateText;
 use crate::error::from_datafusion;
@@ -53,13 +54,13 @@ pub(super) fn fetch_all(
     schema: &SchemaRef,
     reader: &Reader<'_>,
 ) -> Result<Vec<Option<ArrayRef>>> {
-    let mut wanted = Vec::new();
+    let (mut wanted, mut found) = (Vec::new(), Found::new());
     // A run in which no row group was left has no columns.
     for (output, (late, column)) in late.iter().zip(&rows.columns).enumerate() {
         let Some(late) = late else { continue };
         wanted.extend(wanted_of(output, late, column)?);
+        add_constants(&mut found, output, late, column)?;
     }
-    let mut found = Found::new();
     let wanted = reader.take_kept(wanted, &mut found)?;
     for wanted in batches(&wanted)? {
         reader.read(wanted, &mut found)?;
@@ -69,6 +70,18 @@ pub(super) fn fetch_all(
         late.as_ref().map(|_| in_order(&arrays, &places, rows.row_count, field.data_type())).transpose()
     });
     fetched.collect()
+}
+
+/// Puts the numbers of rows in the place of keys that are hashes of texts, and drops the columns that they were.
+pub(super) fn rows_as_keys(rows: &mut Rows, key_rows: &[(usize, usize)]) {
+    // A run in which no row group was left has no columns.
+    if rows.columns.is_empty() {
+        return;
+    }
+    for &(key, row) in key_rows {
+        rows.columns.swap(key, row);
+    }
+    rows.columns.truncate(rows.columns.len() - key_rows.len());
 }
 
 /// By column of the result: texts, and their places in it.
@@ -173,7 +186,8 @@ fn wanted_of<'a>(output: usize, late: &'a LateText, rows: &RowColumn) -> Result<
     let firsts = first_rows(&late.table);
     let page_rows = u64::from(late.table.page_rows());
     let mut wanted: BTreeMap<usize, Wanted<'a>> = BTreeMap::new();
-    for (place, &number) in numbers.iter().enumerate().filter(|(place, _)| is_valid(*place)) {
+    let is_stored = |(place, number): &(usize, &i64)| **number >= 0 && is_valid(*place);
+    for (place, &number) in numbers.iter().enumerate().filter(is_stored) {
         let group = firsts.partition_point(|first| *first <= number as u64) - 1;
         let row = number as u64 - firsts[group];
         let of_chunk =
@@ -181,6 +195,23 @@ fn wanted_of<'a>(output: usize, late: &'a LateText, rows: &RowColumn) -> Result<
         of_chunk.by_page.entry((row / page_rows) as usize).or_default().push((row % page_rows, place));
     }
     Ok(wanted.into_values().collect())
+}
+
+/// Takes the texts of numbers below 0, which are of no row.
+fn add_constants(found: &mut Found, output: usize, late: &LateText, rows: &RowColumn) -> Result<()> {
+    let RowValues::I64(numbers) = &rows.values else { return Ok(()) };
+    let is_valid = |row: usize| rows.valid.as_ref().is_none_or(|valid| valid[row]);
+    let is_constant = |(place, number): &(usize, &i64)| **number < 0 && is_valid(*place);
+    let of_constants = numbers.iter().enumerate().filter(is_constant);
+    let places: Vec<RowOfPage> = of_constants.map(|(place, number)| ((-1 - number) as u64, place)).collect();
+    if places.is_empty() {
+        return Ok(());
+    }
+    let schema = late.table.arrow_schema();
+    let constants = late.constants.iter().map(|text| Some(text.as_bytes()));
+    let texts = text_array(schema.field(late.column).data_type(), constants)?;
+    add(found, output, rows_of_page(&texts, &places)?, &places);
+    Ok(())
 }
 
 impl Wanted<'_> {

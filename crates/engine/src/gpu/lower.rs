@@ -65,6 +65,9 @@ pub(super) struct Lowered {
     pub(super) parameters: Vec<Arc<dyn PhysicalExpr>>,
     /// Columns of the result that are fetched once its rows are known, by column.
     pub(super) late: Vec<Option<LateText>>,
+    /// Columns of groups that are hashes of texts, each with the column that has the numbers of their rows: the latter
+    /// are the last ones.
+    pub(super) key_rows: Vec<(usize, usize)>,
     /// Columns of the result that are counts of averages: NULL where the sum, the column after, is.
     pub(super) average_counts: Vec<usize>,
     /// What the host makes of groups that come out; `None`: they, or rows, are the result.
@@ -133,6 +136,7 @@ fn lower_with(
         schema: plan.schema(),
         parameters: lowering.parameters.list(),
         late,
+        key_rows: lowering.key_rows,
         average_counts: lowering.average_counts,
         of_groups: lowering.of_groups,
     })
@@ -152,6 +156,8 @@ pub(super) struct Lowering<'a> {
     pub(super) has_late: bool,
     /// See [`Lowered`].
     pub(super) late: Vec<Option<LateText>>,
+    /// See [`Lowered`].
+    pub(super) key_rows: Vec<(usize, usize)>,
     /// Hash tables whose keys must not repeat.
     pub(super) unique_tables: Vec<usize>,
     /// See [`Lowered`].
@@ -176,6 +182,7 @@ impl<'a> Lowering<'a> {
             views,
             has_late: false,
             late: Vec::new(),
+            key_rows: Vec::new(),
             unique_tables: Vec::new(),
             pipelines: Vec::new(),
             table_count: 0,

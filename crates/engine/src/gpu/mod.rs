@@ -41,6 +41,7 @@ mod run;
 mod scan;
 mod text;
 mod text_kernel;
+mod text_key;
 mod text_pages;
 mod top;
 mod trial;

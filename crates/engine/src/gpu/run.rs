@@ -96,6 +96,7 @@ pub(super) struct Run {
     pub(super) children: Vec<Arc<dyn ExecutionPlan>>,
     pub(super) parameters: Vec<Arc<dyn PhysicalExpr>>,
     pub(super) late: Vec<Option<LateText>>,
+    pub(super) key_rows: Vec<(usize, usize)>,
     pub(super) average_counts: Vec<usize>,
     pub(super) of_groups: Option<Arc<OfGroups>>,
     pub(super) cpu: Arc<dyn ExecutionPlan>,
@@ -229,7 +230,7 @@ impl Run {
             Some(of_groups) => Arc::clone(of_groups.aggregate_schema()),
             None => self.cpu.schema(),
         };
-        let late = self.late.clone();
+        let (late, key_rows) = (self.late.clone(), self.key_rows.clone());
         let batch_rows = context.session_config().batch_size();
         let conversion = Conversion {
             schema: Arc::clone(&schema),
@@ -247,8 +248,9 @@ impl Run {
             let runtime = device.runtime()?;
             let host_rows: Vec<usize> = inputs.host_inputs.iter().map(|rows| rows.row_count).collect();
             let predicted = predict(&plan, &device, &host_rows)?;
-            let (rows, report) = runtime.run_with(&plan, inputs, &flag, with)?;
+            let (mut rows, report) = runtime.run_with(&plan, inputs, &flag, with)?;
             learn(&device, &predicted, &report);
+            late::rows_as_keys(&mut rows, &key_rows);
             let started = Instant::now();
             let fetched = late::fetch_all(&late, &rows, &schema, &late::Reader::of(&device, &flag))?;
             Ok::<_, Error>(Brought { rows, predicted, report, fetched, fetched_in: started.elapsed() })

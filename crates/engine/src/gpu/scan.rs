@@ -137,7 +137,14 @@ fn late_text(table: &Arc<Table>, column: usize, view: Option<usize>) -> Value {
         data_type: field.data_type().clone(),
         is_nullable: field.is_nullable(),
         bounds: None,
-        late: Some(LateText { table: Arc::clone(table), column, view, brought_by: Vec::new() }),
+        late: Some(LateText {
+            table: Arc::clone(table),
+            column,
+            view,
+            hash: None,
+            constants: Arc::default(),
+            brought_by: Vec::new(),
+        }),
     }
 }
 

@@ -44,6 +44,10 @@ pub(super) struct LateText {
     pub(super) column: usize,
     /// The column of this pipeline that has its bytes, where there is one: kernels compute functions of it.
     pub(super) view: Option<usize>,
+    /// Over the columns of this pipeline: its hash, where that is not the hash of `view`.
+    pub(super) hash: Option<Expr>,
+    /// What numbers of rows below 0 stand for, the first one -1.
+    pub(super) constants: Arc<[String]>,
     /// Hash tables that it came through, each with the columns that were looked up there: where no key of the table
     /// repeats, these determine the row.
     pub(super) brought_by: Vec<(usize, Vec<usize>)>,
@@ -58,6 +62,7 @@ impl LateText {
         });
         self.brought_by = renumbered.collect();
         self.view = None;
+        self.hash = None;
         self
     }
 }

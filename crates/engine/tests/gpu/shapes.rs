@@ -227,13 +227,26 @@ async fn functions_of_one_text_have_the_values_of_the_oracle() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_texts_of_a_row_are_equal_or_not() {
+    check_all(
+        &[
+            "SELECT id FROM a WHERE word = text",
+            "SELECT id FROM a WHERE word <> text",
+            "SELECT id FROM a WHERE text = text",
+        ],
+        true,
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_kernels_do_not_have_stays_on_the_cpu() {
     check_all(
         &[
             "SELECT id, single FROM a WHERE single > 1",
             "SELECT id FROM a",
             "SELECT a.id, b.id FROM a FULL JOIN b ON a.int = b.int",
-            "SELECT id FROM a WHERE word = text",
+            "SELECT id FROM a WHERE word < text",
             "SELECT id FROM a WHERE id > 5 LIMIT 0",
             "SELECT count(*) FILTER (WHERE id > 3) FROM a WHERE text IS NULL AND single > 0",
         ],

@@ -254,6 +254,7 @@ fn of_text(function: &Arc<dyn TextFunction>, text: &[u8]) -> Cell {
     let result = match function.evaluate(&[text]).expect("functions of tests answer") {
         TextResults::Bool(values) => values[0].map(Cell::of_bool),
         TextResults::I32(values) => values[0].map(|value| Cell::Int(value.into())),
+        TextResults::I128(values) => values[0].map(Cell::Int),
         TextResults::I64(values) => values[0].map(|value| Cell::Int(value.into())),
         TextResults::F64(values) => values[0].map(Cell::Float),
         TextResults::Text(values) => values[0].as_ref().map(|text| Cell::Text(Arc::from(&text[..]))),

@@ -30,6 +30,9 @@ impl TextFunction for ByKernel {
             TextKernel::Text(part) => {
                 TextResults::Text(all.map(|text| Some(part_of(text, *part).into())).collect())
             }
+            TextKernel::Hash { input, key } => {
+                TextResults::I128(all.map(|text| Some(key.hash(part_of(text, *input).as_bytes()))).collect())
+            }
             condition => TextResults::Bool(all.map(|text| Some(holds(condition, text))).collect()),
         })
     }

@@ -7,7 +7,7 @@ use pelton_error::{CancelFlag, ErrorKind};
 use pelton_exec::RuntimeOptions;
 use pelton_pipeline::ir::{
     Aggregate, AggregateFunction, Bounds, Column, CompareOp, Expr, LikePattern, Op, Pipeline, Plan,
-    ProbeKind, Sink, Source, TableScan, TextFunction, TextKernel, TextPart, TextResults, Type,
+    ProbeKind, Sink, Source, TableScan, TextFunction, TextHashKey, TextKernel, TextPart, TextResults, Type,
 };
 use pelton_scan::{Decompress, TextForm, text_form};
 use pelton_store::{
@@ -65,6 +65,8 @@ pub(crate) enum Kind {
     Plain,
     /// The same length everywhere: lengths of no bits.
     Even,
+    /// Of every length from 0 to 70 bytes, so that they start anywhere in a word.
+    Lengths,
     Packed,
     Runs,
     One,
@@ -74,7 +76,7 @@ pub(crate) enum Kind {
 impl Kind {
     fn encoding(self) -> Encoding {
         match self {
-            Kind::Plain | Kind::Even => "plain",
+            Kind::Plain | Kind::Even | Kind::Lengths => "plain",
             Kind::Packed => "dict+bitpack",
             Kind::Runs => "dict+rle",
             Kind::One | Kind::Null => "constant",
@@ -87,6 +89,9 @@ impl Kind {
         match self {
             Kind::Plain => text(row),
             Kind::Even => format!("google {:04}", row % 10_000),
+            Kind::Lengths => {
+                format!("{:071}", row.wrapping_mul(0x9E37_79B9_7F4A_7C15))[row as usize % 71..].into()
+            }
             Kind::Packed => text(row % 7 * 31 + 5),
             Kind::Runs => text(row / 50 % 7 * 31 + 5),
             Kind::One | Kind::Null => "special requests".into(),
@@ -98,7 +103,7 @@ impl Kind {
             Kind::Plain | Kind::Packed => !row.is_multiple_of(7),
             // Pages of rows.
             Kind::Runs => (row / 1024).is_multiple_of(2),
-            Kind::Even | Kind::One => true,
+            Kind::Even | Kind::Lengths | Kind::One => true,
             Kind::Null => false,
         }
     }
@@ -186,6 +191,7 @@ fn value(kernel: &TextKernel, text: &Cell) -> Cell {
     match ByKernel(kernel.clone()).evaluate(&[text]).unwrap() {
         TextResults::Bool(values) => Cell::Int(values[0].unwrap().into()),
         TextResults::I32(values) => Cell::Int(values[0].unwrap().into()),
+        TextResults::I128(values) => Cell::Int(values[0].unwrap()),
         TextResults::Text(values) => Cell::Text(values[0].clone().unwrap()),
         other => panic!("{other:?}"),
     }
@@ -480,6 +486,59 @@ fn short_texts_are_keys_of_groups_and_of_groups_of_groups() {
     });
     expected.retain(|row| row[0] != Cell::Null);
     assert_eq!(sorted(&run(options(), &plan).0), expected);
+}
+
+fn hash(input: TextPart, key: TextHashKey) -> TextKernel {
+    TextKernel::Hash { input, key }
+}
+
+#[test]
+fn hashes_are_those_of_the_host_for_texts_of_every_length_and_alignment() {
+    let kinds = [&MIXED[..], &[Kind::Lengths]].concat();
+    let place = place(Codec::None, &kinds, 3000, 2100, 1024);
+    let keys = [TextHashKey(0, 0), TextHashKey(0x0706_0504_0302_0100, u64::MAX), TextHashKey::of_process()];
+    let mut kernels: Vec<TextKernel> = keys.iter().map(|key| hash(TextPart::Whole, *key)).collect();
+    kernels.extend([hash(part(2, 9), keys[1]), hash(part(4, 0), keys[2])]);
+    check(&place.table, &kernels, options());
+}
+
+#[test]
+fn hashes_are_keys_of_groups_which_the_least_row_gives_the_text() {
+    let kinds = [&MIXED[..], &[Kind::Lengths]].concat();
+    let place = place(Codec::None, &kinds, 3000, 2100, 1024);
+    let mut plan = group_plan(&place.table, of_text(&hash(TextPart::Whole, TextHashKey::of_process())));
+    let Sink::Aggregate { aggregates, .. } = &mut plan.pipelines[0].sink else { unreachable!() };
+    aggregates.push(Aggregate { function: AggregateFunction::Min, input: Some(Expr::RowNumber) });
+    let texts = cells(&place.table, TEXT);
+    let mut groups = std::collections::HashMap::<Vec<u8>, (i128, usize)>::new();
+    let mut null_rows = 0;
+    for (row, text) in texts.iter().enumerate() {
+        match text {
+            Cell::Text(text) => groups.entry(text.to_vec()).or_insert((0, row)).0 += 1,
+            _ => null_rows += 1,
+        }
+    }
+    let first_null = texts.iter().position(|text| *text == Cell::Null).unwrap();
+    for first_rows in [None, Some(1)] {
+        let (rows, _) = run(RuntimeOptions { first_rows, ..options() }, &plan);
+        let actual = sorted(&rows);
+        assert_eq!(actual.len(), groups.len() + 1);
+        for group in actual {
+            let [key, Cell::Int(count), Cell::Int(text_count), Cell::Int(row)] = &group[..] else {
+                panic!("{group:?}")
+            };
+            match (key, &texts[*row as usize]) {
+                (Cell::Null, Cell::Null) => {
+                    assert_eq!((*count, *text_count, *row as usize), (null_rows, 0, first_null));
+                }
+                (Cell::Int(_), Cell::Text(text)) => {
+                    assert_eq!((*count, *row as usize), groups[&text.to_vec()]);
+                    assert_eq!(count, text_count);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
 }
 
 #[test]

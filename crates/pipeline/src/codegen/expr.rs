@@ -264,6 +264,21 @@ fn is_in(input: &Value, values: &[i128], scope: &mut dyn Scope, block: &mut Bloc
     Ok(Value::new(code, Type::Bool, None).with_valid(input.valid.clone()))
 }
 
+/// A value of a CASE. What 64 bits do not hold comes with the arguments: hashes of texts differ from process to process,
+/// and programs are kept longer.
+fn chosen_value(expr: &Expr, scope: &mut dyn Scope, block: &mut Block) -> Result<Value> {
+    let value = match *expr {
+        Expr::Literal(Literal::I128(value)) if i64::try_from(value).is_err() => value,
+        _ => return generate(expr, scope, block),
+    };
+    let bits = value as u128;
+    let Some((low, high)) = scope.literal(bits as u64).zip(scope.literal((bits >> 64) as u64)) else {
+        return generate(expr, scope, block);
+    };
+    let code = format!("i128((u128({high}) << 64) | u128({low}))");
+    Ok(Value::new(code, Type::I128, Some(Bounds { min: value, max: value })))
+}
+
 fn case(
     branches: &[(Expr, Expr)],
     otherwise: Option<&Expr>,
@@ -276,7 +291,7 @@ fn case(
     for (condition, value) in branches {
         let condition = generate(condition, scope, block)?.is_true();
         scope.guards().push(condition.clone());
-        values.push(generate(value, scope, block)?);
+        values.push(chosen_value(value, scope, block)?);
         scope.guards().pop();
         scope.guards().push(format!("!{condition}"));
         conditions.push(condition);
@@ -284,7 +299,7 @@ fn case(
     let Some(first) = values.first() else { return Err(Error::unsupported("CASE without a branch")) };
     let ty = first.ty;
     values.push(match otherwise {
-        Some(otherwise) => generate(otherwise, scope, block)?,
+        Some(otherwise) => chosen_value(otherwise, scope, block)?,
         None => literal_value(Literal::Null(ty)),
     });
     scope.guards().truncate(depth);

@@ -421,7 +421,12 @@ impl RowScope<'_, '_> {
         let (form, bounds, ty) = (lut.form, lut.bounds, lut.ty);
         let (lut_dictionary, is_nullable) = (lut.dictionary.clone(), lut.valid.is_some());
         let array = self.kernel.args.pointer(Arg::Lut(index), &format!("const {}", form.array_type()));
-        let code = block.define(form.c_type(), "t", format!("load({array} + {})", text.code));
+        let load = match form {
+            // No load of the hardware is that wide.
+            Form::I128 => format!("{array}[{}]", text.code),
+            _ => format!("load({array} + {})", text.code),
+        };
+        let code = block.define(form.c_type(), "t", load);
         let valid = is_nullable.then(|| {
             let array = self.kernel.args.pointer(Arg::LutValid(index), "const u8");
             block.define("bool", "n", format!("load({array} + {}) != 0", text.code))

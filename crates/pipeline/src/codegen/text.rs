@@ -16,7 +16,8 @@ use super::scope::Scope;
 use super::source::RowScope;
 use super::value::{Form, Value};
 use crate::ir::{
-    ANY_CHARACTER, Bounds, CompareOp, LikePattern, SHORT_TEXT_BYTES, TextFunction, TextKernel, TextPart, Type,
+    ANY_CHARACTER, Bounds, CompareOp, LikePattern, SHORT_TEXT_BYTES, TextFunction, TextHashKey, TextKernel,
+    TextPart, Type,
 };
 
 /// Bytes of an entry of the table.
@@ -28,6 +29,7 @@ enum TextConstant {
     Text(Vec<u8>),
     List(Vec<Vec<u8>>),
     Substring { skipped: u32, length: u32 },
+    HashKey(TextHashKey),
 }
 
 /// The text constants of one kernel.
@@ -70,6 +72,9 @@ impl TextConstants {
                     [first as u32, texts.len() as u32, 0, 0]
                 }
                 TextConstant::Substring { skipped, length } => [*skipped, *length, 0, 0],
+                TextConstant::HashKey(TextHashKey(first, second)) => {
+                    [*first as u32, (*first >> 32) as u32, *second as u32, (*second >> 32) as u32]
+                }
             });
         }
         words.extend(listed.iter().map(|text| text_entry(text)));
@@ -102,6 +107,10 @@ pub(super) fn of_view(
     }
     let value = match &kernel {
         TextKernel::Text(part) => short(text, *part, function.name(), scope, block),
+        TextKernel::Hash { .. } => {
+            let code = code_of(&kernel, &text.code, scope);
+            Value::new(block.define(Form::I128.c_type(), "h", code), Type::I128, None)
+        }
         TextKernel::ByteLength(_) | TextKernel::CharacterLength(_) => {
             let code = code_of(&kernel, &text.code, scope);
             let code = block.define(Form::of(wanted, None).c_type(), "t", code);
@@ -154,6 +163,11 @@ fn code_of(kernel: &TextKernel, text: &str, scope: &mut RowScope<'_, '_>) -> Str
         }
         TextKernel::ByteLength(part) => format!("i32({}.length)", part_of(*part, text, scope)),
         TextKernel::CharacterLength(part) => format!("text_characters({})", part_of(*part, text, scope)),
+        TextKernel::Hash { input, key } => {
+            let part = part_of(*input, text, scope);
+            let index = scope.kernel.text_constants.add(TextConstant::HashKey(*key));
+            format!("text_hash({part}, {}, {index})", table(scope))
+        }
         TextKernel::Text(_) => unreachable!("a text is no part of another function"),
         TextKernel::Not(input) => format!("!{}", code_of(input, text, scope)),
         TextKernel::And(inputs) => all_of(inputs, " && ", "true", text, scope),

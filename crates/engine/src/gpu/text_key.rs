@@ -1,0 +1,275 @@
+//! Texts without a dictionary where only their equality counts: as keys of groups, arguments of COUNT(DISTINCT), and
+//! beside each other in `=` and `<>`.
+//!
+//! ```text
+//!   GROUP BY url                                       key: hash of url
+//!                                                      beside the aggregates: the least number of a row of the group
+//!   CASE WHEN a = 0 THEN referer ELSE '' END           hash:  CASE … THEN hash of referer ELSE hash of ''
+//!                                                      row:   CASE … THEN its row ELSE -1
+//! ```
+//!
+//! The hash has 128 bits and a key that is random (`pelton_pipeline::ir::TextHashKey`), so that equal hashes are taken for
+//! equal texts (docs/decisions/0020). The text itself is fetched for the groups that come out: by the number of its row,
+//! where numbers below 0 are those of constants, the first one -1.
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{CaseExpr, CastExpr, Column, Literal};
+use pelton_error::{Error, Result};
+use pelton_pipeline::ir::{
+    CompareOp, Expr, Literal as Constant, TextFunction, TextHashKey, TextKernel, TextPart, TextResults, Type,
+};
+
+use super::expr::Exprs;
+use super::value::{LateText, Value, is_text};
+
+/// How plans name the type of hashes: one that kernels hold in 128 bits. No expression computes with it.
+const HASH_TYPE: DataType = DataType::Decimal128(38, 0);
+
+/// The hash of a text.
+#[derive(Debug)]
+struct TextHash {
+    /// What the column is called, for EXPLAIN.
+    column: String,
+}
+
+impl TextFunction for TextHash {
+    fn ty(&self) -> Type {
+        Type::I128
+    }
+
+    fn is_nullable(&self) -> bool {
+        false
+    }
+
+    fn evaluate(&self, entries: &[&[u8]]) -> Result<TextResults> {
+        let key = TextHashKey::of_process();
+        Ok(TextResults::I128(entries.iter().map(|text| Some(key.hash(text))).collect()))
+    }
+
+    fn name(&self) -> String {
+        format!("hash of {}", self.column)
+    }
+
+    fn kernel(&self) -> Option<TextKernel> {
+        Some(TextKernel::Hash { input: TextPart::Whole, key: TextHashKey::of_process() })
+    }
+}
+
+/// The hash of text column `column` of a pipeline, which is called `name`.
+fn hash_of_column(column: usize, name: &str) -> Expr {
+    Expr::OfText { column, function: Arc::new(TextHash { column: name.to_owned() }) }
+}
+
+impl LateText {
+    /// Its hash, where this pipeline can tell it.
+    pub(super) fn hash(&self) -> Option<Expr> {
+        let name = &self.table.schema().columns[self.column].name;
+        self.hash.clone().or_else(|| self.view.map(|view| hash_of_column(view, name)))
+    }
+
+    /// What is NULL where it is, where this pipeline can tell.
+    pub(super) fn null_test(&self) -> Option<Expr> {
+        self.view.map(Expr::Column).or_else(|| self.hash.clone())
+    }
+}
+
+impl Exprs<'_> {
+    /// The hash of `text`, which is fetched at the end.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` where its bytes are in no column of this pipeline.
+    pub(super) fn hash_of_late(&mut self, text: &Value, late: &LateText) -> Result<Value> {
+        let Some(expr) = late.hash() else {
+            self.builder.parameters.ask(late);
+            return Err(Error::unsupported(format!(
+                "text '{}' of '{}' has no dictionary, and its bytes are not at hand where it is a key",
+                late.table.schema().columns[late.column].name,
+                late.table.name()
+            )));
+        };
+        Ok(Value { expr, data_type: HASH_TYPE, is_nullable: text.is_nullable, bounds: None, late: None })
+    }
+
+    /// What `expr` is counted by: its hash where it is a text that is fetched at the end, `is_distinct`; else whether
+    /// it is NULL.
+    ///
+    /// # Errors
+    ///
+    /// As [`lower`](Self::lower).
+    pub(super) fn counted(&mut self, expr: &Arc<dyn PhysicalExpr>, is_distinct: bool) -> Result<Value> {
+        let value = self.carry(expr)?;
+        let Some(late) = &value.late else { return Ok(value) };
+        if is_distinct {
+            return self.hash_of_late(&value, late);
+        }
+        let Some(tested) = late.null_test() else { return self.lower(expr) };
+        let is_valid = Expr::Not(Box::new(Expr::IsNull(Box::new(tested))));
+        let input = Box::new(Expr::Literal(Constant::Bool(true)));
+        Ok(Value {
+            expr: Expr::Where { input, condition: Box::new(is_valid) },
+            data_type: DataType::Boolean,
+            is_nullable: true,
+            bounds: None,
+            late: None,
+        })
+    }
+
+    /// Whether two texts are equal, or are not.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for other comparisons, and for texts whose hash kernels do not have.
+    pub(super) fn of_two_texts(
+        &mut self,
+        expr: &Arc<dyn PhysicalExpr>,
+        op: Option<CompareOp>,
+        sides: [&Arc<dyn PhysicalExpr>; 2],
+    ) -> Result<Value> {
+        let Some(op) = op.filter(|op| matches!(op, CompareOp::Eq | CompareOp::Ne)) else {
+            return Err(Error::unsupported(format!("{expr} compares two texts")));
+        };
+        let (left, right) = (self.hash_of(sides[0])?, self.hash_of(sides[1])?);
+        let is_nullable = left.is_nullable || right.is_nullable;
+        let expr = Expr::Compare { op, left: Box::new(left.expr), right: Box::new(right.expr) };
+        Ok(Value { expr, data_type: DataType::Boolean, is_nullable, bounds: None, late: None })
+    }
+
+    /// The hash of a text: of one that is fetched at the end, or of a column that has a dictionary.
+    fn hash_of(&mut self, expr: &Arc<dyn PhysicalExpr>) -> Result<Value> {
+        let value = self.carry(without_cast(expr))?;
+        if let Some(late) = &value.late {
+            return self.hash_of_late(&value, late);
+        }
+        // What is computed may be a short text, of which kernels compute no function.
+        let is_stored = !matches!(self.builder.definition(&value.expr), Expr::OfText { .. });
+        match value.as_column().filter(|_| is_stored && value.is_text()) {
+            Some(column) => {
+                let expr = hash_of_column(column, &expr.to_string());
+                Ok(Value { expr, data_type: HASH_TYPE, bounds: None, ..value })
+            }
+            None => Err(Error::unsupported(format!("{expr}, a text that is computed, beside another one"))),
+        }
+    }
+
+    /// A CASE between texts of one column that are fetched at the end, constants and NULL.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` where it chooses between others.
+    pub(super) fn case_of_texts(
+        &mut self,
+        expr: &Arc<dyn PhysicalExpr>,
+        case: &CaseExpr,
+        data_type: DataType,
+    ) -> Result<Value> {
+        let mut chosen = Chosen::default();
+        let mut conditions = Vec::with_capacity(case.when_then_expr().len());
+        let mut texts = Vec::with_capacity(conditions.capacity() + 1);
+        for (when, then) in case.when_then_expr() {
+            conditions.push(self.when(case, when)?);
+            texts.push(self.text_of_case(expr, then, &mut chosen)?);
+        }
+        match case.else_expr() {
+            Some(otherwise) => texts.push(self.text_of_case(expr, otherwise, &mut chosen)?),
+            None => texts.push(chosen.null()),
+        }
+        let Some(late) = chosen.late else {
+            return Err(Error::unsupported(format!("{expr} chooses between texts of no column")));
+        };
+        let choose = |part: fn(&TextOfCase) -> &Expr| {
+            let (otherwise, of_branches) = texts.split_last().expect("there is an ELSE");
+            let values = of_branches.iter().map(|text| part(text).clone());
+            let branches = conditions.iter().cloned().zip(values).collect();
+            Expr::Case { branches, otherwise: Some(Box::new(part(otherwise).clone())) }
+        };
+        let late = LateText {
+            view: None,
+            hash: Some(choose(|text| &text.hash)),
+            constants: chosen.constants.into(),
+            brought_by: Vec::new(),
+            ..late
+        };
+        let row = choose(|text| &text.row);
+        Ok(Value { expr: row, data_type, is_nullable: chosen.is_nullable, bounds: None, late: Some(late) })
+    }
+
+    fn text_of_case(
+        &mut self,
+        case: &Arc<dyn PhysicalExpr>,
+        expr: &Arc<dyn PhysicalExpr>,
+        chosen: &mut Chosen,
+    ) -> Result<TextOfCase> {
+        let expr = without_cast(expr);
+        if let Some(constant) = expr.downcast_ref::<Literal>() {
+            return Ok(match constant.value().try_as_str().flatten() {
+                Some(text) => chosen.constant(text),
+                None => chosen.null(),
+            });
+        }
+        let value = self.carry(expr)?;
+        let Some(late) = value.late.clone().filter(|late| late.constants.is_empty()) else {
+            return Err(Error::unsupported(format!("{case} chooses between texts")));
+        };
+        let same = |other: &LateText| (other.table.id(), other.column) == (late.table.id(), late.column);
+        if !chosen.late.as_ref().is_none_or(same) {
+            return Err(Error::unsupported(format!("{case} chooses between texts of several columns")));
+        }
+        let hash = self.hash_of_late(&value, &late)?;
+        chosen.is_nullable |= value.is_nullable;
+        chosen.late = Some(late);
+        Ok(TextOfCase { hash: hash.expr, row: value.expr })
+    }
+}
+
+/// What a CASE has between which it chooses.
+#[derive(Default)]
+struct Chosen {
+    late: Option<LateText>,
+    constants: Vec<String>,
+    is_nullable: bool,
+}
+
+/// One of them.
+struct TextOfCase {
+    hash: Expr,
+    row: Expr,
+}
+
+impl Chosen {
+    fn constant(&mut self, text: &str) -> TextOfCase {
+        let known = self.constants.iter().position(|other| other == text);
+        let number = known.unwrap_or_else(|| {
+            self.constants.push(text.to_owned());
+            self.constants.len() - 1
+        });
+        let hash = TextHashKey::of_process().hash(text.as_bytes());
+        let row = -1 - number as i64;
+        TextOfCase { hash: Expr::Literal(Constant::I128(hash)), row: Expr::Literal(Constant::I64(row)) }
+    }
+
+    fn null(&mut self) -> TextOfCase {
+        self.is_nullable = true;
+        let null = |ty| Expr::Literal(Constant::Null(ty));
+        TextOfCase { hash: null(Type::I128), row: null(Type::I64) }
+    }
+}
+
+/// `expr` without a cast from one type of text to another.
+fn without_cast(expr: &Arc<dyn PhysicalExpr>) -> &Arc<dyn PhysicalExpr> {
+    match expr.downcast_ref::<CastExpr>() {
+        Some(cast) if is_text(cast.cast_type()) && is_text_cast(cast) => cast.expr(),
+        _ => expr,
+    }
+}
+
+/// Whether what is cast is a text by itself: a constant of one, or a column, which the value tells.
+fn is_text_cast(cast: &CastExpr) -> bool {
+    match cast.expr().downcast_ref::<Literal>() {
+        Some(constant) => is_text(&constant.value().data_type()),
+        None => cast.expr().is::<Column>(),
+    }
+}
