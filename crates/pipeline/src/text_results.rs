@@ -26,6 +26,9 @@ pub struct Lut {
     pub valid: Option<Vec<u8>>,
 }
 
+/// Of the widest results.
+const ENTRY_BYTES_MAX: usize = 16;
+
 impl Lut {
     /// The number of the results of `function` over `dictionary` in `luts`, evaluated now if they are new.
     pub(crate) fn find_or_add(
@@ -77,6 +80,11 @@ impl Lut {
                 lut.fill(&ids, Form::Id, |id| id.to_le_bytes().to_vec())
             }
         };
+        if entries.is_empty() {
+            // NULL is read as entry 0, and is told to be NULL elsewhere.
+            lut.bytes = vec![0; ENTRY_BYTES_MAX];
+            lut.valid = lut.valid.map(|_| vec![0]);
+        }
         if count != entries.len() {
             return Err(Error::invalid_input(format!("{count} results for {} texts", entries.len())));
         }

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::ptr;
 
 use pelton_error::{Error, ErrorKind, Result, Tier};
-use rustix::mm::{self, Advice, MapFlags, ProtFlags};
+use rustix::mm::{self, Advice, MapFlags, MprotectFlags, ProtFlags};
 
 use crate::backend::RawMemory;
 use crate::page_lock::HOST_PAGE_BYTES;
@@ -12,6 +12,9 @@ use crate::place::NodeId;
 
 /// From this size on huge pages are asked for: fewer TLB misses, and page-locking is faster.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// Kernels read so many bytes at once, aligned.
+const GUARD_BYTES: usize = 16;
 
 /// Anonymous pages, unmapped on drop.
 #[derive(Debug)]
@@ -113,6 +116,31 @@ impl Mapped {
             }
         });
     }
+}
+
+/// Memory of a device of this target: what a kernel reads or writes behind its end is a page that nobody may touch, as
+/// on a GPU it may be anything. The end is exact to [`GUARD_BYTES`], which kernels read at once.
+pub(crate) fn map_guarded(bytes: usize) -> Result<RawMemory> {
+    let whole = Mapped::new(mapped_length(bytes) + HOST_PAGE_BYTES as usize, None)?;
+    whole.populate();
+    let guard = whole.address() as usize + mapped_length(bytes);
+    // SAFETY: the last page of the mapping just made, which nobody else knows yet.
+    unsafe { mm::mprotect(guard as *mut c_void, HOST_PAGE_BYTES as usize, MprotectFlags::empty()) }
+        .map_err(|errno| Error::io("host memory: protecting a page", errno.into()))?;
+    std::mem::forget(whole);
+    let address = guard - bytes.next_multiple_of(GUARD_BYTES);
+    Ok(RawMemory { address: address as u64, bytes, holds_bytes: true })
+}
+
+/// Unmaps what [`map_guarded`] gave.
+///
+/// # Safety
+///
+/// `raw` comes from `map_guarded`, is given once, and nobody uses it any more.
+pub(crate) unsafe fn unmap_guarded(raw: RawMemory) {
+    let guard = raw.address as usize + raw.bytes.next_multiple_of(GUARD_BYTES);
+    let length = mapped_length(raw.bytes);
+    drop(Mapped { address: (guard - length) as *mut c_void, bytes: length + HOST_PAGE_BYTES as usize });
 }
 
 impl Drop for Mapped {

@@ -19,7 +19,7 @@ use crate::place::{
 };
 use crate::work::Work;
 
-pub(crate) use mapped::Mapped;
+pub(crate) use mapped::{Mapped, map_guarded, unmap_guarded};
 pub(crate) use queue::{Queue, QueueEvent};
 
 /// What logical devices there shall be.
@@ -96,6 +96,9 @@ impl Backend for Host {
     }
 
     fn allocate(&self, kind: &MemoryKind, bytes: usize) -> Result<RawMemory> {
+        if matches!(kind, MemoryKind::Device(_)) {
+            return map_guarded(bytes);
+        }
         let mapped = Mapped::new(bytes, None)?;
         if !matches!(kind, MemoryKind::Pageable(_)) {
             // As on devices, memory of every other kind is there before it is used, so that times are those of use.
@@ -104,9 +107,14 @@ impl Backend for Host {
         Ok(mapped.into_raw())
     }
 
-    fn release(&self, _kind: &MemoryKind, memory: RawMemory) {
-        // SAFETY: `memory` came from `allocate`, and is released once.
-        drop(unsafe { Mapped::from_raw(memory) });
+    fn release(&self, kind: &MemoryKind, memory: RawMemory) {
+        // SAFETY: `memory` came from `allocate`, of the same kind, and is released once.
+        unsafe {
+            match kind {
+                MemoryKind::Device(_) => unmap_guarded(memory),
+                _ => drop(Mapped::from_raw(memory)),
+            }
+        }
     }
 
     fn page_lock(&self, address: u64, bytes: usize) -> Result<()> {

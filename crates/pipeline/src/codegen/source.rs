@@ -421,15 +421,20 @@ impl RowScope<'_, '_> {
         let (form, bounds, ty) = (lut.form, lut.bounds, lut.ty);
         let (lut_dictionary, is_nullable) = (lut.dictionary.clone(), lut.valid.is_some());
         let array = self.kernel.args.pointer(Arg::Lut(index), &format!("const {}", form.array_type()));
+        // The number of a NULL is any, such as that behind the last entry where a packed key was taken apart.
+        let entry = match &text.valid {
+            Some(valid) => block.define("u32", "e", format!("{valid} ? {} : 0", text.code)),
+            None => text.code.clone(),
+        };
         let load = match form {
             // No load of the hardware is that wide.
-            Form::I128 => format!("{array}[{}]", text.code),
-            _ => format!("load({array} + {})", text.code),
+            Form::I128 => format!("{array}[{entry}]"),
+            _ => format!("load({array} + {entry})"),
         };
         let code = block.define(form.c_type(), "t", load);
         let valid = is_nullable.then(|| {
             let array = self.kernel.args.pointer(Arg::LutValid(index), "const u8");
-            block.define("bool", "n", format!("load({array} + {}) != 0", text.code))
+            block.define("bool", "n", format!("load({array} + {entry}) != 0"))
         });
         let mut value = Value::new(code, ty, bounds);
         value.form = form;
