@@ -323,7 +323,7 @@ pub enum TextResults {
 }
 
 /// A function of one text, deterministic. NULL is not passed to it: of NULL the result is NULL.
-pub trait TextFunction: std::fmt::Debug + Send + Sync {
+pub trait TextFunction: std::any::Any + std::fmt::Debug + Send + Sync {
     /// The type of its results.
     fn ty(&self) -> Type;
     /// Whether a result may be NULL where the text is not.
@@ -334,8 +334,13 @@ pub trait TextFunction: std::fmt::Debug + Send + Sync {
     ///
     /// Whatever the function answers for one of them.
     fn evaluate(&self, entries: &[&[u8]]) -> Result<TextResults>;
-    /// Equal functions have equal names; shown by EXPLAIN.
+    /// Functions of one plan are equal if their names are; shown by EXPLAIN.
     fn name(&self) -> String;
+    /// Whether this gives for every text what `other` gives, in whatever session that was made. Results of what is not even
+    /// the same as itself are not kept.
+    fn is_same_as(&self, _other: &dyn TextFunction) -> bool {
+        false
+    }
     /// What kernels compute in its place where the text has no dictionary; `None` where they cannot. Of the same type.
     fn kernel(&self) -> Option<TextKernel> {
         None

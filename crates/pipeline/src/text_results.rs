@@ -1,7 +1,10 @@
 //! Functions of text, evaluated once per dictionary entry and looked up by its number inside kernels.
+//!
+//! Results are kept for the next kernel over the same dictionary: of a million entries they take longer than the kernel.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use pelton_chunk::ByteValues;
 use pelton_error::{Error, Result};
@@ -10,11 +13,17 @@ use crate::codegen::Form;
 use crate::ir::{Bounds, TextFunction, TextResults, Type};
 use crate::text::Dictionary;
 
-/// The results of one function over one dictionary, as an array in memory.
+/// The results of one function over one dictionary.
 #[derive(Debug, Clone)]
 pub struct Lut {
     name: String,
     source: Arc<Dictionary>,
+    results: Arc<LutResults>,
+}
+
+/// The results, as an array in memory.
+#[derive(Debug)]
+pub struct LutResults {
     pub(crate) ty: Type,
     pub(crate) form: Form,
     pub(crate) bounds: Option<Bounds>,
@@ -24,10 +33,20 @@ pub struct Lut {
     pub bytes: Vec<u8>,
     /// Whether each is not NULL; `None` where none is.
     pub valid: Option<Vec<u8>>,
+    /// What all of it takes, about.
+    host_bytes: usize,
 }
 
 /// Of the widest results.
 const ENTRY_BYTES_MAX: usize = 16;
+
+impl Deref for Lut {
+    type Target = LutResults;
+
+    fn deref(&self) -> &LutResults {
+        &self.results
+    }
+}
 
 impl Lut {
     /// The number of the results of `function` over `dictionary` in `luts`, evaluated now if they are new.
@@ -41,43 +60,106 @@ impl Lut {
         if let Some(index) = known {
             return Ok(index);
         }
-        luts.push(Self::evaluate(name, dictionary, function)?);
+        // A statement of its own: the lock ends with it.
+        let kept = Kept::lock().find(dictionary, function.as_ref());
+        let results = match kept {
+            Some(results) => results,
+            None => {
+                let results = Arc::new(LutResults::evaluate(dictionary, function)?);
+                Kept::lock().add(dictionary, function, &results);
+                results
+            }
+        };
+        luts.push(Self { name, source: Arc::clone(dictionary), results });
         Ok(luts.len() - 1)
     }
+}
 
-    fn evaluate(
-        name: String,
+/// Host memory that kept results take. A guess: those of some queries over dictionaries of millions of entries.
+const KEPT_BYTES_MAX: usize = 64 << 20;
+
+/// What results without entries take: their function and their place.
+const LEAST_BYTES: usize = 4096;
+
+/// Results by dictionary and function, of all sessions of the process; the ones used last are at the end.
+#[derive(Debug)]
+struct Kept(Vec<KeptResults>);
+
+#[derive(Debug)]
+struct KeptResults {
+    source: Weak<Dictionary>,
+    function: Arc<dyn TextFunction>,
+    results: Arc<LutResults>,
+}
+
+impl Kept {
+    fn lock() -> MutexGuard<'static, Self> {
+        static KEPT: Mutex<Kept> = Mutex::new(Kept(Vec::new()));
+        KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&mut self, dictionary: &Arc<Dictionary>, function: &dyn TextFunction) -> Option<Arc<LutResults>> {
+        let source = Arc::downgrade(dictionary);
+        let is_it =
+            |kept: &KeptResults| Weak::ptr_eq(&kept.source, &source) && kept.function.is_same_as(function);
+        let at = self.0.iter().position(is_it)?;
+        let found = self.0.remove(at);
+        let results = Arc::clone(&found.results);
+        self.0.push(found);
+        Some(results)
+    }
+
+    fn add(
+        &mut self,
         dictionary: &Arc<Dictionary>,
         function: &Arc<dyn TextFunction>,
-    ) -> Result<Self> {
+        results: &Arc<LutResults>,
+    ) {
+        self.0.retain(|kept| kept.source.strong_count() > 0);
+        if !function.is_same_as(function.as_ref()) || results.host_bytes > KEPT_BYTES_MAX / 2 {
+            return;
+        }
+        self.0.push(KeptResults {
+            source: Arc::downgrade(dictionary),
+            function: Arc::clone(function),
+            results: Arc::clone(results),
+        });
+        let mut bytes: usize = self.0.iter().map(|kept| kept.results.host_bytes).sum();
+        while bytes > KEPT_BYTES_MAX {
+            bytes -= self.0.remove(0).results.host_bytes;
+        }
+    }
+}
+
+impl LutResults {
+    fn evaluate(dictionary: &Dictionary, function: &Arc<dyn TextFunction>) -> Result<Self> {
         let entries: Vec<&[u8]> = dictionary.entries.iter().collect();
         let results = function.evaluate(&entries)?;
         let mut lut = Self {
-            name,
-            source: Arc::clone(dictionary),
             ty: function.ty(),
             form: Form::Bool,
             bounds: None,
             dictionary: None,
             bytes: Vec::new(),
             valid: None,
+            host_bytes: 0,
         };
         let count = match results {
-            TextResults::Bool(values) => lut.fill(&values, Form::Bool, |value| vec![u8::from(*value)]),
+            TextResults::Bool(values) => lut.fill(&values, Form::Bool, |value| [u8::from(*value)]),
             TextResults::I32(values) => {
                 lut.bounds = bounds_of(values.iter().flatten().map(|value| i128::from(*value)));
-                lut.fill(&values, Form::I32, |value| value.to_le_bytes().to_vec())
+                lut.fill(&values, Form::I32, |value| value.to_le_bytes())
             }
             TextResults::I64(values) => {
                 lut.bounds = bounds_of(values.iter().flatten().map(|value| i128::from(*value)));
-                lut.fill(&values, Form::I64, |value| value.to_le_bytes().to_vec())
+                lut.fill(&values, Form::I64, |value| value.to_le_bytes())
             }
-            TextResults::I128(values) => lut.fill(&values, Form::I128, |value| value.to_le_bytes().to_vec()),
-            TextResults::F64(values) => lut.fill(&values, Form::F64, |value| value.to_le_bytes().to_vec()),
+            TextResults::I128(values) => lut.fill(&values, Form::I128, |value| value.to_le_bytes()),
+            TextResults::F64(values) => lut.fill(&values, Form::F64, |value| value.to_le_bytes()),
             TextResults::Text(values) => {
                 let (ids, dictionary) = number(&values)?;
                 lut.dictionary = Some(Arc::new(dictionary));
-                lut.fill(&ids, Form::Id, |id| id.to_le_bytes().to_vec())
+                lut.fill(&ids, Form::Id, |id| id.to_le_bytes())
             }
         };
         if entries.is_empty() {
@@ -88,10 +170,18 @@ impl Lut {
         if count != entries.len() {
             return Err(Error::invalid_input(format!("{count} results for {} texts", entries.len())));
         }
+        let of_texts = |texts: &Arc<Dictionary>| texts.entries.iter().map(|text| text.len() + 4).sum();
+        let texts: usize = lut.dictionary.as_ref().map_or(0, of_texts);
+        lut.host_bytes = LEAST_BYTES + lut.bytes.len() + lut.valid.as_ref().map_or(0, Vec::len) + texts;
         Ok(lut)
     }
 
-    fn fill<T: Default>(&mut self, values: &[Option<T>], form: Form, bytes: impl Fn(&T) -> Vec<u8>) -> usize {
+    fn fill<T: Default, const N: usize>(
+        &mut self,
+        values: &[Option<T>],
+        form: Form,
+        bytes: impl Fn(&T) -> [u8; N],
+    ) -> usize {
         self.form = form;
         let nothing = T::default();
         self.bytes = values.iter().flat_map(|value| bytes(value.as_ref().unwrap_or(&nothing))).collect();
@@ -120,4 +210,84 @@ fn number(values: &[Option<Vec<u8>>]) -> Result<(Vec<Option<u32>>, Dictionary)> 
     let numbers: HashMap<&[u8], u32> = distinct.iter().zip(0..).map(|(text, id)| (*text, id)).collect();
     let ids = values.iter().map(|value| value.as_deref().map(|text| numbers[text])).collect();
     Ok((ids, Dictionary { entries }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The length of a text, plus `more`.
+    #[derive(Debug)]
+    struct Longer {
+        more: i32,
+        is_kept: bool,
+    }
+
+    impl TextFunction for Longer {
+        fn ty(&self) -> Type {
+            Type::I32
+        }
+
+        fn is_nullable(&self) -> bool {
+            false
+        }
+
+        fn evaluate(&self, entries: &[&[u8]]) -> Result<TextResults> {
+            Ok(TextResults::I32(entries.iter().map(|entry| Some(entry.len() as i32 + self.more)).collect()))
+        }
+
+        fn name(&self) -> String {
+            "length".into() // whatever is added: names are compared within a kernel alone
+        }
+
+        fn is_same_as(&self, other: &dyn TextFunction) -> bool {
+            let other = (other as &dyn std::any::Any).downcast_ref::<Self>();
+            self.is_kept && other.is_some_and(|other| other.more == self.more && other.is_kept)
+        }
+    }
+
+    fn dictionary(texts: &[&str]) -> Arc<Dictionary> {
+        let mut entries = ByteValues::default();
+        texts.iter().for_each(|text| entries.push(text.as_bytes()).unwrap());
+        Arc::new(Dictionary { entries })
+    }
+
+    fn results(dictionary: &Arc<Dictionary>, more: i32, is_kept: bool) -> Arc<LutResults> {
+        let mut luts = Vec::new();
+        let function: Arc<dyn TextFunction> = Arc::new(Longer { more, is_kept });
+        let index = Lut::find_or_add(&mut luts, dictionary, &function).unwrap();
+        Arc::clone(&luts[index].results)
+    }
+
+    #[test]
+    fn results_are_kept_by_dictionary_and_function() {
+        let (words, others) = (dictionary(&["a", "bcd"]), dictionary(&["a", "bcd"]));
+        let first = results(&words, 0, true);
+        assert_eq!(first.bytes, [1, 0, 0, 0, 3, 0, 0, 0]);
+        assert!(Arc::ptr_eq(&first, &results(&words, 0, true)));
+        assert_eq!(results(&words, 5, true).bytes[..4], [6, 0, 0, 0], "another function of that name");
+        assert!(!Arc::ptr_eq(&first, &results(&others, 0, true)), "another dictionary with these entries");
+        assert!(Arc::ptr_eq(&first, &results(&words, 0, true)), "it is still there");
+    }
+
+    #[test]
+    fn functions_that_do_not_know_their_like_are_evaluated_each_time() {
+        let words = dictionary(&["a", "bcd"]);
+        assert!(!Arc::ptr_eq(&results(&words, 0, false), &results(&words, 0, false)));
+    }
+
+    #[test]
+    fn results_go_with_their_dictionary() {
+        let words = dictionary(&["e"]);
+        let kept = Arc::downgrade(&results(&words, 70, true));
+        assert!(kept.upgrade().is_some());
+        drop(words);
+        results(&dictionary(&["f"]), 71, true);
+        assert!(kept.upgrade().is_none());
+    }
+
+    #[test]
+    fn of_no_entries_there_is_one_result_to_read() {
+        assert_eq!(results(&dictionary(&[]), 0, true).bytes, [0; ENTRY_BYTES_MAX]);
+    }
 }

@@ -10,6 +10,7 @@
 //! qualifies if it sees nothing but that column and constants, gives the same for the same text every time, and gives
 //! NULL for NULL: kernels do not ask it about NULL. That is tried out when the query is planned.
 
+use std::any::Any;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -159,6 +160,15 @@ impl TextFunction for EntryFunction {
 
     fn kernel(&self) -> Option<TextKernel> {
         self.kernel.clone()
+    }
+
+    fn is_same_as(&self, other: &dyn TextFunction) -> bool {
+        let other = (other as &dyn Any).downcast_ref::<Self>();
+        other.is_some_and(|other| {
+            self.expr.as_ref() == other.expr.as_ref()
+                && self.schema == other.schema
+                && self.data_type == other.data_type
+        })
     }
 }
 
