@@ -7,6 +7,8 @@
 mod mapped;
 mod queue;
 
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pelton_error::{Error, Result};
@@ -80,6 +82,7 @@ pub fn open(options: &HostOptions) -> Machine {
         },
         has_peer_access: options.has_peer_access,
         opened: Instant::now(),
+        guarded: Mutex::default(),
     })
 }
 
@@ -88,6 +91,17 @@ struct Host {
     info: MachineInfo,
     has_peer_access: bool,
     opened: Instant,
+    /// Addresses of the memory that ends at a page of its own that nobody may touch.
+    guarded: Mutex<HashSet<u64>>,
+}
+
+/// So much memory is guarded at once: a process has at most 65,530 mappings, and guarded ones do not join with others.
+const GUARDED_MAX: usize = 8192;
+
+impl Host {
+    fn guarded(&self) -> MutexGuard<'_, HashSet<u64>> {
+        self.guarded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Backend for Host {
@@ -96,8 +110,10 @@ impl Backend for Host {
     }
 
     fn allocate(&self, kind: &MemoryKind, bytes: usize) -> Result<RawMemory> {
-        if matches!(kind, MemoryKind::Device(_)) {
-            return map_guarded(bytes);
+        if matches!(kind, MemoryKind::Device(_)) && self.guarded().len() < GUARDED_MAX {
+            let memory = map_guarded(bytes)?;
+            self.guarded().insert(memory.address);
+            return Ok(memory);
         }
         let mapped = Mapped::new(bytes, None)?;
         if !matches!(kind, MemoryKind::Pageable(_)) {
@@ -107,12 +123,13 @@ impl Backend for Host {
         Ok(mapped.into_raw())
     }
 
-    fn release(&self, kind: &MemoryKind, memory: RawMemory) {
-        // SAFETY: `memory` came from `allocate`, of the same kind, and is released once.
+    fn release(&self, _kind: &MemoryKind, memory: RawMemory) {
+        let is_guarded = self.guarded().remove(&memory.address);
+        // SAFETY: `memory` came from `allocate`, in the way that is remembered, and is released once.
         unsafe {
-            match kind {
-                MemoryKind::Device(_) => unmap_guarded(memory),
-                _ => drop(Mapped::from_raw(memory)),
+            match is_guarded {
+                true => unmap_guarded(memory),
+                false => drop(Mapped::from_raw(memory)),
             }
         }
     }
