@@ -12,6 +12,7 @@
 //! equal texts (docs/decisions/0020). The text itself is fetched for the groups that come out: by the number of its row,
 //! where numbers below 0 are those of constants, the first one -1.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType;
@@ -53,6 +54,10 @@ impl TextFunction for TextHash {
         format!("hash of {}", self.column)
     }
 
+    fn is_same_as(&self, other: &dyn TextFunction) -> bool {
+        (other as &dyn Any).is::<Self>()
+    }
+
     fn kernel(&self) -> Option<TextKernel> {
         Some(TextKernel::Hash { input: TextPart::Whole, key: TextHashKey::of_process() })
     }
@@ -86,7 +91,7 @@ impl Exprs<'_> {
         let Some(expr) = late.hash() else {
             self.builder.parameters.ask(late);
             return Err(Error::unsupported(format!(
-                "text '{}' of '{}' has no dictionary, and its bytes are not at hand where it is a key",
+                "text '{}' of '{}' has no dictionary, and cannot be read where it is a key",
                 late.table.schema().columns[late.column].name,
                 late.table.name()
             )));
