@@ -173,7 +173,7 @@ fn short_texts(values: impl Iterator<Item = i128>) -> Result<RowValues> {
     }
     let numbers: HashMap<u128, u32> = distinct.into_iter().zip(0..).collect();
     let ids = values.iter().map(|value| numbers[value]).collect();
-    Ok(RowValues::Text { ids, dictionary: Dictionary { entries }.into() })
+    Ok(RowValues::Text { ids, dictionary: Dictionary::new(entries).into() })
 }
 
 /// The texts that words of state lead to in `heap`, as numbers of a dictionary made of them.
@@ -198,7 +198,7 @@ fn kept_texts(heap: &[u8], words: impl Iterator<Item = u64>) -> Result<RowValues
         }
         ids.push(number);
     }
-    Ok(RowValues::Text { ids, dictionary: Dictionary { entries }.into() })
+    Ok(RowValues::Text { ids, dictionary: Dictionary::new(entries).into() })
 }
 
 /// `more` after `rows`, of the same columns.
@@ -254,7 +254,7 @@ fn append_texts(
     }
     // What is NULL may be anything.
     ids.extend(more.into_iter().map(|id| mapping.get(id as usize).copied().unwrap_or(0)));
-    *dictionary = Dictionary { entries }.into();
+    *dictionary = Dictionary::new(entries).into();
     Ok(())
 }
 

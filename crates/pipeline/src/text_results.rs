@@ -134,7 +134,7 @@ impl Kept {
 impl LutResults {
     fn evaluate(dictionary: &Dictionary, function: &Arc<dyn TextFunction>) -> Result<Self> {
         let entries: Vec<&[u8]> = dictionary.entries.iter().collect();
-        let results = function.evaluate(&entries)?;
+        let results = evaluate_in_threads(function.as_ref(), &entries)?;
         let mut lut = Self {
             ty: function.ty(),
             form: Form::Bool,
@@ -192,6 +192,44 @@ impl LutResults {
     }
 }
 
+/// Entries that a thread evaluates at least: of fewer, starting it takes longer.
+const ENTRIES_PER_THREAD: usize = 1 << 14;
+
+/// The results of `function` for `entries`, by as many threads as there are cores.
+fn evaluate_in_threads(function: &dyn TextFunction, entries: &[&[u8]]) -> Result<TextResults> {
+    let cores = std::thread::available_parallelism().map_or(1, |count| count.get());
+    let threads = cores.min(entries.len() / ENTRIES_PER_THREAD);
+    if threads < 2 {
+        return function.evaluate(entries);
+    }
+    std::thread::scope(|scope| {
+        let parts = entries.chunks(entries.len().div_ceil(threads));
+        let running: Vec<_> = parts.map(|part| scope.spawn(move || function.evaluate(part))).collect();
+        // A panic of the function is a bug, and stays one.
+        let mut ended = running
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        let first = ended.next().expect("there are two threads at least")?;
+        ended.try_fold(first, |mut results, more| results.append(more?).map(|()| results))
+    })
+}
+
+impl TextResults {
+    /// `more` after these.
+    fn append(&mut self, more: Self) -> Result<()> {
+        match (self, more) {
+            (Self::Bool(values), Self::Bool(more)) => values.extend(more),
+            (Self::I32(values), Self::I32(more)) => values.extend(more),
+            (Self::I64(values), Self::I64(more)) => values.extend(more),
+            (Self::I128(values), Self::I128(more)) => values.extend(more),
+            (Self::F64(values), Self::F64(more)) => values.extend(more),
+            (Self::Text(values), Self::Text(more)) => values.extend(more),
+            _ => return Err(Error::invalid_input("results of one function have two types")),
+        }
+        Ok(())
+    }
+}
+
 fn bounds_of(values: impl Iterator<Item = i128>) -> Option<Bounds> {
     values
         .map(|value| Bounds { min: value, max: value })
@@ -209,7 +247,7 @@ fn number(values: &[Option<Vec<u8>>]) -> Result<(Vec<Option<u32>>, Dictionary)> 
     }
     let numbers: HashMap<&[u8], u32> = distinct.iter().zip(0..).map(|(text, id)| (*text, id)).collect();
     let ids = values.iter().map(|value| value.as_deref().map(|text| numbers[text])).collect();
-    Ok((ids, Dictionary { entries }))
+    Ok((ids, Dictionary::new(entries)))
 }
 
 #[cfg(test)]
@@ -249,7 +287,7 @@ mod tests {
     fn dictionary(texts: &[&str]) -> Arc<Dictionary> {
         let mut entries = ByteValues::default();
         texts.iter().for_each(|text| entries.push(text.as_bytes()).unwrap());
-        Arc::new(Dictionary { entries })
+        Arc::new(Dictionary::new(entries))
     }
 
     fn results(dictionary: &Arc<Dictionary>, more: i32, is_kept: bool) -> Arc<LutResults> {
@@ -284,6 +322,15 @@ mod tests {
         drop(words);
         results(&dictionary(&["f"]), 71, true);
         assert!(kept.upgrade().is_none());
+    }
+
+    #[test]
+    fn many_entries_are_evaluated_in_threads_and_stay_in_order() {
+        let count = 3 * ENTRIES_PER_THREAD + 7;
+        let texts: Vec<String> = (0..count).map(|number| number.to_string()).collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let expected: Vec<u8> = texts.iter().flat_map(|text| (text.len() as i32).to_le_bytes()).collect();
+        assert_eq!(results(&dictionary(&texts), 0, false).bytes, expected);
     }
 
     #[test]

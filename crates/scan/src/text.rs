@@ -209,7 +209,7 @@ impl<'a> Union<'a> {
         for number in mappings.iter_mut().flatten() {
             *number = ranks.get(*number as usize).copied().unwrap_or(0);
         }
-        Ok(TableText { dictionary: Arc::new(Dictionary { entries }), mappings })
+        Ok(TableText { dictionary: Arc::new(Dictionary::new(entries)), mappings })
     }
 }
 

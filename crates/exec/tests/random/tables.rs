@@ -167,7 +167,7 @@ fn host_column(recipe: &Recipe, slots: &[Slot]) -> RowColumn {
             recipe.texts.iter().for_each(|text| entries.push(text).unwrap());
             let id =
                 |cell: &Cell| recipe.texts.iter().position(|entry| **entry == *text(cell)).unwrap() as u32;
-            RowValues::Text { ids: cells().map(id).collect(), dictionary: Arc::new(Dictionary { entries }) }
+            RowValues::Text { ids: cells().map(id).collect(), dictionary: Arc::new(Dictionary::new(entries)) }
         }
     };
     let has_null = slots.iter().any(|(_, is_valid)| !is_valid);

@@ -41,12 +41,16 @@ impl TextFunction for Itself {
     fn name(&self) -> String {
         "the texts in order".into()
     }
+
+    fn is_same_as(&self, other: &dyn TextFunction) -> bool {
+        (other as &dyn std::any::Any).is::<Self>()
+    }
 }
 
 /// `value`, the number of an entry, as a number of a dictionary whose entries are in order. Those of tables are already.
 pub(super) fn in_order(value: Value, scope: &mut RowScope<'_, '_>, block: &mut Block) -> Result<Value> {
     let Some(dictionary) = value.dictionary.clone() else { return Ok(value) };
-    if dictionary.entries.iter().is_sorted() {
+    if dictionary.is_sorted() {
         return Ok(value);
     }
     let itself: Arc<dyn TextFunction> = Arc::new(Itself);
