@@ -335,7 +335,7 @@ impl PeltonGpuExec {
         let anew = self.children.iter().map(anew).collect::<Result<Vec<_>>>().map_err(from_datafusion)?;
         let copy = self.copy_with(anew);
         let started = Instant::now();
-        let report = match copy.run().on_device(context).await? {
+        let report = match copy.run().in_background().on_device(context).await? {
             Made::Whole(_) => copy.run_report(),
             Made::InParts(mut parts) => {
                 while let Some(batches) = parts.next().await {
@@ -377,6 +377,7 @@ impl PeltonGpuExec {
             metrics: self.metrics.clone(),
             key: self.key,
             owner: std::ptr::from_ref(self).addr(),
+            is_in_background: false,
         }
     }
 }

@@ -18,6 +18,7 @@
 mod again;
 mod aggregate;
 mod arithmetic;
+mod background;
 mod builder;
 mod contract;
 mod corrections;

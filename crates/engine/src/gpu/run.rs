@@ -27,6 +27,7 @@ use pelton_pipeline::ir::{Inputs, Literal, Plan, Source};
 use tokio::task::JoinHandle;
 
 use super::again::anew;
+use super::background::give_way;
 use super::cost::{StepPrediction, predict};
 use super::device::DeviceHandle;
 use super::exec::Outcome;
@@ -109,6 +110,8 @@ pub(super) struct Run {
     pub(super) key: Option<u64>,
     /// Where the node is: whose spans a trace gets.
     pub(super) owner: usize,
+    /// Nobody waits for it: its threads give way to those of queries.
+    pub(super) is_in_background: bool,
 }
 
 /// Asks for the stop of a run that nobody waits for any more.
@@ -121,6 +124,10 @@ impl Drop for CancelOnDrop {
 }
 
 impl Run {
+    pub(super) fn in_background(self) -> Self {
+        Self { is_in_background: true, ..self }
+    }
+
     /// The result as a stream: of the device or, where that refuses before its first rows are out, of the CPU.
     pub(super) async fn stream(mut self, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         // Whoever asked for the stream may have waited with it.
@@ -241,7 +248,7 @@ impl Run {
         };
         let (outlet, inlet) = rows_out::channel(conversion, context);
         let gives_out = rows_out::may_be_given_out(&plan, &schema, &self.average_counts);
-        let running = tokio::task::spawn_blocking(move || {
+        let work = move || {
             let inputs = Inputs { host_inputs, parameters };
             let rows_taker = gives_out.then_some(&outlet as &dyn TakeRows);
             let with = RunWith { tracer: tracer.as_ref(), rows_taker };
@@ -254,7 +261,11 @@ impl Run {
             let started = Instant::now();
             let fetched = late::fetch_all(&late, &rows, &schema, &late::Reader::of(&device, &flag))?;
             Ok::<_, Error>(Brought { rows, predicted, report, fetched, fetched_in: started.elapsed() })
-        });
+        };
+        let running = match self.is_in_background {
+            true => tokio::task::spawn_blocking(|| give_way(work)),
+            false => tokio::task::spawn_blocking(work),
+        };
         let mut parts = Parts { first: None, inlet, running, memory, _cancel: cancel };
         // Up to here nobody has any rows.
         if let Some(first) = parts.inlet.next().await {

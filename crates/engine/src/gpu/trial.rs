@@ -8,8 +8,9 @@
 //! ```
 //!
 //! A device that has never seen a query is slow: it opens the driver, compiles kernels and copies columns.
-//! So no query waits for that. What is tried out has had its rows delivered already, its result is dropped, and one
-//! trial runs at a time. Parts of plans are told apart by what they do, not by the numbers in it.
+//! So no query waits for that. What is tried out has had its rows delivered already, and its result is dropped. Several
+//! trials run at once, since most of a trial is a compiler on one thread; their threads give way to those of queries.
+//! Parts of plans are told apart by what they do, not by the numbers in it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -30,18 +31,27 @@ use datafusion::physical_plan::{
     ReplaceChildrenOptions,
 };
 use futures::StreamExt;
-use pelton_error::ErrorKind;
+use pelton_error::{Error, ErrorKind};
 use tokio::sync::Semaphore;
 
+use super::background::give_way;
 use super::corrections::hash_without_numbers;
 use super::describe::pipeline_texts;
-use super::exec::PeltonGpuExec;
+use super::exec::{PeltonGpuExec, Tried};
 
 /// A trial begins so long after the rows of its query: a process that ends with its query never begins one.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Runs of a trial at most: the first compiles kernels and admits columns of which it reads most, the second admits those
 /// that are read again.
 const RUNS_MAX: usize = 4;
+/// A trial that repeats a run is given up after so many times what the CPU took, and [`PATIENCE`].
+const SLOWER_MAX: u32 = 4;
+/// For what has to be done once and takes longer than the query: a compilation, a column to copy.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Of so many cores, one compiles for trials.
+const CORES_PER_TRIAL: usize = 4;
+/// Trials at once at most, however many cores there are: they share one link, and one device.
+const TRIALS_MAX: usize = 6;
 /// Parts of plans that are remembered at most; the rest is forgotten with the first one beyond.
 const ENTRIES_MAX: usize = 10_000;
 /// What the CPU may take more than the device before the device is preferred: less is noise.
@@ -156,8 +166,18 @@ impl Experience {
     }
 
     fn trials(&self) -> Arc<Semaphore> {
-        Arc::clone(self.trials.get_or_init(|| Arc::new(Semaphore::new(1))))
+        Arc::clone(self.trials.get_or_init(|| Arc::new(Semaphore::new(trials_at_once()))))
     }
+
+    /// What the CPU took, as far as is known.
+    fn of_cpu(&self, key: u64) -> Option<Duration> {
+        self.with(key, |entry| entry.cpu_s).map(Duration::from_secs_f64)
+    }
+}
+
+fn trials_at_once() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, |count| count.get());
+    (cores / CORES_PER_TRIAL).clamp(1, TRIALS_MAX)
 }
 
 /// What `node` does, without the numbers in it.
@@ -209,21 +229,78 @@ async fn try_out(candidate: Arc<PeltonGpuExec>, key: u64, context: Arc<TaskConte
     tokio::time::sleep(PAUSE).await;
     // Looking for a GPU opens its driver, which takes a while.
     let looking = Arc::clone(&device);
-    if !tokio::task::spawn_blocking(move || looking.is_any()).await.unwrap_or(false) {
+    let found = tokio::task::spawn_blocking(move || give_way(|| looking.is_any()));
+    if !found.await.unwrap_or(false) {
         return;
     }
-    let Ok(_permit) = experience.trials().acquire_owned().await else { return };
+    let Ok(permit) = experience.trials().acquire_owned().await else { return };
+    let end = run_until_warm(&candidate, key, &context).await;
+    drop(permit);
+    let end = match end {
+        // Other trials may have held it up: what is not taken for faster is timed again, alone.
+        End::Took(elapsed) if experience.of_cpu(key).is_some_and(|cpu| cpu <= elapsed) => {
+            let Ok(_all) = experience.trials().acquire_many_owned(trials_at_once() as u32).await else {
+                return;
+            };
+            match timed_run(&candidate, key, &context).await {
+                Ok(tried) => End::Took(tried.elapsed.min(elapsed)),
+                Err(end) => end,
+            }
+        }
+        end => end,
+    };
+    match end {
+        End::Took(elapsed) => experience.took_on_device(key, elapsed),
+        End::Refused => experience.refused(key),
+        End::Failed => experience.ends_trial(key),
+    }
+}
+
+/// How a trial ended.
+enum End {
+    Took(Duration),
+    Refused,
+    /// It may go better another time: memory that others hold now, say.
+    Failed,
+}
+
+async fn run_until_warm(candidate: &PeltonGpuExec, key: u64, context: &Arc<TaskContext>) -> End {
     for run in 1..=RUNS_MAX {
-        let tried = match candidate.try_run(&context).await {
-            Ok(tried) => tried,
-            Err(error) if *error.kind() == ErrorKind::Unsupported => return experience.refused(key),
-            // Memory that others hold now, say: it may go better after a later run.
-            Err(_) => return experience.ends_trial(key),
+        let tried = match run {
+            // It does what has to be done once, however long that takes.
+            1 => candidate.try_run(context).await.map_err(|error| end_of(&error)),
+            _ => timed_run(candidate, key, context).await,
         };
-        if run > 1 && (tried.is_warm || run == RUNS_MAX) {
-            return experience.took_on_device(key, tried.elapsed);
+        match tried {
+            Ok(tried) if run > 1 && (tried.is_warm || run == RUNS_MAX) => return End::Took(tried.elapsed),
+            Ok(_) => {}
+            // The second run may still compile; the device is taken for slow after a third alone.
+            Err(End::Took(_)) if run == 2 => {}
+            Err(end) => return end,
         }
     }
+    End::Failed
+}
+
+/// One run that is given up once it takes much longer than the CPU did: it has taken so long then.
+async fn timed_run(
+    candidate: &PeltonGpuExec,
+    key: u64,
+    context: &Arc<TaskContext>,
+) -> std::result::Result<Tried, End> {
+    let run = candidate.try_run(context);
+    let Some(cpu) = candidate.device().experience().of_cpu(key) else {
+        return run.await.map_err(|error| end_of(&error));
+    };
+    let limit = cpu * SLOWER_MAX + PATIENCE;
+    match tokio::time::timeout(limit, run).await {
+        Ok(tried) => tried.map_err(|error| end_of(&error)),
+        Err(_) => Err(End::Took(limit)),
+    }
+}
+
+fn end_of(error: &Error) -> End {
+    if *error.kind() == ErrorKind::Unsupported { End::Refused } else { End::Failed }
 }
 
 impl DisplayAs for PeltonTrialExec {
