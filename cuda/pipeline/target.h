@@ -57,6 +57,33 @@ DEV void atomic_min(i64* at, i64 value) { atomicMin(at, value); }
 DEV void atomic_max(i64* at, i64 value) { atomicMax(at, value); }
 DEV u64 atomic_swap_if(u64* at, u64 expected, u64 value) { return atomicCAS(at, expected, value); }
 DEV u32 atomic_swap(u32* at, u32 value) { return atomicExch(at, value); }
+// Adds to the word of a row's group. Lanes that are at the word of the first of them add up what they have and go there
+// once: where most rows are of one group, they would meet there one after the other.
+DEV void add_together(u64* at, u64 value) {
+#if __CUDA_ARCH__ >= 800
+  const u32 active = __activemask(), first = __ffs(active) - 1;
+  const bool is_there = __shfl_sync(active, u64(at), first) == u64(at);
+  const u32 there = __ballot_sync(active, is_there);
+  if (is_there && __popc(there) >= 4) {
+    // Of 32 numbers of 27 bits the sum has 32; the upper part wraps as the sum itself does.
+    const u32 bits = (1u << 27) - 1;
+    const u64 low = __reduce_add_sync(there, u32(value) & bits);
+    const u64 middle = __reduce_add_sync(there, u32(value >> 27) & bits);
+    const u64 high = __reduce_add_sync(there, u32(value >> 54));
+    if ((threadIdx.x & 31) == first) atomicAdd(at, low + (middle << 27) + (high << 54));
+    return;
+  }
+#endif
+  atomicAdd(at, value);
+}
+// The same of the number 1.
+DEV void count_together(u64* at) {
+  const u32 active = __activemask(), first = __ffs(active) - 1;
+  const bool is_there = __shfl_sync(active, u64(at), first) == u64(at);
+  const u32 there = __ballot_sync(active, is_there);
+  if (!is_there) atomicAdd(at, u64(1));
+  else if ((threadIdx.x & 31) == first) atomicAdd(at, u64(__popc(there)));
+}
 // Whoever observes a word that was published sees what was written before it.
 DEV void publish(u64* at, u64 value) { __threadfence(); *(volatile u64*)at = value; }
 DEV u64 observe(const u64* at) { const u64 value = *(const volatile u64*)at; __threadfence(); return value; }
@@ -162,6 +189,8 @@ DEV bool any_lane(const u32* mask) { u32 any = 0; for (u32 i = 0; i < 32; i++) a
 DEV u32 atomic_or(u32* at, u32 bits) { return __atomic_fetch_or(at, bits, __ATOMIC_RELAXED); }
 DEV u32 atomic_add(u32* at, u32 value) { return __atomic_fetch_add(at, value, __ATOMIC_RELAXED); }
 DEV u64 atomic_add(u64* at, u64 value) { return __atomic_fetch_add(at, value, __ATOMIC_RELAXED); }
+DEV void add_together(u64* at, u64 value) { atomic_add(at, value); }
+DEV void count_together(u64* at) { atomic_add(at, u64(1)); }
 DEV u64 bits_of(f64 value) { u64 bits; memcpy(&bits, &value, 8); return bits; }
 DEV f64 of_bits(u64 bits) { f64 value; memcpy(&value, &bits, 8); return value; }
 DEV u64 atomic_swap_if(u64* at, u64 expected, u64 value) {

@@ -478,9 +478,19 @@ fn in_memory(
     if let Some(arrived) = arrived.filter(|_| layout.has_text_heap()) {
         text_extremes::keep(contributions, None, at, &arrived, scope, block);
     }
-    block.line(format!("atomic_add({}, 1ull);", at(0)));
+    // Lanes have copies of their own in shared memory, and seldom meet there.
+    let is_shared = copies > 0;
+    block.line(match is_shared {
+        true => format!("atomic_add({}, 1ull);", at(0)),
+        false => format!("count_together({});", at(0)),
+    });
     for contribution in contributions.iter().filter(|contribution| !contribution.kind.is_text()) {
-        let update = atomic_update(contribution.kind, &at(contribution.word), &as_word(contribution));
+        let (to, value) = (at(contribution.word), as_word(contribution));
+        let update = match (contribution.kind, contribution.is_count) {
+            (WordKind::Add, true) if !is_shared => format!("count_together({to});"),
+            (WordKind::Add, false) if !is_shared => format!("add_together({to}, {value});"),
+            (kind, _) => atomic_update(kind, &to, &value),
+        };
         block.line(guarded(contribution, update));
     }
     if copies > 0 {
