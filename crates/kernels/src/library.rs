@@ -102,6 +102,11 @@ impl Library {
         Arc::new(Self { policy, ..self.clone() })
     }
 
+    /// What it launches under.
+    pub fn policy(&self) -> Policy {
+        self.policy
+    }
+
     /// Its file.
     pub fn path(&self) -> &Path {
         &self.path
