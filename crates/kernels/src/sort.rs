@@ -19,7 +19,7 @@ use pelton_error::Result;
 use crate::library::{Library, cuda_form};
 use crate::memory::with_target;
 use crate::order::{Direction, KeyBytes, KeyOrder, KeyType, with_key_width};
-use crate::shape::{addresses, as_elements_mut, assert_apart, key_count, value_width};
+use crate::shape::{addresses, as_elements_mut, assert_apart, exclusive_sums, key_count, value_width};
 use crate::sys;
 
 /// Bits of a digit.
@@ -233,14 +233,6 @@ fn sort_elements<const W: usize, const V: usize>(
         }
         std::mem::swap(&mut keys, &mut other_keys);
         std::mem::swap(&mut values, &mut other_values);
-    }
-}
-
-/// Counts become the places where runs of as many elements begin.
-pub(crate) fn exclusive_sums(counts: &mut [usize]) {
-    let mut sum = 0;
-    for count in counts {
-        sum += std::mem::replace(count, sum);
     }
 }
 
