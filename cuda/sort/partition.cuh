@@ -97,7 +97,7 @@ struct Count {
     buckets.prepare(shared);
     for (uint32_t bucket = threadIdx.x; bucket < buckets.count(); bucket += Policy::THREADS) block_counts[bucket] = 0;
     __syncthreads();
-    // A count of 32 bits is enough: a block of a grid of one at most sees 2^32 keys at a time.
+    // At most 2^31 keys at a time, so that a count of 32 bits is enough also where all are of one block and bucket.
     for (uint64_t begin = 0; begin < key_count; begin += uint64_t{1} << 31) {
       const uint64_t rest = key_count - begin;
       const uint64_t here = rest < uint64_t{1} << 31 ? rest : uint64_t{1} << 31;

@@ -147,10 +147,11 @@ fn merge<const W: usize>(order: KeyOrder, runs: [&[[u8; W]]; 2], mut put: impl F
 where
     [u8; W]: KeyBytes,
 {
+    let terms = <[u8; W]>::terms(order);
     let mut next = [0, 0];
     for place in 0..runs[0].len() + runs[1].len() {
         let run = match (runs[0].get(next[0]), runs[1].get(next[1])) {
-            (Some(first), Some(second)) => usize::from(second.word(order) < first.word(order)),
+            (Some(first), Some(second)) => usize::from(second.word(terms) < first.word(terms)),
             (Some(_), None) => 0,
             _ => 1,
         };

@@ -66,8 +66,9 @@ pub fn count_digits(
         // No bits may be asked for at the very end, where a shift would be by the width.
         let begin_bit = if bits == 0 { 0 } else { begin_bit };
         with_key_width!(order.key_type, W => with_source(&keys, |keys| {
+            let terms = <[u8; W]>::terms(order);
             for key in as_elements::<W>(keys) {
-                found[<[u8; W]>::digit(key.word(order), begin_bit, bits)] += 1;
+                found[<[u8; W]>::digit(key.word(terms), begin_bit, bits)] += 1;
             }
         }))?;
         add(&counts, &found)
@@ -258,7 +259,7 @@ fn bucket<const W: usize>(order: KeyOrder, splitters: &[<[u8; W] as KeyBytes>::W
 where
     [u8; W]: KeyBytes,
 {
-    let word = key.word(order);
+    let word = key.word(<[u8; W]>::terms(order));
     splitters.partition_point(|splitter| *splitter <= word)
 }
 
@@ -266,7 +267,7 @@ fn words<const W: usize>(order: KeyOrder, keys: &[u8]) -> Vec<<[u8; W] as KeyByt
 where
     [u8; W]: KeyBytes,
 {
-    as_elements::<W>(keys).iter().map(|key| key.word(order)).collect()
+    as_elements::<W>(keys).iter().map(|key| key.word(<[u8; W]>::terms(order))).collect()
 }
 
 fn splitter_count(order: KeyOrder, splitters: &Span) -> usize {
