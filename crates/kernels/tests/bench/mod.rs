@@ -1,5 +1,8 @@
 //! Machines to try kernels on, and the way of bytes there and back.
 
+// Every test program uses a part of it.
+#![allow(dead_code)]
+
 use std::sync::{Arc, OnceLock};
 
 use pelton_device::{Buffer, DeviceId, Machine, MemoryKind, OnFull, Place, Span, Stream, Work, cuda, host};
@@ -61,6 +64,11 @@ impl Bench {
         Self { name, library, machine, stream }
     }
 
+    /// False on a GPU under another policy than the default.
+    pub(crate) fn is_default(&self) -> bool {
+        self.library.as_ref().is_none_or(|library| library.policy() == Policy::Default)
+    }
+
     pub(crate) fn library(&self) -> Option<&Arc<Library>> {
         self.library.as_ref()
     }
@@ -89,6 +97,11 @@ impl Bench {
         let accumulator = self.upload(&vec![0xFF; bytes], 0);
         self.run(fill_word(self.library(), accumulator.span.clone(), 0));
         accumulator
+    }
+
+    /// Memory of the device whose content is of no use.
+    pub(crate) fn scratch(&self, bytes: usize) -> Span {
+        self.allocate(MemoryKind::Device(DeviceId(0)), bytes).span()
     }
 
     /// What is between the guards now; the guards are unharmed.
