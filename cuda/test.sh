@@ -6,7 +6,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-for header in probe library; do
+for header in probe sort library; do
   echo "#include \"pelton/abi/$header.h\"" >"$work/$header.c"
   "${CC:-cc}" -std=c11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I "$here/include" "$work/$header.c"
 done

@@ -3,7 +3,9 @@
 
 #include "pelton/abi/library.h"
 #include "pelton/abi/probe.h"
+#include "pelton/abi/sort.h"
 #include "pelton/common/fingerprint.h"
+#include "pelton/common/order.h"
 #include "pelton/common/permutation.h"
 
 #ifndef PELTON_BUILD_TEXT
@@ -24,6 +26,10 @@ int k_abi_report(k_abi_report_result* result, uint64_t result_bytes) {
       sizeof(k_gather_args),
       sizeof(k_chase_args),
       sizeof(k_copy_args),
+      sizeof(k_sort_args),
+      sizeof(k_merge_args),
+      sizeof(k_take_args),
+      sizeof(k_take_bits_args),
       K_POLICY_COUNT,
       pelton::GOLDEN_GAMMA,
       pelton::mix(1),
@@ -31,6 +37,8 @@ int k_abi_report(k_abi_report_result* result, uint64_t result_bytes) {
       pelton::permuted(5, 10, 42),
       pelton::fingerprint_term(7, 42, 8),
       pelton::fingerprint_term(7, 42, 3),
+      pelton::key_order<uint32_t>({K_KEY_F32, K_DESCENDING}).word(0xFF800001u),
+      pelton::key_order<uint64_t>({K_KEY_F64, K_ASCENDING}).word(0xBFF8000000000000u),
   };
   return cudaSuccess;
 }

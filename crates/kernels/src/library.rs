@@ -18,6 +18,7 @@ use pelton_device::libraries::{CUDA_LIBRARY, find_cuda_library};
 use pelton_error::{Error, Result};
 
 use crate::mix::{GOLDEN_GAMMA, fingerprint_term, mix, permuted, random_word};
+use crate::order::{KeyOrder, KeyType};
 use crate::sys;
 
 /// How work is mapped to a device. Never changes a result.
@@ -58,6 +59,10 @@ pub(crate) struct Entries {
     pub(crate) gather: Entry<sys::GatherArgs>,
     pub(crate) chase: Entry<sys::ChaseArgs>,
     pub(crate) copy: Entry<sys::CopyArgs>,
+    pub(crate) sort: Entry<sys::SortArgs>,
+    pub(crate) merge: Entry<sys::MergeArgs>,
+    pub(crate) take: Entry<sys::TakeArgs>,
+    pub(crate) take_bits: Entry<sys::TakeBitsArgs>,
     error_text: sys::ErrorText,
 }
 
@@ -212,6 +217,10 @@ impl Image<'_> {
             gather: self.entry("k_gather")?,
             chase: self.entry("k_chase")?,
             copy: self.entry("k_copy")?,
+            sort: self.entry("k_sort")?,
+            merge: self.entry("k_merge")?,
+            take: self.entry("k_take")?,
+            take_bits: self.entry("k_take_bits")?,
             error_text: self.symbol("k_error_text")?,
         })
     }
@@ -254,6 +263,10 @@ fn expected_report() -> sys::AbiReport {
         gather_bytes: size_of::<sys::GatherArgs>() as u64,
         chase_bytes: size_of::<sys::ChaseArgs>() as u64,
         copy_bytes: size_of::<sys::CopyArgs>() as u64,
+        sort_bytes: size_of::<sys::SortArgs>() as u64,
+        merge_bytes: size_of::<sys::MergeArgs>() as u64,
+        take_bytes: size_of::<sys::TakeArgs>() as u64,
+        take_bits_bytes: size_of::<sys::TakeBitsArgs>() as u64,
         policy_count: Policy::ALL.len() as u64,
         golden_gamma: GOLDEN_GAMMA,
         mixed_one: mix(1),
@@ -261,6 +274,8 @@ fn expected_report() -> sys::AbiReport {
         permuted: permuted(5, 10, 42).into(),
         whole_term: fingerprint_term(7, 42, 8),
         short_term: fingerprint_term(7, 42, 3),
+        single_word: KeyOrder::descending(KeyType::F32).word(0xFF80_0001) as u64,
+        double_word: KeyOrder::ascending(KeyType::F64).word(0xBFF8_0000_0000_0000) as u64,
     }
 }
 

@@ -20,14 +20,15 @@ use std::sync::Arc;
 use pelton_device::{Span, Work};
 use pelton_error::Result;
 
-use crate::library::Library;
+use crate::library::{Library, cuda_form};
 use crate::memory::{with_source, with_target};
 use crate::order::{KeyBytes, KeyOrder, with_key_width};
-use crate::shape::{as_elements, as_elements_mut, assert_apart, key_count, value_width};
+use crate::shape::{addresses, as_elements, as_elements_mut, assert_apart, key_count, value_width};
+use crate::sys;
 
 /// Merges the keys of `runs`, each sorted by `order`, into `target`.
 ///
-/// Runs that are not sorted give some arrangement of their keys.
+/// Runs that are not sorted give a target of no use.
 ///
 /// # Panics
 ///
@@ -54,7 +55,7 @@ pub fn merge_pairs(
 }
 
 fn enqueue(
-    _library: Option<&Arc<Library>>,
+    library: Option<&Arc<Library>>,
     order: KeyOrder,
     runs: [Span; 2],
     target: Span,
@@ -70,13 +71,24 @@ fn enqueue(
         }
         width
     });
+    let args = sys::MergeArgs {
+        keys: addresses(&runs),
+        values: values.as_ref().map_or([0; 2], |(values, _)| addresses(values)),
+        counts,
+        target: target.address(),
+        target_values: values.as_ref().map_or(0, |(_, target)| target.address()),
+        order: order.into(),
+        value_bytes: value_bytes as u64,
+        launch: sys::Launch { multiprocessors: 0, policy: 0 },
+    };
+    let cuda = cuda_form(library, |entries| entries.merge, move |launch| sys::MergeArgs { launch, ..args });
     let (mut reads, mut writes) = (runs.to_vec(), vec![target.clone()]);
     if let Some((values, target_values)) = &values {
         reads.extend_from_slice(values);
         writes.push(target_values.clone());
     }
     assert_apart(reads.iter().chain(&writes));
-    Work::new("merge", reads, writes).with_host(move || {
+    Work::new("merge", reads, writes).with_cuda(cuda).with_host(move || {
         with_key_width!(order.key_type, W => match (value_bytes, &values) {
             (4, Some((values, to))) => host_merge_pairs::<W, 4>(order, &runs, values, &target, to),
             (_, Some((values, to))) => host_merge_pairs::<W, 8>(order, &runs, values, &target, to),

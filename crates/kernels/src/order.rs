@@ -14,6 +14,8 @@
 //! greatest bits to the least. So NaNs are last, whatever their sign. A descending order is the exact reverse of the
 //! ascending one: NaNs are first. Mirrors `cuda/include/pelton/common/order.h`.
 
+use crate::sys;
+
 /// What keys are, in memory: little-endian, aligned to their width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
@@ -119,6 +121,12 @@ impl KeyOrder {
             KeyType::F32 => Terms { top, flip: sign - 1, shift: sign - ((1 << 23) - 1) },
             KeyType::F64 => Terms { top, flip: sign - 1, shift: sign - ((1 << 52) - 1) },
         }
+    }
+}
+
+impl From<KeyOrder> for sys::KeyOrder {
+    fn from(order: KeyOrder) -> Self {
+        Self { key_type: order.key_type as u32, direction: order.direction as u32 }
     }
 }
 

@@ -36,6 +36,11 @@ pub(crate) fn value_width(span: &Span, count: u64) -> usize {
     width_bytes
 }
 
+/// Where two spans begin.
+pub(crate) fn addresses(spans: &[Span; 2]) -> [u64; 2] {
+    spans.each_ref().map(Span::address)
+}
+
 /// # Panics
 ///
 /// If two of `spans` overlap.

@@ -16,10 +16,11 @@ use std::time::Duration;
 use pelton_device::{Access, Cost, Span, Work};
 use pelton_error::Result;
 
-use crate::library::Library;
+use crate::library::{Library, cuda_form};
 use crate::memory::with_target;
 use crate::order::{Direction, KeyBytes, KeyOrder, KeyType, with_key_width};
-use crate::shape::{as_elements_mut, assert_apart, key_count, value_width};
+use crate::shape::{addresses, as_elements_mut, assert_apart, key_count, value_width};
+use crate::sys;
 
 /// Bits of a digit.
 const DIGIT_BITS: u32 = 8;
@@ -118,7 +119,7 @@ pub fn sort_pairs(
 }
 
 fn enqueue(
-    _library: Option<&Arc<Library>>,
+    library: Option<&Arc<Library>>,
     sort: RadixSort,
     keys: [Span; 2],
     values: Option<[Span; 2]>,
@@ -134,6 +135,20 @@ fn enqueue(
         value_width(from, count)
     });
     assert!(scratch.len() >= sort.scratch_bytes(count), "scratch of {} bytes is short", scratch.len());
+    let args = sys::SortArgs {
+        keys: addresses(&keys),
+        values: values.as_ref().map_or([0; 2], addresses),
+        count,
+        scratch: scratch.address(),
+        scratch_bytes: scratch.len() as u64,
+        order: sort.order.into(),
+        begin_bit: sort.begin_bit,
+        end_bit: sort.end_bit,
+        value_bytes: value_bytes as u32,
+        result_index: sort.result_index() as u32,
+        launch: sys::Launch { multiprocessors: 0, policy: 0 },
+    };
+    let cuda = cuda_form(library, |entries| entries.sort, move |launch| sys::SortArgs { launch, ..args });
     let mut writes: Vec<Span> = keys.iter().chain(values.iter().flatten()).cloned().collect();
     writes.push(scratch);
     assert_apart(&writes);
@@ -145,7 +160,7 @@ fn enqueue(
         read_bytes: Some(vec![moved.saturating_sub(2 * pair_bytes)]),
         compute: Duration::ZERO,
     };
-    Work::new("sort", vec![keys[0].clone()], writes).with_cost(cost).with_host(move || {
+    Work::new("sort", vec![keys[0].clone()], writes).with_cost(cost).with_cuda(cuda).with_host(move || {
         with_key_width!(sort.order.key_type, W => match value_bytes {
             0 => host_sort_keys::<W>(sort, &keys),
             4 => host_sort_pairs::<W, 4>(sort, &keys, values.as_ref().expect("pairs")),

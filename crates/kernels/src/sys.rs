@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;
 
 /// `K_ABI_VERSION`.
-pub(crate) const ABI_VERSION: c_int = 1;
+pub(crate) const ABI_VERSION: c_int = 2;
 
 /// An entry that enqueues work on a stream.
 pub(crate) type Operation<A> = unsafe extern "C" fn(args: *const A, stream: *mut c_void) -> c_int;
@@ -115,6 +115,72 @@ pub(crate) struct CopyArgs {
     pub(crate) launch: Launch,
 }
 
+/// `k_key_order`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct KeyOrder {
+    pub(crate) key_type: u32,
+    pub(crate) direction: u32,
+}
+
+/// `k_sort_args`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct SortArgs {
+    pub(crate) keys: [u64; 2],
+    pub(crate) values: [u64; 2],
+    pub(crate) count: u64,
+    pub(crate) scratch: u64,
+    pub(crate) scratch_bytes: u64,
+    pub(crate) order: KeyOrder,
+    pub(crate) begin_bit: u32,
+    pub(crate) end_bit: u32,
+    pub(crate) value_bytes: u32,
+    pub(crate) result_index: u32,
+    pub(crate) launch: Launch,
+}
+
+/// `k_merge_args`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct MergeArgs {
+    pub(crate) keys: [u64; 2],
+    pub(crate) values: [u64; 2],
+    pub(crate) counts: [u64; 2],
+    pub(crate) target: u64,
+    pub(crate) target_values: u64,
+    pub(crate) order: KeyOrder,
+    pub(crate) value_bytes: u64,
+    pub(crate) launch: Launch,
+}
+
+/// `k_take_args`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct TakeArgs {
+    pub(crate) source: u64,
+    pub(crate) source_count: u64,
+    pub(crate) indices: u64,
+    pub(crate) count: u64,
+    pub(crate) target: u64,
+    pub(crate) width_bytes: u32,
+    pub(crate) index_bytes: u32,
+    pub(crate) launch: Launch,
+}
+
+/// `k_take_bits_args`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct TakeBitsArgs {
+    pub(crate) source: u64,
+    pub(crate) source_count: u64,
+    pub(crate) indices: u64,
+    pub(crate) count: u64,
+    pub(crate) target: u64,
+    pub(crate) index_bytes: u64,
+    pub(crate) launch: Launch,
+}
+
 /// `k_abi_report_result`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -128,6 +194,10 @@ pub(crate) struct AbiReport {
     pub(crate) gather_bytes: u64,
     pub(crate) chase_bytes: u64,
     pub(crate) copy_bytes: u64,
+    pub(crate) sort_bytes: u64,
+    pub(crate) merge_bytes: u64,
+    pub(crate) take_bytes: u64,
+    pub(crate) take_bits_bytes: u64,
     pub(crate) policy_count: u64,
     pub(crate) golden_gamma: u64,
     pub(crate) mixed_one: u64,
@@ -135,6 +205,8 @@ pub(crate) struct AbiReport {
     pub(crate) permuted: u64,
     pub(crate) whole_term: u64,
     pub(crate) short_term: u64,
+    pub(crate) single_word: u64,
+    pub(crate) double_word: u64,
 }
 
 const _: () = assert!(size_of::<Launch>() == 8);
@@ -146,4 +218,10 @@ const _: () = assert!(size_of::<ReadArgs>() == 32 && offset_of!(ReadArgs, accumu
 const _: () = assert!(size_of::<GatherArgs>() == 56 && offset_of!(GatherArgs, width_bytes) == 40);
 const _: () = assert!(size_of::<ChaseArgs>() == 56 && offset_of!(ChaseArgs, accumulator) == 40);
 const _: () = assert!(size_of::<CopyArgs>() == 32 && offset_of!(CopyArgs, launch) == 24);
-const _: () = assert!(size_of::<AbiReport>() == 128 && offset_of!(AbiReport, golden_gamma) == 80);
+const _: () = assert!(size_of::<KeyOrder>() == 8);
+const _: () = assert!(size_of::<SortArgs>() == 88 && offset_of!(SortArgs, order) == 56);
+const _: () = assert!(offset_of!(SortArgs, launch) == 80);
+const _: () = assert!(size_of::<MergeArgs>() == 88 && offset_of!(MergeArgs, order) == 64);
+const _: () = assert!(size_of::<TakeArgs>() == 56 && offset_of!(TakeArgs, width_bytes) == 40);
+const _: () = assert!(size_of::<TakeBitsArgs>() == 56 && offset_of!(TakeBitsArgs, index_bytes) == 40);
+const _: () = assert!(size_of::<AbiReport>() == 176 && offset_of!(AbiReport, golden_gamma) == 112);

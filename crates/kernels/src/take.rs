@@ -9,9 +9,10 @@ use std::time::Duration;
 use pelton_device::{Access, Cost, Span, Work};
 use pelton_error::Result;
 
-use crate::library::Library;
+use crate::library::{Library, cuda_form};
 use crate::memory::{with_source, with_target};
 use crate::shape::{as_elements, as_elements_mut, assert_apart, element_count};
+use crate::sys;
 
 /// What names places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -49,10 +50,24 @@ pub fn take(
         matches!(width_bytes, 1 | 2 | 4 | 8 | 16),
         "elements of 1, 2, 4, 8 or 16 bytes, not {width_bytes}"
     );
-    element_count(&source, width_bytes);
+    let source_count = element_count(&source, width_bytes);
     let count = element_count(&indices, index_type.width_bytes());
     assert_eq!(element_count(&target, width_bytes), count, "an element for each index");
-    let _ = library;
+    let (from, index, to) = (source.address(), indices.address(), target.address());
+    let cuda = cuda_form(
+        library,
+        |entries| entries.take,
+        move |launch| sys::TakeArgs {
+            source: from,
+            source_count,
+            indices: index,
+            count,
+            target: to,
+            width_bytes: width_bytes as u32,
+            index_bytes: index_type as u32,
+            launch,
+        },
+    );
     work(
         "take",
         width_bytes,
@@ -68,6 +83,7 @@ pub fn take(
             _ => host_take::<16>(source, index_type, indices, target),
         },
     )
+    .with_cuda(cuda)
 }
 
 /// Bit i of `target` becomes bit `indices[i]` of the `bit_count` bits in `source`, 0 where there is none: validity as
@@ -88,7 +104,20 @@ pub fn take_bits(
     assert!(bit_count.div_ceil(8) <= source.len() as u64, "{bit_count} bits in {} bytes", source.len());
     let count = element_count(&indices, index_type.width_bytes());
     assert_eq!(target.len() as u64, count.div_ceil(8), "a bit for each index");
-    let _ = library;
+    let (from, index, to) = (source.address(), indices.address(), target.address());
+    let cuda = cuda_form(
+        library,
+        |entries| entries.take_bits,
+        move |launch| sys::TakeBitsArgs {
+            source: from,
+            source_count: bit_count,
+            indices: index,
+            count,
+            target: to,
+            index_bytes: index_type as u64,
+            launch,
+        },
+    );
     work("take bits", 1, count, source, indices, target, move |source, indices, target| {
         let bit = |index: u64| index < bit_count && source[(index / 8) as usize] >> (index % 8) & 1 == 1;
         target.fill(0);
@@ -96,6 +125,7 @@ pub fn take_bits(
             target[place / 8] |= u8::from(bit(index)) << (place % 8);
         }
     })
+    .with_cuda(cuda)
 }
 
 fn work(

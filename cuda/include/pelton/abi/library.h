@@ -15,6 +15,10 @@ typedef struct k_abi_report_result {
   uint64_t gather_bytes;
   uint64_t chase_bytes;
   uint64_t copy_bytes;
+  uint64_t sort_bytes;
+  uint64_t merge_bytes;
+  uint64_t take_bytes;
+  uint64_t take_bits_bytes;
   uint64_t policy_count;
   uint64_t golden_gamma;
   /* mix(1). */
@@ -26,9 +30,12 @@ typedef struct k_abi_report_result {
   /* Term of word 7 of value 42 in a fingerprint: whole, and with 3 bytes present. */
   uint64_t whole_term;
   uint64_t short_term;
+  /* Ordered words: of the f32 0xFF800001, descending, and of the f64 -1.5, ascending. */
+  uint64_t single_word;
+  uint64_t double_word;
 } k_abi_report_result;
 
-static_assert(sizeof(k_abi_report_result) == 128, "k_abi_report_result has no padding");
+static_assert(sizeof(k_abi_report_result) == 176, "k_abi_report_result has no padding");
 
 /* K_ABI_VERSION of the library. */
 K_ENTRY int k_abi_version(void);
