@@ -131,7 +131,7 @@ pub trait Bits:
 }
 
 /// What is carried with a key.
-pub trait Carried: Copy + Send + Sync + Default + 'static {
+pub trait Carried: Copy + Send + Sync + Default + FromBytes + IntoBytes + Immutable + 'static {
     /// Bytes of each as values of this type.
     fn slice(bytes: &[u8], count: usize) -> &[Self];
     /// The same to write to.
@@ -163,12 +163,18 @@ macro_rules! carried {
     ($($type:ty),*) => {$(
         impl Carried for $type {
             fn slice(bytes: &[u8], count: usize) -> &[Self] {
+                if count == 0 {
+                    return &[];
+                }
                 let values = <[Self]>::ref_from_bytes(bytes).expect("whole values, aligned");
                 assert_eq!(values.len(), count, "a payload for each key");
                 values
             }
 
             fn slice_mut(bytes: &mut [u8], count: usize) -> &mut [Self] {
+                if count == 0 {
+                    return &mut [];
+                }
                 let values = <[Self]>::mut_from_bytes(bytes).expect("whole values, aligned");
                 assert_eq!(values.len(), count, "a payload for each key");
                 values
@@ -362,6 +368,9 @@ pub(crate) use with_key;
 ///
 /// If they are no whole number of keys or not aligned to one.
 pub(crate) fn keys_of<K: Key>(bytes: &[u8]) -> &[K] {
+    if bytes.is_empty() {
+        return &[];
+    }
     <[K]>::ref_from_bytes(bytes).expect("whole keys, aligned")
 }
 
@@ -371,6 +380,9 @@ pub(crate) fn keys_of<K: Key>(bytes: &[u8]) -> &[K] {
 ///
 /// As [`keys_of`].
 pub(crate) fn keys_of_mut<K: Key>(bytes: &mut [u8]) -> &mut [K] {
+    if bytes.is_empty() {
+        return &mut [];
+    }
     <[K]>::mut_from_bytes(bytes).expect("whole keys, aligned")
 }
 

@@ -11,6 +11,7 @@
 //!   range          chunks sorted, then ranges of them; no merge    device/range.rs
 //!   cpu, paradis   the host's cores                                host/
 //!   auto           what is predicted to be fastest                 predict.rs
+//!   ExternalSort   runs on disk, for what the host does not hold   external.rs
 //! ```
 //!
 //! Rows are a column of keys and, if there is one, a column of payloads of fixed width. All memory is taken before
@@ -38,9 +39,12 @@ mod plan;
 mod predict;
 mod sorter;
 
+mod external;
+
 pub mod generate;
 mod verify;
 
+pub use external::{ExternalOptions, ExternalReport, ExternalSort, Sink};
 pub use key::{Bits, Carried, Key, Payload, SortSpec, key_name, parse_key};
 pub use options::{Algorithm, Eager, Pairing, SortOptions};
 pub use order::best_order;

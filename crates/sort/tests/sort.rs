@@ -24,7 +24,7 @@ fn over(device_count: u32) -> Vec<Case> {
         case.options.devices = first(device_count);
         if matches!(one, Algorithm::Het2n | Algorithm::Het3n | Algorithm::Range) {
             // Several chunks for each device.
-            case.options.device_memory_limit_bytes = Some(20_000);
+            case.chunk_rows = Some(50);
         }
         case.options.is_stable = one != Algorithm::P2p || device_count <= 2;
         if one == Algorithm::Het2n || one == Algorithm::Het3n {

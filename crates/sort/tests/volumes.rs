@@ -66,8 +66,7 @@ fn tenfold(one: Algorithm, device_count: u32) -> Case {
     let mut case = Case { count: 50_000, ..algorithm(one) };
     case.spec.payload = Payload::U64;
     case.options.devices = first(device_count);
-    let bytes = (case.count * case.spec.row_bytes()) as u64;
-    case.options.device_memory_limit_bytes = Some(bytes / 10 / u64::from(device_count) + 35_000);
+    case.chunk_rows = Some(case.count / 10 / device_count as usize);
     case
 }
 
@@ -85,7 +84,7 @@ fn ten_times_what_devices_hold_is_sorted_by_chunks() {
             assert_eq!(report.eager_merge_count, 0);
             for device in &machine.info().devices {
                 let peak = machine.device_budget(device.id).unwrap().peak_bytes();
-                let limit = case.options.device_memory_limit_bytes.unwrap();
+                let limit = case.limited().device_memory_limit_bytes.unwrap();
                 assert!(peak <= limit, "{one:?}: {peak} of {limit} bytes");
             }
         }
@@ -109,13 +108,13 @@ fn what_does_not_fit_is_refused_with_what_would_do() {
     let machine = machine(2, 64 << 20);
     for one in [Algorithm::Gpu, Algorithm::P2p, Algorithm::Partitioned] {
         let mut case = tenfold(one, 2);
-        case.options.device_memory_limit_bytes = Some(100_000);
+        case.chunk_rows = Some(1000);
         let error = bed::try_on(&machine, &case).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::OutOfMemory { tier: Tier::Device, .. }), "{error}");
         assert!(error.to_string().contains("range, het-2n or het-3n"), "{error}");
     }
     let mut case = tenfold(Algorithm::Range, 2);
-    case.options.device_memory_limit_bytes = Some(10);
+    case.chunk_rows = Some(1);
     let error = bed::try_on(&machine, &case).unwrap_err();
     assert!(error.to_string().contains("raise the limit"), "{error}");
 }
@@ -154,7 +153,7 @@ fn a_copy_that_fails_is_an_error_and_everything_is_given_back() {
     for one in [Algorithm::Gpu, Algorithm::P2p, Algorithm::Partitioned, Algorithm::Het2n, Algorithm::Het3n, Algorithm::Range] {
         let mut case = tenfold(one, 2);
         if matches!(one, Algorithm::Gpu | Algorithm::P2p | Algorithm::Partitioned) {
-            case.options.device_memory_limit_bytes = None;
+            case.chunk_rows = None;
         }
         case.options.eager = Eager::On;
         let mut failures = 0;

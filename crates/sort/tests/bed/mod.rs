@@ -4,12 +4,12 @@
 use pelton_device::host::{self, HostOptions};
 use pelton_device::{DeviceId, Machine, MemoryKind};
 use pelton_error::Result;
-use pelton_kernels::{Direction, KeyOrder, KeyType};
+use pelton_kernels::{Direction, KeyOrder, KeyType, RadixSort};
 use pelton_sort::generate::{Distribution, generate};
 use pelton_sort::{Algorithm, Payload, Report, Rows, SortOptions, SortSpec, Sorter};
 
 /// Logical devices, each with so much memory.
-pub fn machine(device_count: u32, device_bytes: u64) -> Machine {
+pub(crate) fn machine(device_count: u32, device_bytes: u64) -> Machine {
     host::open(&HostOptions {
         device_count,
         device_memory_limit_bytes: device_bytes,
@@ -19,40 +19,69 @@ pub fn machine(device_count: u32, device_bytes: u64) -> Machine {
 }
 
 /// The first `count` devices.
-pub fn first(count: u32) -> Option<Vec<DeviceId>> {
+pub(crate) fn first(count: u32) -> Option<Vec<DeviceId>> {
     Some((0..count).map(DeviceId).collect())
 }
 
 /// A sort and what is sorted.
 #[derive(Debug, Clone)]
-pub struct Case {
-    pub spec: SortSpec,
-    pub distribution: Distribution,
-    pub count: usize,
-    pub options: SortOptions,
+pub(crate) struct Case {
+    pub(crate) spec: SortSpec,
+    pub(crate) distribution: Distribution,
+    pub(crate) count: usize,
+    pub(crate) options: SortOptions,
+    /// Rows of a chunk: the limit on a device's memory lets it hold no more.
+    pub(crate) chunk_rows: Option<usize>,
 }
 
 impl Default for Case {
     fn default() -> Self {
         // Pieces and blocks so small that there are several.
         let options = SortOptions { thread_count: 2, piece_bytes: 512, swap_bytes: 300, ..SortOptions::default() };
-        Self { spec: SortSpec::keys(KeyType::U32), distribution: Distribution::Uniform, count: 1000, options }
+        Self { spec: SortSpec::keys(KeyType::U32), distribution: Distribution::Uniform, count: 1000, options, chunk_rows: None }
     }
 }
 
-pub fn algorithm(algorithm: Algorithm) -> Case {
+impl Case {
+    fn text(&self) -> String {
+        let SortOptions { algorithm, devices, pairing, eager, .. } = &self.options;
+        format!(
+            "{algorithm:?} over {devices:?}, {pairing:?}, eager {eager:?}: {} rows, {:?}, {:?}",
+            self.count, self.spec, self.distribution
+        )
+    }
+
+    /// The options, with the limit of memory that the rows of a chunk take.
+    pub(crate) fn limited(&self) -> SortOptions {
+        let mut options = self.options.clone();
+        if let Some(rows) = self.chunk_rows {
+            let buffer_count = match options.algorithm {
+                Algorithm::Range => 4,
+                Algorithm::Het3n => 3,
+                _ => 2,
+            };
+            let KeyOrder { key_type, direction } = self.spec.order;
+            let scratch = RadixSort::by(key_type, direction).scratch_bytes(rows as u64);
+            let limit = scratch + buffer_count * rows * self.spec.row_bytes();
+            options.device_memory_limit_bytes = Some(limit as u64);
+        }
+        options
+    }
+}
+
+pub(crate) fn algorithm(algorithm: Algorithm) -> Case {
     let mut case = Case::default();
     case.options.algorithm = algorithm;
     case
 }
 
 /// Pinned rows.
-pub fn rows(machine: &Machine, spec: SortSpec, count: usize) -> Rows {
+pub(crate) fn rows(machine: &Machine, spec: SortSpec, count: usize) -> Rows {
     Rows::allocate(machine, spec, &MemoryKind::PINNED, count).unwrap()
 }
 
 /// Keys of the case, and the number of each row as its payload.
-pub fn fill(rows: &Rows, distribution: Distribution) {
+pub(crate) fn fill(rows: &Rows, distribution: Distribution) {
     let key = rows.spec().order.key_type;
     rows.keys().buffer().with_bytes_mut(|bytes| generate(key, distribution, 42, bytes, 1)).unwrap();
     let Some(payloads) = rows.payloads() else { return };
@@ -62,7 +91,7 @@ pub fn fill(rows: &Rows, distribution: Distribution) {
 }
 
 /// Word and payload of each row.
-pub fn words(rows: &Rows) -> Vec<(u128, u64)> {
+pub(crate) fn words(rows: &Rows) -> Vec<(u128, u64)> {
     let (order, key_bytes) = (rows.spec().order, rows.spec().key_bytes());
     let number = |bytes: &[u8]| {
         let mut all = [0; 16];
@@ -83,11 +112,21 @@ pub fn words(rows: &Rows) -> Vec<(u128, u64)> {
 
 /// Sorts rows of the case and holds the result against the standard library's stable sort; unstable sorts may give
 /// equal keys in another order.
-pub fn check_on(machine: &Machine, case: &Case) -> Report {
-    try_on(machine, case).unwrap_or_else(|error| panic!("{case:?}: {error}"))
+pub(crate) fn check_on(machine: &Machine, case: &Case) -> Report {
+    check_with(&Sorter::new(machine.clone(), None), case)
 }
 
-pub fn try_on(machine: &Machine, case: &Case) -> Result<Report> {
+/// The same by a sorter that has kernels for its machine.
+pub(crate) fn check_with(sorter: &Sorter, case: &Case) -> Report {
+    try_with(sorter, case).unwrap_or_else(|error| panic!("{}: {error}", case.text()))
+}
+
+pub(crate) fn try_on(machine: &Machine, case: &Case) -> Result<Report> {
+    try_with(&Sorter::new(machine.clone(), None), case)
+}
+
+fn try_with(sorter: &Sorter, case: &Case) -> Result<Report> {
+    let machine = sorter.machine();
     let (source, target) = (rows(machine, case.spec, case.count), rows(machine, case.spec, case.count));
     fill(&source, case.distribution);
     let mut expected = words(&source);
@@ -96,25 +135,25 @@ pub fn try_on(machine: &Machine, case: &Case) -> Result<Report> {
         let devices = machine.info().devices.iter();
         devices.map(|device| machine.device_budget(device.id).unwrap().used_bytes()).sum()
     };
-    let sorter = Sorter::new(machine.clone(), None);
-    let outcome = sorter.sort(&source, &target, case.options.clone());
-    assert_eq!(used(machine), 0, "memory of devices is given back");
+    let held = used(machine);
+    let outcome = sorter.sort(&source, &target, case.limited());
+    assert_eq!(used(machine), held, "memory of devices is given back");
     let report = outcome?;
     let mut sorted = words(&target);
     if !case.options.is_stable {
         sorted.sort();
         let keys = words(&target).into_iter().map(|row| row.0);
-        assert!(keys.is_sorted(), "{case:?}");
+        assert!(keys.is_sorted(), "{}", case.text());
         expected.sort();
     }
     let wrong = sorted.iter().zip(&expected).position(|(one, other)| one != other);
-    assert!(wrong.is_none(), "{case:?}: row {wrong:?} is wrong");
+    assert!(wrong.is_none(), "{}: row {wrong:?} is wrong", case.text());
     assert_eq!(report.row_count, case.count as u64);
     Ok(report)
 }
 
 /// All key types, in both directions, with each payload in turn.
-pub fn specs() -> Vec<SortSpec> {
+pub(crate) fn specs() -> Vec<SortSpec> {
     let mut specs = Vec::new();
     for (index, key_type) in KeyType::ALL.into_iter().enumerate() {
         for direction in [Direction::Ascending, Direction::Descending] {
