@@ -230,10 +230,7 @@ fn measure(
 
 fn fill(experiment: &SortExperiment, source: &Rows) -> Result<()> {
     let SortExperiment { key, distribution, thread_count, .. } = experiment;
-    source
-        .keys()
-        .buffer()
-        .with_bytes_mut(|bytes| generate(*key, *distribution, 42, bytes, *thread_count))?;
+    source.keys().buffer().with_bytes_mut(|bytes| generate(*key, *distribution, 42, bytes, *thread_count))?;
     let Some(payloads) = source.payloads() else { return Ok(()) };
     let width = experiment.payload.bytes();
     payloads.buffer().with_bytes_mut(|bytes| {

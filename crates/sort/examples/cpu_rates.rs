@@ -11,7 +11,8 @@ use pelton_sort::host::{Run, SortedColumns, merge, paradis, sort_into};
 fn main() {
     let mut arguments = std::env::args().skip(1).map(|text| text.parse::<usize>().expect("a number"));
     let count = arguments.next().unwrap_or(1 << 26);
-    let threads = arguments.next().unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let threads =
+        arguments.next().unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     println!("{count} keys of u32, {threads} threads");
     let mut keys = vec![0_u32; count];
     let mut fresh = |keys: &mut Vec<u32>| {
@@ -39,7 +40,8 @@ fn main() {
     for run_count in [2, 4, 8, 16, 64, 1024] {
         let bounds: Vec<usize> = (0..=run_count).map(|run| count * run / run_count).collect();
         bounds.windows(2).for_each(|pair| keys[pair[0]..pair[1]].sort_unstable());
-        let run = |pair: &[usize]| Run { keys: &keys[pair[0]..pair[1]], payloads: &nothing[pair[0]..pair[1]] };
+        let run =
+            |pair: &[usize]| Run { keys: &keys[pair[0]..pair[1]], payloads: &nothing[pair[0]..pair[1]] };
         let runs: Vec<Run<'_, u32, ()>> = bounds.windows(2).map(run).collect();
         let started = Instant::now();
         merge(&runs, Direction::Ascending, &mut target, &mut no_more, threads);

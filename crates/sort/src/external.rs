@@ -248,7 +248,8 @@ fn merge_runs<K: Key, P: Carried>(
         let mut rest = runs.into_iter().peekable();
         while rest.peek().is_some() {
             let group: Vec<RunFile> = rest.by_ref().take(fan_in).collect();
-            let (keys, payloads) = (space.file()?, (spec.payload.bytes() > 0).then(|| space.file()).transpose()?);
+            let (keys, payloads) =
+                (space.file()?, (spec.payload.bytes() > 0).then(|| space.file()).transpose()?);
             let count = group.iter().map(|run| run.count).sum();
             merge_group::<K, P>(spec, options, rows_max, &group, &mut |key_bytes, payload_bytes| {
                 keys.append(key_bytes)?;
@@ -282,10 +283,8 @@ fn merge_group<K: Key, P: Carried>(
 ) -> Result<()> {
     let mask = mask::<K::Bits>(spec.order.direction);
     let block_rows = (rows_max / runs.len()).max(1);
-    let mut blocks: Vec<Block<K, P>> = runs
-        .iter()
-        .map(|_| Block { keys: Vec::new(), payloads: Vec::new(), merged: 0, read: 0 })
-        .collect();
+    let mut blocks: Vec<Block<K, P>> =
+        runs.iter().map(|_| Block { keys: Vec::new(), payloads: Vec::new(), merged: 0, read: 0 }).collect();
     let (mut merged_keys, mut merged_payloads): (Vec<K>, Vec<P>) = (Vec::new(), Vec::new());
     loop {
         options.sort.cancel.check()?;
@@ -295,7 +294,9 @@ fn merge_group<K: Key, P: Carried>(
         // Of runs that go on, the one whose block ends first says up to where nothing can come from disk any more.
         let ends = blocks.iter().zip(runs).enumerate().filter(|(_, (block, run))| block.read < run.count);
         let bound = ends
-            .map(|(number, (block, _))| (block.keys.last().expect("a run that goes on").bits() ^ mask, number))
+            .map(|(number, (block, _))| {
+                (block.keys.last().expect("a run that goes on").bits() ^ mask, number)
+            })
             .min();
         let parts: Vec<Range<usize>> = blocks
             .iter()
@@ -312,7 +313,10 @@ fn merge_group<K: Key, P: Carried>(
         let slices: Vec<Run<'_, K, P>> = blocks
             .iter()
             .zip(&parts)
-            .map(|(block, part)| Run { keys: &block.keys[part.clone()], payloads: &block.payloads[part.clone()] })
+            .map(|(block, part)| Run {
+                keys: &block.keys[part.clone()],
+                payloads: &block.payloads[part.clone()],
+            })
             .collect();
         let count: usize = parts.iter().map(Range::len).sum();
         if count == 0 {
@@ -349,7 +353,9 @@ impl<K: Key, P: Carried> Block<K, P> {
         self.read += count;
         let bits = |key: &K| key.bits() ^ mask::<K::Bits>(spec.order.direction);
         if !self.keys[left.saturating_sub(1)..].is_sorted_by_key(bits) {
-            return Err(Error::corrupt("a run on disk is not sorted; the disk gave other bytes than it was given"));
+            return Err(Error::corrupt(
+                "a run on disk is not sorted; the disk gave other bytes than it was given",
+            ));
         }
         Ok(())
     }

@@ -139,7 +139,9 @@ impl Shares {
             Distribution::Reverse => along(count - 1 - row),
             Distribution::NearlySorted if random_word(!seed, row).is_multiple_of(100) => any,
             Distribution::NearlySorted => along(row),
-            Distribution::Zipf => random_word(seed, 1 << 40 | self.sums.partition_point(|sum| *sum < any) as u64),
+            Distribution::Zipf => {
+                random_word(seed, 1 << 40 | self.sums.partition_point(|sum| *sum < any) as u64)
+            }
             Distribution::AllEqual => random_word(seed, 0),
         }
     }

@@ -44,7 +44,9 @@ pub(crate) fn plan(
 ) -> Result<Plan> {
     if !algorithm.uses_devices() {
         if algorithm == Algorithm::Paradis && spec.payload != Payload::None {
-            return Err(Error::unsupported("PARADIS sorts keys without payload; take cpu, which carries one"));
+            return Err(Error::unsupported(
+                "PARADIS sorts keys without payload; take cpu, which carries one",
+            ));
         }
         return Ok(Plan { algorithm, devices: Vec::new(), buffer_count: 0, buffer_rows: 0 });
     }

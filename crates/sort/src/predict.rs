@@ -63,10 +63,7 @@ pub(crate) fn predict(
         }
         Algorithm::Partitioned => {
             let exchange = (count - 1.0) / count * share;
-            arriving
-                + model.peer(exchange)
-                + count.log2().ceil() * model.merge(share)
-                + model.one_way(share)
+            arriving + model.peer(exchange) + count.log2().ceil() * model.merge(share) + model.one_way(share)
         }
         Algorithm::Het2n | Algorithm::Het3n => {
             let runs = (rows / chunk).ceil().max(1.0);
@@ -78,7 +75,8 @@ pub(crate) fn predict(
         }
         Algorithm::Range => {
             let passes = if rows > chunk { 2.0 } else { 1.0 };
-            let each = model.both_ways(share).max(model.sort(share)) + model.one_way(chunk) + model.sort(chunk);
+            let each =
+                model.both_ways(share).max(model.sort(share)) + model.one_way(chunk) + model.sort(chunk);
             passes * each
         }
     };

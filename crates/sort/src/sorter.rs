@@ -166,5 +166,8 @@ impl Prepared {
 pub(crate) fn does_not_fit(device: DeviceId, needed: u64, available: u64, remedy: &str) -> Error {
     let kind =
         ErrorKind::OutOfMemory { tier: Tier::Device, requested_bytes: needed, available_bytes: available };
-    Error::new(kind, format!("{device}: a sort needs {needed} bytes of its memory, {available} are free: {remedy}"))
+    Error::new(
+        kind,
+        format!("{device}: a sort needs {needed} bytes of its memory, {available} are free: {remedy}"),
+    )
 }

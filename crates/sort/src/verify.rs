@@ -50,7 +50,9 @@ pub fn fingerprint(rows: &Rows, thread_count: usize) -> Result<Fingerprint> {
 pub fn verify(rows: &Rows, expected: Fingerprint, thread_count: usize) -> Result<()> {
     let found = look(rows, thread_count, true)?;
     if found != expected {
-        return Err(Error::corrupt(format!("sorted rows are not those that there were: {found:?}, not {expected:?}")));
+        return Err(Error::corrupt(format!(
+            "sorted rows are not those that there were: {found:?}, not {expected:?}"
+        )));
     }
     Ok(())
 }
@@ -98,7 +100,9 @@ fn in_order<K: Key>(keys: &[K], mask: K::Bits, first: usize) -> Result<()> {
     let is_wrong = |pair: &[K]| pair[0].bits() ^ mask > pair[1].bits() ^ mask;
     match keys.windows(2).position(is_wrong) {
         None => Ok(()),
-        Some(row) => Err(Error::corrupt(format!("row {} of a sorted result is out of order", first + row + 1))),
+        Some(row) => {
+            Err(Error::corrupt(format!("row {} of a sorted result is out of order", first + row + 1)))
+        }
     }
 }
 

@@ -40,8 +40,10 @@ fn check(case: &Case) -> ExternalReport {
     let mut expected = words(&source);
     expected.sort_by_key(|row| row.0);
     let folder = tempfile::tempdir().unwrap();
-    let space =
-        SpillSpace::new(&SpillOptions { directory: Some(folder.path().into()), limit: SpillLimit::default() });
+    let space = SpillSpace::new(&SpillOptions {
+        directory: Some(folder.path().into()),
+        limit: SpillLimit::default(),
+    });
     let options = ExternalOptions {
         sort: SortOptions { algorithm: case.algorithm, thread_count: 2, ..SortOptions::default() },
         memory_limit_bytes: case.memory_limit_bytes,
@@ -55,9 +57,9 @@ fn check(case: &Case) -> ExternalReport {
         let end = (start + part).min(case.count);
         let keys = source.keys().host_bytes().unwrap();
         let payloads = source.payloads().map(|column| column.host_bytes().unwrap());
-        let payloads = payloads.as_ref().map_or(&[][..], |column| {
-            &column.as_ref()[start * payload_bytes..end * payload_bytes]
-        });
+        let payloads = payloads
+            .as_ref()
+            .map_or(&[][..], |column| &column.as_ref()[start * payload_bytes..end * payload_bytes]);
         sort.push(&keys.as_ref()[start * key_bytes..end * key_bytes], payloads).unwrap();
     }
     let (mut keys, mut payloads) = (Vec::new(), Vec::new());

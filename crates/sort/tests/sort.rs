@@ -17,7 +17,16 @@ fn over(device_count: u32) -> Vec<Case> {
         if one == Algorithm::P2p && !device_count.is_power_of_two() {
             continue;
         }
-        if device_count > 1 && !matches!(one, Algorithm::P2p | Algorithm::Partitioned | Algorithm::Het2n | Algorithm::Het3n | Algorithm::Range) {
+        if device_count > 1
+            && !matches!(
+                one,
+                Algorithm::P2p
+                    | Algorithm::Partitioned
+                    | Algorithm::Het2n
+                    | Algorithm::Het3n
+                    | Algorithm::Range
+            )
+        {
             continue;
         }
         let mut case = algorithm(one);

@@ -250,7 +250,9 @@ pub fn work(
             return Err(Error::invalid_input(format!("{name}: memory that was lent is not written to")));
         }
         if reads.iter().chain(&writes[..index]).any(|other| overlap(other, target)) {
-            return Err(Error::invalid_input(format!("{name}: memory that is written overlaps other memory")));
+            return Err(Error::invalid_input(format!(
+                "{name}: memory that is written overlaps other memory"
+            )));
         }
     }
     let (sources, targets) = (reads.clone(), writes.clone());

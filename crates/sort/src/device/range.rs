@@ -55,8 +55,9 @@ pub(crate) fn range(
     // As many for each device.
     let rounds = count.div_ceil(chunk_rows).div_ceil(rig.gpus.len());
     let chunk_count = if count <= chunk_rows { 1 } else { rounds * rig.gpus.len() };
-    let bounds: Vec<usize> =
-        (0..=chunk_count).map(|chunk| (count as u128 * chunk as u128 / chunk_count as u128) as usize).collect();
+    let bounds: Vec<usize> = (0..=chunk_count)
+        .map(|chunk| (count as u128 * chunk as u128 / chunk_count as u128) as usize)
+        .collect();
     let mut clock = Clock::start(&rig.machine, &all_streams)?;
     let mut lanes: Vec<Lane<'_>> = rig
         .gpus

@@ -47,7 +47,9 @@ pub(crate) fn cuts_by_looks(
         for (rank, windows) in ranks.iter().zip(&windows) {
             let start = asked.len();
             if decided(windows, *rank).is_none() {
-                (0..).zip(windows).for_each(|(run, window)| asked.extend(places(*window).map(|at| (run, at))));
+                (0..)
+                    .zip(windows)
+                    .for_each(|(run, window)| asked.extend(places(*window).map(|at| (run, at))));
             }
             of_rank.push(start..asked.len());
         }
@@ -96,7 +98,8 @@ fn narrow(windows: &mut [Window], rank: usize, seen: &[(u128, usize, usize)]) {
         0 => before[run].low,
         count => places[run][count - 1] + 1,
     };
-    let at_most = |run: usize, passed: &[usize]| places[run].get(passed[run]).copied().unwrap_or(before[run].high);
+    let at_most =
+        |run: usize, passed: &[usize]| places[run].get(passed[run]).copied().unwrap_or(before[run].high);
     let mut least: usize = before.iter().map(|window| window.low).sum();
     let mut most: usize = (0..before.len()).map(|run| at_most(run, &passed)).sum();
     for (_, run, place) in seen {

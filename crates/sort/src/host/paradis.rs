@@ -78,12 +78,7 @@ fn sort<K: Key>(keys: &mut [K], mask: K::Bits, end: u32, thread_count: usize) {
 }
 
 /// Moves every key to the bucket of its digit; buckets are of `sizes`.
-fn place<K: Key>(
-    keys: &mut [K],
-    sizes: &[usize],
-    digit: &(impl Fn(K) -> usize + Sync),
-    thread_count: usize,
-) {
+fn place<K: Key>(keys: &mut [K], sizes: &[usize], digit: &(impl Fn(K) -> usize + Sync), thread_count: usize) {
     // How many keys of each bucket, from its front, are in place.
     let mut placed = vec![0_usize; DIGITS];
     for round in 0.. {

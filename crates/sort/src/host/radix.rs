@@ -136,7 +136,10 @@ impl<B: Bits> Digit<B> {
 }
 
 /// Calls `work` for each of `parts`, each on a thread of its own but the last.
-pub(super) fn parallel<T: Send, R: Send>(parts: impl Iterator<Item = T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
+pub(super) fn parallel<T: Send, R: Send>(
+    parts: impl Iterator<Item = T>,
+    work: impl Fn(T) -> R + Sync,
+) -> Vec<R> {
     let mut parts: Vec<T> = parts.collect();
     let Some(last) = parts.pop() else { return Vec::new() };
     std::thread::scope(|scope| {
@@ -329,8 +332,9 @@ mod tests {
     use crate::generate::random_word;
 
     fn check(count: usize, bits: u32, direction: Direction, thread_count: usize) {
-        let mut keys: Vec<u64> =
-            (0..count as u64).map(|row| random_word(1, row).checked_shr(64 - bits).unwrap_or(7) << 3).collect();
+        let mut keys: Vec<u64> = (0..count as u64)
+            .map(|row| random_word(1, row).checked_shr(64 - bits).unwrap_or(7) << 3)
+            .collect();
         let mut payloads: Vec<u32> = (0..count as u32).collect();
         let mut expected: Vec<(u64, u32)> = keys.iter().copied().zip(payloads.iter().copied()).collect();
         expected.sort_by_key(|(key, _)| key ^ mask::<u64>(direction));
@@ -361,11 +365,13 @@ mod tests {
     #[test]
     fn a_bucket_of_nearly_everything_is_sorted_by_all_threads() {
         let count = 200_000_u32;
-        let mut keys: Vec<u32> =
-            (0..count).map(|row| if row == 77 { u32::MAX } else { random_word(2, row.into()) as u16 as u32 }).collect();
+        let mut keys: Vec<u32> = (0..count)
+            .map(|row| if row == 77 { u32::MAX } else { random_word(2, row.into()) as u16 as u32 })
+            .collect();
         let mut expected = keys.clone();
         expected.sort_unstable();
-        let (mut scratch, mut none, mut other) = (vec![0; count as usize], vec![(); count as usize], vec![(); count as usize]);
+        let (mut scratch, mut none, mut other) =
+            (vec![0; count as usize], vec![(); count as usize], vec![(); count as usize]);
         let rows = SortedColumns { keys: keys.as_mut_slice(), payloads: none.as_mut_slice() };
         let scratch = SortedColumns { keys: scratch.as_mut_slice(), payloads: other.as_mut_slice() };
         sort(rows, scratch, Direction::Ascending, 4);

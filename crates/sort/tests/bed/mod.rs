@@ -37,8 +37,15 @@ pub(crate) struct Case {
 impl Default for Case {
     fn default() -> Self {
         // Pieces and blocks so small that there are several.
-        let options = SortOptions { thread_count: 2, piece_bytes: 512, swap_bytes: 300, ..SortOptions::default() };
-        Self { spec: SortSpec::keys(KeyType::U32), distribution: Distribution::Uniform, count: 1000, options, chunk_rows: None }
+        let options =
+            SortOptions { thread_count: 2, piece_bytes: 512, swap_bytes: 300, ..SortOptions::default() };
+        Self {
+            spec: SortSpec::keys(KeyType::U32),
+            distribution: Distribution::Uniform,
+            count: 1000,
+            options,
+            chunk_rows: None,
+        }
     }
 }
 
@@ -86,7 +93,8 @@ pub(crate) fn fill(rows: &Rows, distribution: Distribution) {
     rows.keys().buffer().with_bytes_mut(|bytes| generate(key, distribution, 42, bytes, 1)).unwrap();
     let Some(payloads) = rows.payloads() else { return };
     let width = rows.spec().payload.bytes();
-    let number = |(row, bytes): (usize, &mut [u8])| bytes.copy_from_slice(&(row as u64).to_le_bytes()[..width]);
+    let number =
+        |(row, bytes): (usize, &mut [u8])| bytes.copy_from_slice(&(row as u64).to_le_bytes()[..width]);
     payloads.buffer().with_bytes_mut(|bytes| bytes.chunks_mut(width).enumerate().for_each(number)).unwrap();
 }
 
@@ -103,7 +111,8 @@ pub(crate) fn words(rows: &Rows) -> Vec<(u128, u64)> {
     });
     let payloads = rows.payloads().map_or_else(Vec::new, |payloads| {
         let width = rows.spec().payload.bytes();
-        let all = payloads.buffer().with_bytes(|bytes| bytes.chunks(width).map(number).collect::<Vec<u128>>());
+        let all =
+            payloads.buffer().with_bytes(|bytes| bytes.chunks(width).map(number).collect::<Vec<u128>>());
         all.unwrap()
     });
     let payloads = payloads.into_iter().map(|payload| payload as u64).chain(std::iter::repeat(0));
