@@ -19,7 +19,7 @@
 //! table. What a machine cannot do is a row that names what is missing. An experiment also judges its *shapes*: the
 //! qualitative findings that should hold on any machine of that kind.
 //!
-//! Nothing here tunes: it calls what other crates offer and takes the time. `p2p` and `transfer` know no table and no
+//! Nothing here tunes: it calls what other crates offer and takes the time. `p2p`, `sort` and `transfer` know no table and no
 //! SQL.
 
 #![forbid(unsafe_code)]
@@ -40,6 +40,7 @@ mod report;
 
 pub mod golap;
 pub mod p2p;
+pub mod sort;
 pub mod transfer;
 
 pub use harness::{Harness, Summary, Times};

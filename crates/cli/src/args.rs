@@ -305,6 +305,8 @@ pub(crate) enum Experiment {
     Transfer(TransferArgs),
     /// How fast bytes travel between host and devices, and between devices (Maltenberger et al. 2022).
     P2p(P2pArgs),
+    /// Sort keys of the host's memory on devices, over several, by chunks, and on the CPU.
+    Sort(SortArgs),
     /// Compressed scans, skipping and a device in the data path, from throttled storage (Boeschen et al. 2024).
     Golap(GolapArgs),
 }
@@ -400,6 +402,49 @@ pub(crate) struct P2pArgs {
     /// Do not compare what arrived with what was sent.
     #[arg(long, hide_short_help = true)]
     pub(crate) no_check: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SortArgs {
+    /// Where: auto (GPUs if there are any, else logical devices), cuda, or host (logical devices).
+    #[arg(long, value_name = "MACHINE", default_value = "auto")]
+    pub(crate) machine: String,
+    /// How, comma-separated: auto, cpu, paradis, gpu, p2p, rp, het-2n, het-3n, range, or all.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "auto")]
+    pub(crate) algorithm: Vec<String>,
+    /// Keys.
+    #[arg(long, value_name = "COUNT", default_value_t = 1 << 24)]
+    pub(crate) keys: usize,
+    /// Their type: u32, i32, u64, i64, f32, f64 or i128.
+    #[arg(long = "type", value_name = "TYPE", default_value = "u32")]
+    pub(crate) key: String,
+    /// How they are distributed: uniform, normal, sorted, reverse, nearly-sorted, zipf or all-equal.
+    #[arg(long, value_name = "NAME", default_value = "uniform")]
+    pub(crate) distribution: String,
+    /// Bytes that travel with each key: 0, 4 or 8.
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    pub(crate) payload: usize,
+    /// Devices, in order [default: all].
+    #[arg(long, value_name = "IDS", value_delimiter = ',')]
+    pub(crate) devices: Option<Vec<u32>>,
+    /// Limit on what a sort takes of each device's memory [default: what is free less 1 GiB].
+    #[arg(long, alias = "device-memory", value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) device_memory_limit: Option<u64>,
+    /// Merge groups of chunks on the CPU while devices go on.
+    #[arg(long)]
+    pub(crate) eager: bool,
+    /// Let whole chunks change places mirrored, as the paper does, in P2P.
+    #[arg(long)]
+    pub(crate) mirrored: bool,
+    /// Threads of the CPU [default: one a core].
+    #[arg(long)]
+    pub(crate) threads: Option<usize>,
+    /// Counted repetitions, after one that is not.
+    #[arg(long, default_value_t = 3)]
+    pub(crate) repetitions: u32,
+    /// Also write the report to this file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, ClapArgs)]

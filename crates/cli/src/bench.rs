@@ -24,6 +24,7 @@ pub(crate) fn run(args: BenchArgs) -> Result<()> {
         Experiment::Sampling(args) => run_sampling(&args, &cancel),
         Experiment::Transfer(args) => layer::run_transfer(&args, &cancel),
         Experiment::P2p(args) => layer::run_p2p(&args, &cancel),
+        Experiment::Sort(args) => layer::run_sort(&args, &cancel),
         Experiment::Golap(args) => run_golap(&args, &cancel),
     }
 }

@@ -1,17 +1,22 @@
-//! `pelton bench transfer` and `pelton bench p2p`: experiments on the machine layer.
+//! `pelton bench transfer`, `pelton bench p2p` and `pelton bench sort`: experiments on the machine layer.
 
 use std::path::Path;
 use std::sync::mpsc::channel;
 
 use pelton_bench::p2p::{self, P2pOptions, Subject};
+use pelton_bench::sort::{self, SortExperiment};
 use pelton_bench::transfer::{self, TransferExperiment};
 use pelton_bench::{Harness, Report};
+use pelton_device::{DeviceId, DeviceKind};
 use pelton_error::{Error, ErrorKind, Result, ResultExt};
-use pelton_fabric::PRESET_NAMES;
+use pelton_fabric::profile::Profile;
+use pelton_fabric::{PRESET_NAMES, Rates};
 use pelton_load::CancelFlag;
+use pelton_sort::generate::Distribution;
+use pelton_sort::{Algorithm, Eager, Pairing, Payload, parse_key};
 use pelton_transfer::TransferOptions;
 
-use crate::args::{LayerArgs, P2pArgs, TransferArgs};
+use crate::args::{LayerArgs, P2pArgs, SortArgs, TransferArgs};
 use crate::{cancel, console, machine, topology};
 
 /// The paper's machines and the one at hand.
@@ -57,6 +62,44 @@ pub(crate) fn run_p2p(args: &P2pArgs, cancel: &CancelFlag) -> Result<()> {
     options.check_bytes = !args.no_check;
     let report = run_blocking(cancel, move || p2p::run(&options))?;
     publish_layer(&report, &args.layer, &p2p::plots(&report))
+}
+
+pub(crate) fn run_sort(args: &SortArgs, cancel: &CancelFlag) -> Result<()> {
+    let opened = machine::open(&args.machine, None)?;
+    console::say(format_args!("on {}", topology::name(&opened.machine)));
+    let is_here = opened.machine.info().devices.iter().any(|it| matches!(it.kind, DeviceKind::Cuda { .. }));
+    let mut experiment = SortExperiment::on(opened.machine, opened.library);
+    if is_here && let Ok(survey) = topology::survey_here() {
+        let profile = Profile::default_folder().ok();
+        let profile = profile.and_then(|folder| Profile::load(&folder, &survey.fingerprint()));
+        let first = args.devices.as_ref().and_then(|devices| devices.first()).copied().unwrap_or(0);
+        experiment.topology = Some(match &profile {
+            Some(profile) => profile.apply(survey.topology),
+            None => survey.topology,
+        });
+        if let Some(profile) = profile {
+            experiment.rates = Rates::measured(&profile, 0, first);
+        }
+    }
+    experiment.algorithms = match args.algorithm.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["all"] => Algorithm::ALL.to_vec(),
+        ref names => names.iter().map(|name| Algorithm::parse(name)).collect::<Result<_>>()?,
+    };
+    experiment.key_count = args.keys;
+    experiment.key = parse_key(&args.key)?;
+    experiment.distribution = Distribution::parse(&args.distribution)?;
+    let payload = Payload::ALL.into_iter().find(|payload| payload.bytes() == args.payload);
+    experiment.payload = payload.ok_or_else(|| Error::invalid_input("payload: take 0, 4 or 8 bytes"))?;
+    experiment.devices =
+        args.devices.as_ref().map(|devices| devices.iter().map(|device| DeviceId(*device)).collect());
+    experiment.device_memory_limit_bytes = args.device_memory_limit;
+    experiment.eager = if args.eager { Eager::On } else { Eager::Off };
+    experiment.pairing = if args.mirrored { Pairing::Mirrored } else { Pairing::Ordered };
+    experiment.thread_count = args.threads.unwrap_or(experiment.thread_count);
+    experiment.repetitions = args.repetitions;
+    experiment.cancel = cancel.clone();
+    let report = run_blocking(cancel, move || sort::run(&experiment))?;
+    publish(&report, args.json.as_deref(), None)
 }
 
 /// Runs `work` on a thread of its own, so that Ctrl-C ends the command at once.

@@ -19,8 +19,15 @@ use crate::readme::empty;
 use crate::workspace::{Workspace, short_name};
 
 /// Crates whose tests run on a GPU too; none of them waits for DataFusion.
-const CRATES: [&str; 6] =
-    ["pelton-device", "pelton-kernels", "pelton-transfer", "pelton-pipeline", "pelton-scan", "pelton-exec"];
+const CRATES: [&str; 7] = [
+    "pelton-device",
+    "pelton-kernels",
+    "pelton-transfer",
+    "pelton-sort",
+    "pelton-pipeline",
+    "pelton-scan",
+    "pelton-exec",
+];
 /// The same of the experiments on the machine layer; DataFusion is below it, as it is below the command.
 const EXPERIMENTS: [&str; 3] = ["pelton-bench", "--test", "experiments"];
 

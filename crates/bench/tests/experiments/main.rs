@@ -7,4 +7,5 @@ mod harness;
 mod p2p;
 mod plots;
 mod report;
+mod sort;
 mod transfer;

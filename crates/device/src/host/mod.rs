@@ -8,7 +8,8 @@ mod mapped;
 mod queue;
 
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pelton_error::{Error, Result};
@@ -37,6 +38,9 @@ pub struct HostOptions {
     pub capabilities: Capabilities,
     /// Whether devices reach each other's memory.
     pub has_peer_access: bool,
+    /// Which copy between memories fails, by its number from 0, as one over a broken link would; for tests of what
+    /// becomes of the rest.
+    pub failing_copy: Option<u64>,
 }
 
 impl Default for HostOptions {
@@ -54,6 +58,7 @@ impl Default for HostOptions {
                 copy_engines: 2,
             },
             has_peer_access: true,
+            failing_copy: None,
         }
     }
 }
@@ -83,6 +88,7 @@ pub fn open(options: &HostOptions) -> Machine {
         has_peer_access: options.has_peer_access,
         opened: Instant::now(),
         guarded: Mutex::default(),
+        failure: options.failing_copy.map(|copy| Arc::new(Failure { copy, seen: AtomicU64::new(0) })),
     })
 }
 
@@ -93,6 +99,14 @@ struct Host {
     opened: Instant,
     /// Addresses of the memory that ends at a page of its own that nobody may touch.
     guarded: Mutex<HashSet<u64>>,
+    failure: Option<Arc<Failure>>,
+}
+
+/// A copy that fails.
+#[derive(Debug)]
+struct Failure {
+    copy: u64,
+    seen: AtomicU64,
 }
 
 /// So much memory is guarded at once: a process has at most 65,530 mappings, and guarded ones do not join with others.
@@ -146,7 +160,8 @@ impl Backend for Host {
     fn page_unlock(&self, _address: u64, _bytes: usize) {}
 
     fn create_stream(&self, place: Place) -> Result<Box<dyn StreamBackend>> {
-        Ok(Box::new(HostStream { queue: Queue::start(&format!("{place}"))? }))
+        let queue = Queue::start(&format!("{place}"))?;
+        Ok(Box::new(HostStream { queue, failure: self.failure.clone() }))
     }
 
     fn is_peer(&self, _device: DeviceId, _peer: DeviceId) -> bool {
@@ -160,11 +175,16 @@ impl Backend for Host {
 
 struct HostStream {
     queue: Queue,
+    failure: Option<Arc<Failure>>,
 }
 
 impl StreamBackend for HostStream {
     fn copy(&self, source: &Span, target: &Span) -> Result<()> {
-        self.queue.push(host_copy(source, target));
+        let failing = self.failure.as_ref().filter(|it| it.seen.fetch_add(1, Ordering::Relaxed) == it.copy);
+        self.queue.push(match failing {
+            Some(_) => Box::new(|| Err(Error::device_lost("a copy failed, as it was asked to"))),
+            None => host_copy(source, target),
+        });
         Ok(())
     }
 
@@ -207,6 +227,61 @@ pub(crate) fn host_copy(source: &Span, target: &Span) -> Box<dyn FnOnce() -> Res
         unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes) };
         Ok(())
     })
+}
+
+/// Work of a host stream that reads `reads` and writes `writes`, which do not overlap; `run` gets the bytes of each.
+///
+/// # Errors
+///
+/// `InvalidInput` if the host cannot read or write the memory, or spans overlap.
+pub fn work(
+    name: &'static str,
+    reads: Vec<Span>,
+    writes: Vec<Span>,
+    run: impl FnOnce(&[&[u8]], &mut [&mut [u8]]) -> Result<()> + Send + 'static,
+) -> Result<Work> {
+    for span in reads.iter().chain(&writes) {
+        if !span.kind().is_host_visible() || !span.buffer().holds_bytes() {
+            return Err(Error::invalid_input(format!("{name}: the host does not reach {}", span.kind())));
+        }
+    }
+    for (index, target) in writes.iter().enumerate() {
+        if target.buffer().is_read_only() {
+            return Err(Error::invalid_input(format!("{name}: memory that was lent is not written to")));
+        }
+        if reads.iter().chain(&writes[..index]).any(|other| overlap(other, target)) {
+            return Err(Error::invalid_input(format!(
+                "{name}: memory that is written overlaps other memory"
+            )));
+        }
+    }
+    let (sources, targets) = (reads.clone(), writes.clone());
+    let form = move || {
+        let read = |span: &Span| -> &[u8] {
+            match span.is_empty() {
+                true => &[],
+                // SAFETY: host memory in bounds that `sources` keeps alive; the stream's lease keeps the host's writers
+                // out, and no span of `writes` overlaps. Operations that race are the caller's to order by events.
+                false => unsafe { std::slice::from_raw_parts(span.address() as *const u8, span.len()) },
+            }
+        };
+        let write = |span: &Span| -> &mut [u8] {
+            match span.is_empty() {
+                true => &mut [],
+                // SAFETY: as above, and this is the only slice of this memory: no other span overlaps.
+                false => unsafe { std::slice::from_raw_parts_mut(span.address() as *mut u8, span.len()) },
+            }
+        };
+        let read: Vec<&[u8]> = sources.iter().map(read).collect();
+        let mut written: Vec<&mut [u8]> = targets.iter().map(write).collect();
+        run(&read, &mut written)
+    };
+    Ok(Work::new(name, reads, writes).with_host(form))
+}
+
+fn overlap(one: &Span, other: &Span) -> bool {
+    let end = |span: &Span| span.address() + span.len() as u64;
+    !one.is_empty() && !other.is_empty() && one.address() < end(other) && other.address() < end(one)
 }
 
 /// Work of a host stream that fills `target`, as reading from a file does; `fill` gets its bytes.
