@@ -30,6 +30,7 @@ mod fill;
 mod fingerprint;
 mod gather;
 mod merge;
+mod merge_many;
 mod order;
 mod partition;
 mod read;
@@ -45,6 +46,7 @@ pub use fingerprint::{Fingerprint, fingerprint, fingerprint_of};
 pub use gather::{Gather, gather};
 pub use library::{Library, Policy};
 pub use merge::{merge_keys, merge_pairs};
+pub use merge_many::{MergeMany, merge_many};
 pub use mix::random_word;
 pub use order::{Direction, KeyOrder, KeyType};
 pub use partition::{
