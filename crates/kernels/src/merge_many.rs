@@ -56,7 +56,7 @@ pub fn merge_many(
         };
         let mut begin = 0;
         for pair in counts.chunks(2) {
-            let here = pair.iter().sum();
+            let here: u64 = pair.iter().sum();
             let halves = |buffers: &[Span; 2], bytes| {
                 [
                     cut(buffers, from, begin, pair[0], bytes),
