@@ -35,6 +35,7 @@ int k_abi_report(k_abi_report_result* result, uint64_t result_bytes) {
       sizeof(k_count_buckets_args),
       sizeof(k_partition_args),
       sizeof(k_scan_args),
+      sizeof(k_number_segments_args),
       K_POLICY_COUNT,
       pelton::GOLDEN_GAMMA,
       pelton::mix(1),

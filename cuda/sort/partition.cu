@@ -126,6 +126,13 @@ int k_partition(const k_partition_args* args, void* stream) {
   return with_key(args->order.key_type, [&](auto key) { return partition<decltype(key)>(*args, stream); });
 }
 
+int k_number_segments(const k_number_segments_args* args, void* stream) {
+  if (args == nullptr || !is_valid(args->launch)) return cudaErrorInvalidValue;
+  if (args->count == 0) return cudaSuccess;
+  if (args->segment_count == 0) return cudaErrorInvalidValue;
+  return launch(NumberSegments{*args}, grid_blocks<PartitionPolicy>(args->count, args->launch.multiprocessors), stream);
+}
+
 int k_scan(const k_scan_args* args, void* stream) {
   if (args == nullptr || !is_valid(args->launch)) return cudaErrorInvalidValue;
   if (args->count == 0) return cudaSuccess;

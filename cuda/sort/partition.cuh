@@ -115,6 +115,29 @@ struct Count {
   }
 };
 
+/// Numbers the segments of elements, each by a search among where segments begin.
+struct NumberSegments {
+  using Policy = PartitionPolicy;
+  k_number_segments_args args;
+
+  __device__ void run() const {
+    for (uint64_t index = grid_thread(); index < args.count; index += grid_threads()) {
+      // The first offset is not beyond any element.
+      uint64_t low = 1;
+      uint64_t high = args.segment_count;
+      while (low < high) {
+        const uint64_t middle = (low + high) / 2;
+        if (args.offsets[middle] <= index) {
+          low = middle + 1;
+        } else {
+          high = middle;
+        }
+      }
+      args.target[index] = static_cast<uint32_t>(low - 1);
+    }
+  }
+};
+
 /// Writes to counts[b * shares + s] how many keys of share s are of bucket b.
 template <class WORD>
 struct CountShares {

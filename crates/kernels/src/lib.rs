@@ -13,6 +13,12 @@
 //! An *accumulator* is a span of device or pinned memory, aligned to 8 bytes, that results are added to, so that many
 //! pieces of work can share one; [`fill_word`] with 0 clears it.
 
+//!
+//! *Scratch* is memory that is the caller's, and of no use before and after: `..._scratch_bytes` says how much a piece
+//! of work needs, without a device.
+//!
+//! Keys of every type are compared as unsigned words ([`KeyOrder::word`]); floats have a total order, NaN last.
+
 #![deny(unsafe_code)]
 
 mod mix;
@@ -30,10 +36,12 @@ mod fill;
 mod fingerprint;
 mod gather;
 mod merge;
+mod merge_many;
 mod order;
 mod partition;
 mod read;
 mod scan;
+mod segments;
 mod shape;
 mod sort;
 mod take;
@@ -45,6 +53,7 @@ pub use fingerprint::{Fingerprint, fingerprint, fingerprint_of};
 pub use gather::{Gather, gather};
 pub use library::{Library, Policy};
 pub use merge::{merge_keys, merge_pairs};
+pub use merge_many::{MergeMany, merge_many};
 pub use mix::random_word;
 pub use order::{Direction, KeyOrder, KeyType};
 pub use partition::{
@@ -53,5 +62,6 @@ pub use partition::{
 };
 pub use read::{read, sum_of_words};
 pub use scan::{exclusive_scan, scan_scratch_bytes};
+pub use segments::{SortSegments, number_segments, sort_segments};
 pub use sort::{RadixSort, sort_keys, sort_pairs};
 pub use take::{IndexType, take, take_bits};

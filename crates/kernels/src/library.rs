@@ -67,6 +67,7 @@ pub(crate) struct Entries {
     pub(crate) count_buckets: Entry<sys::CountBucketsArgs>,
     pub(crate) partition: Entry<sys::PartitionArgs>,
     pub(crate) scan: Entry<sys::ScanArgs>,
+    pub(crate) number_segments: Entry<sys::NumberSegmentsArgs>,
     error_text: sys::ErrorText,
 }
 
@@ -229,6 +230,7 @@ impl Image<'_> {
             count_buckets: self.entry("k_count_buckets")?,
             partition: self.entry("k_partition")?,
             scan: self.entry("k_scan")?,
+            number_segments: self.entry("k_number_segments")?,
             error_text: self.symbol("k_error_text")?,
         })
     }
@@ -279,6 +281,7 @@ fn expected_report() -> sys::AbiReport {
         count_buckets_bytes: size_of::<sys::CountBucketsArgs>() as u64,
         partition_bytes: size_of::<sys::PartitionArgs>() as u64,
         scan_bytes: size_of::<sys::ScanArgs>() as u64,
+        number_segments_bytes: size_of::<sys::NumberSegmentsArgs>() as u64,
         policy_count: Policy::ALL.len() as u64,
         golden_gamma: GOLDEN_GAMMA,
         mixed_one: mix(1),

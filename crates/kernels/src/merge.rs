@@ -12,8 +12,7 @@
 //! Each key and value is read once and written once, and nothing else is needed. Source: O. Green, R. McColl, D. Bader,
 //! "GPU Merge Path: A GPU Merging Algorithm", 2012.
 //!
-//! More than two runs are merged by a tree of such merges over neighbours, which keeps it stable: log2(k) passes. A
-//! caller has the buffers for it and can overlap it with copies, so the tree is the caller's.
+//! More than two runs are merged by [`merge_many`](crate::merge_many).
 
 use std::sync::Arc;
 

@@ -238,6 +238,17 @@ pub(crate) struct ScanArgs {
     pub(crate) launch: Launch,
 }
 
+/// `k_number_segments_args`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct NumberSegmentsArgs {
+    pub(crate) offsets: u64,
+    pub(crate) segment_count: u64,
+    pub(crate) count: u64,
+    pub(crate) target: u64,
+    pub(crate) launch: Launch,
+}
+
 /// `k_abi_report_result`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -259,6 +270,7 @@ pub(crate) struct AbiReport {
     pub(crate) count_buckets_bytes: u64,
     pub(crate) partition_bytes: u64,
     pub(crate) scan_bytes: u64,
+    pub(crate) number_segments_bytes: u64,
     pub(crate) policy_count: u64,
     pub(crate) golden_gamma: u64,
     pub(crate) mixed_one: u64,
@@ -289,4 +301,5 @@ const _: () = assert!(size_of::<CountDigitsArgs>() == 48 && offset_of!(CountDigi
 const _: () = assert!(size_of::<CountBucketsArgs>() == 56 && offset_of!(CountBucketsArgs, order) == 40);
 const _: () = assert!(size_of::<PartitionArgs>() == 96 && offset_of!(PartitionArgs, order) == 72);
 const _: () = assert!(size_of::<ScanArgs>() == 56 && offset_of!(ScanArgs, width_bytes) == 40);
-const _: () = assert!(size_of::<AbiReport>() == 208 && offset_of!(AbiReport, golden_gamma) == 144);
+const _: () = assert!(size_of::<NumberSegmentsArgs>() == 40 && offset_of!(NumberSegmentsArgs, target) == 24);
+const _: () = assert!(size_of::<AbiReport>() == 216 && offset_of!(AbiReport, golden_gamma) == 152);

@@ -8,8 +8,8 @@ use std::cmp::Ordering;
 use bench::{Bench, on_every_machine};
 use keys::{Distribution, compare, keys, noise, orders, to_bytes};
 use pelton_kernels::{
-    KeyOrder, count_buckets, count_digits, exclusive_scan, partition_keys, partition_pairs,
-    partition_scratch_bytes, scan_scratch_bytes,
+    KeyOrder, RadixSort, count_buckets, count_digits, exclusive_scan, partition_keys, partition_pairs,
+    partition_scratch_bytes, scan_scratch_bytes, sort_segments,
 };
 
 /// Around warps, tiles and, with 2,048 shares of 2,048 keys, enough for shares of several tiles.
@@ -141,6 +141,55 @@ fn digits_are_counted_as_one_by_one() {
             }
         }
     });
+}
+
+#[test]
+fn keys_of_each_segment_are_sorted_on_their_own() {
+    on_machines(|bench| {
+        let cases: [(&[u64], usize); 7] = [
+            (&[], 0),
+            (&[0], 0),
+            (&[0], 700),
+            (&[0, 0, 3, 3, 8], 1000),
+            (&[0, 1, 2, 900, 1000, 1000], 1000),
+            (&[0, 5000, 5001], 9000),
+            (&[0, 10, 1 << 40], 500),
+        ];
+        let many: Vec<u64> = (0..300).map(|segment| segment * 7).collect();
+        for order in orders().filter(|order| order.key_type.width_bytes() <= 8) {
+            for (offsets, count) in cases.into_iter().chain([(many.as_slice(), 2500)]) {
+                for distribution in [Distribution::Uniform, Distribution::Extremes] {
+                    check_segments(bench, order, distribution, offsets, count);
+                }
+            }
+        }
+    });
+}
+
+fn check_segments(bench: &Bench, order: KeyOrder, distribution: Distribution, offsets: &[u64], count: usize) {
+    let mut keys = keys(order, distribution, count, 31);
+    let buffer = |bytes: &[u8]| bench.upload(bytes, 0);
+    let bytes = to_bytes(order.key_type, &keys);
+    let (from, to) = (buffer(&bytes), buffer(&vec![0; bytes.len()]));
+    let numbers = [buffer(&vec![9; 4 * count]), buffer(&vec![9; 4 * count])];
+    let at = buffer(&offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect::<Vec<_>>());
+    let scratch = RadixSort::by(order.key_type, order.direction).scratch_bytes(count as u64);
+    let sort = sort_segments(
+        bench.library(),
+        order,
+        at.span.clone(),
+        [from.span.clone(), to.span.clone()],
+        numbers.each_ref().map(|numbers| numbers.span.clone()),
+        bench.scratch(scratch),
+    );
+    sort.works.into_iter().for_each(|work| bench.run(work));
+    for (index, begin) in offsets.iter().enumerate() {
+        let end = offsets.get(index + 1).map_or(count, |end| count.min(*end as usize));
+        keys[count.min(*begin as usize)..end].sort_by(|a, b| compare(order, *a, *b));
+    }
+    let result = bench.download([&from, &to][sort.result_index]);
+    let what = || format!("{}: {order:?}, {distribution:?}, {offsets:?} of {count}", bench.name);
+    assert!(result == to_bytes(order.key_type, &keys), "{}", what());
 }
 
 #[test]

@@ -126,6 +126,19 @@ void digits_are_counted() {
   check(counts == expected, "counts of digits", keys.size(), 12);
 }
 
+void segments_are_numbered() {
+  for (const std::vector<uint64_t>& offsets : {std::vector<uint64_t>{0}, {0, 0, 3}, {0, 3, 3, 8, 5000, 6000}}) {
+    std::vector<uint32_t> numbers(5001, 77u), expected(5001);
+    for (uint64_t index = 0; index < numbers.size(); ++index) {
+      expected[index] =
+          static_cast<uint32_t>(std::upper_bound(offsets.begin(), offsets.end(), index) - offsets.begin() - 1);
+    }
+    const k_number_segments_args args{offsets.data(), offsets.size(), numbers.size(), numbers.data(), WHERE};
+    pelton::launch(pelton::NumberSegments{args}, 2, nullptr);
+    check(numbers == expected, "numbers of segments", offsets.size(), numbers.size());
+  }
+}
+
 struct SomePolicy {
   static constexpr int THREADS = 64;
   static constexpr int ITEMS = 4;
@@ -172,6 +185,7 @@ int main() {
     }
   }
   digits_are_counted();
+  segments_are_numbered();
   elements_and_bits_are_taken();
   std::printf("kernels of sort: %s\n", failures == 0 ? "ok" : "FAILED");
   return failures != 0;

@@ -1,4 +1,4 @@
-/* Entries that count keys by digit or bucket, place them in buckets, and add up counts.
+/* Entries that count keys by digit or bucket, place them in buckets, add up counts, and number segments.
  *
  * n splitters, ascending in the order of the keys, make n + 1 buckets: a key's bucket is the number of splitters that
  * do not come after it. Counts are words of an accumulator: what is counted is added to them.
@@ -65,14 +65,26 @@ typedef struct k_scan_args {
   k_launch launch;
 } k_scan_args;
 
+/* Element i of the target becomes the number of the segment that it is in: of offsets up to i, less 1. */
+typedef struct k_number_segments_args {
+  /* Where segments begin: ascending, the first is 0. */
+  const uint64_t *offsets;
+  uint64_t segment_count;
+  uint64_t count;
+  uint32_t *target;
+  k_launch launch;
+} k_number_segments_args;
+
 static_assert(sizeof(k_count_digits_args) == 48 && offsetof(k_count_digits_args, order) == 24, "layout");
 static_assert(sizeof(k_count_buckets_args) == 56 && offsetof(k_count_buckets_args, order) == 40, "layout");
 static_assert(sizeof(k_partition_args) == 96 && offsetof(k_partition_args, order) == 72, "layout");
 static_assert(sizeof(k_scan_args) == 56 && offsetof(k_scan_args, width_bytes) == 40, "layout");
+static_assert(sizeof(k_number_segments_args) == 40 && offsetof(k_number_segments_args, target) == 24, "layout");
 
 K_ENTRY int k_count_digits(const k_count_digits_args *args, void *stream);
 K_ENTRY int k_count_buckets(const k_count_buckets_args *args, void *stream);
 K_ENTRY int k_partition(const k_partition_args *args, void *stream);
 K_ENTRY int k_scan(const k_scan_args *args, void *stream);
+K_ENTRY int k_number_segments(const k_number_segments_args *args, void *stream);
 
 #endif
