@@ -9,6 +9,7 @@
 #   --force            build even if nothing has changed
 #   --verbose          show registers, shared memory and spills of each kernel
 #
+# CUB is taken from $CCCL_INCLUDE if set, else from the toolkit; it has to be of CUDA 13.0 (requirements.txt says which).
 # nvcc is taken from $CUDA_HOME, from PATH or from /usr/local/cuda, in this order; the host compiler is $CXX if set.
 #
 # The library holds machine code for each architecture, and the intermediate code (PTX) of the newest of them, from
@@ -72,11 +73,13 @@ version=$("$nvcc" --version | sed -n 's/.*release .*, V\(.*\)/\1/p')
 mapfile -t codes < <(code_options)
 [ ${#codes[@]} -gt 1 ] || exit 1
 
-# Compressed for size: the kernels of CUB's sort take a fifth, and loading is once a process.
-options=(-std=c++17 -O3 -lineinfo --threads 0 --compress-mode=size -I "$here" -I "$here/include"
+options=(-std=c++17 -O3 -lineinfo --threads 0 -I "$here" -I "$here/include"
   -Xcompiler=-fPIC,-fvisibility=hidden,-Wall
   -Xptxas=-warn-spills -Xptxas=-warn-lmem-usage
   "-DPELTON_BUILD_TEXT=\"nvcc $version, $arch_list\"")
+# Kernels of CUB's sort take a fifth of the room if compressed for size, which older compilers do not know.
+! "$nvcc" --help | grep -q -e --compress-mode || options+=(--compress-mode=size)
+[ -z "${CCCL_INCLUDE:-}" ] || options+=(-I "$CCCL_INCLUDE")
 [ -z "${CXX:-}" ] || options+=("-ccbin=$CXX")
 [ "$verbose" = no ] || options+=(-Xptxas=-v)
 

@@ -2,6 +2,7 @@
 #include <cuda_runtime.h>
 
 #include "pelton/abi/library.h"
+#include "pelton/abi/partition.h"
 #include "pelton/abi/probe.h"
 #include "pelton/abi/sort.h"
 #include "pelton/common/fingerprint.h"
@@ -30,6 +31,10 @@ int k_abi_report(k_abi_report_result* result, uint64_t result_bytes) {
       sizeof(k_merge_args),
       sizeof(k_take_args),
       sizeof(k_take_bits_args),
+      sizeof(k_count_digits_args),
+      sizeof(k_count_buckets_args),
+      sizeof(k_partition_args),
+      sizeof(k_scan_args),
       K_POLICY_COUNT,
       pelton::GOLDEN_GAMMA,
       pelton::mix(1),

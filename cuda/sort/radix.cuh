@@ -107,10 +107,12 @@ int radix_sort(const k_sort_args& args, ORDER order, void* stream) {
   const auto count = static_cast<OFFSET>(args.count);
   const int begin = static_cast<int>(args.begin_bit);
   const int end = static_cast<int>(args.end_bit);
-  // CUB itself refuses scratch that is too short.
-  size_t scratch_bytes = args.scratch_bytes;
-  cudaError_t error =
-      Sort::Dispatch(args.scratch, scratch_bytes, keys, values, count, begin, end, true, queue, order);
+  // CUB does not look whether scratch is too short. This is arithmetic on the host.
+  size_t scratch_bytes = 0;
+  cudaError_t error = Sort::Dispatch(nullptr, scratch_bytes, keys, values, count, begin, end, true, queue, order);
+  if (error != cudaSuccess) return error;
+  if (scratch_bytes > args.scratch_bytes) return cudaErrorInvalidValue;
+  error = Sort::Dispatch(args.scratch, scratch_bytes, keys, values, count, begin, end, true, queue, order);
   const uint32_t result = static_cast<uint32_t>(keys.selector);
   if (error != cudaSuccess || result == args.result_index) return error;
   const uint32_t wanted = args.result_index;

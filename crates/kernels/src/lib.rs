@@ -30,8 +30,11 @@ mod fill;
 mod fingerprint;
 mod gather;
 mod merge;
+mod merge_many;
 mod order;
+mod partition;
 mod read;
+mod scan;
 mod shape;
 mod sort;
 mod take;
@@ -43,8 +46,14 @@ pub use fingerprint::{Fingerprint, fingerprint, fingerprint_of};
 pub use gather::{Gather, gather};
 pub use library::{Library, Policy};
 pub use merge::{merge_keys, merge_pairs};
+pub use merge_many::{MergeMany, merge_many};
 pub use mix::random_word;
 pub use order::{Direction, KeyOrder, KeyType};
+pub use partition::{
+    DIGIT_BITS_MAX, SPLITTERS_MAX, count_buckets, count_digits, partition_keys, partition_pairs,
+    partition_scratch_bytes,
+};
 pub use read::{read, sum_of_words};
+pub use scan::{exclusive_scan, scan_scratch_bytes};
 pub use sort::{RadixSort, sort_keys, sort_pairs};
 pub use take::{IndexType, take, take_bits};

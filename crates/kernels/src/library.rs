@@ -63,6 +63,10 @@ pub(crate) struct Entries {
     pub(crate) merge: Entry<sys::MergeArgs>,
     pub(crate) take: Entry<sys::TakeArgs>,
     pub(crate) take_bits: Entry<sys::TakeBitsArgs>,
+    pub(crate) count_digits: Entry<sys::CountDigitsArgs>,
+    pub(crate) count_buckets: Entry<sys::CountBucketsArgs>,
+    pub(crate) partition: Entry<sys::PartitionArgs>,
+    pub(crate) scan: Entry<sys::ScanArgs>,
     error_text: sys::ErrorText,
 }
 
@@ -221,6 +225,10 @@ impl Image<'_> {
             merge: self.entry("k_merge")?,
             take: self.entry("k_take")?,
             take_bits: self.entry("k_take_bits")?,
+            count_digits: self.entry("k_count_digits")?,
+            count_buckets: self.entry("k_count_buckets")?,
+            partition: self.entry("k_partition")?,
+            scan: self.entry("k_scan")?,
             error_text: self.symbol("k_error_text")?,
         })
     }
@@ -267,6 +275,10 @@ fn expected_report() -> sys::AbiReport {
         merge_bytes: size_of::<sys::MergeArgs>() as u64,
         take_bytes: size_of::<sys::TakeArgs>() as u64,
         take_bits_bytes: size_of::<sys::TakeBitsArgs>() as u64,
+        count_digits_bytes: size_of::<sys::CountDigitsArgs>() as u64,
+        count_buckets_bytes: size_of::<sys::CountBucketsArgs>() as u64,
+        partition_bytes: size_of::<sys::PartitionArgs>() as u64,
+        scan_bytes: size_of::<sys::ScanArgs>() as u64,
         policy_count: Policy::ALL.len() as u64,
         golden_gamma: GOLDEN_GAMMA,
         mixed_one: mix(1),

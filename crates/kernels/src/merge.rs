@@ -12,8 +12,7 @@
 //! Each key and value is read once and written once, and nothing else is needed. Source: O. Green, R. McColl, D. Bader,
 //! "GPU Merge Path: A GPU Merging Algorithm", 2012.
 //!
-//! More than two runs are merged by a tree of such merges over neighbours, which keeps it stable: log2(k) passes. A
-//! caller has the buffers for it and can overlap it with copies, so the tree is the caller's.
+//! More than two runs are merged by [`merge_many`](crate::merge_many).
 
 use std::sync::Arc;
 
@@ -147,10 +146,11 @@ fn merge<const W: usize>(order: KeyOrder, runs: [&[[u8; W]]; 2], mut put: impl F
 where
     [u8; W]: KeyBytes,
 {
+    let terms = <[u8; W]>::terms(order);
     let mut next = [0, 0];
     for place in 0..runs[0].len() + runs[1].len() {
         let run = match (runs[0].get(next[0]), runs[1].get(next[1])) {
-            (Some(first), Some(second)) => usize::from(second.word(order) < first.word(order)),
+            (Some(first), Some(second)) => usize::from(second.word(terms) < first.word(terms)),
             (Some(_), None) => 0,
             _ => 1,
         };

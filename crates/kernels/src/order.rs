@@ -144,8 +144,12 @@ pub(crate) struct Terms {
 /// Keys of one width, as bytes.
 pub(crate) trait KeyBytes: Copy + Send + Sync + 'static {
     type Word: Copy + Ord + Send;
-    /// The word of these bytes under `order`, whose keys have this width.
-    fn word(&self, order: KeyOrder) -> Self::Word;
+    /// What makes words, in the width of a word.
+    type Terms: Copy + Send;
+    /// Of `order`, whose keys have this width.
+    fn terms(order: KeyOrder) -> Self::Terms;
+    /// The word of these bytes.
+    fn word(&self, terms: Self::Terms) -> Self::Word;
     /// Bits `begin` to `begin + count` of a word, `count` below 32.
     fn digit(word: Self::Word, begin: u32, count: u32) -> usize;
 }
@@ -154,14 +158,19 @@ macro_rules! key_bytes {
     ($($bytes:literal $word:ident),*) => {$(
         impl KeyBytes for [u8; $bytes] {
             type Word = $word;
+            /// What is flipped, added, inverted.
+            type Terms = ($word, $word, $word);
+
+            fn terms(order: KeyOrder) -> Self::Terms {
+                let Terms { flip, shift, .. } = order.terms();
+                (flip as $word, shift as $word, if order.is_descending() { $word::MAX } else { 0 })
+            }
 
             #[inline]
-            fn word(&self, order: KeyOrder) -> $word {
-                let Terms { top, flip, shift } = order.terms();
+            fn word(&self, (flip, shift, inversion): Self::Terms) -> $word {
                 let key = $word::from_le_bytes(*self);
-                let flipped = if key >> top == 1 { key ^ flip as $word } else { key };
-                let word = flipped.wrapping_add(shift as $word);
-                if order.is_descending() { !word } else { word }
+                let is_set = (key.cast_signed() >> ($word::BITS - 1)).cast_unsigned();
+                (key ^ is_set & flip).wrapping_add(shift) ^ inversion
             }
 
             #[inline]
@@ -203,7 +212,7 @@ mod tests {
         let bytes = key.to_le_bytes();
         let short: u128 = with_key_width!(order.key_type, W => {
             #[allow(clippy::useless_conversion)]
-            bytes.first_chunk::<W>().unwrap().word(order).into()
+            bytes.first_chunk::<W>().unwrap().word(<[u8; W]>::terms(order)).into()
         });
         assert_eq!(short, order.word(key), "{order:?} {key:#x}");
         assert_eq!(order.key(short), key, "{order:?} {key:#x}");

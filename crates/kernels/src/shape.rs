@@ -63,3 +63,11 @@ pub(crate) fn as_elements<const N: usize>(bytes: &[u8]) -> &[[u8; N]] {
 pub(crate) fn as_elements_mut<const N: usize>(bytes: &mut [u8]) -> &mut [[u8; N]] {
     bytes.as_chunks_mut().0
 }
+
+/// Counts become the places where runs of as many elements begin.
+pub(crate) fn exclusive_sums(counts: &mut [usize]) {
+    let mut sum = 0;
+    for count in counts {
+        sum += std::mem::replace(count, sum);
+    }
+}

@@ -19,7 +19,7 @@ use pelton_error::Result;
 use crate::library::{Library, cuda_form};
 use crate::memory::with_target;
 use crate::order::{Direction, KeyBytes, KeyOrder, KeyType, with_key_width};
-use crate::shape::{addresses, as_elements_mut, assert_apart, key_count, value_width};
+use crate::shape::{addresses, as_elements_mut, assert_apart, exclusive_sums, key_count, value_width};
 use crate::sys;
 
 /// Bits of a digit.
@@ -216,31 +216,35 @@ fn sort_elements<const W: usize, const V: usize>(
     [u8; W]: KeyBytes,
 {
     let ([mut keys, mut other_keys], [mut values, mut other_values]) = (keys, values);
-    for pass in 0..sort.pass_count() {
+    let terms = <[u8; W]>::terms(sort.order);
+    let digits = |pass: u32| {
         let begin = sort.begin_bit + pass * DIGIT_BITS;
         let bits = DIGIT_BITS.min(sort.end_bit - begin);
-        let digit = |key: &[u8; W]| <[u8; W]>::digit(key.word(sort.order), begin, bits);
-        let mut places = [0_usize; 1 << DIGIT_BITS];
-        for key in &*keys {
-            places[digit(key)] += 1;
+        move |key: &[u8; W]| <[u8; W]>::digit(key.word(terms), begin, bits)
+    };
+    // Digits of all passes are counted at once: no pass changes them.
+    let mut counts = vec![[0_usize; 1 << DIGIT_BITS]; sort.pass_count() as usize];
+    for key in &*keys {
+        for (pass, counts) in (0..).zip(&mut counts) {
+            counts[digits(pass)(key)] += 1;
         }
-        exclusive_sums(&mut places);
-        for (key, value) in keys.iter().zip(&*values) {
-            let place = &mut places[digit(key)];
-            other_keys[*place] = *key;
-            other_values[*place] = *value;
-            *place += 1;
+    }
+    for (pass, mut places) in (0..).zip(counts) {
+        let digit = digits(pass);
+        if places.contains(&keys.len()) {
+            other_keys.copy_from_slice(keys);
+            other_values.copy_from_slice(values);
+        } else {
+            exclusive_sums(&mut places);
+            for (key, value) in keys.iter().zip(&*values) {
+                let place = &mut places[digit(key)];
+                other_keys[*place] = *key;
+                other_values[*place] = *value;
+                *place += 1;
+            }
         }
         std::mem::swap(&mut keys, &mut other_keys);
         std::mem::swap(&mut values, &mut other_values);
-    }
-}
-
-/// Counts become the places where runs of as many elements begin.
-pub(crate) fn exclusive_sums(counts: &mut [usize]) {
-    let mut sum = 0;
-    for count in counts {
-        sum += std::mem::replace(count, sum);
     }
 }
 

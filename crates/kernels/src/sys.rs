@@ -181,6 +181,63 @@ pub(crate) struct TakeBitsArgs {
     pub(crate) launch: Launch,
 }
 
+/// `k_count_digits_args`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct CountDigitsArgs {
+    pub(crate) keys: u64,
+    pub(crate) count: u64,
+    pub(crate) counts: u64,
+    pub(crate) order: KeyOrder,
+    pub(crate) begin_bit: u32,
+    pub(crate) end_bit: u32,
+    pub(crate) launch: Launch,
+}
+
+/// `k_count_buckets_args`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct CountBucketsArgs {
+    pub(crate) keys: u64,
+    pub(crate) count: u64,
+    pub(crate) splitters: u64,
+    pub(crate) splitter_count: u64,
+    pub(crate) counts: u64,
+    pub(crate) order: KeyOrder,
+    pub(crate) launch: Launch,
+}
+
+/// `k_partition_args`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct PartitionArgs {
+    pub(crate) keys: u64,
+    pub(crate) values: u64,
+    pub(crate) count: u64,
+    pub(crate) splitters: u64,
+    pub(crate) splitter_count: u64,
+    pub(crate) target: u64,
+    pub(crate) target_values: u64,
+    pub(crate) scratch: u64,
+    pub(crate) scratch_bytes: u64,
+    pub(crate) order: KeyOrder,
+    pub(crate) value_bytes: u64,
+    pub(crate) launch: Launch,
+}
+
+/// `k_scan_args`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct ScanArgs {
+    pub(crate) source: u64,
+    pub(crate) target: u64,
+    pub(crate) count: u64,
+    pub(crate) scratch: u64,
+    pub(crate) scratch_bytes: u64,
+    pub(crate) width_bytes: u64,
+    pub(crate) launch: Launch,
+}
+
 /// `k_abi_report_result`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -198,6 +255,10 @@ pub(crate) struct AbiReport {
     pub(crate) merge_bytes: u64,
     pub(crate) take_bytes: u64,
     pub(crate) take_bits_bytes: u64,
+    pub(crate) count_digits_bytes: u64,
+    pub(crate) count_buckets_bytes: u64,
+    pub(crate) partition_bytes: u64,
+    pub(crate) scan_bytes: u64,
     pub(crate) policy_count: u64,
     pub(crate) golden_gamma: u64,
     pub(crate) mixed_one: u64,
@@ -224,4 +285,8 @@ const _: () = assert!(offset_of!(SortArgs, launch) == 80);
 const _: () = assert!(size_of::<MergeArgs>() == 88 && offset_of!(MergeArgs, order) == 64);
 const _: () = assert!(size_of::<TakeArgs>() == 56 && offset_of!(TakeArgs, width_bytes) == 40);
 const _: () = assert!(size_of::<TakeBitsArgs>() == 56 && offset_of!(TakeBitsArgs, index_bytes) == 40);
-const _: () = assert!(size_of::<AbiReport>() == 176 && offset_of!(AbiReport, golden_gamma) == 112);
+const _: () = assert!(size_of::<CountDigitsArgs>() == 48 && offset_of!(CountDigitsArgs, order) == 24);
+const _: () = assert!(size_of::<CountBucketsArgs>() == 56 && offset_of!(CountBucketsArgs, order) == 40);
+const _: () = assert!(size_of::<PartitionArgs>() == 96 && offset_of!(PartitionArgs, order) == 72);
+const _: () = assert!(size_of::<ScanArgs>() == 56 && offset_of!(ScanArgs, width_bytes) == 40);
+const _: () = assert!(size_of::<AbiReport>() == 208 && offset_of!(AbiReport, golden_gamma) == 144);

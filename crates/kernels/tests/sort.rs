@@ -7,7 +7,8 @@ mod keys;
 use bench::{Bench, Guarded, on_every_machine};
 use keys::{Distribution, compare, keys, noise, orders, to_bytes};
 use pelton_kernels::{
-    IndexType, KeyOrder, KeyType, RadixSort, merge_keys, merge_pairs, sort_keys, sort_pairs, take, take_bits,
+    IndexType, KeyOrder, KeyType, RadixSort, merge_keys, merge_many, merge_pairs, sort_keys, sort_pairs,
+    take, take_bits,
 };
 
 /// Around the tiles of one block and of one pass, and enough for many blocks.
@@ -166,6 +167,43 @@ fn check_merge(bench: &Bench, order: KeyOrder, distribution: Distribution, first
         let order_of = value_bytes(places.iter().map(|place| *place as u64), width);
         assert!(bench.download(&target_values) == order_of, "{}: values", what());
     }
+}
+
+#[test]
+fn many_merged_runs_are_the_sorted_whole_with_earlier_runs_first() {
+    on_machines(|bench| {
+        let cases: [&[u64]; 8] =
+            [&[], &[0], &[3], &[1, 2], &[1000, 0, 1], &[7, 0, 300, 4000, 1], &[0, 0, 0, 0, 5], &[500; 17]];
+        for order in [KeyOrder::ascending(KeyType::F64), KeyOrder::descending(KeyType::U32)] {
+            for (counts, distribution) in cases.iter().flat_map(|counts| {
+                [Distribution::Uniform, Distribution::FewDistinct].map(|distribution| (counts, distribution))
+            }) {
+                let mut whole = Vec::new();
+                for count in *counts {
+                    let run = keys(order, distribution, *count as usize, 3 + count % 2);
+                    whole.extend(places(order, &run).into_iter().map(|place| run[place]));
+                }
+                let places = places(order, &whole);
+                let (pairs, values) = (
+                    buffers(bench, &to_bytes(order.key_type, &whole)),
+                    buffers(bench, &value_bytes(0..whole.len() as u64, 8)),
+                );
+                let merge = merge_many(bench.library(), order, counts, spans(&pairs), Some(spans(&values)));
+                merge.works.into_iter().for_each(|work| bench.run(work));
+                let sorted: Vec<u128> = places.iter().map(|place| whole[*place]).collect();
+                let what = || format!("{}: {order:?}, {counts:?}, {distribution:?}", bench.name);
+                let expected = to_bytes(order.key_type, &sorted);
+                assert!(bench.download(&pairs[merge.result_index]) == expected, "{}", what());
+                let numbers = value_bytes(places.iter().map(|place| *place as u64), 8);
+                assert!(bench.download(&values[merge.result_index]) == numbers, "{}: values", what());
+
+                let alone = buffers(bench, &to_bytes(order.key_type, &whole));
+                let merge = merge_many(bench.library(), order, counts, spans(&alone), None);
+                merge.works.into_iter().for_each(|work| bench.run(work));
+                assert!(bench.download(&alone[merge.result_index]) == expected, "{}: keys alone", what());
+            }
+        }
+    });
 }
 
 #[test]

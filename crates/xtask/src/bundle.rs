@@ -4,6 +4,7 @@
 //!   pelton, stripped ────────────────┐
 //!   libpelton_cuda.so ───────────────┤
 //!   test programs, stripped ─────────┼──▶ build/bundle/pelton-gpu-<version>.tar.xz
+//!   what the sort is measured with ──┤
 //!   scripts/bundle/* ────────────────┤
 //!   cuda/ ───────────────────────────┘
 //! ```
@@ -30,7 +31,7 @@ const CRATES: [&str; 7] = [
 /// The same of the experiments on the machine layer; DataFusion is below it, as it is below the command.
 const EXPERIMENTS: [&str; 3] = ["pelton-bench", "--test", "experiments"];
 
-const SCRIPTS: [&str; 2] = ["run-gpu-tests.sh", "README.txt"];
+const SCRIPTS: [&str; 3] = ["run-gpu-tests.sh", "measure-sort.sh", "README.txt"];
 
 /// A test program as cargo built it.
 #[derive(Debug, PartialEq, Eq)]
@@ -56,6 +57,12 @@ pub(crate) fn run(workspace: &Workspace, has_pelton: bool) -> Result<()> {
     for program in test_programs(workspace, has_pelton)? {
         copy_stripped(workspace, &program.path, &folder.join("tests").join(&program.name))?;
     }
+    let measure = folder.join("measure");
+    empty(&measure)?;
+    cargo(workspace, &["build", "--release", "--locked", "-p", "pelton-kernels", "--example", "sort_rate"])?;
+    let programs = workspace.pelton().with_file_name("examples");
+    copy_stripped(workspace, &programs.join("sort_rate"), &measure.join("sort_rate"))?;
+    copy(&workspace.root.join("tests/perf/sort_cub.cu"), &measure.join("sort_cub.cu"))?;
     for script in SCRIPTS {
         copy(&workspace.root.join("scripts/bundle").join(script), &folder.join(script))?;
     }

@@ -19,6 +19,10 @@ typedef struct k_abi_report_result {
   uint64_t merge_bytes;
   uint64_t take_bytes;
   uint64_t take_bits_bytes;
+  uint64_t count_digits_bytes;
+  uint64_t count_buckets_bytes;
+  uint64_t partition_bytes;
+  uint64_t scan_bytes;
   uint64_t policy_count;
   uint64_t golden_gamma;
   /* mix(1). */
@@ -35,7 +39,7 @@ typedef struct k_abi_report_result {
   uint64_t double_word;
 } k_abi_report_result;
 
-static_assert(sizeof(k_abi_report_result) == 176, "k_abi_report_result has no padding");
+static_assert(sizeof(k_abi_report_result) == 208, "k_abi_report_result has no padding");
 
 /* K_ABI_VERSION of the library. */
 K_ENTRY int k_abi_version(void);
