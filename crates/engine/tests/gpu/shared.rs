@@ -131,8 +131,8 @@ async fn what_differs_at_all_is_not_shared() {
         ),
         (
             "SELECT a.k, a.s, b.s FROM (SELECT o_customer k, sum(CASE WHEN o_amount / 0e0 > 0 THEN 1 ELSE 2 END) s FROM orders \
-          GROUP BY 1) a JOIN (SELECT o_customer k, sum(CASE WHEN o_amount / -0e0 > 0 THEN 1 ELSE 2 END) s FROM orders \
-          GROUP BY 1) b ON a.k = b.k",
+          WHERE o_amount > 0 GROUP BY 1) a JOIN (SELECT o_customer k, sum(CASE WHEN o_amount / -0e0 > 0 THEN 1 ELSE 2 END) s FROM orders \
+          WHERE o_amount > 0 GROUP BY 1) b ON a.k = b.k",
             2,
         ),
         // The same groups, of which one side asks for more: each has its own.

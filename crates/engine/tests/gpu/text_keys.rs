@@ -9,10 +9,13 @@ use pelton_engine::{Query, RuntimeOptions, SessionOptions};
 use crate::common::{Tables, run};
 use crate::{assert_same_rows, device_nodes, fallbacks, on_host};
 
+/// More than the texts of small tables are made a dictionary of at once.
 const ROWS: i64 = 9000;
+/// More than any dictionary is made of.
+const MANY_ROWS: i64 = (1 << 18) + 7;
 
 /// `few` and `maybe` have a dictionary, `many` and `other` have none; some texts of `few` and `maybe` are texts of `many`.
-fn tables() -> Tables {
+fn tables(rows: i64) -> Tables {
     let many = |row: i64| match row % 9 {
         0 => format!("few {}", row % 7),
         1 => String::new(),
@@ -24,18 +27,23 @@ fn tables() -> Tables {
         ),
     };
     let texts = |text: &dyn Fn(i64) -> Option<String>| -> ArrayRef {
-        Arc::new((0..ROWS).map(text).collect::<StringArray>())
+        Arc::new((0..rows).map(text).collect::<StringArray>())
     };
     let columns: Vec<(&str, ArrayRef)> = vec![
-        ("n", Arc::new(Int64Array::from_iter_values((0..ROWS).map(|row| row * 7919 % 101)))),
+        ("n", Arc::new(Int64Array::from_iter_values((0..rows).map(|row| row * 7919 % 101)))),
         ("few", texts(&|row| Some(format!("few {}", row % 7)))),
         ("maybe", texts(&|row| (row % 5 > 0).then(|| format!("few {}", row % 11)))),
         ("many", texts(&|row| Some(many(row)))),
-        ("other", texts(&|row| (row % 4 > 0).then(|| many(row * 31 % ROWS)))),
+        ("other", texts(&|row| (row % 4 > 0).then(|| many(row * 31 % rows)))),
     ];
     let tables = Tables::new();
     let columns = columns.into_iter().map(|(name, column)| (name, column, true));
-    tables.add("t", RecordBatch::try_from_iter_with_nullable(columns).unwrap(), 2500, vec![]);
+    tables.add(
+        "t",
+        RecordBatch::try_from_iter_with_nullable(columns).unwrap(),
+        if rows == ROWS { 2500 } else { 60_000 },
+        vec![],
+    );
     tables
 }
 
@@ -66,7 +74,7 @@ fn plan_of(query: &Query) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_are_chosen_between_columns_with_and_without_dictionaries() {
-    let tables = tables();
+    let tables = tables(ROWS);
     for key in CHOSEN {
         let sql = format!("SELECT {key} AS k, count(*), sum(n) FROM t GROUP BY k");
         let ran = check(&tables, &on_host(), &sql).await;
@@ -80,7 +88,7 @@ async fn keys_are_chosen_between_columns_with_and_without_dictionaries() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn chosen_texts_are_counted_and_compared() {
-    let tables = tables();
+    let tables = tables(ROWS);
     for sql in [
         "SELECT count(DISTINCT CASE WHEN n % 2 = 0 THEN many ELSE few END) FROM t",
         "SELECT n % 7, count(DISTINCT CASE WHEN n % 3 = 0 THEN maybe WHEN n % 3 = 1 THEN few END) FROM t GROUP BY 1",
@@ -104,18 +112,29 @@ const COMPUTED: [&str; 5] = [
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn groups_by_what_kernels_lack_are_groups_of_groups() {
-    let tables = tables();
+    let tables = tables(MANY_ROWS);
     for sql in COMPUTED {
         let ran = check(&tables, &on_host(), sql).await;
         let plan = plan_of(&ran);
-        assert!(!plan.contains("mode=Partial"), "{sql}: {plan}");
+        assert!(plan.contains("mode=FinalPartitioned") && !plan.contains("mode=Partial"), "{sql}: {plan}");
         assert_eq!(device_nodes(&ran).len(), 1, "{sql}: {plan}");
+    }
+    let three = RuntimeOptions { more_devices: vec![1, 2], row_groups_max: 1, ..on_host().runtime };
+    check(&tables, &SessionOptions { runtime: three, ..on_host() }, COMPUTED[0]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_few_rows_a_dictionary_is_made_and_kernels_look_up_what_they_lack() {
+    let tables = tables(ROWS);
+    for sql in COMPUTED {
+        let ran = check(&tables, &on_host(), sql).await;
+        assert!(!plan_of(&ran).contains("AggregateExec"), "{sql}: {}", plan_of(&ran));
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn so_they_are_on_three_devices_and_where_memory_is_short() {
-    let tables = tables();
+    let tables = tables(ROWS);
     let runtime = on_host().runtime;
     for runtime in [
         RuntimeOptions { more_devices: vec![1, 2], row_groups_max: 1, ..runtime.clone() },
@@ -131,7 +150,7 @@ async fn so_they_are_on_three_devices_and_where_memory_is_short() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_function_of_chance_is_asked_for_each_row() {
-    let tables = tables();
+    let tables = tables(ROWS);
     let session = tables.session(&on_host());
     // Of 9000 rows with one text, nearly all have a key of their own.
     let sql = "SELECT count(*) FROM (SELECT concat(few, CAST(random() AS VARCHAR)) AS k FROM t GROUP BY k)";
