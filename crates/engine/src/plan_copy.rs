@@ -17,7 +17,7 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
-use datafusion::logical_expr::physical_planning_context::ScalarSubqueryResults;
+use datafusion::logical_expr::physical_planning_context::{ScalarSubqueryResults, SubqueryIndex};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_plan::ExecutionPlan;
@@ -231,8 +231,12 @@ impl NewResults {
 /// `subquery`, which reads `results`.
 fn reading(subquery: &ScalarSubqueryExpr, results: ScalarSubqueryResults) -> Result<Arc<dyn PhysicalExpr>> {
     let field = subquery.return_field(&Schema::empty())?;
-    #[expect(deprecated, reason = "there is no other way to ask which of the results it reads")]
-    let index = subquery.index();
     let data_type = field.data_type().clone();
-    Ok(Arc::new(ScalarSubqueryExpr::new(data_type, field.is_nullable(), index, results)))
+    Ok(Arc::new(ScalarSubqueryExpr::new(data_type, field.is_nullable(), index_of(subquery), results)))
+}
+
+/// Which of the results `subquery` reads.
+pub(crate) fn index_of(subquery: &ScalarSubqueryExpr) -> SubqueryIndex {
+    #[expect(deprecated, reason = "there is no other way to ask")]
+    subquery.index()
 }

@@ -16,7 +16,7 @@ use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider};
 use datafusion::common::format::ExplainFormat;
 use datafusion::error::DataFusionError;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use datafusion::execution::{SendableRecordBatchStream, SessionStateBuilder, TaskContext};
+use datafusion::execution::{SendableRecordBatchStream, SessionState, SessionStateBuilder, TaskContext};
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::physical_plan::common::collect as drained;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
@@ -223,10 +223,12 @@ impl PeltonSession {
         // Planning evaluates expressions too, and what they make counts.
         let planned = async {
             if let Some(CachedPlan::Logical(optimized)) = cached {
-                return Ok(self.to_run(self.physical_of(&optimized).await?, Mode::Rows, started));
+                let physical = self.physical_of(&optimized, &self.ctx.state()).await?;
+                return Ok(self.to_run(physical, Mode::Rows, started));
             }
-            let plan = self.logical(statement).await?;
-            self.plan_from(plan, text, started).await
+            let state = self.ctx.state();
+            let plan = self.logical_in(&state, statement).await?;
+            self.plan_from(plan, (&state, text), started).await
         };
         metered::within(account.as_ref(), bounded::folding(planned)).await?
     }
@@ -238,8 +240,13 @@ impl PeltonSession {
 
     /// The logical plan of one statement; nothing takes effect yet.
     pub(crate) async fn logical(&self, statement: Statement) -> Result<LogicalPlan> {
+        self.logical_in(&self.ctx.state(), statement).await
+    }
+
+    /// As [`logical`](Self::logical), in `state`: that is a copy with all functions, so one statement makes one.
+    async fn logical_in(&self, state: &SessionState, statement: Statement) -> Result<LogicalPlan> {
         expansion::check(&statement)?;
-        let plan = names::plan(&self.ctx.state(), statement).await;
+        let plan = names::plan(state, statement).await;
         let plan = plan.map_err(|error| self.explained(error))?;
         PlanSize::of(&plan)?;
         Ok(plan)
@@ -247,13 +254,18 @@ impl PeltonSession {
 
     /// Plans how `plan` runs. Definitions take effect here.
     pub(crate) async fn plan_logical(&self, plan: LogicalPlan) -> Result<Query> {
-        let account = self.account();
-        let planned = self.plan_from(plan, None, Instant::now());
+        let (account, state) = (self.account(), self.ctx.state());
+        let planned = self.plan_from(plan, (&state, None), Instant::now());
         metered::within(account.as_ref(), bounded::folding(planned)).await?
     }
 
-    /// As [`plan_logical`](Self::plan_logical), of the statement `text`, if its plan may be cached.
-    async fn plan_from(&self, plan: LogicalPlan, text: Option<String>, started: Instant) -> Result<Query> {
+    /// As [`plan_logical`](Self::plan_logical) in `state`, of the statement `text`, if its plan may be cached.
+    async fn plan_from(
+        &self,
+        plan: LogicalPlan,
+        (state, text): (&SessionState, Option<String>),
+        started: Instant,
+    ) -> Result<Query> {
         match &plan {
             LogicalPlan::Analyze(analyze) => {
                 let inner = self.physical(analyze.input.as_ref().clone()).await?;
@@ -272,10 +284,10 @@ impl PeltonSession {
                 };
                 planning::check().map_err(from_datafusion)?;
                 let size = PlanSize::of(&plan)?;
-                let optimize = async { self.ctx.state().optimize(&plan) };
+                let optimize = async { state.optimize(&plan) };
                 let plan = planning::bounded(&size, optimize).await.map_err(|error| self.explained(error))?;
                 let optimized = Optimized { plan, size };
-                let physical = self.physical_of(&optimized).await?;
+                let physical = self.physical_of(&optimized, state).await?;
                 plans.insert(text, basis, optimized, &physical);
                 Ok(self.to_run(physical, Mode::Rows, started))
             }
@@ -344,11 +356,14 @@ impl PeltonSession {
     }
 
     /// Plans how `optimized`, which defines nothing, runs.
-    async fn physical_of(&self, optimized: &Optimized) -> Result<Arc<dyn ExecutionPlan>> {
+    async fn physical_of(
+        &self,
+        optimized: &Optimized,
+        state: &SessionState,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         planning::check().map_err(from_datafusion)?;
         let planned = planning::bounded(&optimized.size, async {
-            let state = self.ctx.state();
-            state.query_planner().create_physical_plan(&optimized.plan, &state).await
+            state.query_planner().create_physical_plan(&optimized.plan, state).await
         });
         planned.await.map_err(|error| self.explained(error))
     }

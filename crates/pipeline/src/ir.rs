@@ -69,8 +69,8 @@ pub struct Column {
     pub text: Option<Arc<dyn TextSource>>,
 }
 
-/// A constant.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// A constant. Doubles are equal if their bits are.
+#[derive(Debug, Clone, Copy)]
 pub enum Literal {
     /// True or false.
     Bool(bool),
@@ -164,7 +164,7 @@ pub enum SignChange {
 }
 
 /// A value computed from the columns of a row.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Expr {
     /// A column of the pipeline, by number.
     Column(usize),
@@ -384,7 +384,7 @@ impl ProbeKind {
 }
 
 /// A step of a pipeline.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Op {
     /// Keeps rows for which this is true.
     Filter(Expr),
@@ -432,7 +432,7 @@ pub enum AggregateFunction {
 }
 
 /// One aggregate.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Aggregate {
     /// The function.
     pub function: AggregateFunction,
@@ -544,6 +544,21 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The pipelines that read what pipeline `number` makes, its groups or its table, in order; one that probes its table
+    /// twice is named twice.
+    pub fn readers(&self, number: usize) -> Vec<usize> {
+        let probes = |op: &Op| match (op, &self.pipelines[number].sink) {
+            (Op::Probe { table, .. }, Sink::Build { table: built, .. }) => table == built,
+            _ => false,
+        };
+        let reads = |pipeline: &Pipeline| {
+            let of_groups = matches!(pipeline.source, Source::Groups(from) if from == number);
+            usize::from(of_groups) + pipeline.ops.iter().filter(|op| probes(op)).count()
+        };
+        let readers = self.pipelines.iter().enumerate();
+        readers.flat_map(|(index, pipeline)| std::iter::repeat_n(index, reads(pipeline))).collect()
+    }
+
     /// Whether a later pipeline reads the groups of pipeline `number`.
     pub fn has_groups_reader(&self, number: usize) -> bool {
         self.pipelines

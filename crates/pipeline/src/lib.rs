@@ -14,6 +14,7 @@
 pub mod ir;
 
 mod rows;
+mod same;
 mod text;
 mod text_hash;
 mod text_kernel;

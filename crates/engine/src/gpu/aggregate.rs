@@ -53,6 +53,9 @@ impl Lowering<'_> {
             check_states(first)?;
         }
         let grouped = self.group_rows(first, expected)?;
+        if !self.is_last(grouped.pipeline) {
+            return Err(Error::unsupported("the result is what a part of it makes too"));
+        }
         self.late = (0..grouped.keys.len()).map(|key| grouped.late(key)).collect();
         self.key_rows = grouped.rows_of_texts();
         let has_total = has_total(first);

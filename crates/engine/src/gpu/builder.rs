@@ -8,7 +8,7 @@ use std::sync::Arc;
 use datafusion::physical_expr::PhysicalExpr;
 use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{Column, Expr, Op, Pipeline, ProbeKind, Sink, Source, Type};
-use pelton_store::TableId;
+use pelton_store::{Table, TableId};
 
 use super::value::{LateText, Value};
 use crate::scan::PeltonScanExec;
@@ -150,6 +150,14 @@ impl PipelineBuilder {
             Expr::OfText { column, .. } => self.has_dictionary(&Expr::Column(*column)),
             _ => true,
         }
+    }
+
+    /// The column of a table that `text` is, where that is the source: the table, the column's number in it, and its number
+    /// here.
+    pub(super) fn stored_text(&self, text: &Expr) -> Option<(Arc<Table>, usize, usize)> {
+        let (Source::Table(source), Expr::Column(column)) = (&self.source, text) else { return None };
+        let stored = *source.columns.get(*column)?;
+        Some((Arc::clone(&source.table), stored, *column))
     }
 
     /// Whether `text` is a view of bytes, of which kernels compute functions and keep the least or the greatest, and which

@@ -115,6 +115,7 @@ fn describe(node: &PeltonGpuExec, text: &mut String) {
     for (number, pipeline) in node.plan().pipelines.iter().enumerate() {
         line(text, format_args!("pipeline {number}: {}", pipeline.name));
         describe_pipeline(pipeline, node.device(), &mut names, text);
+        describe_sharing(node.plan(), number, text);
         if let Some(predicted_s) = predicted.get(number) {
             line(text, format_args!("  predicted {:.2} ms", predicted_s * 1e3));
         }
@@ -151,12 +152,24 @@ pub(crate) fn pipeline_texts(node: &PeltonGpuExec) -> Vec<String> {
 /// The same of the pipelines of `plan`.
 pub(super) fn plan_texts(plan: &Plan, device: &DeviceHandle) -> Vec<String> {
     let mut names = Names::default();
-    let text_of = |pipeline: &Pipeline| {
+    let text_of = |(number, pipeline): (usize, &Pipeline)| {
         let mut text = format!("{}\n", pipeline.name);
         describe_pipeline(pipeline, device, &mut names, &mut text);
+        describe_sharing(plan, number, &mut text);
         text
     };
-    plan.pipelines.iter().map(text_of).collect()
+    plan.pipelines.iter().enumerate().map(text_of).collect()
+}
+
+/// Says who reads what pipeline `number` of `plan` makes, where that is read more than once.
+fn describe_sharing(plan: &Plan, number: usize, text: &mut String) {
+    let readers = plan.readers(number);
+    if let [others @ .., last] = readers.as_slice()
+        && !others.is_empty()
+    {
+        let others: Vec<String> = others.iter().map(ToString::to_string).collect();
+        line(text, format_args!("  made once, read by pipelines {} and {last}", others.join(", ")));
+    }
 }
 
 /// What columns are called: those of the pipeline, and those that tables bring.

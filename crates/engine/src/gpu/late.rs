@@ -113,7 +113,7 @@ impl Reader<'_> {
     /// Reads the pages of `wanted`, keeps them, and takes what is on them.
     fn read(&self, wanted: &[Wanted<'_>], found: &mut Found) -> Result<()> {
         let chunks = parallel::map(wanted.iter().collect(), self.threads, self.cancel, |wanted| {
-            let (table, column) = (&wanted.late.table, wanted.late.column);
+            let (table, column) = (&wanted.late.table, wanted.column);
             read_chunk_pages_blocking(self.io, table, wanted.group, column, &wanted.pages())
         })?;
         let pages = wanted.iter().zip(&chunks).flat_map(|(wanted, bytes)| {
@@ -153,6 +153,8 @@ struct Wanted<'a> {
     late: &'a LateText,
     /// The column of the result.
     output: usize,
+    /// The column of the table.
+    column: usize,
     group: usize,
     by_page: BTreeMap<usize, Vec<RowOfPage>>,
 }
@@ -164,7 +166,7 @@ type RowOfPage = (u64, usize);
 fn batches<'w, 'a>(wanted: &'w [Wanted<'a>]) -> Result<Vec<&'w [Wanted<'a>]>> {
     let (mut batches, mut start, mut bytes) = (Vec::new(), 0, 0);
     for (index, next) in wanted.iter().enumerate() {
-        let more = next.late.table.chunk(next.group, next.late.column)?.stored_bytes;
+        let more = next.late.table.chunk(next.group, next.column)?.stored_bytes;
         if index > start && bytes + more > BATCH_BYTES {
             batches.push(&wanted[start..index]);
             (start, bytes) = (index, 0);
@@ -185,13 +187,21 @@ fn wanted_of<'a>(output: usize, late: &'a LateText, rows: &RowColumn) -> Result<
     let is_valid = |row: usize| rows.valid.as_ref().is_none_or(|valid| valid[row]);
     let firsts = first_rows(&late.table);
     let page_rows = u64::from(late.table.page_rows());
-    let mut wanted: BTreeMap<usize, Wanted<'a>> = BTreeMap::new();
+    let table_rows = late.table.row_count().max(1);
+    let mut wanted: BTreeMap<(usize, usize), Wanted<'a>> = BTreeMap::new();
     let is_stored = |(place, number): &(usize, &i64)| **number >= 0 && is_valid(*place);
     for (place, &number) in numbers.iter().enumerate().filter(is_stored) {
-        let group = firsts.partition_point(|first| *first <= number as u64) - 1;
-        let row = number as u64 - firsts[group];
-        let of_chunk =
-            wanted.entry(group).or_insert_with(|| Wanted { late, output, group, by_page: BTreeMap::new() });
+        let (which, row) = ((number as u64 / table_rows) as usize, number as u64 % table_rows);
+        let column = if which == 0 { late.column } else { late.further[which - 1] };
+        let group = firsts.partition_point(|first| *first <= row) - 1;
+        let row = row - firsts[group];
+        let of_chunk = wanted.entry((which, group)).or_insert_with(|| Wanted {
+            late,
+            output,
+            column,
+            group,
+            by_page: BTreeMap::new(),
+        });
         of_chunk.by_page.entry((row / page_rows) as usize).or_default().push((row % page_rows, place));
     }
     Ok(wanted.into_values().collect())
@@ -223,12 +233,12 @@ impl Wanted<'_> {
     }
 
     fn key(&self, page: usize) -> PageKey {
-        PageKey { table: self.late.table.id(), group: self.group, column: self.late.column, page }
+        PageKey { table: self.late.table.id(), group: self.group, column: self.column, page }
     }
 
     /// The texts of `page`.
     fn decode(&self, page: usize, bytes: &[u8]) -> Result<ArrayRef> {
-        let (table, column) = (&self.late.table, self.late.column);
+        let (table, column) = (&self.late.table, self.column);
         let decode = || {
             let view = table.chunk_view(self.group, column, bytes)?;
             let pages: Vec<bool> = (0..view.page_count()).map(|other| other == page).collect();

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! The rows of a subtree are one pipeline from its probing leaf up; every build side is a pipeline of its own, finished
-//! before the one that probes it. A build side that kernels cannot make stays a plan of the CPU whose rows are copied
+//! before the one that probes it. What two parts of a subtree compute alike, tables or groups, is made once, and both read
+//! it. A build side that kernels cannot make stays a plan of the CPU whose rows are copied
 //! to the device: a *host input*. Columns are asked for from the top, so that nothing is read that nobody uses.
 //!
 //! What cannot be lowered is an error of kind `Unsupported` that says why.
@@ -345,19 +346,32 @@ impl<'a> Lowering<'a> {
     ) -> Result<usize> {
         builder.check_kept(keys.iter().chain(payload))?;
         let table = self.table_count;
-        self.table_count += 1;
         let exprs = |values: &[Value]| values.iter().map(|value| value.expr.clone()).collect();
-        self.finish(builder, "build from", Sink::Build { table, keys: exprs(keys), payload: exprs(payload) });
+        let sink = Sink::Build { table, keys: exprs(keys), payload: exprs(payload) };
+        let number = self.finish(builder, "build from", sink);
+        let Sink::Build { table, .. } = self.pipelines[number].sink else {
+            unreachable!("it ends in a table")
+        };
+        self.table_count = self.table_count.max(table + 1);
         Ok(table)
     }
 
-    /// Ends a pipeline in `sink`; gives the number of the pipeline.
+    /// Ends a pipeline in `sink`; gives the number of the pipeline that makes the table or the groups: an earlier one, where
+    /// that makes the same.
     pub(super) fn finish(&mut self, builder: PipelineBuilder, purpose: &str, sink: Sink) -> usize {
         let (pipeline, scan) = builder.into_pipeline(purpose, sink);
+        if let Some(earlier) = self.pipelines.iter().position(|earlier| earlier.is_same_as(&pipeline)) {
+            return earlier;
+        }
         let number = self.pipelines.len();
         self.scans.extend(scan.map(|scan| (number, scan)));
         self.pipelines.push(pipeline);
         number
+    }
+
+    /// Whether pipeline `number` is the last one so far, whose sink is the result.
+    pub(super) fn is_last(&self, number: usize) -> bool {
+        number + 1 == self.pipelines.len()
     }
 
     fn mark(&self) -> Mark {

@@ -1,7 +1,8 @@
 //! Subtrees of plans on a device: lowered to pipelines, run, and shown.
 //!
 //! ```text
-//!   rule.rs      the largest subtrees that can run there, from the top
+//!   rule.rs      the largest subtrees that can run there, from the top; subquery.rs: with scalar subqueries that read the
+//!                same as they do; raw_keys.rs: groups by texts of which the host computes the keys
 //!     lower.rs   a subtree as pipelines: scan.rs, join.rs, aggregate.rs (functions.rs, distinct.rs), top.rs;
 //!                expr.rs, arithmetic.rs, dates.rs, text.rs
 //!     cost.rs    what it is predicted to take, corrected by what took how long (corrections.rs); trial.rs: what was
@@ -35,11 +36,13 @@ mod join;
 mod late;
 mod lower;
 mod of_groups;
+mod raw_keys;
 mod result;
 mod rows_out;
 mod rule;
 mod run;
 mod scan;
+mod subquery;
 mod text;
 mod text_kernel;
 mod text_key;

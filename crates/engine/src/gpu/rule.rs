@@ -40,6 +40,8 @@ use super::device::{DeviceChoice, DeviceHandle};
 use super::exec::PeltonGpuExec;
 use super::join::Join;
 use super::lower::{Lowered, lower, moves_rows_only};
+use super::raw_keys::ByRawKeys;
+use super::subquery;
 use super::top::FirstRows;
 use super::trial::{PeltonTrialExec, Verdict, key_of};
 use crate::scan::PeltonScanExec;
@@ -87,6 +89,9 @@ fn rewrite(
     device: &Arc<DeviceHandle>,
     by_hash: bool,
 ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+    if let Some(joined) = subquery::joined(plan, by_hash, |joined| rewrite(joined, device, by_hash))? {
+        return Ok(joined);
+    }
     if is_root(plan)
         && !keeps_its_order(plan, by_hash)
         && !hides_its_order(plan)
@@ -111,6 +116,9 @@ fn rewrite(
             }
         });
     }
+    if let Some(placed) = by_raw_keys(plan, device, by_hash)? {
+        return Ok(placed);
+    }
     let children = plan.children().into_iter().enumerate().map(|(index, child)| {
         let by_hash = counts_on_hash(plan, index, by_hash);
         rewrite(child, device, by_hash)
@@ -124,6 +132,24 @@ fn rewrite(
         // An operator that refuses what it is given counts on something else: it keeps what it was planned over.
         Ok(_) | Err(_) => Ok(Arc::clone(plan)),
     }
+}
+
+/// `plan`, an aggregate by what the device does not compute of texts, over groups by these texts that it makes.
+fn by_raw_keys(
+    plan: &Arc<dyn ExecutionPlan>,
+    device: &Arc<DeviceHandle>,
+    by_hash: bool,
+) -> DataFusionResult<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(by_raw_keys) = ByRawKeys::of(plan)? else { return Ok(None) };
+    let groups: Arc<dyn ExecutionPlan> = match on_device(&by_raw_keys.aggregate, None, device)? {
+        Some(Placed::Device(node)) => node,
+        Some(Placed::Trial(node, key)) => {
+            Arc::new(PeltonTrialExec::new(Arc::clone(&by_raw_keys.aggregate), node, key))
+        }
+        None => return Ok(None),
+    };
+    let above = by_raw_keys.over(groups)?;
+    Ok(above.filter(|above| Contract::of(plan, by_hash).is_kept_by(above)))
 }
 
 /// The node that runs `plan` on the device, where it should run there; `first`: these rows of it. Its host inputs may
@@ -261,7 +287,7 @@ pub(super) fn is_root(plan: &Arc<dyn ExecutionPlan>) -> bool {
 }
 
 /// Whether `plan` counts on how the rows of child `index` are partitioned, itself or for its own parents.
-fn counts_on_hash(plan: &Arc<dyn ExecutionPlan>, index: usize, by_hash: bool) -> bool {
+pub(super) fn counts_on_hash(plan: &Arc<dyn ExecutionPlan>, index: usize, by_hash: bool) -> bool {
     if plan.is::<InterleaveExec>() {
         return true; // it requires nothing, and interleaves equal partitions
     }

@@ -130,7 +130,7 @@ enum TextAccess {
 const LATE_ROWS_MIN: u64 = 4096;
 
 /// Text column `column` of `table`, of which kernels know the row, and the bytes in column `view` of the pipeline.
-fn late_text(table: &Arc<Table>, column: usize, view: Option<usize>) -> Value {
+pub(super) fn late_text(table: &Arc<Table>, column: usize, view: Option<usize>) -> Value {
     let field = table.arrow_schema().field(column).clone();
     Value {
         expr: Expr::RowNumber,
@@ -140,6 +140,7 @@ fn late_text(table: &Arc<Table>, column: usize, view: Option<usize>) -> Value {
         late: Some(LateText {
             table: Arc::clone(table),
             column,
+            further: Arc::default(),
             view,
             hash: None,
             constants: Arc::default(),

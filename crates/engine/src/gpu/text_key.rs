@@ -10,7 +10,9 @@
 //!
 //! The hash has 128 bits and a key that is random (`pelton_pipeline::ir::TextHashKey`), so that equal hashes are taken for
 //! equal texts (docs/decisions/0020). The text itself is fetched for the groups that come out: by the number of its row,
-//! where numbers below 0 are those of constants, the first one -1.
+//! where numbers below 0 are those of constants, the first one -1, and where several columns are chosen between, numbers
+//! from the table's count of rows on are those of the second one, and so on. Of a column that has a dictionary the hash
+//! is that of its entry.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -20,10 +22,12 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{CaseExpr, CastExpr, Column, Literal};
 use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{
-    CompareOp, Expr, Literal as Constant, TextFunction, TextHashKey, TextKernel, TextPart, TextResults, Type,
+    ArithmeticOp, CompareOp, Expr, Literal as Constant, TextFunction, TextHashKey, TextKernel, TextPart,
+    TextResults, Type,
 };
 
 use super::expr::Exprs;
+use super::scan::late_text;
 use super::value::{LateText, Value, is_text};
 
 /// How plans name the type of hashes: one that kernels hold in 128 bits. No expression computes with it.
@@ -160,7 +164,7 @@ impl Exprs<'_> {
         }
     }
 
-    /// A CASE between texts of one column that are fetched at the end, constants and NULL.
+    /// A CASE between texts of columns of one table, which are fetched at the end, constants and NULL.
     ///
     /// # Errors
     ///
@@ -194,6 +198,7 @@ impl Exprs<'_> {
         let late = LateText {
             view: None,
             hash: Some(choose(|text| &text.hash)),
+            further: chosen.further.into(),
             constants: chosen.constants.into(),
             brought_by: Vec::new(),
             ..late
@@ -216,24 +221,50 @@ impl Exprs<'_> {
             });
         }
         let value = self.carry(expr)?;
-        let Some(late) = value.late.clone().filter(|late| late.constants.is_empty()) else {
-            return Err(Error::unsupported(format!("{case} chooses between texts")));
+        let is_plain = |late: &LateText| late.constants.is_empty() && late.further.is_empty();
+        let (row, late) = match value.late.clone() {
+            Some(late) if is_plain(&late) => (value.expr.clone(), late),
+            None => self.by_row(&value)?,
+            Some(_) => {
+                return Err(Error::unsupported(format!("{case} chooses between texts that are chosen")));
+            }
         };
-        let same = |other: &LateText| (other.table.id(), other.column) == (late.table.id(), late.column);
-        if !chosen.late.as_ref().is_none_or(same) {
-            return Err(Error::unsupported(format!("{case} chooses between texts of several columns")));
-        }
         let hash = self.hash_of_late(&value, &late)?;
+        let Some(rows_before) = chosen.rows_before(late) else {
+            return Err(Error::unsupported(format!("{case} chooses between texts of several tables")));
+        };
         chosen.is_nullable |= value.is_nullable;
-        chosen.late = Some(late);
-        Ok(TextOfCase { hash: hash.expr, row: value.expr })
+        let row = match rows_before {
+            0 => row,
+            _ => Expr::Arithmetic {
+                op: ArithmeticOp::Add,
+                left: Box::new(row),
+                right: Box::new(Expr::Literal(Constant::I64(rows_before))),
+            },
+        };
+        Ok(TextOfCase { hash: hash.expr, row })
+    }
+
+    /// The row of `text`, a column that has a dictionary, as a text that is fetched at the end.
+    fn by_row(&self, text: &Value) -> Result<(Expr, LateText)> {
+        let Some((table, column, here)) = self.builder.stored_text(&text.expr) else {
+            return Err(Error::unsupported(
+                "a CASE between texts that are computed, or come from another pipeline",
+            ));
+        };
+        let row = late_text(&table, column, None);
+        let hash = hash_of_column(here, &table.schema().columns[column].name);
+        let late = row.late.expect("a text that is fetched at the end");
+        Ok((row.expr, LateText { hash: Some(hash), ..late }))
     }
 }
 
 /// What a CASE has between which it chooses.
 #[derive(Default)]
 struct Chosen {
+    /// Of the first column.
     late: Option<LateText>,
+    further: Vec<usize>,
     constants: Vec<String>,
     is_nullable: bool,
 }
@@ -245,6 +276,24 @@ struct TextOfCase {
 }
 
 impl Chosen {
+    /// The number that stands for row 0 of the column of `late`; `None` where that is of another table.
+    fn rows_before(&mut self, late: LateText) -> Option<i64> {
+        let (table, column) = (Arc::clone(&late.table), late.column);
+        let first = self.late.get_or_insert(late);
+        if first.table.id() != table.id() {
+            return None;
+        }
+        let which = match self.further.iter().position(|further| *further == column) {
+            _ if first.column == column => 0,
+            Some(known) => known + 1,
+            None => {
+                self.further.push(column);
+                self.further.len()
+            }
+        };
+        i64::try_from(table.row_count()).ok()?.checked_mul(which as i64)
+    }
+
     fn constant(&mut self, text: &str) -> TextOfCase {
         let known = self.constants.iter().position(|other| other == text);
         let number = known.unwrap_or_else(|| {

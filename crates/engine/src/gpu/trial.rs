@@ -214,6 +214,11 @@ impl PeltonTrialExec {
         Self { input, candidate, key, progress: Arc::default() }
     }
 
+    /// What the device is tried with.
+    pub(super) fn candidate(&self) -> &PeltonGpuExec {
+        &self.candidate
+    }
+
     fn with_input(&self, input: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
         Arc::new(Self::new(input, Arc::clone(&self.candidate), self.key))
     }

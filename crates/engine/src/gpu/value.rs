@@ -42,6 +42,8 @@ pub(super) struct LateText {
     pub(super) table: Arc<Table>,
     /// Which column of the table.
     pub(super) column: usize,
+    /// Further columns that it may be of: the number of a row and as many times the rows of the table name one of them.
+    pub(super) further: Arc<[usize]>,
     /// The column of this pipeline that has its bytes, where there is one: kernels compute functions of it.
     pub(super) view: Option<usize>,
     /// Over the columns of this pipeline: its hash, where that is not the hash of `view`.

@@ -280,7 +280,8 @@ impl Generator<'_> {
                 }
                 _ if !unprobed.is_empty() && (!is_build || self.random.one_in(3)) => {
                     let at = self.random.below(unprobed.len() as u64) as usize;
-                    let table = unprobed.remove(at);
+                    // Now and then one is probed twice.
+                    let table = if self.random.one_in(8) { unprobed[at] } else { unprobed.remove(at) };
                     ops.push(self.probe(table, &mut known));
                 }
                 _ => {}
