@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   rule.rs      the largest subtrees that can run there, from the top
-//!     lower.rs   a subtree as pipelines: scan.rs, join.rs, aggregate.rs (functions.rs, distinct.rs), top.rs;
+//!     lower.rs   a subtree as pipelines: scan.rs, join.rs, aggregate.rs (functions.rs, distinct.rs), top.rs, sort.rs;
 //!                expr.rs, arithmetic.rs, dates.rs, text.rs
 //!     cost.rs    what it is predicted to take, corrected by what took how long (corrections.rs); trial.rs: what was
 //!                learnt by trying
@@ -39,6 +39,7 @@ mod rows_out;
 mod rule;
 mod run;
 mod scan;
+mod sort;
 mod text;
 mod text_kernel;
 mod text_key;

@@ -15,6 +15,7 @@ mod plan_cache;
 mod predicates;
 mod rows_out;
 mod shapes;
+mod sorted;
 mod stages;
 mod together;
 mod top;
