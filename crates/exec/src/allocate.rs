@@ -13,6 +13,7 @@ use pelton_pipeline::codegen::{
 };
 
 use super::execution::{Execution, Kernel};
+use super::finish::output_arrays;
 use super::memory::{State, upload};
 
 /// Rows of a hashed table at most: chains count them from 1, in 32 bits.
@@ -39,6 +40,12 @@ impl Execution<'_> {
                         true => self.allocate_heap(kernel, self.first_heap_bytes(layout, room)?, &mut state),
                         false => Ok(()),
                     }
+                })
+            }
+            SinkLayout::Rows(layout) if layout.order.is_some() => {
+                output_arrays(self, layout, room).and_then(|arrays| {
+                    state = arrays;
+                    self.clear(kernel, self.stream(), state.span(Arg::OutputCount)?)
                 })
             }
             SinkLayout::Rows(_) => Ok(()),
@@ -68,7 +75,7 @@ impl Execution<'_> {
         Ok(())
     }
 
-    fn array(&self, state: &mut State, arg: Arg, bytes: usize) -> Result<Span> {
+    pub(super) fn array(&self, state: &mut State, arg: Arg, bytes: usize) -> Result<Span> {
         self.refuse_first(arg, bytes)?;
         state.allocate(&self.runtime.machine, self.worker.device, arg, bytes)
     }

@@ -55,6 +55,8 @@ pub(crate) struct Execution<'r> {
     pub(super) cancel: &'r CancelFlag,
     /// Who takes the rows of the result while the run goes on, if somebody does.
     pub(super) rows_taker: Option<&'r dyn TakeRows>,
+    /// Bytes of rows at most that the host sorts.
+    pub(super) sorted_bytes_max: u64,
     host_inputs: Vec<Arc<Rows>>,
     parameters: Arc<[Literal]>,
     built: Vec<Option<BuiltTable>>,
@@ -156,11 +158,16 @@ pub(crate) struct Kernel {
     pub(super) started: RefCell<Option<Event>>,
     /// Groups that found no room on the device.
     pub(super) runs: Vec<Run>,
+    /// Rows to be sorted that found no room on the device.
+    pub(super) rows_on_host: Option<Rows>,
+    /// Rows that come out at most, as far as that is known.
+    pub(super) rows_max: u64,
 }
 
 impl Kernel {
     pub(crate) fn new(program: Arc<Program>, generated: Arc<Generated>) -> Self {
-        Self { program, generated, state: State::default(), started: RefCell::new(None), runs: Vec::new() }
+        let (state, started) = (State::default(), RefCell::new(None));
+        Self { program, generated, state, started, runs: Vec::new(), rows_on_host: None, rows_max: u64::MAX }
     }
 
     /// The layout of groups found by hashing that lead nowhere, if that is what it ends in: they can be spilled.
@@ -204,6 +211,7 @@ impl<'r> Execution<'r> {
             shared: Arc::clone(shared),
             cancel,
             rows_taker: given.rows_taker,
+            sorted_bytes_max: given.sorted_bytes_max,
             host_inputs: given.host_inputs.clone(),
             parameters: Arc::clone(&given.parameters),
             built: vec![None; plan.table_count],
@@ -290,6 +298,7 @@ impl<'r> Execution<'r> {
             shared: Arc::clone(&self.shared),
             cancel: self.cancel,
             rows_taker: self.rows_taker,
+            sorted_bytes_max: self.sorted_bytes_max,
             host_inputs: self.host_inputs.clone(),
             parameters: Arc::clone(&self.parameters),
             built: self.built.clone(),
@@ -530,7 +539,10 @@ impl<'r> Execution<'r> {
         (report.rows_in, report.rows_out) = (0, 0);
         let (generated, program) = self.kernel((index, pipeline), prepared, is_hashed, report)?;
         let started = Instant::now();
-        let kernel = Kernel::new(program, generated);
+        let mut kernel = Kernel::new(program, generated);
+        if !kernel.generated.has_repeated_rows() {
+            kernel.rows_max = prepared.row_count;
+        }
         let is_divided = self.shared[index].is_divided(&pipeline.sink);
         // Workers that divide a pipeline find groups in the same way.
         let has_direct_groups = kernel.has_direct_groups() && !is_divided;
@@ -573,7 +585,10 @@ impl<'r> Execution<'r> {
                     Groups::Held(held) => Some(&**held),
                     Groups::Spilled(_) => None,
                 });
-                finish(self, kernel, rows, End { source, must_be_unique, is_part: is_divided })
+                match kernel.held_rows().is_some() {
+                    true => self.finish_held_rows(kernel, source, is_divided, report),
+                    false => finish(self, kernel, rows, End { source, must_be_unique, is_part: is_divided }),
+                }
             }
         };
         report.finish += started.elapsed();
@@ -663,6 +678,9 @@ impl<'r> Execution<'r> {
     ) -> Result<Kernel> {
         let mut room = match &pipeline.sink {
             Sink::Aggregate { .. } => self.groups_to_begin_with(pipeline, prepared)?,
+            Sink::Materialize { order: Some(order), .. } => {
+                self.held_rows_to_begin_with(&kernel, order, prepared)?
+            }
             _ => self.runtime.options.first_rows.unwrap_or(prepared.row_count).max(1),
         };
         loop {

@@ -24,7 +24,7 @@ const FLAG_OVERFLOW: u64 = 16;
 const COMPACT_ROWS: u64 = 1 << 16;
 /// Rows of a morsel that come out in one go at most, and fewer where memory is short: what lies beyond waits until they
 /// are taken. A guess at what makes the copies long enough.
-const OUTPUT_ROWS_MAX: u64 = 1 << 20;
+pub(super) const OUTPUT_ROWS_MAX: u64 = 1 << 20;
 /// Room that even few rows get: a join may make many of them.
 const OUTPUT_ROWS_FIRST: u64 = 1 << 12;
 /// With less room than this, memory is made.
@@ -194,7 +194,7 @@ pub(super) fn group_rows_of(
 }
 
 /// What is used of the heap of texts of `held`; empty where there is none.
-fn texts_of(execution: &Execution<'_>, held: &HeldGroups) -> Result<Vec<u8>> {
+pub(super) fn texts_of(execution: &Execution<'_>, held: &HeldGroups) -> Result<Vec<u8>> {
     let Some(heap) = &held.heap else { return Ok(Vec::new()) };
     let stream = execution.stream();
     let used = (download_words_blocking(stream, &heap.slice(0..8))?[0] as usize).min(heap.len());
@@ -324,17 +324,15 @@ fn on_device(machine: &Machine, device: DeviceId, bytes: usize) -> Result<Span> 
     Ok(machine.allocate(MemoryKind::Device(device), bytes.max(8), OnFull::Refuse)?.span())
 }
 
-fn no_rows(columns: &[PayloadColumn]) -> Rows {
+pub(super) fn no_rows(columns: &[PayloadColumn]) -> Rows {
     let columns =
         columns.iter().map(|column| output_column(column, &[], column.is_nullable.then_some(&[]), 0));
     Rows { row_count: 0, columns: columns.collect() }
 }
 
-/// The rows without the key of a top-k, which nobody asked for. (Where no morsel ran, there are no columns.)
+/// The rows without the key of a top-k or the words of an order, which nobody asked for. (Where no morsel ran, there are no columns.)
 pub(super) fn without_key(mut rows: Rows, layout: &RowsLayout) -> Rows {
-    if layout.top.is_some() {
-        rows.columns.truncate(layout.columns.len() - 1);
-    }
+    rows.columns.truncate(layout.output_columns());
     rows
 }
 
@@ -373,7 +371,7 @@ impl Output<'_> {
             flags(stream, kernel)?;
             let room = room(kernel);
             let count = download_words_blocking(stream, &count)?[0].min(room);
-            append(&mut rows, self.take(kernel, stream, count as usize)?)?;
+            append(&mut rows, rows_in(&kernel.state, self.layout, stream, 0..count as usize)?)?;
             let left = waiting.count()?;
             if left == 0 {
                 return Ok(rows);
@@ -414,20 +412,37 @@ impl Output<'_> {
         }
         Ok(())
     }
+}
 
-    fn take(&self, kernel: &Kernel, stream: &Stream, count: usize) -> Result<Rows> {
-        let mut columns = Vec::with_capacity(self.layout.columns.len());
-        for (index, column) in self.layout.columns.iter().enumerate() {
-            let bytes = |arg, width: usize| match count {
-                0 => Ok(Vec::new()),
-                _ => download_blocking(stream, &kernel.state.span(arg)?.slice(0..count * width)),
-            };
-            let values = bytes(Arg::Output(index), column.form.bytes())?;
-            let valid = column.is_nullable.then(|| bytes(Arg::OutputValid(index), 1)).transpose()?;
-            columns.push(output_column(column, &values, valid.as_deref(), count));
-        }
-        Ok(Rows { row_count: count, columns })
+/// Brings these of the rows in the arrays of `state`.
+pub(super) fn rows_in(
+    state: &State,
+    layout: &RowsLayout,
+    stream: &Stream,
+    rows: Range<usize>,
+) -> Result<Rows> {
+    let mut columns = Vec::with_capacity(layout.columns.len());
+    for (index, column) in layout.columns.iter().enumerate() {
+        let bytes = |arg, width: usize| match rows.is_empty() {
+            true => Ok(Vec::new()),
+            false => {
+                let bytes = rows.start * width..rows.end * width;
+                download_blocking(stream, &state.span(arg)?.slice(bytes))
+            }
+        };
+        let values = bytes(Arg::Output(index), column.form.bytes())?;
+        let valid = column.is_nullable.then(|| bytes(Arg::OutputValid(index), 1)).transpose()?;
+        columns.push(output_column(column, &values, valid.as_deref(), rows.len()));
     }
+    Ok(Rows { row_count: rows.len(), columns })
+}
+
+/// The arrays that rows lie in, and the bytes of a row in each.
+pub(super) fn row_arrays(layout: &RowsLayout) -> impl Iterator<Item = (Arg, usize)> {
+    layout.columns.iter().enumerate().flat_map(|(index, column)| {
+        let valid = column.is_nullable.then_some((Arg::OutputValid(index), 1));
+        [(Arg::Output(index), column.form.bytes())].into_iter().chain(valid)
+    })
 }
 
 /// Arrays for so many rows that come out.
@@ -435,12 +450,8 @@ pub(super) fn output_arrays(execution: &Execution<'_>, layout: &RowsLayout, rows
     let (machine, device) = (execution.runtime.machine(), execution.device());
     let mut state = State::default();
     execution.refuse_first(Arg::OutputCapacity, 0)?;
-    for (index, column) in layout.columns.iter().enumerate() {
-        let bytes = rows as usize * column.form.bytes();
-        state.allocate(machine, device, Arg::Output(index), bytes)?;
-        if column.is_nullable {
-            state.allocate(machine, device, Arg::OutputValid(index), rows as usize)?;
-        }
+    for (arg, width) in row_arrays(layout) {
+        state.allocate(machine, device, arg, rows as usize * width)?;
     }
     state.allocate(machine, device, Arg::OutputCount, 8)?;
     state.set(Arg::OutputCapacity, rows);

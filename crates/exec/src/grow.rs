@@ -5,19 +5,22 @@
 //!   heap     texts ──► the same in a larger one, which states lead to as before
 //!   table    keys [slot], heads [slot] ──► more slots, likewise; Bloom filter anew
 //!            next [row], payload [row] ──► the same rows in larger arrays
+//!   rows     columns, words [row] ──► the same rows in larger arrays, column by column
 //! ```
 //!
-//! Both are held at once while they move. Nothing else uses the sink meanwhile: all streams have been waited for.
+//! Both are held at once while they move, but for rows. Nothing else uses the sink meanwhile: all streams have been waited for.
 
 use pelton_device::Span;
 use pelton_error::{Error, Result};
 use pelton_pipeline::codegen::{
-    Arg, GroupKind, GroupLayout, MOVE_GROUPS_ENTRY, MOVE_KEYS_ENTRY, SinkLayout, TableLayout,
+    Arg, GroupKind, GroupLayout, MOVE_GROUPS_ENTRY, MOVE_KEYS_ENTRY, RowsLayout, SinkLayout, TableLayout,
 };
 
 use super::allocate::{HEAP_HEAD_BYTES, TABLE_ROWS_MAX, built_table};
 use super::execution::{Execution, Kernel};
+use super::finish::{room, row_arrays};
 use super::memory::{State, download_words_blocking, is_out_of_memory};
+use super::ordered::SORTED_ROWS_MAX;
 use super::report::PipelineReport;
 
 /// How much larger a sink becomes: all that it ever moves is then a third of what it holds in the end.
@@ -59,12 +62,40 @@ impl Execution<'_> {
                 None => self.grow_groups(kernel, &layout, factor, &mut larger)?,
             },
             SinkLayout::Build(layout) => self.grow_table(kernel, &layout, factor, &mut larger)?,
-            SinkLayout::Rows(_) => unreachable!("rows are taken, not moved"),
+            SinkLayout::Rows(layout) => self.grow_rows(kernel, &layout, factor)?,
         }
         // Morsels run in other streams.
         self.stream().wait_blocking()?;
         kernel.state.adopt(&larger, |_| true);
         Ok(())
+    }
+
+    /// Larger arrays for rows to be sorted, one after the other: at no time all are there twice.
+    fn grow_rows(&self, kernel: &mut Kernel, layout: &RowsLayout, factor: u64) -> Result<()> {
+        assert!(layout.order.is_some(), "other rows are taken, not moved");
+        let (room, asked) = (room(kernel), self.rows_asked(kernel)?);
+        if room >= SORTED_ROWS_MAX {
+            return Err(Error::unsupported(format!(
+                "a sort of more than {SORTED_ROWS_MAX} rows on a device"
+            )));
+        }
+        // All that found no room now do, unless memory is short.
+        let least = if factor > GROWTH_LEAST { asked } else { 0 };
+        let most = kernel.rows_max.max(asked).min(SORTED_ROWS_MAX);
+        let (kept, wanted) = (asked.min(room), (room * factor).max(least).min(most));
+        for (arg, width) in row_arrays(layout) {
+            let old = kernel.state.span(arg)?.clone();
+            if old.len() as u64 >= wanted * width as u64 {
+                continue; // made before memory was refused
+            }
+            let new = self.array(&mut kernel.state, arg, wanted as usize * width)?;
+            let bytes = 0..kept as usize * width;
+            if !bytes.is_empty() {
+                self.stream().copy(&old.slice(bytes.clone()), &new.slice(bytes))?;
+            }
+        }
+        kernel.state.set(Arg::OutputCapacity, wanted);
+        self.set_row_count(kernel, kept)
     }
 
     /// The heap of texts, where some found no room in it, and how many bytes were asked for.

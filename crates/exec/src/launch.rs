@@ -31,7 +31,7 @@ impl Execution<'_> {
         if let Some(out) = out {
             return out.run(self, kernel, (lane, morsel), launched, report).map(|()| None);
         }
-        if let SinkLayout::Rows(layout) = kernel.generated.sink.clone() {
+        if let (SinkLayout::Rows(layout), None) = (kernel.generated.sink.clone(), kernel.held_rows()) {
             return Output { layout: &layout, lane }.run(self, kernel, morsel, launched, report).map(Some);
         }
         self.launch(kernel, lane, morsel, false)?;

@@ -11,6 +11,7 @@
 //!              ├ scan          morsels in flight; at_once: rows that a caller gives, groups; launch: descriptors, grids
 //!              ├ parking       a query steps aside for an older one; spill: groups that are more than fits
 //!              ├ runtime_filter, top    what finished tables and thresholds rule out
+//!              ├ ordered       rows that come in an order: kept on the device, sorted there
 //!              ├ rows_out      rows that are given out while their pipeline runs
 //!              └ finish        flags read, groups gathered; results: words become rows
 //! ```
@@ -34,6 +35,7 @@ mod grow;
 mod host_input;
 mod launch;
 mod memory;
+mod ordered;
 mod parking;
 mod report;
 mod results;
@@ -47,6 +49,7 @@ mod top;
 mod trace;
 mod waiting;
 
+pub use ordered::check_sorts;
 pub use pelton_transfer::Links;
 pub use report::{PipelineReport, RunReport};
 pub use rows_out::{PartColumn, RowsPart, TakeRows};

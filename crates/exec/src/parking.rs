@@ -170,7 +170,7 @@ impl Execution<'_> {
     ) -> Result<()> {
         let started = Instant::now();
         self.lane.wait_blocking()?;
-        if let Some(kernel) = &mut memory.kernel {
+        if let Some(kernel) = memory.kernel.as_mut().filter(|kernel| kernel.held_rows().is_none()) {
             // Rows that came out have been taken.
             kernel.state.forget(Arg::is_of_output);
         }

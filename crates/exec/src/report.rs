@@ -90,6 +90,12 @@ pub struct PipelineReport {
     pub spilled_runs: usize,
     /// Groups in these runs, each as often as it was spilled.
     pub spilled_groups: u64,
+    /// Rows that were sorted, how long it took until the first of them went to the host in order, and who sorted them.
+    pub sorted_rows: u64,
+    /// See `sorted_rows`.
+    pub sort: Duration,
+    /// See `sorted_rows`.
+    pub sorted_by: &'static str,
     /// Partitions by which runs were merged.
     pub spilled_partitions: usize,
     /// Time of the kernels on the device, all together; those of several morsels may run at once.
@@ -283,6 +289,10 @@ impl PipelineReport {
                 (self.spilled_groups, self.spilled_runs, self.spilled_partitions);
             lines
                 .push(format!("  spilled {groups} groups in {runs} runs, merged in {partitions} partitions"));
+        }
+        if !self.sorted_by.is_empty() {
+            let (rows, by, took) = (self.sorted_rows, self.sorted_by, ms(self.sort));
+            lines.push(format!("  sorted {rows} rows on the {by} in {took:.2} ms"));
         }
         if self.parked > 0 {
             lines.push(format!("  parked {} times, waited {:.1} ms", self.parked, ms(self.parked_for)));

@@ -149,12 +149,17 @@ impl<'r> RowsOut<'r> {
         pipeline: &Pipeline,
         generated: &Generated,
     ) -> Result<Option<Self>> {
-        let is_all = matches!(pipeline.sink, Sink::Materialize { top: None, .. });
+        let is_all = matches!(pipeline.sink, Sink::Materialize { top: None, order: None, .. });
         let is_sure = generated.checks.is_empty() && matches!(pipeline.source, Source::Table(_));
         let Some(taker) = execution.rows_taker.filter(|_| is_all && is_sure) else { return Ok(None) };
+        Self::to(taker, execution).map(Some)
+    }
+
+    /// To `taker`.
+    pub(super) fn to(taker: &'r dyn TakeRows, execution: &Execution<'r>) -> Result<Self> {
         let copies = execution.runtime.machine().stream(Place::Device(execution.device()))?;
         let arrays = Default::default();
-        Ok(Some(Self { taker, copies, arrays, next: 0, under_way: VecDeque::new(), row_count: 0 }))
+        Ok(Self { taker, copies, arrays, next: 0, under_way: VecDeque::new(), row_count: 0 })
     }
 
     /// Rows that came out so far.
@@ -218,7 +223,7 @@ impl<'r> RowsOut<'r> {
             };
             done.wait_blocking()?;
             let count = download_words_blocking(&lane.stream, &count)?[0].min(room(kernel));
-            let more = self.copy(kernel, &layout, count as usize)?;
+            let more = self.copy(&kernel.state, &layout, count as usize)?;
             self.arrays[arrays].copied = more.as_ref().map(|more| more.done.clone());
             copied.extend(more);
             let left = lane.waiting.count()?;
@@ -263,8 +268,8 @@ impl<'r> RowsOut<'r> {
         Ok(index)
     }
 
-    /// Begins to copy the first `count` rows of the arrays that `kernel` has written.
-    fn copy(&self, kernel: &Kernel, layout: &RowsLayout, count: usize) -> Result<Option<Copied>> {
+    /// Begins to copy the first `count` rows of the arrays in `state`.
+    fn copy(&self, state: &State, layout: &RowsLayout, count: usize) -> Result<Option<Copied>> {
         if count == 0 {
             return Ok(None);
         }
@@ -279,8 +284,7 @@ impl<'r> RowsOut<'r> {
         let mut start = 0;
         let mut spans = Vec::with_capacity(arrays.len());
         for (arg, bytes) in arrays {
-            let (source, span) =
-                (kernel.state.span(arg)?.slice(0..bytes), target.slice(start..start + bytes));
+            let (source, span) = (state.span(arg)?.slice(0..bytes), target.slice(start..start + bytes));
             for (source, target) in source.chunks(COPY_BYTES).zip(span.chunks(COPY_BYTES)) {
                 self.copies.copy(&source, &target)?;
             }
@@ -295,6 +299,50 @@ impl<'r> RowsOut<'r> {
         });
         let columns = columns.collect();
         Ok(Some(Copied { row_count: count, columns, done: self.copies.record()? }))
+    }
+
+    /// Makes arrays for so many rows of `layout` at once, or for fewer where memory is short; gives for how many.
+    pub(super) fn make_arrays(
+        &mut self,
+        execution: &Execution<'_>,
+        layout: &RowsLayout,
+        rows: u64,
+    ) -> Result<u64> {
+        let mut wanted = rows.max(1);
+        loop {
+            let made = self.arrays.iter_mut().try_for_each(|arrays| {
+                arrays.state = State::default();
+                arrays.state = output_arrays(execution, layout, wanted)?;
+                Ok(())
+            });
+            match made {
+                Err(refusal) if is_out_of_memory(&refusal) && wanted > OUTPUT_ROWS_MIN => wanted /= 2,
+                made => return made.map(|()| wanted),
+            }
+        }
+    }
+
+    /// Gives out `count` rows of `layout` that `fill` puts into arrays.
+    pub(super) fn give(
+        &mut self,
+        execution: &Execution<'_>,
+        layout: &RowsLayout,
+        count: usize,
+        fill: impl FnOnce(&State) -> Result<()>,
+    ) -> Result<()> {
+        execution.cancel.check()?;
+        let index = self.next;
+        self.next = 1 - index;
+        if let Some(copied) = self.arrays[index].copied.take() {
+            copied.wait_blocking()?;
+        }
+        fill(&self.arrays[index].state)?;
+        self.copies.wait_for(&execution.stream().record()?)?;
+        let copied = self.copy(&self.arrays[index].state, layout, count)?;
+        self.arrays[index].copied = copied.as_ref().map(|copied| copied.done.clone());
+        self.row_count += count as u64;
+        self.under_way.extend(copied);
+        self.give_out(false)
     }
 
     /// Gives out rows whose copies are complete; where `all` are wanted, waits for the others.

@@ -101,6 +101,9 @@ pub struct RuntimeOptions {
     /// Rows, or groups, that tables, groups and rows that come out have room for at first; `None`: as many as are
     /// expected. They grow as need be: a test of growth.
     pub first_rows: Option<u64>,
+    /// Groups that are worth a sort on the device at least: of fewer the host's sort takes less time than the kernel that
+    /// gathers them. Planners read it, runs do not. A guess.
+    pub sorted_groups_min: u64,
     /// Memory that is made short: a test.
     pub memory_test: MemoryTest,
     /// How conditions are computed.
@@ -141,6 +144,7 @@ impl Default for RuntimeOptions {
             overlap: true,
             equal_hashes: false,
             first_rows: None,
+            sorted_groups_min: 1 << 16,
             memory_test: MemoryTest::Off,
             filters: Filters::Branching,
             overflow_checks: OverflowChecks::WhereNeeded,
@@ -167,6 +171,9 @@ pub struct RunWith<'r> {
     pub tracer: Option<&'r Tracer>,
     /// Takes rows of the result as they come, where nothing can make the CPU look at them any more.
     pub rows_taker: Option<&'r dyn TakeRows>,
+    /// Bytes of rows at most that are collected on the host to be sorted there, where a device has no room for them;
+    /// more are an error of kind `Unsupported`. `None`: any number.
+    pub sorted_bytes_max: Option<u64>,
 }
 
 /// Runs plans on one device, or on several together. `Send` and `Sync`; one serves a session.
@@ -434,7 +441,7 @@ impl Runtime {
     ) -> Result<(Rows, RunReport)> {
         let started = Instant::now();
         let cancel = cancel.of_part();
-        let given = Given::new(plan, inputs, with.rows_taker)?;
+        let given = Given::new(plan, inputs, &with)?;
         let mut team = Team::new(self, plan, &given, &cancel, with.tracer)?;
         let mut result = Rows::default();
         for stage in stages(plan) {

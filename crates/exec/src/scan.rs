@@ -146,7 +146,8 @@ impl Execution<'_> {
         let (tasks, number) = self.tasks(index);
         let in_order = |list: &[u32]| top.as_ref().map_or_else(|| list.to_vec(), |top| top.in_order(list));
         tasks.deal(&scan.row_groups, scan.table.row_group_count(), in_order);
-        let rows = matches!(kernel.generated.sink, SinkLayout::Rows(_)).then(Rows::default);
+        let gives_rows = matches!(kernel.generated.sink, SinkLayout::Rows(_)) && kernel.held_rows().is_none();
+        let rows = gives_rows.then(Rows::default);
         let out = RowsOut::of(self, pipeline, &kernel.generated)?;
         let mut progress = Progress {
             tasks,
@@ -194,10 +195,10 @@ impl Execution<'_> {
         report: &mut PipelineReport,
     ) -> Result<()> {
         let staging_bytes = (progress.staging.0 * progress.staging.1) as u64;
-        let is_large = match kernel.spillable_groups() {
+        let is_large = match kernel.may_spill() {
             // Large morsels are not worth many runs.
-            Some(_) => staging_bytes > self.device_memory_limit()? / 4,
-            None => staging_bytes > 0,
+            true => staging_bytes > self.device_memory_limit()? / 4,
+            false => staging_bytes > 0,
         };
         if is_large && progress.make_smaller(self.runtime.options.morsel_bytes) {
             return Ok(());
@@ -278,8 +279,7 @@ impl Execution<'_> {
     ) -> Result<bool> {
         // Rows that come out are taken before the next morsel.
         let may_wait = kernel.generated.sink.may_be_full() && progress.rows.is_none();
-        let spills = self.runtime.options.memory_test == MemoryTest::SpillAlways
-            && kernel.spillable_groups().is_some();
+        let spills = self.runtime.options.memory_test == MemoryTest::SpillAlways && kernel.may_spill();
         let mut is_over = true;
         for turn in 0.. {
             self.cancel.check()?;

@@ -65,6 +65,9 @@ impl Execution<'_> {
         is_full: bool,
         report: &mut PipelineReport,
     ) -> Result<()> {
+        if kernel.held_rows().is_some() {
+            return self.relieve_of_rows(kernel, refusal, is_full, report);
+        }
         let Some(layout) = kernel.spillable_groups().cloned() else {
             return Err(refusal.context(advice(kernel)));
         };
@@ -97,8 +100,11 @@ impl Execution<'_> {
         }
     }
 
-    /// Moves all groups so far to the host; answers how many there were. No kernel is under way.
+    /// Moves all groups so far to the host, or rows to be sorted; answers how many there were. No kernel is under way.
     pub(super) fn spill(&self, kernel: &mut Kernel, report: &mut PipelineReport) -> Result<u64> {
+        if kernel.held_rows().is_some() {
+            return self.spill_rows(kernel, report);
+        }
         let Some(layout) = kernel.spillable_groups().cloned() else { return Ok(0) };
         let (groups, keys) =
             (kernel.state.span(Arg::Groups)?.clone(), kernel.state.span(Arg::GroupKeys)?.clone());

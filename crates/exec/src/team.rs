@@ -6,7 +6,7 @@
 //!   aggregate  groups of its rows  groups of its rows  groups of its rows   row groups are tasks (tasks.rs)
 //!                   ◄────────────────────┴───────────────────┘              records, added up (combine.rs)
 //!   groups     the first alone; their tables are built by each, of a copy of the groups
-//!   rows       ◄────────────────────┴───────────────────┘                  appended on the host, the best k kept
+//!   rows       ◄────────────────────┴───────────────────┘                  appended on the host; the best k kept, or sorted
 //! ```
 //!
 //! A pipeline is run by the first so many workers: by as many as have a task, or need the table that it builds. With one
@@ -36,10 +36,11 @@ use crate::combine::{Combiner, GroupPartition, GroupsPart, fixed_kernel};
 use crate::execution::{Execution, Groups, HeldGroups, in_threads};
 use crate::finish::{Outcome, gather_on_host, gather_to, group_rows_of, without_key};
 use crate::memory::is_out_of_memory;
+use crate::ordered::sorted;
 use crate::report::PipelineReport;
 use crate::results::{append, with_texts};
 use crate::rows_out::TakeRows;
-use crate::runtime::Worker;
+use crate::runtime::{RunWith, Worker};
 use crate::tasks::Tasks;
 use crate::top::Top;
 
@@ -51,17 +52,19 @@ pub(crate) struct Given<'r> {
     pub(crate) host_inputs: Vec<Arc<Rows>>,
     pub(crate) parameters: Arc<[Literal]>,
     pub(crate) rows_taker: Option<&'r dyn TakeRows>,
+    pub(crate) sorted_bytes_max: u64,
 }
 
 impl<'r> Given<'r> {
-    pub(crate) fn new(plan: &Plan, inputs: Inputs, rows_taker: Option<&'r dyn TakeRows>) -> Result<Self> {
+    pub(crate) fn new(plan: &Plan, inputs: Inputs, with: &RunWith<'r>) -> Result<Self> {
         let Inputs { host_inputs, parameters } = inputs;
         if host_inputs.len() != plan.host_input_count {
             let (given, expected) = (host_inputs.len(), plan.host_input_count);
             return Err(Error::invalid_input(format!("{given} host inputs in place of {expected}")));
         }
         let host_inputs = host_inputs.into_iter().map(Arc::new).collect();
-        Ok(Self { host_inputs, parameters: parameters.into(), rows_taker })
+        let sorted_bytes_max = with.sorted_bytes_max.unwrap_or(u64::MAX);
+        Ok(Self { host_inputs, parameters: parameters.into(), rows_taker: with.rows_taker, sorted_bytes_max })
     }
 }
 
@@ -219,6 +222,9 @@ impl<'r> Team<'r> {
         parts.into_iter().flatten().try_for_each(|part| append(&mut rows, part))?;
         if let Some(mut top) = Top::of_rows(layout) {
             top.keep_best(&mut rows);
+        }
+        if layout.order.is_some() {
+            rows = sorted(rows, layout);
         }
         with_texts(without_key(rows, layout), &layout.columns, &[]).map(Some)
     }

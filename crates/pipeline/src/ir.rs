@@ -465,13 +465,38 @@ pub enum Sink {
         /// How many groups are expected, by estimate: room for them is made at once.
         expected: Option<u64>,
     },
-    /// Rows, in no particular order.
+    /// Rows, in no particular order unless one is asked for.
     Materialize {
         /// The output columns.
         columns: Vec<Expr>,
-        /// Where not all rows are asked for.
+        /// Where not all rows are asked for, in no particular order.
         top: Option<TopK>,
+        /// The order in which rows are asked for, not together with `top`.
+        order: Option<RowOrder>,
     },
+}
+
+/// Rows sorted by keys. Rows whose keys are all equal come in any order.
+#[derive(Debug, Clone)]
+pub struct RowOrder {
+    /// The first one decides, the next one between rows that are equal by it, and so on.
+    pub keys: Vec<SortKey>,
+    /// How many of the first rows are wanted; `None`: all.
+    pub row_count: Option<u64>,
+    /// How many rows are expected to be sorted, by estimate.
+    pub expected: Option<u64>,
+}
+
+/// One of several keys that rows are sorted by.
+#[derive(Debug, Clone)]
+pub struct SortKey {
+    /// Of any type; a `Text` has a dictionary or is short. Doubles have the order of their bits, as in IEEE 754's total
+    /// order; texts have the order of their bytes.
+    pub key: Expr,
+    /// The greatest values come first.
+    pub is_descending: bool,
+    /// NULL comes before all values, whichever way these are ordered; else after them.
+    pub nulls_first: bool,
 }
 
 /// The first rows by a key, in no particular order, and perhaps some more: what a sort above it needs, wherever it puts

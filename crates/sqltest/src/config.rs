@@ -82,6 +82,8 @@ impl Config {
         });
         self.session.runtime.cache = Some(programs.into());
         self.session.runtime.workers = THREADS as u32;
+        // However few groups there are.
+        self.session.runtime.sorted_groups_min = 0;
         self.session.runtime.check_for = pelton_pipeline::nvrtc_status().is_ok().then_some((9, 0));
         self
     }

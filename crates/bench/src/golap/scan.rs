@@ -223,7 +223,7 @@ fn plan(runtime: &Runtime, table: &Arc<Table>, column: usize, target: Target) ->
     let value = Expr::Column(0);
     let aggregate = |function, input| vec![Aggregate { function, input }];
     let sink = match (target, is_text(table, column)) {
-        (Target::Copy, _) => Sink::Materialize { columns: vec![value], top: None },
+        (Target::Copy, _) => Sink::Materialize { columns: vec![value], top: None, order: None },
         (Target::Sum, true) => Sink::Aggregate {
             keys: vec![value],
             aggregates: aggregate(AggregateFunction::Count, None),

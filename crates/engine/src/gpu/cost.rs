@@ -37,6 +37,12 @@ const NOT_EQUAL: f64 = 0.9;
 const ELSE: f64 = 0.5;
 /// Groups that are expected where nothing is: a guess.
 const GROUPS: f64 = 1000.0;
+/// What a key adds to the sort of a row, and a column to bringing it into its place: guesses, after what CUB and random reads
+/// reach on an H100. `corrections.rs` learns what they take.
+const SORT_KEY_S: f64 = 0.5e-9;
+const TAKE_S: f64 = 0.05e-9;
+/// What a thread of the CPU takes to sort a row: a guess.
+const CPU_SORT_S: f64 = 100e-9;
 /// A table of more rows does not fit a device's caches: one by position, one by hash.
 const NEAR_ROWS: f64 = 1e6;
 const NEAR_HASHED_ROWS: f64 = 1e5;
@@ -108,7 +114,12 @@ impl Prediction {
                 }
             }
         }
-        Ok(Self { device_s, cpu_s: cpu_s(raw_bytes, device.threads(), rates) })
+        let sorted_rows = match plan.pipelines.last().map(|last| &last.sink) {
+            Some(Sink::Materialize { order: Some(order), .. }) => order.expected.unwrap_or(0),
+            _ => 0,
+        };
+        let sort_s = sorted_rows as f64 * CPU_SORT_S / device.threads().max(1) as f64;
+        Ok(Self { device_s, cpu_s: cpu_s(raw_bytes, device.threads(), rates) + sort_s })
     }
 
     /// True where the device is predicted to be faster.
@@ -263,10 +274,18 @@ impl Estimate<'_> {
                 }
                 groups
             }
-            Sink::Materialize { columns, top: None } => {
+            Sink::Materialize { columns, top: None, order } => {
                 let bytes: f64 = columns.iter().map(|column| width(column, &pipeline.columns)).sum();
-                kernels_s += rows * bytes / self.rates.link.bytes_per_s;
-                rows
+                let rows_out = match order {
+                    Some(order) => {
+                        kernels_s +=
+                            rows * (order.keys.len() as f64 * SORT_KEY_S + columns.len() as f64 * TAKE_S);
+                        order.row_count.map_or(rows, |wanted| rows.min(wanted as f64))
+                    }
+                    None => rows,
+                };
+                kernels_s += rows_out * bytes / self.rates.link.bytes_per_s;
+                rows_out
             }
             Sink::Materialize { top: Some(top), .. } => {
                 kernels_s += costs.top_s;
@@ -393,6 +412,7 @@ impl StepKind {
             Sink::Build { .. } => 0,
             Sink::Aggregate { keys, .. } if keys.is_empty() => 1,
             Sink::Aggregate { .. } => 2,
+            Sink::Materialize { order: Some(_), .. } => 5,
             Sink::Materialize { top: None, .. } => 3,
             Sink::Materialize { top: Some(_), .. } => 4,
         };
@@ -459,7 +479,7 @@ mod tests {
     #[test]
     fn rows_that_come_out_take_as_long_as_the_link_needs() {
         let rows_of = |columns: usize| {
-            let sink = Sink::Materialize { columns: vec![Expr::Column(0); columns], top: None };
+            let sink = Sink::Materialize { columns: vec![Expr::Column(0); columns], top: None, order: None };
             of(vec![pipeline(0, Vec::new(), sink)], &[100_000_000])[0]
         };
         let link_s = 100e6 * 8.0 / Rates::of_preset().link.bytes_per_s;

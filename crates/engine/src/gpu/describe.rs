@@ -15,15 +15,18 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use pelton_pipeline::ir::{
-    Aggregate, ArithmeticOp, CompareOp, Expr, Literal, Op, Pipeline, Plan, ProbeKind, SignChange, Sink,
-    Source, TableScan, TopK,
+    Aggregate, ArithmeticOp, CompareOp, Expr, Literal, Op, Pipeline, Plan, ProbeKind, RowOrder, SignChange,
+    Sink, SortKey, Source, TableScan, TopK,
 };
 
 use super::device::{DeviceChoice, DeviceHandle};
 use super::exec::PeltonGpuExec;
-use super::lower::without_exchanges;
+use super::lower::{Asked, without_exchanges};
 use super::rule::{attempt, is_root};
+use super::sort::Sorted;
 use crate::scan::PeltonScanExec;
 
 /// The pipelines of all nodes of `plan` that run on a device and, once it has run, what they did; `None` without any.
@@ -60,22 +63,39 @@ pub(crate) fn reason_on_cpu(plan: &Arc<dyn ExecutionPlan>, device: &Arc<DeviceHa
     if finishes_states_of_a_device(plan) {
         return "finishes what the device has aggregated".to_owned();
     }
-    if !is_root(plan) {
-        return "kernels scan, filter, compute, join and aggregate; all else is the CPU's".to_owned();
+    if let Some(reason) = sort_on_cpu(plan, device) {
+        return reason;
     }
-    let refusal = as_planned(plan).and_then(|planned| attempt(&planned, None, device).err());
+    if !is_root(plan) {
+        return "kernels scan, filter, compute, join, aggregate and sort; all else is the CPU's".to_owned();
+    }
+    let refusal = as_planned(plan).and_then(|planned| attempt(&planned, Asked::All, device).err());
     refusal.map_or("its part of the plan is cheaper here".to_owned(), |error| error.to_string())
 }
 
 /// Why `plan` stays on the CPU; `None` where it does not, and for nodes of which nobody would ask.
 fn why_not(plan: &Arc<dyn ExecutionPlan>, device: &Arc<DeviceHandle>) -> Option<String> {
+    if plan.is::<SortExec>() || plan.is::<SortPreservingMergeExec>() {
+        return sort_on_cpu(plan, device);
+    }
     let is_asked_of =
         plan.is::<AggregateExec>() || plan.is::<PeltonScanExec>() || plan.name().ends_with("JoinExec");
     if !is_asked_of || finishes_states_of_a_device(plan) {
         return None;
     }
     let planned = as_planned(plan)?;
-    attempt(&planned, None, device).err().map(|error| error.to_string())
+    attempt(&planned, Asked::All, device).err().map(|error| error.to_string())
+}
+
+/// Why the CPU sorts what `plan` sorts, where it sorts all rows and does not stop after a few.
+fn sort_on_cpu(plan: &Arc<dyn ExecutionPlan>, device: &Arc<DeviceHandle>) -> Option<String> {
+    let planned = as_planned(plan)?;
+    let sorted = Sorted::of(&planned)?;
+    let first = sorted.first.as_ref().filter(|_| sorted.is_of_few_rows());
+    if first.is_some_and(|first| attempt(&sorted.input, Asked::First(first), device).is_ok()) {
+        return None;
+    }
+    attempt(&sorted.input, Asked::InOrder(&sorted), device).err().map(|error| error.to_string())
 }
 
 /// `plan` with what it was before parts of it went to a device.
@@ -253,9 +273,13 @@ impl Names {
                     false => format!("groups by {}: {aggregates}", self.exprs(keys)),
                 }
             }
-            Sink::Materialize { columns, top } => {
+            Sink::Materialize { columns, top, order } => {
                 let rows = format!("rows of {}", self.exprs(columns));
-                top.as_ref().map_or(rows.clone(), |top| format!("{}: {rows}", self.top(top)))
+                match (top, order) {
+                    (Some(top), _) => format!("{}: {rows}", self.top(top)),
+                    (None, Some(order)) => format!("{}: {rows}", self.order(order)),
+                    (None, None) => rows,
+                }
             }
         }
     }
@@ -263,6 +287,21 @@ impl Names {
     fn top(&self, top: &TopK) -> String {
         let order = if top.is_descending { " desc" } else { "" };
         format!("top {} by {}{order}", top.row_count, self.expr(&top.key))
+    }
+
+    fn order(&self, order: &RowOrder) -> String {
+        let key = |key: &SortKey| {
+            let (way, nulls) = (
+                if key.is_descending { " desc" } else { "" },
+                if key.nulls_first { "first" } else { "last" },
+            );
+            format!("{}{way} nulls {nulls}", self.expr(&key.key))
+        };
+        let keys = order.keys.iter().map(key).collect::<Vec<_>>().join(", ");
+        match order.row_count {
+            Some(rows) => format!("the first {rows} sorted by {keys}"),
+            None => format!("sorted by {keys}"),
+        }
     }
 
     fn aggregate(&self, aggregate: &Aggregate) -> String {

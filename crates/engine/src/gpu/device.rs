@@ -192,6 +192,32 @@ impl DeviceHandle {
         }
     }
 
+    /// How many devices each query runs on.
+    pub(super) fn device_count(&self) -> usize {
+        1 + self.options.more_devices.len()
+    }
+
+    /// Groups that a device sorts at least.
+    pub(super) fn sorted_groups_min(&self) -> u64 {
+        self.options.sorted_groups_min
+    }
+
+    /// Whether the device can sort.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` that says what is missing.
+    pub(super) fn check_sorts(&self) -> Result<()> {
+        pelton_exec::check_sorts(self.options.target)
+    }
+
+    /// Memory of the device that may be taken, bytes; `None` while the runtime is not open.
+    pub(super) fn memory_limit_bytes(&self) -> Option<u64> {
+        let runtime = self.opened()?;
+        let budget = runtime.machine().device_budget(runtime.device()).ok()?;
+        Some(budget.limit_bytes())
+    }
+
     /// Changes whenever something learnt changes where something runs.
     pub(crate) fn changes(&self) -> u64 {
         self.experience.changes()

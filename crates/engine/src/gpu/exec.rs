@@ -160,6 +160,13 @@ impl PeltonGpuExec {
         }
     }
 
+    /// This node, of whose rows this is known.
+    pub(super) fn with_properties(mut self, known: EquivalenceProperties) -> Self {
+        let properties = PlanProperties::clone(&self.properties).with_eq_properties(known);
+        self.properties = Arc::new(properties);
+        self
+    }
+
     /// This node, chosen because of what was learnt of `key`.
     pub(super) fn learnt(mut self, key: u64, reason: String) -> Self {
         (self.key, self.reason) = (Some(key), reason);

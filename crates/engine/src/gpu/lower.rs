@@ -43,6 +43,7 @@ use super::expr::Exprs;
 use super::host_input::HostInput;
 use super::join::Join;
 use super::of_groups::OfGroups;
+use super::sort::Sorted;
 use super::top::FirstRows;
 use super::value::{LateText, Value};
 use crate::deferred::DeferredExec;
@@ -75,19 +76,30 @@ pub(super) struct Lowered {
     pub(super) of_groups: Option<OfGroups>,
 }
 
-/// Lowers `plan`, all of it; `first`: only these rows of it are asked for.
+/// What is asked of the rows of a plan.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Asked<'a> {
+    /// All of them, in any order.
+    All,
+    /// Only these.
+    First(&'a FirstRows),
+    /// All, or the first ones, in order.
+    InOrder(&'a Sorted),
+}
+
+/// Lowers what is asked of the rows of `plan`.
 ///
 /// # Errors
 ///
 /// `Unsupported`, with the reason.
 pub(super) fn lower(
     plan: &Arc<dyn ExecutionPlan>,
-    first: Option<&FirstRows>,
+    asked_rows: Asked<'_>,
     device: &Arc<DeviceHandle>,
 ) -> Result<Lowered> {
     let mut views = HashSet::new();
     loop {
-        match lower_with(plan, first, device, Some(&views)) {
+        match lower_with(plan, asked_rows, device, Some(&views)) {
             // More is asked of a text than the number of its row: kernels read its bytes.
             Err(Refusal { asked, .. }) if !asked.is_subset(&views) => views.extend(asked),
             // It takes more than that: a dictionary is made of it, or its rows come from the CPU.
@@ -95,7 +107,7 @@ pub(super) fn lower(
             lowered => return lowered.map_err(|refusal| refusal.error),
         }
     }
-    lower_with(plan, first, device, None).map_err(|refusal| refusal.error)
+    lower_with(plan, asked_rows, device, None).map_err(|refusal| refusal.error)
 }
 
 /// Why a plan was not lowered.
@@ -109,12 +121,12 @@ struct Refusal {
 
 fn lower_with(
     plan: &Arc<dyn ExecutionPlan>,
-    first: Option<&FirstRows>,
+    asked_rows: Asked<'_>,
     device: &Arc<DeviceHandle>,
     views: Option<&HashSet<TextColumn>>,
 ) -> std::result::Result<Lowered, Refusal> {
     let mut lowering = Lowering::new(device, views);
-    let lowered = lowering.whole(plan, first);
+    let lowered = lowering.whole(plan, asked_rows);
     let (has_late, asked) = (lowering.has_late, lowering.parameters.asked());
     lowered.map_err(|error| Refusal { error, has_late, asked })?;
     let host_input_count = lowering.host_inputs.len();
@@ -195,14 +207,14 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// All of `plan`, or the rows of it that are asked for.
-    fn whole(&mut self, plan: &Arc<dyn ExecutionPlan>, first: Option<&FirstRows>) -> Result<()> {
-        match groups_alone(plan).filter(|_| first.is_none()) {
+    /// What is asked of the rows of `plan`.
+    fn whole(&mut self, plan: &Arc<dyn ExecutionPlan>, asked: Asked<'_>) -> Result<()> {
+        match groups_alone(plan).filter(|_| matches!(asked, Asked::All)) {
             Some((aggregate, projections)) => {
                 let expected = pelton_planner::estimated_rows(plan).map(|groups| groups as u64);
                 self.aggregate(aggregate, &projections, expected)?;
             }
-            None => self.materialize(plan, first)?,
+            None => self.materialize(plan, asked)?,
         }
         match self.scans.is_empty() {
             true => Err(Error::unsupported("it reads no Pelton table")),
@@ -210,23 +222,27 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// The rows of `plan` as the result, all or those that are asked for.
-    fn materialize(&mut self, plan: &Arc<dyn ExecutionPlan>, first: Option<&FirstRows>) -> Result<()> {
+    /// The rows of `plan` that are asked for as the result.
+    fn materialize(&mut self, plan: &Arc<dyn ExecutionPlan>, asked: Asked<'_>) -> Result<()> {
         let column_count = plan.schema().fields().len();
         if column_count == 0 {
             return Err(Error::unsupported("its rows have no columns"));
         }
         let mut flow = self.flow(plan, &(0..column_count).collect())?;
-        let top = first.map(|first| first.lower(&mut flow, &plan.schema())).transpose()?;
+        let (top, order) = match asked {
+            Asked::All => (None, None),
+            Asked::First(first) => (Some(first.lower(&mut flow, &plan.schema())?), None),
+            Asked::InOrder(sorted) => (None, Some(sorted.lower(&mut flow, &plan.schema())?)),
+        };
         let columns = (0..column_count).map(|index| Ok(flow.output(index)?.expr.clone()));
         let columns = columns.collect::<Result<_>>()?;
         let late = (0..column_count).map(|index| Ok(flow.output(index)?.late.clone()));
         self.late = late.collect::<Result<_>>()?;
-        let reduces_rows = top.is_some();
-        self.finish(flow.builder, "rows of", Sink::Materialize { columns, top });
+        let does_more = top.is_some() || order.is_some();
+        self.finish(flow.builder, "rows of", Sink::Materialize { columns, top, order });
         // What is in memory of the device already comes from there as fast as its link is.
         let is_there = self.device.holds_all_of(&self.pipelines);
-        if !reduces_rows && !is_there && !self.pipelines.iter().any(drops_rows) {
+        if !does_more && !is_there && !self.pipelines.iter().any(drops_rows) {
             return Err(Error::unsupported("nothing in it reduces rows"));
         }
         Ok(())

@@ -3,7 +3,7 @@
 //! ```text
 //!   rule.rs      the largest subtrees that can run there, from the top; subquery.rs: with scalar subqueries that read the
 //!                same as they do; raw_keys.rs: groups by texts of which the host computes the keys
-//!     lower.rs   a subtree as pipelines: scan.rs, join.rs, aggregate.rs (functions.rs, distinct.rs), top.rs;
+//!     lower.rs   a subtree as pipelines: scan.rs, join.rs, aggregate.rs (functions.rs, distinct.rs), top.rs, sort.rs;
 //!                expr.rs, arithmetic.rs, dates.rs, text.rs
 //!     cost.rs    what it is predicted to take, corrected by what took how long (corrections.rs); trial.rs: what was
 //!                learnt by trying
@@ -42,6 +42,7 @@ mod rows_out;
 mod rule;
 mod run;
 mod scan;
+mod sort;
 mod subquery;
 mod text;
 mod text_kernel;

@@ -46,7 +46,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// looked at by the CPU, so they are not.
 pub(super) fn may_be_given_out(plan: &Plan, schema: &Schema, average_counts: &[usize]) -> bool {
     let Some(last) = plan.pipelines.last() else { return false };
-    let Sink::Materialize { columns, top: None } = &last.sink else { return false };
+    let Sink::Materialize { columns, top: None, .. } = &last.sink else { return false };
     let is_held = |column: usize, data_type: &DataType| {
         let Some(column) = last.columns.get(column) else { return false };
         match data_type {

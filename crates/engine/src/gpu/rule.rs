@@ -8,7 +8,8 @@
 //!           HashJoinExec …
 //! ```
 //!
-//! A sort that stops at a number of rows stays where it is; its input gives no more rows than it needs (`top.rs`).
+//! A sort goes to the device with what is below it (`sort.rs`). One that stops after few rows stays where it is; its input
+//! gives no more rows than it needs (`top.rs`).
 //!
 //! It runs last of all, on plans whose distribution and order are settled. So an order that parents count on is restored
 //! by a sort of what comes out of the device (what drops the columns of the order stays above it), and where parents count on rows being partitioned by hash, a repartition goes above the device's node. What
@@ -39,8 +40,9 @@ use super::cost::Prediction;
 use super::device::{DeviceChoice, DeviceHandle};
 use super::exec::PeltonGpuExec;
 use super::join::Join;
-use super::lower::{Lowered, lower, moves_rows_only};
+use super::lower::{Asked, Lowered, lower, moves_rows_only};
 use super::raw_keys::ByRawKeys;
+use super::sort::Sorted;
 use super::subquery;
 use super::top::FirstRows;
 use super::trial::{PeltonTrialExec, Verdict, key_of};
@@ -95,17 +97,24 @@ fn rewrite(
     if is_root(plan)
         && !keeps_its_order(plan, by_hash)
         && !hides_its_order(plan)
-        && let Some(placed) = on_device(plan, None, device)?
+        && !is_over_sort(plan, device)
+        && let Some(placed) = on_device(plan, Asked::All, device)?
     {
         return match placed {
             Placed::Device(node) => partitioned_as(plan, ordered_as(plan, node), by_hash),
             Placed::Trial(node, key) => Ok(Arc::new(PeltonTrialExec::new(Arc::clone(plan), node, key))),
         };
     }
+    if let Some(sorted) = Sorted::of(plan).filter(|_| !by_hash)
+        && !is_by_threshold(&sorted, device)
+        && let Some(placed) = in_order_on_device(plan, &sorted, device)?
+    {
+        return Ok(placed);
+    }
     if let Some(sort) = plan.downcast_ref::<SortExec>()
         && !by_hash
         && let Some(first) = FirstRows::of(sort)
-        && let Some(placed) = on_device(sort.input(), Some(&first), device)?
+        && let Some(placed) = on_device(sort.input(), Asked::First(&first), device)?
     {
         return Ok(match placed {
             Placed::Device(node) => FirstRows::sort_again(sort, node),
@@ -127,6 +136,9 @@ fn rewrite(
     if !Contract::of(plan, by_hash).holds_over(&children) {
         return Ok(Arc::clone(plan));
     }
+    if let Some(merged) = merged_already(plan, &children) {
+        return Ok(merged);
+    }
     match replace_children_if_necessary(Arc::clone(plan), children) {
         Ok(rewritten) if Contract::of(plan, by_hash).is_kept_by(&rewritten) => Ok(rewritten),
         // An operator that refuses what it is given counts on something else: it keeps what it was planned over.
@@ -141,7 +153,7 @@ fn by_raw_keys(
     by_hash: bool,
 ) -> DataFusionResult<Option<Arc<dyn ExecutionPlan>>> {
     let Some(by_raw_keys) = ByRawKeys::of(plan)? else { return Ok(None) };
-    let groups: Arc<dyn ExecutionPlan> = match on_device(&by_raw_keys.aggregate, None, device)? {
+    let groups: Arc<dyn ExecutionPlan> = match on_device(&by_raw_keys.aggregate, Asked::All, device)? {
         Some(Placed::Device(node)) => node,
         Some(Placed::Trial(node, key)) => {
             Arc::new(PeltonTrialExec::new(Arc::clone(&by_raw_keys.aggregate), node, key))
@@ -152,17 +164,56 @@ fn by_raw_keys(
     Ok(above.filter(|above| Contract::of(plan, by_hash).is_kept_by(above)))
 }
 
-/// The node that runs `plan` on the device, where it should run there; `first`: these rows of it. Its host inputs may
+/// The child of a merge of all rows that has them in order and in one partition: there is nothing to merge.
+fn merged_already(
+    plan: &Arc<dyn ExecutionPlan>,
+    children: &[Arc<dyn ExecutionPlan>],
+) -> Option<Arc<dyn ExecutionPlan>> {
+    let merge = plan.downcast_ref::<SortPreservingMergeExec>().filter(|merge| merge.fetch().is_none())?;
+    let [child] = children else { return None };
+    let is_in_order = child.equivalence_properties().ordering_satisfy(merge.expr().clone()).unwrap_or(false);
+    (child.output_partitioning().partition_count() == 1 && is_in_order).then(|| Arc::clone(child))
+}
+
+/// True where `sorted` stops after few rows, and a threshold finds those.
+fn is_by_threshold(sorted: &Sorted, device: &Arc<DeviceHandle>) -> bool {
+    let first = sorted.first.as_ref().filter(|_| sorted.is_of_few_rows());
+    first.is_some_and(|first| attempt(&sorted.input, Asked::First(first), device).is_ok())
+}
+
+/// What gives the rows of `plan`, which is `sorted`, where the device should sort them.
+fn in_order_on_device(
+    plan: &Arc<dyn ExecutionPlan>,
+    sorted: &Sorted,
+    device: &Arc<DeviceHandle>,
+) -> DataFusionResult<Option<Arc<dyn ExecutionPlan>>> {
+    Ok(match on_device(&sorted.input, Asked::InOrder(sorted), device)? {
+        Some(Placed::Device(node)) => Some(node),
+        Some(Placed::Trial(node, key)) => Some(Arc::new(PeltonTrialExec::new(Arc::clone(plan), node, key))),
+        None => None,
+    })
+}
+
+/// The node that gives what is `asked` of the rows of `plan` on the device, where it should run there. Its host inputs may
 /// hold further ones.
 fn on_device(
     plan: &Arc<dyn ExecutionPlan>,
-    first: Option<&FirstRows>,
+    asked: Asked<'_>,
     device: &Arc<DeviceHandle>,
 ) -> DataFusionResult<Option<Placed>> {
-    let Ok((lowered, reason)) = attempt(plan, first, device) else { return Ok(None) };
+    let Ok((lowered, reason)) = attempt(plan, asked, device) else { return Ok(None) };
     let host_inputs = lowered.host_inputs.iter().map(|host_input| rewrite(&host_input.plan, device, false));
     let host_inputs = host_inputs.collect::<DataFusionResult<Vec<_>>>()?;
-    let node = PeltonGpuExec::new(lowered, host_inputs, Arc::clone(plan), Arc::clone(device), reason);
+    let node = match asked {
+        Asked::All | Asked::First(_) => {
+            PeltonGpuExec::new(lowered, host_inputs, Arc::clone(plan), Arc::clone(device), reason)
+        }
+        Asked::InOrder(sorted) => {
+            let cpu = Arc::clone(&sorted.cpu);
+            PeltonGpuExec::new(lowered, host_inputs, cpu, Arc::clone(device), reason)
+                .with_properties(sorted.properties())
+        }
+    };
     let learns = matches!(device.choice(), DeviceChoice::Auto | DeviceChoice::AutoHost);
     if !learns || device.has_pinned(&node) {
         return Ok(Some(Placed::Device(Arc::new(node))));
@@ -230,17 +281,24 @@ fn hides_its_order(plan: &Arc<dyn ExecutionPlan>) -> bool {
     plan.output_ordering().map_or(0, |order| order.len()) < keys_below(plan)
 }
 
-/// Lowers `plan`, or the `first` rows of it, and decides that it should run on the device; with why.
+/// True for what computes columns of rows that the device is to sort: the sort goes there, and this stays above it.
+fn is_over_sort(plan: &Arc<dyn ExecutionPlan>, device: &Arc<DeviceHandle>) -> bool {
+    let Some(projection) = plan.downcast_ref::<ProjectionExec>() else { return false };
+    let sorted = Sorted::of(projection.input()).filter(|sorted| !is_by_threshold(sorted, device));
+    sorted.is_some_and(|sorted| attempt(&sorted.input, Asked::InOrder(&sorted), device).is_ok())
+}
+
+/// Lowers what is `asked` of the rows of `plan`, and decides that it should run on the device; with why.
 ///
 /// # Errors
 ///
 /// `Unsupported`, with the reason why it stays on the CPU.
 pub(super) fn attempt(
     plan: &Arc<dyn ExecutionPlan>,
-    first: Option<&FirstRows>,
+    asked: Asked<'_>,
     device: &Arc<DeviceHandle>,
 ) -> Result<(Lowered, String)> {
-    let lowered = lower(plan, first, device)?;
+    let lowered = lower(plan, asked, device)?;
     let reason = match device.choice() {
         DeviceChoice::Cpu => return Err(Error::unsupported("the CPU was chosen")),
         DeviceChoice::Gpu(_) | DeviceChoice::Host => {
@@ -249,6 +307,9 @@ pub(super) fn attempt(
         }
         DeviceChoice::Auto | DeviceChoice::AutoHost => choose(&lowered, device)?,
     };
+    if let Asked::InOrder(sorted) = asked {
+        sorted.check(&lowered.plan, device)?;
+    }
     Ok((lowered, reason))
 }
 
@@ -273,7 +334,7 @@ fn choose(lowered: &Lowered, device: &DeviceHandle) -> Result<String> {
 
 /// True for a single pipeline whose rows all come out as they are.
 fn is_scan_alone(lowered: &Lowered) -> bool {
-    let comes_out = |sink: &Sink| matches!(sink, Sink::Materialize { top: None, .. });
+    let comes_out = |sink: &Sink| matches!(sink, Sink::Materialize { top: None, order: None, .. });
     matches!(lowered.plan.pipelines.as_slice(), [pipeline] if comes_out(&pipeline.sink))
 }
 

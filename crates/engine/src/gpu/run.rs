@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::arrow::datatypes::Schema;
 use datafusion::error::Result;
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder};
@@ -248,10 +248,14 @@ impl Run {
         };
         let (outlet, inlet) = rows_out::channel(conversion, context);
         let gives_out = rows_out::may_be_given_out(&plan, &schema, &self.average_counts);
+        let sorted_bytes_max = match context.memory_pool().memory_limit() {
+            MemoryLimit::Finite(bytes) => Some(bytes as u64 / 2),
+            _ => None,
+        };
         let work = move || {
             let inputs = Inputs { host_inputs, parameters };
             let rows_taker = gives_out.then_some(&outlet as &dyn TakeRows);
-            let with = RunWith { tracer: tracer.as_ref(), rows_taker };
+            let with = RunWith { tracer: tracer.as_ref(), rows_taker, sorted_bytes_max };
             let runtime = device.runtime()?;
             let host_rows: Vec<usize> = inputs.host_inputs.iter().map(|rows| rows.row_count).collect();
             let predicted = predict(&plan, &device, &host_rows)?;

@@ -17,6 +17,7 @@ mod predicates;
 mod rows_out;
 mod shapes;
 mod shared;
+mod sorted;
 mod stages;
 mod text_keys;
 mod together;

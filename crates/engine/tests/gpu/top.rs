@@ -75,7 +75,7 @@ async fn nulls_extremes_and_ties_come_as_the_sort_wants_them() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_that_kernels_do_not_compare_are_sorted_on_the_cpu() {
+async fn keys_that_no_threshold_is_for_have_all_rows_sorted() {
     let tables = Tables::new();
     tables.add("a", random_rows(1, 700), 64, vec![]);
     let session = tables.session(&on_host());
@@ -86,7 +86,9 @@ async fn keys_that_kernels_do_not_compare_are_sorted_on_the_cpu() {
     ] {
         let (actual, query) = run(&session, sql).await;
         assert_same_rows(&actual, &tables.expected(sql).await, sql);
-        assert!(device_nodes(&query).is_empty(), "{sql}");
+        assert!(!device_nodes(&query).is_empty(), "{sql}");
+        let text = explanation(&session, &format!("EXPLAIN {sql}")).await;
+        assert!(text.contains("  the first 5 sorted by "), "{sql}: {text}");
     }
 }
 

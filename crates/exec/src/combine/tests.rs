@@ -15,6 +15,7 @@ use pelton_store::{IoEngine, IoOptions};
 use super::*;
 use crate::execution::Groups;
 use crate::finish::{gather_to, group_rows_of};
+use crate::runtime::RunWith;
 use crate::team::{Given, Shared};
 use crate::{Runtime, RuntimeOptions, TargetChoice};
 
@@ -128,7 +129,7 @@ fn plan(kind: Kind, parts: usize) -> Plan {
     let pipeline =
         |source, sink| Pipeline { name: "part".into(), source, columns: columns(), ops: Vec::new(), sink };
     let groups = (0..parts).map(|part| pipeline(Source::HostInput(part), sink.clone()));
-    let nothing = || Sink::Materialize { columns: Vec::new(), top: None };
+    let nothing = || Sink::Materialize { columns: Vec::new(), top: None, order: None };
     let readers = (0..parts).map(|part| pipeline(Source::Groups(part), nothing()));
     let pipelines = groups.chain(readers).collect();
     Plan { pipelines, table_count: 0, host_input_count: parts, unique_tables: Vec::new() }
@@ -194,7 +195,7 @@ fn grouped<R>(
 ) -> R {
     let (runtime, plan, cancel) = (runtime(equal_hashes), plan(kind, parts.len()), CancelFlag::new());
     let inputs = Inputs::from(parts.iter().map(|rows| rows_of(rows)).collect::<Vec<_>>());
-    let given = Given::new(&plan, inputs, None).unwrap();
+    let given = Given::new(&plan, inputs, &RunWith::default()).unwrap();
     let turn = runtime.machine().arbiter(runtime.device()).unwrap().turn();
     let runs_on = (&*runtime, &runtime.workers[0], turn);
     let mut execution = Execution::new(runs_on, &plan, &Shared::of(&plan, 1), &given, &cancel, None).unwrap();

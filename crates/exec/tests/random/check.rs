@@ -9,7 +9,7 @@ use pelton_error::{CancelFlag, Error, ErrorKind};
 use pelton_exec::{
     Filters, MemoryTest, OverflowChecks, RowsPart, RunWith, Runtime, RuntimeOptions, TakeRows, TargetChoice,
 };
-use pelton_pipeline::ir::{Inputs, Plan, Sink, Source, TopK};
+use pelton_pipeline::ir::{Inputs, Plan, RowOrder, Sink, Source, TopK};
 use pelton_scan::Decompress;
 use pelton_store::{IoEngine, IoOptions};
 
@@ -76,7 +76,7 @@ impl Tally {
 }
 
 /// What every few plans should have, as descriptions of plans show it.
-pub(crate) const RARE: [&str; 9] = [
+pub(crate) const RARE: [&str; 10] = [
     "groups of pipeline",
     "kind: Mark",
     "kind: Outer, residual: Some",
@@ -85,6 +85,7 @@ pub(crate) const RARE: [&str; 9] = [
     "RowNumber",
     "ByKernel",
     "Repeat {",
+    "RowOrder {",
     "Where {",
 ];
 
@@ -306,6 +307,7 @@ fn check_run(
     found.extend(rows_of(&rows));
     let difference = match &plan.pipelines.last().expect("a plan has a pipeline").sink {
         Sink::Materialize { top: Some(top), .. } => top_difference(top, &expected.rows, &found),
+        Sink::Materialize { order: Some(order), .. } => order_difference(order, &expected.rows, &found),
         _ => difference(expected.rows.clone(), found),
     };
     if let Some(difference) = difference {
@@ -413,6 +415,45 @@ fn top_difference(top: &TopK, all: &[Row], found: &[Row]) -> Option<String> {
     ];
     let lacking = demands.iter().find(|(_, count, is_one)| among(found, *is_one) < *count);
     lacking.map(|(what, count, is_one)| format!("{} rows {what} in place of {count}", among(found, *is_one)))
+}
+
+/// What [`RowOrder`] promises and `found` lacks; the last columns are the keys.
+fn order_difference(order: &RowOrder, all: &[Row], found: &[Row]) -> Option<String> {
+    let keys = |row: &Row| row[row.len() - order.keys.len()..].to_vec();
+    let compare = |a: &Vec<Cell>, b: &Vec<Cell>| {
+        let orders =
+            order.keys.iter().zip(a.iter().zip(b)).map(|(key, (a, b))| match (a.is_null(), b.is_null()) {
+                (true, true) => std::cmp::Ordering::Equal,
+                (false, false) if key.is_descending => b.cmp(a),
+                (false, false) => a.cmp(b),
+                (is_null, _) if is_null == key.nulls_first => std::cmp::Ordering::Less,
+                _ => std::cmp::Ordering::Greater,
+            });
+        orders.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then)
+    };
+    let mut expected: Vec<Vec<Cell>> = all.iter().map(keys).collect();
+    expected.sort_by(compare);
+    expected.truncate(order.row_count.map_or(usize::MAX, |rows| usize::try_from(rows).unwrap_or(usize::MAX)));
+    let found_keys: Vec<Vec<Cell>> = found.iter().map(keys).collect();
+    if expected.len() != found.len() {
+        return Some(format!("{} rows in order in place of {}", found.len(), expected.len()));
+    }
+    if let Some(at) = (0..found.len()).find(|at| expected[*at] != found_keys[*at]) {
+        return Some(format!("row {at} has the keys {:?} in place of {:?}", found_keys[at], expected[at]));
+    }
+    // Where not all are wanted, those of equal keys may be any of them.
+    match found.len() == all.len() {
+        true => difference(all.to_vec(), found.to_vec()),
+        false if all.iter().flatten().any(|cell| matches!(cell, Cell::About(..))) => None,
+        false => {
+            let there = counted(all);
+            let is_too_often = |(row, count): (&Row, usize)| there.get(row).is_none_or(|all| count > *all);
+            counted(found)
+                .into_iter()
+                .find(|(row, count)| is_too_often((row, *count)))
+                .map(|(row, count)| format!("{row:?} came {count} times"))
+        }
+    }
 }
 
 /// The plan, without what its tables hold.

@@ -295,7 +295,7 @@ impl<'p> Walk<'p> {
                 let inputs = aggregates.iter().map(|aggregate| aggregate.input.as_ref().unwrap_or(&rows));
                 ended.extend(inputs.map(|input| self.scope.evaluate(input, row)));
             }
-            Sink::Materialize { columns, top } => {
+            Sink::Materialize { columns, top, .. } => {
                 ended.extend(self.evaluate(columns, row));
                 let is_beyond = top.is_some() && (is_tainted || ended.iter().any(Cell::is_poison));
                 if is_beyond {

@@ -1,6 +1,6 @@
 //! The ends of random pipelines: groups and rows.
 
-use pelton_pipeline::ir::{Aggregate, AggregateFunction, Expr, Sink, TopK, Type};
+use pelton_pipeline::ir::{Aggregate, AggregateFunction, Expr, RowOrder, Sink, SortKey, TopK, Type};
 
 use super::expressions::{INTEGERS, Known, Made};
 use super::generate::Generator;
@@ -111,7 +111,32 @@ impl Generator<'_> {
         (Aggregate { function, input: Some(self.perhaps_where(made.expr, known)) }, result)
     }
 
-    /// Rows; of a top-k with their key behind everything else, to check them by.
+    /// What rows are sorted by.
+    fn order(&mut self, known: &[Known]) -> RowOrder {
+        let count = 1 + self.random.below(4);
+        let keys = (0..count).map(|_| {
+            let is_column = self.random.percent(60);
+            let mut expressions = self.expressions(known);
+            let column = expressions.column(|column| column.text != TextForm::View && !column.is_about);
+            let made = match column.filter(|_| is_column) {
+                Some(column) => column,
+                None if expressions.random.one_in(3) => expressions.double(1),
+                None => expressions.integer(Type::I64, 2),
+            };
+            let key = match made.ty {
+                // The sign of a NaN is what the processor likes, and orders its bits.
+                Type::F64 => Expr::FloatKey { input: Box::new(made.expr) },
+                _ => made.expr,
+            };
+            SortKey { key, is_descending: self.random.one_in(2), nulls_first: self.random.one_in(2) }
+        });
+        let keys = keys.collect();
+        let row_count = *self.random.pick(&[None, None, None, Some(0), Some(1), Some(100), Some(u64::MAX)]);
+        let expected = self.random.one_in(3).then(|| self.random.below(5000));
+        RowOrder { keys, row_count, expected }
+    }
+
+    /// Rows; of a top-k with their key behind everything else, and of an order with its keys, to check them by.
     pub(crate) fn materialize(&mut self, known: &[Known]) -> Sink {
         let count = 1 + self.random.below(4);
         let mut columns: Vec<Expr> = (0..count).map(|_| self.output(known).expr).collect();
@@ -121,7 +146,9 @@ impl Generator<'_> {
                 let is_value = |at: &usize| known[*at].text != TextForm::View;
                 columns.extend((0..known.len()).filter(is_value).map(Expr::Column));
             }
-            return Sink::Materialize { columns, top: None };
+            let order = self.random.one_in(3).then(|| self.order(known));
+            columns.extend(order.iter().flat_map(|order| &order.keys).map(|key| key.key.clone()));
+            return Sink::Materialize { columns, top: None, order };
         }
         let is_column = self.random.percent(75);
         let row_count = *self.random.pick(&[0, 1, 2, 10, 100, 1000, u64::MAX]);
@@ -130,6 +157,10 @@ impl Generator<'_> {
         let column = expressions.column(|column| INTEGERS.contains(&column.ty)).filter(|_| is_column);
         let key = column.unwrap_or_else(|| expressions.integer(Type::I64, 2)).expr;
         columns.push(key.clone());
-        Sink::Materialize { columns, top: Some(TopK { key, is_descending, keeps_ties, row_count }) }
+        Sink::Materialize {
+            columns,
+            top: Some(TopK { key, is_descending, keeps_ties, row_count }),
+            order: None,
+        }
     }
 }

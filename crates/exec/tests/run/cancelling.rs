@@ -24,7 +24,7 @@ fn plan(runtime: &Runtime, place: &Place, is_rows: bool) -> Plan {
     let (source, columns) = source(runtime, &place.table);
     let sum = Aggregate { function: AggregateFunction::Sum, input: Some(column(3)) };
     let sink = match is_rows {
-        true => Sink::Materialize { columns: vec![column(0), column(3)], top: None },
+        true => Sink::Materialize { columns: vec![column(0), column(3)], top: None, order: None },
         false => Sink::Aggregate { keys: vec![column(0)], aggregates: vec![sum], expected: None },
     };
     single(source, columns, Vec::new(), sink)

@@ -18,7 +18,8 @@ use crate::oracle::{
 fn check_all(codec: Codec, row_group_rows: u32, rows: u64) {
     let place = table(codec, row_group_rows, rows);
     let (source, columns) = source(&runtime(options()), &place.table);
-    let sink = Sink::Materialize { columns: (0..columns.len()).map(column).collect(), top: None };
+    let sink =
+        Sink::Materialize { columns: (0..columns.len()).map(column).collect(), top: None, order: None };
     let plan = single(source, columns, Vec::new(), sink);
     let mut expected = all_rows(&place.table);
     sort(&mut expected);
@@ -60,7 +61,7 @@ fn a_range_of_a_packed_column_keeps_its_rows_and_no_null() {
     let place = table(Codec::None, 5000, 12_345);
     let (source, columns) = source(&runtime(options()), &place.table);
     let between = Expr::And(vec![compare(CompareOp::Ge, 1, 5), compare(CompareOp::Lt, 1, 20)]);
-    let sink = Sink::Materialize { columns: vec![column(0), column(1)], top: None };
+    let sink = Sink::Materialize { columns: vec![column(0), column(1)], top: None, order: None };
     let (rows, _) = run(options(), &single(source, columns, vec![Op::Filter(between)], sink));
     let mut expected: Vec<Vec<Cell>> =
         all_rows(&place.table).into_iter().map(|row| row[..2].to_vec()).collect();
@@ -123,7 +124,7 @@ fn check_sorted(runtime: &Runtime, table: &Arc<Table>) {
         if turn == ranges.len() {
             runtime.column_cache().pin(table, None, &CancelFlag::new()).unwrap();
         }
-        let sink = Sink::Materialize { columns: vec![column_of(0), column_of(1)], top: None };
+        let sink = Sink::Materialize { columns: vec![column_of(0), column_of(1)], top: None, order: None };
         let plan =
             single(Source::Table(scan.clone()), columns.clone(), vec![Op::Filter(between(low, high))], sink);
         let (rows, _) = runtime.run(&plan, Vec::new(), &CancelFlag::new()).unwrap();
@@ -145,7 +146,7 @@ fn three_valued_logic_keeps_what_is_true() {
     // quantity < 10 OR NOT (flag = true): a NULL quantity passes where the flag is false.
     let is_set = Expr::Column(4);
     let either = Expr::Or(vec![compare(CompareOp::Lt, 1, 10), Expr::Not(Box::new(is_set))]);
-    let sink = Sink::Materialize { columns: vec![column(0)], top: None };
+    let sink = Sink::Materialize { columns: vec![column(0)], top: None, order: None };
     let (rows, _) = run(options(), &single(source, columns, vec![Op::Filter(either)], sink));
     let passes = |row: &Vec<Cell>| matches!(row[1], Cell::Int(value) if value < 10) || row[4] == Cell::Int(0);
     let mut expected: Vec<Vec<Cell>> =
@@ -222,7 +223,7 @@ fn other_numbers_find_the_program_in_the_cache() {
     let all = [[7, 90_000, 11], [-3, i32::MAX.into(), 20], [19, -1, 19]];
     for (turn, numbers) in all.into_iter().enumerate() {
         let ops = vec![Op::Filter(conditions_with(&columns, numbers))];
-        let sink = Sink::Materialize { columns: vec![column(0)], top: None };
+        let sink = Sink::Materialize { columns: vec![column(0)], top: None, order: None };
         let plan = single(source.clone(), columns.clone(), ops, sink);
         let (found, report) = runtime.run(&plan, Vec::new(), &CancelFlag::new()).unwrap();
         assert_eq!(sorted(&found), expected_of(numbers), "{numbers:?}");

@@ -42,7 +42,7 @@ fn grouped(keys: &[usize], aggregates: Vec<Aggregate>) -> Sink {
 }
 
 fn rows_of(columns: Vec<Expr>) -> Sink {
-    Sink::Materialize { columns, top: None }
+    Sink::Materialize { columns, top: None, order: None }
 }
 
 fn of(function: AggregateFunction, input: Expr) -> Aggregate {

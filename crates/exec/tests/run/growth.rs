@@ -209,7 +209,7 @@ fn check_join(key: usize, kind: ProbeKind, top: Option<TopK>, options: RuntimeOp
     let count = crate::fixture::READABLE.len();
     let output = vec![column(0), column(count), column(count + 1)];
     let row_count = top.as_ref().map(|top| top.row_count as usize);
-    let sink = Sink::Materialize { columns: output, top };
+    let sink = Sink::Materialize { columns: output, top, order: None };
     let plan = join(&place.table, hashed(column(key)), hashed(next(key)), kind, sink);
     let (rows, report) = run(options, &plan);
     check_grown(&report.pipelines[0], 2 * ROWS);
@@ -319,7 +319,7 @@ fn check_build_of_join(options: RuntimeOptions) {
         source,
         columns,
         ops: vec![probe],
-        sink: Sink::Materialize { columns: output, top: None },
+        sink: Sink::Materialize { columns: output, top: None, order: None },
     });
     plan.table_count = 2;
     let (rows, report) = run(options, &plan);
@@ -394,7 +394,7 @@ fn a_join_that_gives_many_more_rows_than_memory_holds_streams_through_bounded_ro
     };
     let columns = vec![column_of("key", 1 << 50), column_of("number", SIDE as i128)];
     let probe = Op::Probe { table: 0, keys: vec![column(0)], kind: ProbeKind::Inner, residual: None };
-    let sink = Sink::Materialize { columns: vec![column(1), column(2)], top: None };
+    let sink = Sink::Materialize { columns: vec![column(1), column(2)], top: None, order: None };
     let mut plan = single(Source::HostInput(0), columns.clone(), vec![probe], sink);
     let build = Sink::Build { table: 0, keys: vec![column(0)], payload: vec![column(1)] };
     let build = Pipeline { sink: build, ops: Vec::new(), name: "build".into(), ..plan.pipelines[0].clone() };
@@ -447,7 +447,7 @@ fn a_table_by_position_ends_at_the_first_morsel_with_a_key_that_is_there_already
     let place = fixture();
     let without_cache = RuntimeOptions { device_cache_bytes: Some(0), row_groups_max: 1, ..options() };
     let report_of = |key: Expr, options: &RuntimeOptions| {
-        let sink = Sink::Materialize { columns: vec![column(0)], top: None };
+        let sink = Sink::Materialize { columns: vec![column(0)], top: None, order: None };
         let mut plan = join(&place.table, key.clone(), key, ProbeKind::Semi, sink);
         // A condition on the match: more is asked than whether there is the key.
         for op in plan.pipelines.iter_mut().flat_map(|pipeline| &mut pipeline.ops) {

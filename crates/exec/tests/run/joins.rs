@@ -34,7 +34,7 @@ fn plan(table: &Arc<Table>, options: &RuntimeOptions, key: &Expr, probe_key: &Ex
         source,
         columns,
         vec![Op::Probe { table: 0, keys: vec![probe_key.clone()], kind, residual: None }],
-        Sink::Materialize { columns: output, top: None },
+        Sink::Materialize { columns: output, top: None, order: None },
     );
     plan.pipelines.insert(0, build);
     plan.table_count = 1;

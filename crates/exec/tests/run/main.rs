@@ -13,6 +13,7 @@ mod growth;
 mod joins;
 mod memory;
 mod oracle;
+mod order;
 mod overflow;
 mod skipping;
 mod text_extremes;

@@ -66,7 +66,7 @@ fn groups_of_join(runtime: &Runtime, place: &Place, keys: Vec<Expr>) -> Plan {
 }
 
 fn rows_out(columns: Vec<Expr>) -> Sink {
-    Sink::Materialize { columns, top: None }
+    Sink::Materialize { columns, top: None, order: None }
 }
 
 /// What reads the groups that `plan` ends in: all of them, or the first `top` by their sum.
@@ -79,7 +79,7 @@ fn read_again(mut plan: Plan, top: Option<u64>) -> Plan {
         source: Source::Groups(from),
         columns: vec![column_of(Type::I64), column_of(Type::I128)],
         ops: Vec::new(),
-        sink: Sink::Materialize { columns: vec![column(0), column(1)], top },
+        sink: Sink::Materialize { columns: vec![column(0), column(1)], top, order: None },
     });
     plan
 }
@@ -211,7 +211,11 @@ fn sixteen_queries_on_one_device_under_a_small_limit_give_what_each_gives_alone(
             groups_of_join(runtime, &place, vec![column(7)]),
             single(rows_out(vec![column(0), column(3)])),
             groups_of_join(runtime, &place, vec![times(0, 1_000_003)]),
-            single(Sink::Materialize { columns: vec![column(0), column(1)], top: Some(top.clone()) }),
+            single(Sink::Materialize {
+                columns: vec![column(0), column(1)],
+                top: Some(top.clone()),
+                order: None,
+            }),
             wide_groups(runtime, &place),
             read_again(many_groups(runtime, &place), Some(100)),
         ]

@@ -232,11 +232,15 @@ fn cell(values: &DecodedValues, row: usize) -> Cell {
 
 /// The rows that came out, in sorted order.
 pub(crate) fn sorted(rows: &Rows) -> Vec<Vec<Cell>> {
-    let mut all: Vec<Vec<Cell>> = (0..rows.row_count)
-        .map(|row| rows.columns.iter().map(|column| output_cell(column, row)).collect())
-        .collect();
+    let mut all = as_they_come(rows);
     sort(&mut all);
     all
+}
+
+/// The rows that came out, in their order.
+pub(crate) fn as_they_come(rows: &Rows) -> Vec<Vec<Cell>> {
+    let row = |row| rows.columns.iter().map(|column| output_cell(column, row)).collect();
+    (0..rows.row_count).map(row).collect()
 }
 
 pub(crate) fn sort(rows: &mut [Vec<Cell>]) {

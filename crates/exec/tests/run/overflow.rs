@@ -128,8 +128,11 @@ fn number(rows: &[Vec<Cell>]) -> i128 {
 fn check_operations(ty: Type, ops: &[ArithmeticOp], options: RuntimeOptions) {
     let branches = ops.iter().enumerate().map(|(which, op)| (is(which as i32), arithmetic(*op))).collect();
     let case = Expr::Case { branches, otherwise: None };
-    let plan =
-        plan(ty, vec![Op::Filter(is_not_negative())], Sink::Materialize { columns: vec![case], top: None });
+    let plan = plan(
+        ty,
+        vec![Op::Filter(is_not_negative())],
+        Sink::Materialize { columns: vec![case], top: None, order: None },
+    );
     let runtime = runtime(options);
     for (which, op) in ops.iter().enumerate() {
         for left in extremes(ty) {
@@ -213,7 +216,7 @@ fn casts_to_narrower_integers_are_exact_or_reported() {
     let within = Expr::Within { input: Box::new(column(1)), bounds: narrow };
     let runtime = runtime(options());
     for (expr, bounds) in [(cast, Bounds { min: i32::MIN.into(), max: i32::MAX.into() }), (within, narrow)] {
-        let sink = Sink::Materialize { columns: vec![expr], top: None };
+        let sink = Sink::Materialize { columns: vec![expr], top: None, order: None };
         let plan = plan(Type::I64, Vec::new(), sink);
         let beside = |end: i128| [end - 1, end, end + 1];
         for value in [beside(bounds.min), beside(bounds.max), [0, i64::MIN.into(), i64::MAX.into()]].concat()
@@ -282,7 +285,7 @@ fn zeros_are_equal_and_so_are_nans_which_are_the_greatest() {
     };
     let compare = |op| Expr::Compare { op, left: Box::new(column(0)), right: Box::new(column(1)) };
     let ops = [CompareOp::Eq, CompareOp::Ne, CompareOp::Lt, CompareOp::Le, CompareOp::Gt, CompareOp::Ge];
-    let sink = Sink::Materialize { columns: ops.map(compare).to_vec(), top: None };
+    let sink = Sink::Materialize { columns: ops.map(compare).to_vec(), top: None, order: None };
     let columns = vec![column_of("a"), column_of("b")];
     let plan = Plan { host_input_count: 1, ..single(Source::HostInput(0), columns, Vec::new(), sink) };
     let runtime = runtime(options());

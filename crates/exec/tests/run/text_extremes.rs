@@ -239,7 +239,7 @@ fn texts_of_groups_come_out_as_rows() {
     let is_even = Expr::In { input: Box::new(modulo(2)), values: vec![0] };
     let of_even = Expr::Where { input: Box::new(column(2)), condition: Box::new(is_even) };
     let columns = vec![column(0), column(TEXT), of_even];
-    let sink = |top| Sink::Materialize { columns: columns.clone(), top };
+    let sink = |top| Sink::Materialize { columns: columns.clone(), top, order: None };
     let expected = first_stage(&place.table).into_iter().map(|(key, least, greatest)| {
         let greatest = if key % 2 == 0 { Cell::Text(greatest) } else { Cell::Null };
         vec![Cell::Int(key), Cell::Text(least), greatest]

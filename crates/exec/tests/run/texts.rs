@@ -202,8 +202,11 @@ fn check(table: &Arc<Table>, kernels: &[TextKernel], options: RuntimeOptions) {
     let (source, columns) = source(table);
     let results = kernels.iter().map(of_text);
     let is_null = Expr::IsNull(Box::new(column(TEXT)));
-    let sink =
-        Sink::Materialize { columns: [column(0), is_null].into_iter().chain(results).collect(), top: None };
+    let sink = Sink::Materialize {
+        columns: [column(0), is_null].into_iter().chain(results).collect(),
+        top: None,
+        order: None,
+    };
     let (rows, _) = run(options, &single(source, columns, Vec::new(), sink));
     let mut expected: Vec<Vec<Cell>> = cells(table, 0)
         .into_iter()
@@ -326,7 +329,8 @@ fn texts_are_read_from_every_tier_and_under_every_codec() {
             check(&place.table, &kernels, options);
         }
         let (source, columns) = source(&place.table);
-        let sink = Sink::Materialize { columns: kernels.iter().map(of_text).collect(), top: None };
+        let sink =
+            Sink::Materialize { columns: kernels.iter().map(of_text).collect(), top: None, order: None };
         let plan = single(source, columns, Vec::new(), sink);
         let runtime = runtime(RuntimeOptions { device_cache_bytes: Some(32 << 20), ..options() });
         let run = || sorted(&runtime.run(&plan, Vec::new(), &CancelFlag::new()).unwrap().0);
@@ -343,7 +347,7 @@ fn texts_are_read_from_every_tier_and_under_every_codec() {
 /// The rows that `conditions` leave, by number.
 fn check_filter(table: &Arc<Table>, conditions: Vec<Expr>, is_kept: impl Fn(i128, &Cell) -> bool) {
     let (source, columns) = source(table);
-    let sink = Sink::Materialize { columns: vec![column(0)], top: None };
+    let sink = Sink::Materialize { columns: vec![column(0)], top: None, order: None };
     let ops = conditions.into_iter().map(Op::Filter).collect();
     let (rows, _) = run(options(), &single(source, columns, ops, sink));
     let all = cells(table, 0).into_iter().zip(cells(table, TEXT));
@@ -420,6 +424,7 @@ fn a_text_is_read_late_by_the_rows_that_a_probe_leaves() {
         sink: Sink::Materialize {
             columns: vec![column(0), column(2), column(3), of_text(&bytes)],
             top: None,
+            order: None,
         },
     };
     let pipelines = vec![build, probe];
@@ -482,7 +487,7 @@ fn short_texts_are_keys_of_groups_and_of_groups_of_groups() {
         source: Source::Groups(0),
         columns: vec![of_groups(Type::Text, true), of_groups(Type::I64, false), of_groups(Type::I64, false)],
         ops: vec![Op::Filter(equal(CompareOp::Eq)), Op::Filter(equal(CompareOp::Le))],
-        sink: Sink::Materialize { columns: vec![column(0), column(1), column(2)], top: None },
+        sink: Sink::Materialize { columns: vec![column(0), column(1), column(2)], top: None, order: None },
     });
     expected.retain(|row| row[0] != Cell::Null);
     assert_eq!(sorted(&run(options(), &plan).0), expected);
@@ -587,7 +592,7 @@ fn patterns_without_any_constant_need_none() {
     let (source, columns) = source(&place.table);
     let count = |pattern: &str| {
         let ops = vec![Op::Filter(of_text(&like(pattern)))];
-        let sink = Sink::Materialize { columns: vec![column(0)], top: None };
+        let sink = Sink::Materialize { columns: vec![column(0)], top: None, order: None };
         run(options(), &single(source.clone(), columns.clone(), ops, sink)).0.row_count
     };
     let texts = (0..1000).filter(|row| Kind::Plain.is_valid(*row)).map(|row| Kind::Plain.text(row));
@@ -610,7 +615,7 @@ fn other_constants_find_the_program_in_the_cache() {
             like_of(part(2, length), "a%", true),
         ];
         let ops = conditions.iter().map(|condition| Op::Filter(of_text(condition))).collect();
-        let sink = Sink::Materialize { columns: vec![column(0)], top: None };
+        let sink = Sink::Materialize { columns: vec![column(0)], top: None, order: None };
         let plan = single(source.clone(), columns.clone(), ops, sink);
         let (_, report) = runtime.run(&plan, Vec::new(), &CancelFlag::new()).unwrap();
         report.pipelines[0].compiled

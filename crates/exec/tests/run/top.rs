@@ -67,6 +67,7 @@ fn check(case: &Case) -> RunReport {
     let sink = Sink::Materialize {
         columns: vec![column(0), column(1)],
         top: top(case.key.clone(), case.is_descending, case.keeps_ties, case.k),
+        order: None,
     };
     let plan = single(source, columns, case.ops.clone(), sink);
     let (rows, report) = run(case.options.clone(), &plan);
@@ -227,7 +228,11 @@ fn the_key_may_come_from_a_hash_table() {
     };
     let quantity = column(columns.len());
     let probe = Op::Probe { table: 0, keys: vec![column(0)], kind: ProbeKind::Inner, residual: None };
-    let sink = Sink::Materialize { columns: vec![quantity.clone()], top: top(quantity, false, false, 20) };
+    let sink = Sink::Materialize {
+        columns: vec![quantity.clone()],
+        top: top(quantity, false, false, 20),
+        order: None,
+    };
     let mut plan = single(source, columns, vec![probe], sink);
     plan.pipelines.insert(0, build);
     plan.table_count = 1;
@@ -249,7 +254,8 @@ fn rows_that_the_caller_brings_have_first_ones_too() {
     };
     let bounds = Some(Bounds { min: -2000, max: 3003 });
     let columns = vec![Column { name: "v".into(), ty: Type::I64, is_nullable: false, bounds, text: None }];
-    let sink = Sink::Materialize { columns: vec![column(0)], top: top(column(0), true, false, 3) };
+    let sink =
+        Sink::Materialize { columns: vec![column(0)], top: top(column(0), true, false, 3), order: None };
     let mut plan: Plan = single(Source::HostInput(0), columns, Vec::new(), sink);
     plan.host_input_count = 1;
     let (rows, _) = runtime(options()).run(&plan, vec![host_input], &CancelFlag::new()).unwrap();
@@ -262,7 +268,8 @@ fn rows_that_the_caller_brings_have_first_ones_too() {
 fn a_key_that_is_no_integer_is_refused() {
     let place = table(Codec::None, 1500, 1500);
     let (source, columns) = source(&runtime(options()), &place.table);
-    let sink = Sink::Materialize { columns: vec![column(0)], top: top(column(2), true, false, 3) };
+    let sink =
+        Sink::Materialize { columns: vec![column(0)], top: top(column(2), true, false, 3), order: None };
     let error = runtime(options())
         .run(&single(source, columns, Vec::new(), sink), Vec::new(), &CancelFlag::new())
         .unwrap_err();
@@ -274,7 +281,8 @@ fn by_a_key_that_64_bits_do_not_hold_all_rows_come() {
     let place = table(Codec::None, 1500, 1500);
     let (source, mut columns) = source(&runtime(options()), &place.table);
     columns[3].bounds = None;
-    let sink = Sink::Materialize { columns: vec![column(3)], top: top(column(3), true, false, 3) };
+    let sink =
+        Sink::Materialize { columns: vec![column(3)], top: top(column(3), true, false, 3), order: None };
     let (rows, _) = run(options(), &single(source, columns, Vec::new(), sink));
     let mut expected: Vec<Vec<Cell>> =
         all_rows(&place.table).into_iter().map(|row| vec![row[3].clone()]).collect();

@@ -122,7 +122,7 @@ fn tables_of_one_row_and_of_none_have_workers_without_work() {
         let total = single(from.clone(), columns.clone(), Vec::new(), grouped(Vec::new()));
         let found = sorted(&run(&runtime, &total));
         assert_eq!(found[0][0], Cell::Int(i128::from(2 * rows)));
-        let all = Sink::Materialize { columns: vec![column(0)], top: None };
+        let all = Sink::Materialize { columns: vec![column(0)], top: None, order: None };
         let plan = single(from, columns, Vec::new(), all);
         assert_eq!(run(&runtime, &plan).row_count, 2 * rows as usize);
     }
@@ -305,7 +305,7 @@ fn the_first_rows_come_from_all_workers() {
         (0, true, true, 0),
     ] {
         let top = TopK { key: column(key), is_descending, keeps_ties, row_count };
-        let sink = Sink::Materialize { columns: vec![column(0), column(1)], top: Some(top) };
+        let sink = Sink::Materialize { columns: vec![column(0), column(1)], top: Some(top), order: None };
         let plan = single(from.clone(), columns.clone(), Vec::new(), sink);
         let keys = |rows: &Rows| {
             let mut keys: Vec<_> = sorted(rows).into_iter().map(|row| row[key].clone()).collect();
@@ -333,7 +333,7 @@ fn what_one_worker_knows_of_the_first_rows_spares_the_others_row_groups() {
     let (from, mut columns) = source(&runtime, &place.table);
     columns[0].is_nullable = false;
     let top = TopK { key: column(0), is_descending: true, keeps_ties: true, row_count: 5 };
-    let sink = Sink::Materialize { columns: vec![column(0)], top: Some(top) };
+    let sink = Sink::Materialize { columns: vec![column(0)], top: Some(top), order: None };
     let plan = single(from, columns, Vec::new(), sink);
     let (rows, report) = runtime.run(&plan, Vec::new(), &CancelFlag::new()).unwrap();
     let expected: Vec<_> = (39_995..40_000).map(|row| vec![Cell::Int(1_000_000 + row * 3)]).collect();

@@ -367,6 +367,30 @@ pub struct RowsLayout {
     pub columns: Vec<PayloadColumn>,
     /// Where not all are asked for. Then the last column is the key, for the run alone.
     pub top: Option<TopLayout>,
+    /// The order that they are asked for in. Then the last columns are the words that it is by, and behind them the place
+    /// where the row lies (u32), for the run alone.
+    pub order: Option<OrderLayout>,
+}
+
+impl RowsLayout {
+    /// How many columns are the result, before those that are for the run alone.
+    pub fn output_columns(&self) -> usize {
+        let of_run = match (&self.top, &self.order) {
+            (_, Some(order)) => order.word_bits.len() + 1,
+            (Some(_), None) => 1,
+            (None, None) => 0,
+        };
+        self.columns.len() - of_run
+    }
+}
+
+/// The order of rows: that of unsigned words, of which the first decides, then the next, and so on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OrderLayout {
+    /// The lowest bits of each word that may differ between rows: 1 to 64. No word where all rows are equal.
+    pub word_bits: Vec<u32>,
+    /// How many of the first rows are wanted; `None`: all.
+    pub row_count: Option<u64>,
 }
 
 /// The first rows by a key.

@@ -35,6 +35,7 @@ mod runtime_filter;
 mod scope;
 mod shared_groups;
 mod sink;
+mod sort_words;
 mod source;
 mod text;
 mod text_extremes;
@@ -52,8 +53,8 @@ pub use combine::{COMBINE_ENTRY, combine, combined_words};
 pub use filter::Range;
 pub use group_source::ROW_GROUP_PLACES;
 pub use layout::{
-    AggregateOutput, BuiltTable, GroupKind, GroupLayout, KeyDomain, PayloadColumn, RowsLayout, SinkLayout,
-    TableKind, TableLayout, TopLayout, WideKey, WideKeys, WordKind, hashed_slots, of_order,
+    AggregateOutput, BuiltTable, GroupKind, GroupLayout, KeyDomain, OrderLayout, PayloadColumn, RowsLayout,
+    SinkLayout, TableKind, TableLayout, TopLayout, WideKey, WideKeys, WordKind, hashed_slots, of_order,
 };
 pub use runtime_filter::{KeyList, is_key_set, wants_keys};
 pub use source::{SourceColumn, StoredAs};

@@ -2,7 +2,8 @@
 //!
 //! Where only the first rows by a key are asked for, rows beyond a threshold take none. The host raises the threshold
 //! from morsel to morsel, so it is an argument; where the key is a packed column it is a range filter like any other,
-//! compared among packed bits.
+//! compared among packed bits. Where rows are asked for in an order, the words that they are sorted by come behind their
+//! columns (`sort_words.rs`), and last the number of their place.
 
 use pelton_error::{Error, Result};
 
@@ -12,20 +13,28 @@ use super::expr;
 use super::filter::FilterPlan;
 use super::layout::{RowsLayout, SinkLayout, TopLayout};
 use super::sink::{RowCode, store, values_of};
+use super::sort_words::sort_words;
 use super::source::RowScope;
 use super::value::{Form, Value};
 use super::waiting::Waiting;
-use crate::ir::{Expr, TopK};
+use crate::ir::{Expr, RowOrder, TopK, Type};
+
+/// The rows that are asked for.
+pub(super) struct Wanted<'w> {
+    pub(super) columns: &'w [Expr],
+    pub(super) top: Option<&'w TopK>,
+    pub(super) order: Option<&'w RowOrder>,
+}
 
 /// Generates the output of a row. `is_repeated`: it may come several times.
 pub(super) fn materialize(
-    columns: &[Expr],
-    top: Option<&TopK>,
+    wanted: &Wanted<'_>,
     plan: &FilterPlan,
     is_repeated: bool,
     scope: &mut RowScope<'_, '_>,
     block: &mut Block,
 ) -> Result<RowCode> {
+    let Wanted { columns, top, order } = *wanted;
     let top_layout = top.map(|top| leave_out(top, plan, scope, block)).transpose()?.flatten();
     // The run looks at the keys of what came.
     let key = top.filter(|_| top_layout.is_some()).map(|top| &top.key);
@@ -36,7 +45,13 @@ pub(super) fn materialize(
     let place = block.define("u64", "w", format!("reserve_row({count})"));
     arrived.wait_if(&format!("{place} >= {capacity}"), scope, block);
     let values = values_of(&columns, scope, block)?.into_iter().map(Value::in_array);
-    let values: Vec<Value> = values.collect();
+    let mut values: Vec<Value> = values.collect();
+    let order = order.map(|order| sort_words(order, scope, block)).transpose()?;
+    let order = order.map(|(words, layout)| {
+        values.extend(words);
+        values.push(Value::new(format!("i32({place})"), Type::I32, None));
+        layout
+    });
     let arrays = |index| (Arg::Output(index), Arg::OutputValid(index));
     let columns = store(&values, &place, arrays, scope, block)?;
     Ok(RowCode {
@@ -44,7 +59,7 @@ pub(super) fn materialize(
         prologue: String::new(),
         epilogue: String::new(),
         shared_bytes: 0,
-        sink: SinkLayout::Rows(RowsLayout { columns, top: top_layout }),
+        sink: SinkLayout::Rows(RowsLayout { columns, top: top_layout, order }),
     })
 }
 

@@ -120,9 +120,9 @@ impl Generator<'_> {
             Sink::Aggregate { keys, aggregates, .. } => {
                 groups::aggregate(keys, aggregates, keep, &limits, &mut scope, &mut block)?
             }
-            Sink::Materialize { columns, top } => {
-                let top = top.as_ref();
-                rows::materialize(columns, top, &self.plan, limits.is_repeated, &mut scope, &mut block)?
+            Sink::Materialize { columns, top, order } => {
+                let wanted = rows::Wanted { columns, top: top.as_ref(), order: order.as_ref() };
+                rows::materialize(&wanted, &self.plan, limits.is_repeated, &mut scope, &mut block)?
             }
         };
         debug_assert!(block.depth() >= depth_of_rows);
