@@ -1,5 +1,5 @@
-//! Segmented sort: elements that lie one after the other and belong together, each such segment sorted on its own. (What a
-//! table consists of is called segments too and has nothing to do with it.)
+//! Segmented sort: elements that lie one after the other and belong together, each such segment sorted on its own.
+//! (What a table consists of is called segments too and has nothing to do with it.)
 //!
 //! ```text
 //!   offsets   0         3   3               8        segment s begins at offsets[s] and ends where the next one begins
@@ -23,8 +23,8 @@ use crate::shape::{assert_apart, element_count, key_count};
 use crate::sort::{RadixSort, sort_pairs};
 use crate::sys;
 
-/// Element i of `target`, 32 bits, becomes the number of the segment that i is in. `offsets` are words: where each segment
-/// begins, in ascending order, the first of them 0; equal ones make empty segments.
+/// Element i of `target`, 32 bits, becomes the number of the segment that i is in. `offsets` are words: where each
+/// segment begins, in ascending order, the first of them 0; equal ones make empty segments.
 ///
 /// # Panics
 ///
