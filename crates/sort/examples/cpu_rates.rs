@@ -15,7 +15,7 @@ fn main() {
         arguments.next().unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     println!("{count} keys of u32, {threads} threads");
     let mut keys = vec![0_u32; count];
-    let mut fresh = |keys: &mut Vec<u32>| {
+    let fresh = |keys: &mut Vec<u32>| {
         let mut bytes = vec![0; 4 * count];
         generate(KeyType::U32, Distribution::Uniform, 1, &mut bytes, threads);
         let (words, _) = bytes.as_chunks::<4>();

@@ -160,13 +160,14 @@ impl Merge<'_> {
     fn exchange(&self, chunks: &mut [Chunk<'_>], moved: usize) -> Result<()> {
         let half = chunks.len() / 2;
         let (whole, rest) = (moved / self.chunk_rows, moved % self.chunk_rows);
+        // Of the left half, the chunk that changes places with one of the right half.
+        let partner = |index: usize| match self.pairing {
+            Pairing::Mirrored => half - 1 - index,
+            Pairing::Ordered => half - whole + index,
+        };
         let (left, right) = chunks.split_at_mut(half);
-        for index in 0..whole {
-            let of_left = match self.pairing {
-                Pairing::Mirrored => half - 1 - index,
-                Pairing::Ordered => half - whole + index,
-            };
-            self.swap_whole(&left[of_left], &right[index])?;
+        for (index, chunk) in right[..whole].iter().enumerate() {
+            self.swap_whole(&left[partner(index)], chunk)?;
         }
         if rest > 0 {
             self.swap_part(&left[half - 1 - whole], &right[whole], rest)?;
@@ -175,12 +176,8 @@ impl Merge<'_> {
             chunk.streams.peer.wait_blocking()?;
             chunk.streams.compute.wait_blocking()?;
         }
-        for index in 0..whole {
-            let of_left = match self.pairing {
-                Pairing::Mirrored => half - 1 - index,
-                Pairing::Ordered => half - whole + index,
-            };
-            for chunk in [&mut left[of_left], &mut right[index]] {
+        for (index, chunk) in right[..whole].iter_mut().enumerate() {
+            for chunk in [&mut left[partner(index)], chunk] {
                 std::mem::swap(&mut chunk.held.rows, &mut chunk.held.other);
             }
         }

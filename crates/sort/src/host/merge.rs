@@ -107,7 +107,7 @@ fn bounds<K: Key, P: Carried>(
                     *cut = cuts(keys, rank(index * per_thread + lane), mask);
                 }
             };
-            if index == 0 && lane_count + 1 <= per_thread {
+            if index == 0 && lane_count < per_thread {
                 work();
             } else {
                 scope.spawn(work);

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   buckets of the highest 8 bits      ├── bucket 0 ──┤├── bucket 1 ──┤ …     known by a histogram
-//!   stripes of two threads             ├─ 0 ─┼── 1 ───┤├─ 0 ─┼── 1 ───┤
+//!   strips of two threads             ├─ 0 ─┼── 1 ───┤├─ 0 ─┼── 1 ───┤
 //!
 //!   until all keys are placed:
-//!     1. permute   every thread follows displacements within its own stripes alone
+//!     1. permute   every thread follows displacements within its own strips alone
 //!     2. repair    in every bucket the keys that belong there move to the front; the rest is what is left
 //! ```
 //!
@@ -42,8 +42,8 @@ fn sort<K: Key>(keys: &mut [K], mask: K::Bits, end: u32, thread_count: usize) {
     }
     let shift = end - 8;
     let digit = |key: K| (key.bits() ^ mask).digit(shift);
-    let stripe = keys.len().div_ceil(thread_count);
-    let histograms = parallel(keys.chunks(stripe), |keys| {
+    let strip = keys.len().div_ceil(thread_count);
+    let histograms = parallel(keys.chunks(strip), |keys| {
         let mut counts = vec![0_usize; DIGITS];
         keys.iter().for_each(|key| counts[digit(*key)] += 1);
         counts
@@ -86,13 +86,13 @@ fn place<K: Key>(keys: &mut [K], sizes: &[usize], digit: &(impl Fn(K) -> usize +
         let unplaced: Vec<&mut [K]> =
             buckets.into_iter().zip(&placed).map(|(bucket, placed)| &mut bucket[*placed..]).collect();
         let thread_count = if round < ROUNDS_MAX { thread_count } else { 1 };
-        let mut stripes: Vec<Vec<&mut [K]>> = (0..thread_count).map(|_| Vec::new()).collect();
+        let mut strips: Vec<Vec<&mut [K]>> = (0..thread_count).map(|_| Vec::new()).collect();
         for bucket in unplaced {
-            let stripe = bucket.len().div_ceil(thread_count).max(1);
-            let mut parts = bucket.chunks_mut(stripe);
-            stripes.iter_mut().for_each(|own| own.push(parts.next().unwrap_or_default()));
+            let strip = bucket.len().div_ceil(thread_count).max(1);
+            let mut parts = bucket.chunks_mut(strip);
+            strips.iter_mut().for_each(|own| own.push(parts.next().unwrap_or_default()));
         }
-        parallel(stripes.into_iter(), |mut own| permute(&mut own, digit));
+        parallel(strips.into_iter(), |mut own| permute(&mut own, digit));
         let buckets = cut(keys, sizes.iter().copied());
         let mut work: Vec<Vec<_>> = (0..thread_count).map(|_| Vec::new()).collect();
         for (value, (bucket, placed)) in buckets.into_iter().zip(&mut placed).enumerate() {
@@ -109,25 +109,25 @@ fn place<K: Key>(keys: &mut [K], sizes: &[usize], digit: &(impl Fn(K) -> usize +
     }
 }
 
-/// Follows displacements within the stripes of one thread, one of each bucket.
-fn permute<K: Key>(stripes: &mut [&mut [K]], digit: &impl Fn(K) -> usize) {
+/// Follows displacements within the strips of one thread, one of each bucket.
+fn permute<K: Key>(strips: &mut [&mut [K]], digit: &impl Fn(K) -> usize) {
     let mut heads = [0_usize; DIGITS];
     for value in 0..DIGITS {
         let mut place = heads[value];
-        while place < stripes[value].len() {
-            let mut key = stripes[value][place];
+        while place < strips[value].len() {
+            let mut key = strips[value][place];
             let mut target = digit(key);
-            while target != value && heads[target] < stripes[target].len() {
-                std::mem::swap(&mut key, &mut stripes[target][heads[target]]);
+            while target != value && heads[target] < strips[target].len() {
+                std::mem::swap(&mut key, &mut strips[target][heads[target]]);
                 heads[target] += 1;
                 target = digit(key);
             }
             if target == value {
-                stripes[value][place] = stripes[value][heads[value]];
-                stripes[value][heads[value]] = key;
+                strips[value][place] = strips[value][heads[value]];
+                strips[value][heads[value]] = key;
                 heads[value] += 1;
             } else {
-                stripes[value][place] = key;
+                strips[value][place] = key;
             }
             place += 1;
         }

@@ -1,7 +1,7 @@
 //! Radix sort on all cores: what the CPU sorts with, and what is fastest of what is here for it.
 //!
 //! ```text
-//!   keys ── scatter by the highest 8 bits that differ, all threads, stripe by stripe ──► scratch
+//!   keys ── scatter by the highest 8 bits that differ, all threads, strip by strip ──► scratch
 //!   a bucket ── scatter again while it is larger than a cache ── least significant digit first ──► keys
 //! ```
 //!
@@ -167,16 +167,16 @@ fn sort_together<K: Key, P: Carried>(
         }
         return;
     };
-    let stripe = count.div_ceil(thread_count);
-    let histograms = parallel(rows.keys.chunks(stripe), |keys| digit.histogram(keys));
-    // Bucket by bucket, and in each stripe by stripe: where every thread writes.
+    let strip = count.div_ceil(thread_count);
+    let histograms = parallel(rows.keys.chunks(strip), |keys| digit.histogram(keys));
+    // Bucket by bucket, and in each strip by strip: where every thread writes.
     let mut targets: Vec<Vec<SortedColumns<'_, K, P>>> = histograms.iter().map(|_| Vec::new()).collect();
     let lengths = (0..DIGITS).flat_map(|value| histograms.iter().map(move |counts| counts[value]));
     for (index, part) in scratch.reborrow().cut(lengths).into_iter().enumerate() {
         targets[index % histograms.len()].push(part);
     }
-    let stripes = rows.keys.chunks(stripe).zip(rows.payloads.chunks(stripe)).zip(targets);
-    parallel(stripes, |((keys, payloads), mut targets)| {
+    let strips = rows.keys.chunks(strip).zip(rows.payloads.chunks(strip)).zip(targets);
+    parallel(strips, |((keys, payloads), mut targets)| {
         let mut filled = [0_usize; DIGITS];
         for (key, payload) in keys.iter().zip(payloads) {
             let value = digit.of(*key);
@@ -220,9 +220,9 @@ fn copy_together<K: Key, P: Carried>(
     to: SortedColumns<'_, K, P>,
     thread_count: usize,
 ) {
-    let stripe = from.keys.len().div_ceil(thread_count).max(1);
-    let targets = to.keys.chunks_mut(stripe).zip(to.payloads.chunks_mut(stripe));
-    let copies = from.keys.chunks(stripe).zip(from.payloads.chunks(stripe)).zip(targets);
+    let strip = from.keys.len().div_ceil(thread_count).max(1);
+    let targets = to.keys.chunks_mut(strip).zip(to.payloads.chunks_mut(strip));
+    let copies = from.keys.chunks(strip).zip(from.payloads.chunks(strip)).zip(targets);
     parallel(copies, |((keys, payloads), (to_keys, to_payloads))| {
         to_keys.copy_from_slice(keys);
         to_payloads.copy_from_slice(payloads);
@@ -342,7 +342,7 @@ mod tests {
         let rows = SortedColumns { keys: keys.as_mut_slice(), payloads: payloads.as_mut_slice() };
         let other =
             SortedColumns { keys: other_keys.as_mut_slice(), payloads: other_payloads.as_mut_slice() };
-        let stays = bits % 2 == 0;
+        let stays = bits.is_multiple_of(2);
         sort_to(rows, other, direction, thread_count, stays);
         let sorted: Vec<(u64, u32)> = match stays {
             true => keys.into_iter().zip(payloads).collect(),
