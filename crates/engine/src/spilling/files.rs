@@ -183,11 +183,6 @@ impl Partitioner {
         if self.buffered_bytes >= self.buffer_bytes { self.flush() } else { Ok(()) }
     }
 
-    /// The rows with a NULL in their key, so far.
-    pub(crate) fn null_rows(&self) -> usize {
-        self.null_rows
-    }
-
     fn flush(&mut self) -> Result<()> {
         let batches = std::mem::take(&mut self.buffer);
         self.buffered_bytes = 0;
@@ -228,13 +223,14 @@ impl Partitioner {
         Ok(parts)
     }
 
-    /// The parts.
+    /// The parts, and how many rows had a NULL in their key.
     ///
     /// # Errors
     ///
     /// As [`add`](Self::add).
-    pub(crate) fn end(mut self) -> Result<Vec<Rows>> {
+    pub(crate) fn end(mut self) -> Result<(Vec<Rows>, usize)> {
         self.flush()?;
-        self.writers.into_iter().map(Writer::end).collect()
+        let rows = self.writers.into_iter().map(Writer::end).collect::<Result<_>>()?;
+        Ok((rows, self.null_rows))
     }
 }

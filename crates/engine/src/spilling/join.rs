@@ -261,3 +261,6 @@ fn projected(batch: RecordBatch, projection: Option<&[usize]>, schema: &SchemaRe
     };
     Ok(batch.with_schema(Arc::clone(schema))?)
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@
 //!   │ kept for those who cannot spill │ the rest, in equal shares for those who can │ those who cannot, once more
 //! ```
 //!
-//! - Who can spill has a share of its own: the limit less what those hold who cannot, or an eighth where that is more, by
+//! - Who can spill has a share of its own: the limit less what those hold who cannot, or less what is kept where that is more, by
 //!   the number of those who can. A share is never below [`FLOOR_BYTES`], so that whoever has spilled all it holds can
 //!   take its next batch: without that, an operator fails or not by what others happen to hold.
 //! - Who cannot spill takes what is free, and beyond the limit the overdraft: the merge of a sort, for instance, asks
@@ -13,6 +13,8 @@
 //! - Batches between partitions are granted whatever they are and counted nowhere here. A `RepartitionExec` that is
 //!   refused memory writes batches to files and may then wait for one that is behind another, for ever: DataFusion issue
 //!   24883. With a version that has its fix (pull request 24891) this can go. Their bytes are counted by the allocator.
+//!   So are those of the merge of sorted partitions, which holds a batch of each and asks for all that the batches are
+//!   slices of.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -23,8 +25,9 @@ use pelton_limits::bytes_text;
 
 /// What everybody who can spill may hold, whatever others do: some batches.
 const FLOOR_BYTES: usize = 1 << 20;
-/// The share of the limit that is kept for those who cannot spill.
-const KEPT_SHARE: usize = 8;
+/// What is kept of the limit for those who cannot spill: half, but not more than this unless an eighth is. What sorts and
+/// groups reserve is about half of what they hold while they merge.
+const KEPT_MAX: usize = 128 << 20;
 /// What those who cannot spill may take beyond the limit: a quarter of it, within these. Guesses, from which the tables
 /// in docs/perf/limits.md followed.
 const OVERDRAFT_MIN: usize = 16 << 20;
@@ -56,7 +59,7 @@ impl SharingPool {
     }
 
     fn kept(&self) -> usize {
-        self.limit / KEPT_SHARE
+        (self.limit / 2).min(KEPT_MAX.max(self.limit / 8))
     }
 
     fn overdraft(&self) -> usize {
@@ -83,10 +86,12 @@ impl SharingPool {
     }
 }
 
-/// True for the queues of a `RepartitionExec`; the merge in one has a word in its brackets.
+/// True for the queues of a `RepartitionExec`, of which the merge in one has a word in its brackets, and for the merge of
+/// sorted partitions.
 fn is_between_partitions(consumer: &MemoryConsumer) -> bool {
     let rest = consumer.name().strip_prefix("RepartitionExec[");
     rest.is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
+        || consumer.name().starts_with("SortPreservingMergeExec")
 }
 
 fn is_spiller(consumer: &MemoryConsumer) -> bool {
@@ -179,18 +184,18 @@ mod tests {
     fn who_can_spill_has_a_share_that_others_cannot_take() {
         let pool: Arc<dyn MemoryPool> = Arc::new(SharingPool::new(80 * MB));
         let (one, other) = (consumer(&pool, "a", true), consumer(&pool, "b", true));
-        // An eighth is kept: 70 MB for two.
-        one.try_grow(35 * MB).unwrap();
+        // Half is kept: 40 MB for two.
+        one.try_grow(20 * MB).unwrap();
         assert!(one.try_grow(1).is_err());
-        other.try_grow(35 * MB).unwrap();
+        other.try_grow(20 * MB).unwrap();
         let fixed = consumer(&pool, "c", false);
         // What was kept, and a quarter of the limit.
-        fixed.try_grow(30 * MB).unwrap();
+        fixed.try_grow(60 * MB).unwrap();
         assert!(fixed.try_grow(1).is_err());
-        // 50 MB are left for two; what is held already stays.
+        // 20 MB are left for two; what is held already stays.
         other.free();
-        assert!(other.try_grow(25 * MB + 1).is_err());
-        other.try_grow(25 * MB).unwrap();
+        assert!(other.try_grow(10 * MB + 1).is_err());
+        other.try_grow(10 * MB).unwrap();
         drop((one, other, fixed));
         assert_eq!(pool.reserved(), 0);
     }
@@ -212,9 +217,9 @@ mod tests {
         let merge = consumer(&pool, "RepartitionExec[Merge 0]", true);
         queue.try_grow(1 << 40).unwrap();
         assert_eq!(pool.reserved(), 0);
-        merge.try_grow(70 * MB).unwrap();
+        merge.try_grow(40 * MB).unwrap();
         assert!(merge.try_grow(1).is_err());
         queue.free();
-        assert_eq!(pool.reserved(), 70 * MB);
+        assert_eq!(pool.reserved(), 40 * MB);
     }
 }

@@ -287,7 +287,7 @@ async fn dealt_out(built: Arc<Built>, lane: usize, sides: &[Rows; 2], level: u64
         while let Some(batch) = rows.next().await.transpose()? {
             partitioner.add(batch)?;
         }
-        for (part, rows) in parts.iter_mut().zip(partitioner.end()?) {
+        for (part, rows) in parts.iter_mut().zip(partitioner.end()?.0) {
             part[side] = rows;
         }
     }

@@ -147,7 +147,7 @@ impl Start {
             partitioner.add(batch)?;
         }
         drop(rest);
-        let build = partitioner.end()?;
+        let (build, _) = partitioner.end()?;
         let mut tasks = JoinSet::new();
         for &right in &self.rights {
             let mut right = self.join.right().execute(right, Arc::clone(&self.context))?;
@@ -157,8 +157,7 @@ impl Start {
                 while let Some(batch) = right.next().await.transpose()? {
                     partitioner.add(batch)?;
                 }
-                let nulls = partitioner.null_rows();
-                Ok::<_, DataFusionError>((partitioner.end()?, nulls))
+                partitioner.end()
             });
         }
         let mut pairs: Vec<[Rows; 2]> = build.into_iter().map(|build| [build, Rows::default()]).collect();
