@@ -28,7 +28,7 @@ const FLOOR_BYTES: usize = 1 << 20;
 /// What is kept of the limit for those who cannot spill: half, but not more than this unless an eighth is. What sorts and
 /// groups reserve is about half of what they hold while they merge.
 const KEPT_MAX: usize = 128 << 20;
-/// What those who cannot spill may take beyond the limit: a quarter of it, within these. Guesses, from which the tables
+/// What those who cannot spill may take beyond the limit: a quarter of it, within these, and not more than the limit. Guesses, from which the tables
 /// in docs/perf/limits.md followed.
 const OVERDRAFT_MIN: usize = 16 << 20;
 const OVERDRAFT_MAX: usize = 64 << 20;
@@ -63,7 +63,7 @@ impl SharingPool {
     }
 
     fn overdraft(&self) -> usize {
-        (self.limit / 4).clamp(OVERDRAFT_MIN, OVERDRAFT_MAX)
+        (self.limit / 4).clamp(OVERDRAFT_MIN, OVERDRAFT_MAX).min(self.limit)
     }
 
     /// What one of `state`'s spillers may hold.
