@@ -324,7 +324,8 @@ fn line(runs: &Runs) -> String {
 
 /// Of each limit and engine: what finished, memory beyond the limit, and time in terms of the peer's.
 pub fn table(all: &[Runs]) -> TextTable {
-    let header = ["limit", "engine", "finished", "one outcome", "most beyond", "slowest ratio", "not finished"];
+    let header =
+        ["limit", "engine", "finished", "one outcome", "most beyond", "slowest ratio", "not finished"];
     let mut table = TextTable::new(&header);
     let mut limits: Vec<Option<u64>> = Vec::new();
     for runs in all {

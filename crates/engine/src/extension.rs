@@ -43,7 +43,7 @@ use crate::provider::PeltonTable;
 use crate::scan::ScanOptions;
 use crate::session::SessionOptions;
 use crate::sideways::SidewaysRule;
-use crate::spilling::SpillingRule;
+use crate::spilling::{DistinctCounts, SpillingRule};
 use crate::stores::Stores;
 use crate::yielding::YieldingRule;
 use crate::{shadowed, simplify};
@@ -89,7 +89,7 @@ pub fn with_pelton(builder: SessionStateBuilder, options: &SessionOptions) -> Re
     let io = Arc::new(IoEngine::start(options.io.clone())?);
     let device = device_of(options, &io)?;
     let factory = PeltonTableFactory::new(Arc::clone(&io), options.scan);
-    let builder = with_sql_semantics(with_numbers(builder));
+    let builder = with_sql_semantics(with_numbers(builder), options.memory_limit_bytes);
     let builder = bounded::install(with_rules(builder, options, &device));
     let mut builder = builder.with_table_factory("PELTON".to_owned(), Arc::new(factory));
     let env = builder.runtime_env().take().unwrap_or_else(|| Arc::new(RuntimeEnv::default()));
@@ -98,7 +98,10 @@ pub fn with_pelton(builder: SessionStateBuilder, options: &SessionOptions) -> Re
 }
 
 /// Settings and rules without which DataFusion's answers are not those that SQL has.
-fn with_sql_semantics(mut builder: SessionStateBuilder) -> SessionStateBuilder {
+fn with_sql_semantics(
+    mut builder: SessionStateBuilder,
+    memory_limit_bytes: Option<u64>,
+) -> SessionStateBuilder {
     let mut config = builder.config().take().unwrap_or_default();
     // Physical tests such as IS UNKNOWN are declared to give NULL, though they never do; that is no reason to refuse.
     config.options_mut().execution.skip_physical_aggregate_schema_check = true;
@@ -108,6 +111,7 @@ fn with_sql_semantics(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     analyzer.rules.insert(0, Arc::new(Multisets));
     analyzer.rules.push(Arc::new(ListsOfColumns));
     analyzer.rules.push(Arc::new(OrderedAggregatesRule));
+    analyzer.rules.push(Arc::new(DistinctCounts::new(memory_limit_bytes)));
     analyzer.rules.push(Arc::new(FloatKeyRule));
     *builder.analyzer() = Some(analyzer);
     builder.with_config(config)

@@ -168,7 +168,10 @@ impl PeltonSession {
         }
         let state = self.ctx.state();
         let id = state.session_id().to_owned();
-        let others = state.physical_optimizers().iter().filter(|rule| ![GpuRule::NAME, SpillingRule::NAME].contains(&rule.name()));
+        let others = state
+            .physical_optimizers()
+            .iter()
+            .filter(|rule| ![GpuRule::NAME, SpillingRule::NAME].contains(&rule.name()));
         let others = others.cloned().collect();
         let builder = SessionStateBuilder::new_from_existing(state)
             .with_session_id(id)

@@ -5,6 +5,8 @@
 //!   plan     SortExec with a large LIMIT     ─▶ SortExec, limited above: a sort spills, a heap of the first rows does not
 //!            HashJoinExec                    ─▶ SpillingJoinExec
 //!            WindowAggExec                   ─▶ SpillingWindowExec
+//!            median, array_agg by group      ─▶ over rows that are sorted by group
+//!            several COUNT(DISTINCT)         ─▶ a join of aggregates of one row
 //!   settings partitions and rows of a batch follow from the limit
 //! ```
 //!
@@ -18,6 +20,7 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::limit::LocalLimitExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
@@ -26,12 +29,15 @@ use datafusion::physical_plan::windows::WindowAggExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Statistics};
 use datafusion::prelude::SessionConfig;
 
+mod aggregates;
+mod distinct;
 mod files;
 mod given;
 mod join;
 mod pool;
 mod window;
 
+pub(crate) use distinct::DistinctCounts;
 pub(crate) use join::SpillingJoinExec;
 pub(crate) use pool::SharingPool;
 use window::SpillingWindowExec;
@@ -39,13 +45,11 @@ use window::SpillingWindowExec;
 /// A build side that statistics say takes less than this share of the limit stays as it is: they may be wrong by as much.
 const SMALL_SHARE: u64 = 64;
 /// Memory that a partition should have at least: batches, a sort's merge, a hash table that is worth having. A guess.
-const PARTITION_BYTES: u64 = 16 << 20;
+const PARTITION_BYTES: u64 = 32 << 20;
 /// Of the limit, for each row of a batch: at 8192 rows from 128 MiB on, at 1024 with 20 MB. A merge of sorted files holds
 /// two batches of each, so that large batches make many passes of few files.
 const BATCH_ROW_BYTES: u64 = 16 << 10;
 const BATCH_ROWS_MIN: u64 = 512;
-/// Limits below this have sorts sort what they hold in one piece.
-const IN_PLACE_BYTES: u64 = 1 << 30;
 /// A heap of more rows than this is slower than a sort: 29 s beside 5 s for a fifth of 5 million rows (two cores of a
 /// rented virtual machine, 2026-11). Where between some thousand and a million the two meet is a guess.
 const HEAP_ROWS_MAX: usize = 100_000;
@@ -105,6 +109,8 @@ fn spilling(plan: Arc<dyn ExecutionPlan>, limit: Option<u64>) -> Result<Arc<dyn 
             None
         } else if node.is::<HashJoinExec>() {
             spilling_join(&node, limit, budget)?
+        } else if node.is::<AggregateExec>() {
+            aggregates::over_sorted(&node, limit)?
         } else if let Some(window) = node.downcast_ref::<WindowAggExec>() {
             Some(Arc::new(SpillingWindowExec::new(window, budget)?) as _)
         } else {
@@ -170,11 +176,7 @@ pub(crate) fn settings(config: SessionConfig, limit: u64) -> SessionConfig {
     // Each sort holds this back for its merge: a fixed 10 MB would leave small limits nothing to sort in.
     let merge_bytes = usize::try_from(limit / 16 / partitions as u64).unwrap_or(usize::MAX);
     let merge_bytes = config.options().execution.sort_spill_reservation_bytes.min(merge_bytes);
-    // What is sorted to be spilled is sorted in one piece: a merge of its batches holds all their keys once more.
-    let in_place = if limit < IN_PLACE_BYTES { usize::try_from(limit).unwrap_or(usize::MAX) } else { 0 };
-    let in_place = config.options().execution.sort_in_place_threshold_bytes.max(in_place);
     config
-        .with_sort_in_place_threshold_bytes(in_place)
         .with_target_partitions(partitions)
         .with_batch_size(batch_rows)
         .with_sort_spill_reservation_bytes(merge_bytes)
@@ -192,7 +194,8 @@ mod tests {
             (config.target_partitions(), config.batch_size())
         };
         assert_eq!(of(20_000_000), (1, 1024));
-        assert_eq!(of(50_000_000), (2, 2048));
+        assert_eq!(of(50_000_000), (1, 2048));
+        assert_eq!(of(100_000_000), (2, 4096));
         assert_eq!(of(200_000_000), (4, 8192));
         assert_eq!(of(1 << 40), (4, 8192));
         assert_eq!(of(1), (1, 512));

@@ -1,9 +1,9 @@
 //! One operation in this process: its rows drained, counted and hashed, and what the process held at most.
 
-use datafusion::common::hash_utils::{RandomState, create_hashes};
 use datafusion::arrow::array::{Array, AsArray, RecordBatch};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Decimal128Type};
+use datafusion::common::hash_utils::{RandomState, create_hashes};
 use futures::StreamExt;
 use pelton_engine::{PeltonSession, SessionOptions, from_datafusion};
 use pelton_error::{CancelFlag, Result, ResultExt};
@@ -40,7 +40,9 @@ pub(super) struct Printed {
 pub fn run_one(case: &Case, options: &SessionOptions, cancel: &CancelFlag) -> Result<String> {
     let mut pool = tokio::runtime::Builder::new_multi_thread();
     pool.thread_stack_size(pelton_engine::STACK_BYTES).enable_all();
-    options.threads.into_iter().for_each(|threads| drop(pool.worker_threads(threads)));
+    if let Some(threads) = options.threads {
+        pool.worker_threads(threads);
+    }
     let pool = pool.build().context(|| "starting the thread pool".into())?;
     let started = std::time::Instant::now();
     let tables = super::data::Tables::new(&case.dir, case.rows);
@@ -95,10 +97,11 @@ impl Sum {
         self.rows += batch.num_rows() as u64;
         for (sum, column) in self.sums.iter_mut().zip(batch.columns()) {
             let Some(sum) = sum else { continue };
-            let wide = cast(column, &DataType::Decimal128(38, 0))
-                .map_err(|error| from_datafusion(error.into()))?;
+            let wide =
+                cast(column, &DataType::Decimal128(38, 0)).map_err(|error| from_datafusion(error.into()))?;
             let wide = wide.as_primitive::<Decimal128Type>();
-            *sum += (0..wide.len()).filter(|&row| wide.is_valid(row)).map(|row| wide.value(row)).sum::<i128>();
+            *sum +=
+                (0..wide.len()).filter(|&row| wide.is_valid(row)).map(|row| wide.value(row)).sum::<i128>();
         }
         Ok(())
     }

@@ -28,7 +28,7 @@ def main():
             config["memory_limit"] = f"{limit}B"
         connection = duckdb.connect(database, read_only=True, config=config)
         connection.execute("SET preserve_insertion_order = false")
-        reader = connection.execute(sql).to_arrow_reader(8192)
+        reader = connection.sql(sql).to_arrow_reader(8192)
         answer = {"rows": 0, "checksum": "", "sums": []}
         kinds = [field.type for field in reader.schema]
         numbers = [pyarrow.types.is_integer(kind) or (pyarrow.types.is_decimal(kind) and kind.scale == 0) for kind in kinds]

@@ -6,7 +6,8 @@ use crate::harness::Place;
 fn operations_under_limits_give_the_answers_that_they_give_without() {
     let place = Place::new();
     let args = ["bench", "limits", "--rows", "20000", "--limits", "4MB,50MB", "--dir", "limits"];
-    let text = place.ok(&[&args[..], &["--python", "none", "--threads", "2", "--json", "limits.json"]].concat());
+    let text =
+        place.ok(&[&args[..], &["--python", "none", "--threads", "2", "--json", "limits.json"]].concat());
     let line = |limit: &str| text.lines().find(|line| line.starts_with(limit)).unwrap_or_default().to_owned();
     assert!(line("50.0 MB").contains("21 of 21"), "{text}");
     assert!(!text.contains("WRONG"), "{text}");

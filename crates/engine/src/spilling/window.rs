@@ -161,9 +161,7 @@ fn is_one_value(expr: &Arc<dyn WindowExpr>) -> bool {
     let Some(plain) = expr.as_any().downcast_ref::<PlainAggregateWindowExpr>() else { return false };
     let frame = plain.get_window_frame();
     let is_all = |bound: &WindowFrameBound| match bound {
-        WindowFrameBound::CurrentRow => {
-            frame.units == WindowFrameUnits::Range && plain.order_by().is_empty()
-        }
+        WindowFrameBound::CurrentRow => frame.units == WindowFrameUnits::Range && plain.order_by().is_empty(),
         bound => bound.is_unbounded(),
     };
     // Its filter is not to be had, but shows.
@@ -210,7 +208,8 @@ impl Current {
                 };
                 // Copies: a slice keeps, and counts as, all that it is of.
                 let end = (*start + batch_rows).min(batch.num_rows());
-                let taken = take_record_batch(batch, &UInt32Array::from_iter_values(*start as u32..end as u32))?;
+                let taken =
+                    take_record_batch(batch, &UInt32Array::from_iter_values(*start as u32..end as u32))?;
                 *start = end;
                 if end == batch.num_rows() {
                     *rest = None;

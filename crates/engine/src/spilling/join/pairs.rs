@@ -16,10 +16,10 @@ use datafusion::arrow::array::{ArrayRef, RecordBatch, new_null_array};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::{JoinType, Result};
 use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
 use datafusion::physical_plan::spill::get_record_batch_memory_size;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::ExecutionPlan;
 use futures::StreamExt;
 
 use super::start::{Built, Spilled, again, buffer_bytes, keys};
@@ -156,7 +156,8 @@ impl Lane {
             Form::Whole => batch,
             Form::ProbeAlone => {
                 let nulls = join.left().schema();
-                let nulls = nulls.fields().iter().map(|field| new_null_array(field.data_type(), batch.num_rows()));
+                let nulls =
+                    nulls.fields().iter().map(|field| new_null_array(field.data_type(), batch.num_rows()));
                 let columns: Vec<ArrayRef> = nulls.chain(batch.columns().iter().cloned()).collect();
                 RecordBatch::try_new(Arc::clone(join.join_schema()), columns)?
             }
@@ -264,7 +265,9 @@ impl Lane {
         };
         let join = again(&spilled.join, sides, PartitionMode::CollectLeft, false)?;
         let (join, form) = match (blocks.join, join.join_type()) {
-            (BlockJoin::RestOfProbe, _) => (join.builder().with_type(JoinType::RightAnti).build()?, Form::ProbeAlone),
+            (BlockJoin::RestOfProbe, _) => {
+                (join.builder().with_type(JoinType::RightAnti).build()?, Form::ProbeAlone)
+            }
             (_, JoinType::Full) => (join.builder().with_type(JoinType::Left).build()?, Form::Whole),
             _ => (join, Form::Whole),
         };
@@ -303,9 +306,7 @@ impl Spilled {
 
 /// True where a join of so many rows has none.
 fn gives_nothing(join_type: JoinType, build_rows: usize, probe_rows: usize) -> bool {
-    use JoinType::{
-        Full, Inner, Left, LeftAnti, LeftMark, LeftSemi, Right, RightAnti, RightMark, RightSemi,
-    };
+    use JoinType::{Full, Inner, Left, LeftAnti, LeftMark, LeftSemi, Right, RightAnti, RightMark, RightSemi};
     match join_type {
         Inner | LeftSemi | RightSemi => build_rows == 0 || probe_rows == 0,
         Left | LeftAnti | LeftMark => build_rows == 0,

@@ -4,18 +4,18 @@ use std::any::Any;
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::common::runtime::JoinSet;
 use datafusion::common::NullEquality;
+use datafusion::common::runtime::JoinSet;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{MemoryReservation, UnboundedMemoryPool};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::DynamicFilterPhysicalExpr;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
 use datafusion::physical_plan::metrics::SpillMetrics;
 use datafusion::physical_plan::spill::get_record_batch_memory_size;
-use datafusion::physical_plan::ExecutionPlan;
 use futures::StreamExt;
 
 use super::table_bytes;
@@ -93,7 +93,10 @@ impl Start {
             let fits = needed <= self.budget_bytes && self.reservation.try_resize(needed).is_ok();
             batches.push(batch);
             if !fits {
-                return self.spill(batches, left, rows, bytes).await.map(|spilled| Built::Spilled(Box::new(spilled)));
+                return self
+                    .spill(batches, left, rows, bytes)
+                    .await
+                    .map(|spilled| Built::Spilled(Box::new(spilled)));
             }
         }
         self.fits(batches)
@@ -151,8 +154,12 @@ impl Start {
         let mut tasks = JoinSet::new();
         for &right in &self.rights {
             let mut right = self.join.right().execute(right, Arc::clone(&self.context))?;
-            let mut partitioner =
-                Partitioner::new(right_keys.clone(), parts, (buffer_bytes / lanes).max(BUFFER_MIN), &spills[1]);
+            let mut partitioner = Partitioner::new(
+                right_keys.clone(),
+                parts,
+                (buffer_bytes / lanes).max(BUFFER_MIN),
+                &spills[1],
+            );
             tasks.spawn(async move {
                 while let Some(batch) = right.next().await.transpose()? {
                     partitioner.add(batch)?;
@@ -176,7 +183,17 @@ impl Start {
         reservations.push(self.reservation);
         let context = unlimited(&self.context);
         let join = self.join;
-        Ok(Spilled { join, pairs, spills, budget_bytes, lanes, probe_rows, probe_nulls, context, reservations })
+        Ok(Spilled {
+            join,
+            pairs,
+            spills,
+            budget_bytes,
+            lanes,
+            probe_rows,
+            probe_nulls,
+            context,
+            reservations,
+        })
     }
 
     /// Files to deal the build side out to, of which `rows` rows of `bytes` bytes have come already.

@@ -110,7 +110,8 @@ impl Case {
             true => {
                 let dealt = |name: &str, keys: &[Option<i64>]| {
                     let by = Partitioning::Hash(vec![key(name)], 3);
-                    Arc::new(RepartitionExec::try_new(side(name, keys, 1), by).unwrap()) as Arc<dyn ExecutionPlan>
+                    Arc::new(RepartitionExec::try_new(side(name, keys, 1), by).unwrap())
+                        as Arc<dyn ExecutionPlan>
                 };
                 (dealt("l", &self.left), dealt("r", &self.right))
             }
@@ -140,7 +141,8 @@ fn filter() -> JoinFilter {
         Field::new("r_row", DataType::Int64, false),
     ]);
     let columns = [JoinSide::Left, JoinSide::Right].map(|side| ColumnIndex { index: 2, side });
-    let less = BinaryExpr::new(Arc::new(Column::new("l_row", 0)), Operator::Lt, Arc::new(Column::new("r_row", 1)));
+    let less =
+        BinaryExpr::new(Arc::new(Column::new("l_row", 0)), Operator::Lt, Arc::new(Column::new("r_row", 1)));
     JoinFilter::new(Arc::new(less), columns.to_vec(), Arc::new(both))
 }
 
@@ -170,8 +172,11 @@ fn check(case: &Case) -> usize {
         .unwrap();
     let config = SessionConfig::new().with_batch_size(50);
     let context = Arc::new(TaskContext::default().with_session_config(config));
-    let limited =
-        Arc::new(TaskContext::default().with_session_config(context.session_config().clone()).with_runtime(Arc::new(runtime)));
+    let limited = Arc::new(
+        TaskContext::default()
+            .with_session_config(context.session_config().clone())
+            .with_runtime(Arc::new(runtime)),
+    );
     let pool = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     let right = pool.block_on(collect(Arc::new(case.join()), context)).unwrap();
     let spilling = Arc::new(SpillingJoinExec::new(Arc::new(case.join()), case.budget_bytes).unwrap());
@@ -223,7 +228,10 @@ fn a_side_may_be_empty() {
 fn one_key_of_half_the_rows_goes_by_blocks() {
     let hot = |count: usize, distinct| {
         let rest = keys(count, distinct, 9);
-        rest.into_iter().enumerate().map(|(row, key)| if row % 2 == 0 { Some(1) } else { key }).collect::<Vec<_>>()
+        rest.into_iter()
+            .enumerate()
+            .map(|(row, key)| if row % 2 == 0 { Some(1) } else { key })
+            .collect::<Vec<_>>()
     };
     check_all(&Case { left: hot(400, 50), right: hot(300, 40), ..Case::default() });
     check_all(&Case { left: vec![Some(1); 300], right: vec![Some(1); 200], ..Case::default() });
@@ -238,7 +246,8 @@ fn null_may_equal_null() {
 #[test]
 fn not_in_knows_of_nulls_on_either_side() {
     let some = |keys: Vec<Option<i64>>| keys.into_iter().filter(Option::is_some).collect::<Vec<_>>();
-    let of = |left, right| Case { left, right, join_type: JoinType::LeftAnti, is_not_in: true, ..Case::default() };
+    let of =
+        |left, right| Case { left, right, join_type: JoinType::LeftAnti, is_not_in: true, ..Case::default() };
     let (left, right) = (keys(700, 200, 7), keys(500, 90, 5));
     for case in [
         of(left.clone(), right.clone()),
