@@ -23,3 +23,16 @@ fn an_operation_that_there_is_not_is_refused() {
     let message = place.fails(&["bench", "limits", "--only", "juggle", "--python", "none"]);
     assert!(message.contains("--only"), "{message}");
 }
+
+#[test]
+fn a_wide_table_is_loaded_in_row_groups_that_fit() {
+    let place = Place::new();
+    let row =
+        |row: usize| (0..300).map(|column| (row * 31 + column).to_string()).collect::<Vec<_>>().join(",");
+    let header = (0..300).map(|column| format!("c{column}")).collect::<Vec<_>>().join(",");
+    let rows: Vec<String> = std::iter::once(header).chain((0..4000).map(row)).collect();
+    let input = place.file("wide.csv", &(rows.join("\n") + "\n"));
+    place.ok(&["load", "--quiet", "--table", "t", "--memory-limit", "8MiB", "--threads", "1", &input]);
+    assert!(place.ok(&["inspect", "t"]).contains("4000 rows in 4 row groups"));
+    assert_eq!(place.rows("SELECT count(*), sum(c7), max(c299) FROM t"), ["4000,247966000,124268"]);
+}

@@ -49,7 +49,7 @@ pub(super) fn over_sorted(
     let keys = first.group_expr().input_exprs();
     let order = keys.iter().map(|key| PhysicalSortExpr::new(Arc::clone(key), SortOptions::default()));
     let Some(order) = LexOrdering::new(order) else { return Ok(None) };
-    let partitions = last.output_partitioning().partition_count();
+    let partitions = node.output_partitioning().partition_count();
     let input = Arc::clone(first.input());
     let (input, mode): (Arc<dyn ExecutionPlan>, _) =
         match (partitions, input.output_partitioning().partition_count()) {
