@@ -39,6 +39,7 @@ pub mod plot;
 mod report;
 
 pub mod golap;
+pub mod limits;
 pub mod p2p;
 pub mod sort;
 pub mod transfer;

@@ -309,6 +309,8 @@ pub(crate) enum Experiment {
     Sort(SortArgs),
     /// Compressed scans, skipping and a device in the data path, from throttled storage (Boeschen et al. 2024).
     Golap(GolapArgs),
+    /// Operations that need memory, each in a process of its own under memory limits; DuckDB beside them.
+    Limits(LimitsArgs),
 }
 
 #[derive(Debug, ClapArgs)]
@@ -549,6 +551,46 @@ pub(crate) struct GolapArgs {
     /// Also draw its figures into this directory, as SVG.
     #[arg(long, value_name = "DIR")]
     pub(crate) plots: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct LimitsArgs {
+    /// Memory limits to run under, comma-separated.
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = parse_size,
+        default_value = "20MB,50MB,100MB,200MB,1GB")]
+    pub(crate) limits: Vec<u64>,
+    /// Rows of the large tables.
+    #[arg(long, default_value_t = 5_000_000)]
+    pub(crate) rows: u64,
+    /// Only operations whose name starts with one of these, comma-separated.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
+    /// Runs of each operation under each limit; all have to end alike.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) runs: u32,
+    /// Threads of each engine [default: all cores].
+    #[arg(long)]
+    pub(crate) threads: Option<usize>,
+    /// Where tables are made, and found again by the next run.
+    #[arg(long, value_name = "DIR", default_value = "build/bench")]
+    pub(crate) dir: PathBuf,
+    /// Python with the packages duckdb and pyarrow; where it has none, or for none, Pelton runs alone.
+    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
+    pub(crate) python: String,
+    /// Seconds after which a run is given up.
+    #[arg(long, default_value_t = 300)]
+    pub(crate) time_limit: u64,
+    /// Also write the results to this file, one JSON object a line.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Run this operation here, and print what came of it.
+    #[arg(long, value_name = "OPERATION", hide = true)]
+    pub(crate) child: Option<String>,
+    /// Of the operation that runs here.
+    #[arg(long, value_name = "SIZE", default_value = "none", hide = true)]
+    pub(crate) memory_limit: MemoryLimit,
+    #[command(flatten)]
+    pub(crate) spill: SpillArgs,
 }
 
 #[cfg(test)]

@@ -1,17 +1,23 @@
 //! `pelton bench`: experiments, their tables on standard output, their steps on standard error.
 
+use std::time::Duration;
+
 use pelton_bench::golap::{self, GolapOptions, Part};
+use pelton_bench::limits::{self, Case, LimitsOptions};
 use pelton_bench::queries::{self, DataTier, QueriesOptions};
 use pelton_bench::results::append_json;
 use pelton_bench::workload::Workload;
 use pelton_bench::{sampling, storage};
-use pelton_error::{Error, ErrorKind, Result};
+use pelton_engine::{DeviceChoice, SessionOptions};
+use pelton_error::{Error, ErrorKind, Result, ResultExt};
 use pelton_load::{CancelFlag, ClusterBy};
 
 use crate::args::{
-    BenchArgs, DataTierArg, Experiment, GolapArgs, QueriesArgs, SamplingArgs, StorageArgs, WorkloadArgs,
+    BenchArgs, DataTierArg, Experiment, GolapArgs, LimitsArgs, QueriesArgs, SamplingArgs, StorageArgs,
+    WorkloadArgs,
 };
 use crate::generate::{core_count, dataset, scale};
+use crate::limits::limit_single_run;
 use crate::{cancel, console, layer, load, sql};
 
 const SEED: u64 = 42;
@@ -26,6 +32,7 @@ pub(crate) fn run(args: BenchArgs) -> Result<()> {
         Experiment::P2p(args) => layer::run_p2p(&args, &cancel),
         Experiment::Sort(args) => layer::run_sort(&args, &cancel),
         Experiment::Golap(args) => run_golap(&args, &cancel),
+        Experiment::Limits(args) => run_limits(&args, &cancel),
     }
 }
 
@@ -122,4 +129,45 @@ fn run_golap(args: &GolapArgs, cancel: &CancelFlag) -> Result<()> {
     let golap = golap::run(&options, cancel, &say)?;
     let figures = args.plots.as_deref().map(|folder| (folder, &golap.figures[..]));
     layer::publish(&golap.report, args.json.as_deref(), figures)
+}
+
+fn run_limits(args: &LimitsArgs, cancel: &CancelFlag) -> Result<()> {
+    let threads = args.threads.unwrap_or_else(core_count);
+    if let Some(operation) = &args.child {
+        let options = SessionOptions {
+            threads: Some(threads),
+            memory_limit_bytes: args.memory_limit.bytes(),
+            spill: args.spill.options(),
+            device: DeviceChoice::Cpu,
+            ..SessionOptions::default()
+        };
+        limit_single_run(options.memory_limit_bytes);
+        let case = Case { operation: operation.clone(), rows: args.rows, dir: args.dir.clone() };
+        return console::print(format_args!("{}\n", limits::run_one(&case, &options, cancel)?));
+    }
+    let options = LimitsOptions {
+        rows: args.rows,
+        limits: args.limits.clone(),
+        only: args.only.clone(),
+        runs: args.runs,
+        threads,
+        dir: args.dir.clone(),
+        program: std::env::current_exe().context(|| "finding this program".into())?,
+        python: limits::python_with_peer(&args.python),
+        time_limit: Duration::from_secs(args.time_limit),
+    };
+    if options.python.is_none() {
+        say("DuckDB is not found: name a Python that has duckdb and pyarrow with --python");
+    }
+    let results = limits::run(&options, cancel, &say)?;
+    args.json.as_deref().map_or(Ok(()), |path| append_json(path, &results))?;
+    console::print(limits::details(&results))?;
+    console::print(format_args!("\n{}", limits::table(&results)))?;
+    match results.iter().find(|runs| runs.engine == "pelton" && runs.ended.contains(&limits::Ended::Wrong)) {
+        Some(wrong) => Err(Error::new(
+            ErrorKind::Corrupt,
+            format!("{} gave another answer under a limit than without", wrong.operation),
+        )),
+        None => Ok(()),
+    }
 }

@@ -60,8 +60,8 @@ pub(crate) struct ServeArgs {
     /// Seconds that a query waits before it is refused.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub(crate) queue_seconds: u64,
-    /// Memory for one query, beyond which sorts and aggregates spill; what cannot spill fails [default: --memory-limit
-    /// / --max-queries].
+    /// Memory for one query, beyond which sorts, groups, joins and windows spill; what cannot spill fails [default:
+    /// --memory-limit / --max-queries].
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) query_memory_limit: Option<u64>,
     /// Seconds that a result waits for its client to read on before the query is cancelled.

@@ -43,6 +43,7 @@ use crate::provider::PeltonTable;
 use crate::scan::ScanOptions;
 use crate::session::SessionOptions;
 use crate::sideways::SidewaysRule;
+use crate::spilling::{DistinctCounts, SpillingRule};
 use crate::stores::Stores;
 use crate::yielding::YieldingRule;
 use crate::{shadowed, simplify};
@@ -78,8 +79,8 @@ impl fmt::Debug for Extension {
 /// joins, subtrees on a device, `STORED AS PELTON`, and object stores that open themselves by URL.
 ///
 /// Of `options`, those about queries are looked at: `io`, `scan`, `reorder_joins`, `device`,
-/// `device_count`, `device_memory_limit_bytes`, `runtime`, and `threads` to compare a device with. Partitions, batches and memory are
-/// the builder's.
+/// `device_count`, `device_memory_limit_bytes`, `runtime`, `memory_limit_bytes`, beyond which joins and windows spill,
+/// and `threads` to compare a device with. Partitions, batches and the memory pool are the builder's.
 ///
 /// # Errors
 ///
@@ -88,8 +89,8 @@ pub fn with_pelton(builder: SessionStateBuilder, options: &SessionOptions) -> Re
     let io = Arc::new(IoEngine::start(options.io.clone())?);
     let device = device_of(options, &io)?;
     let factory = PeltonTableFactory::new(Arc::clone(&io), options.scan);
-    let builder = with_sql_semantics(with_numbers(builder));
-    let builder = bounded::install(with_rules(builder, options.reorder_joins, &device));
+    let builder = with_sql_semantics(with_numbers(builder), options.memory_limit_bytes);
+    let builder = bounded::install(with_rules(builder, options, &device));
     let mut builder = builder.with_table_factory("PELTON".to_owned(), Arc::new(factory));
     let env = builder.runtime_env().take().unwrap_or_else(|| Arc::new(RuntimeEnv::default()));
     let builder = builder.with_runtime_env(Arc::new(Stores::install(&env)));
@@ -97,7 +98,10 @@ pub fn with_pelton(builder: SessionStateBuilder, options: &SessionOptions) -> Re
 }
 
 /// Settings and rules without which DataFusion's answers are not those that SQL has.
-fn with_sql_semantics(mut builder: SessionStateBuilder) -> SessionStateBuilder {
+fn with_sql_semantics(
+    mut builder: SessionStateBuilder,
+    memory_limit_bytes: Option<u64>,
+) -> SessionStateBuilder {
     let mut config = builder.config().take().unwrap_or_default();
     // Physical tests such as IS UNKNOWN are declared to give NULL, though they never do; that is no reason to refuse.
     config.options_mut().execution.skip_physical_aggregate_schema_check = true;
@@ -107,21 +111,22 @@ fn with_sql_semantics(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     analyzer.rules.insert(0, Arc::new(Multisets));
     analyzer.rules.push(Arc::new(ListsOfColumns));
     analyzer.rules.push(Arc::new(OrderedAggregatesRule));
+    analyzer.rules.push(Arc::new(DistinctCounts::new(memory_limit_bytes)));
     analyzer.rules.push(Arc::new(FloatKeyRule));
     *builder.analyzer() = Some(analyzer);
     builder.with_config(config)
 }
 
-/// The rules of queries, the one for the device last: it must come after all others.
+/// The rules of queries, the one for the device after all others, but for that which has what is left spill.
 fn with_rules(
     mut builder: SessionStateBuilder,
-    reorder_joins: bool,
+    options: &SessionOptions,
     device: &Arc<DeviceHandle>,
 ) -> SessionStateBuilder {
     let logical = shadowed::install(simplify::install(builder.optimizer().take()));
     let mut rules = builder.physical_optimizers().take().unwrap_or_default().rules;
     by_position::install(&mut rules);
-    if reorder_joins {
+    if options.reorder_joins {
         rules = pelton_planner::install(rules);
     }
     rules.push(Arc::new(SidewaysRule));
@@ -132,6 +137,7 @@ fn with_rules(
         .with_optimizer_rules(logical)
         .with_physical_optimizer_rules(rules)
         .with_physical_optimizer_rule(Arc::new(GpuRule::new(Arc::clone(device))))
+        .with_physical_optimizer_rule(Arc::new(SpillingRule::new(options.memory_limit_bytes)))
 }
 
 /// The device that `options` ask for; one that was asked for by name is opened at once.

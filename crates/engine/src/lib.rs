@@ -58,6 +58,7 @@ mod shadowed;
 mod sideways;
 mod simplify;
 mod spill;
+mod spilling;
 mod statistics;
 mod stores;
 #[cfg(feature = "substrait")]

@@ -139,7 +139,7 @@ fn exceeded(account: &Account, excess: Excess, holders: &[String]) -> Error {
 
 /// The operators of `plan` that hold more than the batch they work on, the last to run first.
 fn holders(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
-    const HOLD: [&str; 9] = [
+    const HOLD: [&str; 11] = [
         "AggregateExec",
         "BoundedWindowAggExec",
         "CrossJoinExec",
@@ -147,6 +147,8 @@ fn holders(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
         "NestedLoopJoinExec",
         "SortExec",
         "SortMergeJoinExec",
+        "SpillingJoinExec",
+        "SpillingWindowExec",
         "UnnestExec",
         "WindowAggExec",
     ];

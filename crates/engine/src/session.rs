@@ -44,6 +44,7 @@ use crate::planning::{self, PlanSize};
 use crate::profile::{self, Parts, ProfileContext, QueryProfile, QueryState, Recorder};
 use crate::scan::{ScanOptions, ScanReport};
 use crate::spill;
+use crate::spilling::{self, SpillingRule};
 use crate::version::version;
 use crate::yielding::stoppable;
 
@@ -167,13 +168,18 @@ impl PeltonSession {
         }
         let state = self.ctx.state();
         let id = state.session_id().to_owned();
-        let others = state.physical_optimizers().iter().filter(|rule| rule.name() != GpuRule::NAME);
+        let others = state
+            .physical_optimizers()
+            .iter()
+            .filter(|rule| ![GpuRule::NAME, SpillingRule::NAME].contains(&rule.name()));
         let others = others.cloned().collect();
         let builder = SessionStateBuilder::new_from_existing(state)
             .with_session_id(id)
             .with_physical_optimizer_rules(others);
         let rule = Arc::new(GpuRule::new(Arc::clone(&device)));
-        *self.ctx.state_ref().write() = builder.with_physical_optimizer_rule(rule).build();
+        let spilling = Arc::new(SpillingRule::new(self.memory_limit_bytes));
+        let builder = builder.with_physical_optimizer_rule(rule).with_physical_optimizer_rule(spilling);
+        *self.ctx.state_ref().write() = builder.build();
         self.plans.iter().for_each(PlanCache::clear);
         Ok(Self {
             ctx: self.ctx.clone(),
@@ -414,20 +420,13 @@ fn session_state(options: &SessionOptions) -> datafusion::error::Result<SessionS
     let space = SpillSpace::new(&options.spill);
     let mut runtime = RuntimeEnvBuilder::new().with_disk_manager_builder(spill::disk_manager(&space));
     if let Some(limit) = options.memory_limit_bytes {
-        // Each sort holds this back for its merge: a fixed 10 MB would leave small limits nothing to sort in.
-        let merge_bytes = config.options().execution.sort_spill_reservation_bytes.min(pool_share(limit));
-        config = config.with_sort_spill_reservation_bytes(merge_bytes);
+        config = spilling::settings(config, limit);
         runtime = runtime.with_memory_pool(memory::bounded(limit));
     }
     Ok(SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(Arc::new(runtime.build()?))
         .with_default_features())
-}
-
-/// A sixteenth of the memory limit.
-fn pool_share(limit_bytes: u64) -> usize {
-    usize::try_from(limit_bytes / 16).unwrap_or(usize::MAX)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -32,6 +32,7 @@ use datafusion::physical_plan::joins::{
 use pelton_error::CancelFlag;
 
 use crate::error::to_datafusion;
+use crate::spilling::SpillingJoinExec;
 
 /// Makes joins cooperative.
 #[derive(Debug, Default)]
@@ -76,6 +77,11 @@ pub(crate) fn stoppable(plan: Arc<dyn ExecutionPlan>, cancel: &CancelFlag) -> Re
             && let Some(condition) = join.filter()
         {
             Some(join.builder().with_filter(Some(filter(condition))).build_exec()?)
+        } else if let Some(spilling) = node.downcast_ref::<SpillingJoinExec>()
+            && let Some(condition) = spilling.join().filter()
+        {
+            let join = spilling.join().builder().with_filter(Some(filter(condition))).build()?;
+            Some(Arc::new(spilling.with_join(join)))
         } else if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>()
             && let Some(condition) = join.filter()
         {

@@ -71,6 +71,26 @@ pub fn set_last_resort(bytes: u64) {
     LAST_RESORT.store(bytes, Ordering::Relaxed);
 }
 
+// Of the library that is linked for `MiMalloc`; its crate declares it for a feature that nothing else here needs.
+unsafe extern "C" {
+    fn mi_option_set(option: std::ffi::c_int, value: std::ffi::c_long);
+}
+
+/// The numbers of mimalloc's options, versions 2 and 3 (`mi_option_e` in mimalloc.h).
+const ARENA_EAGER_COMMIT: std::ffi::c_int = 4;
+const PURGE_DELAY: std::ffi::c_int = 15;
+
+/// From now on, memory that is freed goes back to the system at once: by default it stays for some milliseconds. A hash
+/// join through files under a limit of 50 MB had 90 MB less resident for it, and took 2.8 s instead of 2.1 s (two cores,
+/// 2026-11).
+pub fn give_back_at_once() {
+    // SAFETY: two stores to options, which the allocator reads at each use.
+    unsafe {
+        mi_option_set(PURGE_DELAY, 0);
+        mi_option_set(ARENA_EAGER_COMMIT, 0);
+    }
+}
+
 /// The allocator; a program names it as its `#[global_allocator]`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Heap;

@@ -24,7 +24,7 @@ mod spill;
 mod watcher;
 
 pub use account::{Account, Entered, Excess, NoRoom, process_room};
-pub use heap::{Heap, heap_bytes, set_last_resort};
+pub use heap::{Heap, give_back_at_once, heap_bytes, set_last_resort};
 pub use machine::{Available, available_memory};
 pub use memory_limit::{DEFAULT_PERCENT, MemoryLimit, SLACK_BYTES, ceiling_bytes};
 pub use new_file::NewFile;

@@ -18,7 +18,7 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{FieldRef, SchemaRef};
 use pelton_error::{Error, Result};
 use pelton_files::{InferRows, OpenOptions, Sources, TextOptions, View, list};
 use pelton_store::{
@@ -194,6 +194,15 @@ fn check_sizes(choose: &SampleOptions) -> Result<()> {
     })
 }
 
+/// From here on a row is wide: 128 numbers of 8 bytes.
+const WIDE_ROW_BYTES: u64 = 1024;
+/// A row group of wide rows is held to this, uncompressed: a query holds one as it is stored.
+const ROW_GROUP_BYTES_MAX: u64 = 256 << 20;
+/// Metadata is some KiB for each column and row group: fewer rows than this are not worth it.
+const ROW_GROUP_ROWS_MIN: u32 = 1024;
+/// Bytes that a text is taken for.
+const TEXT_BYTES: usize = 32;
+
 /// What stays the same during a load.
 struct Load<'a> {
     warehouse: &'a Warehouse,
@@ -273,8 +282,24 @@ impl<'a> Load<'a> {
         if let Some(table) = appended_to {
             options.row_group_rows = vec![table.row_group_rows()];
             options.page_rows = table.page_rows();
+        } else if options.row_group_rows == [DEFAULT_ROW_GROUP_ROWS] {
+            options.row_group_rows = vec![self.usual_row_group_rows()];
         }
         options
+    }
+
+    /// Rows of a row group where nobody says: fewer of a wide table, so that a quarter of what may be encoded at a time
+    /// holds one, and [`ROW_GROUP_BYTES_MAX`] does.
+    fn usual_row_group_rows(&self) -> u32 {
+        let width = |field: &FieldRef| field.data_type().primitive_width().unwrap_or(TEXT_BYTES) as u64;
+        let row_bytes: u64 = self.staging.fields().iter().map(width).sum();
+        if row_bytes < WIDE_ROW_BYTES {
+            return DEFAULT_ROW_GROUP_ROWS;
+        }
+        let rows = (self.budget.encode_bytes() / 4).min(ROW_GROUP_BYTES_MAX) / row_bytes;
+        let rows = u32::try_from(rows).unwrap_or(DEFAULT_ROW_GROUP_ROWS);
+        // The power of two below.
+        (1 << rows.max(1).ilog2()).clamp(ROW_GROUP_ROWS_MIN, DEFAULT_ROW_GROUP_ROWS)
     }
 
     fn sample_size(&self, options: &SampleOptions) -> SampleSize {

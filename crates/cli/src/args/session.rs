@@ -12,8 +12,8 @@ pub(crate) struct SessionArgs {
     /// Threads a query runs in [default: all cores].
     #[arg(long)]
     pub(crate) threads: Option<usize>,
-    /// Memory for queries: a size such as 4GB, a share of what machine, container and ulimit leave, or none. Sorts and
-    /// aggregates spill beyond it; what cannot spill fails.
+    /// Memory for queries: a size such as 4GB, a share of what machine, container and ulimit leave, or none. Sorts, groups,
+    /// joins and windows spill beyond it; what cannot spill fails.
     #[arg(long, value_name = "SIZE|PERCENT|none", default_value = "80%")]
     pub(crate) memory_limit: MemoryLimit,
     #[command(flatten)]

@@ -8,6 +8,7 @@ mod harness;
 mod interrupt;
 mod kill;
 mod layer;
+mod limits;
 mod load;
 mod memory;
 mod profile;

@@ -41,11 +41,11 @@ const STATEMENTS: [(&str, &str); 18] = [
         "Aggregate",
     ),
     (
-        "SELECT sum(s) FROM (SELECT sum(v) OVER () AS s FROM generate_series(1, 200000000) AS t(v)) AS w",
-        "WindowAggExec",
+        "SELECT sum(s) FROM (SELECT ntile(4) OVER () AS s FROM generate_series(1, 200000000) AS t(v)) AS w",
+        "Window",
     ),
     (
-        "SELECT sum(s) FROM (SELECT rank() OVER (ORDER BY v % 3) + first_value(v) OVER (ORDER BY v % 3 ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS s FROM generate_series(1, 200000000) AS t(v)) AS w",
+        "SELECT sum(s) FROM (SELECT rank() OVER (ORDER BY v % 3) + first_value(v) OVER (ORDER BY v % 3 ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS s FROM generate_series(1, 60000000) AS t(v)) AS w",
         "--memory-limit",
     ),
     ("SELECT repeat('x', 100000) || v FROM generate_series(1, 100000) AS t(v)", "--memory-limit"),

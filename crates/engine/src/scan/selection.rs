@@ -3,6 +3,8 @@
 //! A selection is a bit per row. Columns not yet decoded are decoded only for the pages that hold a
 //! selected row, so a selective filter saves the decoding of what it drops.
 
+use std::ops::Range;
+
 use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, BooleanBufferBuilder};
 use datafusion::arrow::buffer::BooleanBuffer;
 use datafusion::arrow::compute::{FilterBuilder, FilterPredicate};
@@ -81,6 +83,18 @@ impl Selection {
         passed.append_n(row_limit, true);
         passed.append_n(self.selected_count - row_limit, false);
         self.refine(passed.finish())
+    }
+
+    /// The selected rows among `rows`.
+    pub(super) fn within(&self, rows: Range<usize>) -> Self {
+        let mut within = BooleanBufferBuilder::new(self.row_count);
+        within.append_n(rows.start, false);
+        match &self.mask {
+            Some(mask) => within.append_buffer(&mask.slice(rows.start, rows.len())),
+            None => within.append_n(rows.len(), true),
+        }
+        within.append_n(self.row_count - rows.end, false);
+        Self::from_mask(within.finish())
     }
 
     /// For each page of `page_rows` rows: does it hold a selected row?
@@ -181,6 +195,16 @@ mod tests {
             Selection::all(4).and(bits(&[true, true, false, true])).and(bits(&[false, true, true, true]));
         assert_eq!(selection.selected_count(), 2);
         assert_eq!(selection.pages(1), [false, true, false, true]);
+    }
+
+    #[test]
+    fn selections_of_parts_make_up_the_whole() {
+        let selection = Selection::all(5).refine(bits(&[true, false, false, true, true]));
+        let parts = [0..2, 2..4, 4..5].map(|rows| selection.within(rows));
+        assert_eq!(parts.each_ref().map(Selection::selected_count), [1, 1, 1]);
+        assert_eq!(parts[1].pages(2), [false, true, false]);
+        assert_eq!(Selection::all(4).within(1..3).pages(1), [false, true, true, false]);
+        assert!(Selection::all(4).within(0..4).is_all());
     }
 
     #[test]

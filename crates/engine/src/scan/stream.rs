@@ -5,7 +5,8 @@
 //! 1. dynamic filters, as far as they are known by now, are tested on its zone maps;
 //! 2. filter columns are verified, decoded and filtered, most selective conjunct first: over all rows while
 //!    many pass, over the rows selected so far once few do;
-//! 3. the other columns are decoded, only the pages that hold a selected row;
+//! 3. the other columns are decoded, only the pages that hold a selected row; where memory is limited, some pages of
+//!    all columns at a time;
 //! 4. selected rows leave as batches of the session's batch size.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -21,7 +22,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coop::cooperative;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use pelton_store::{ChunkRead, IoEngine, Table, column_to_arrow, read_chunk};
+use pelton_store::{AlignedBytes, ChunkRead, IoEngine, Table, column_to_arrow, read_chunk};
 use pelton_trace::Activity;
 
 use super::exec::{PeltonScanExec, ScanOptions};
@@ -44,6 +45,10 @@ pub(super) fn open(
     let memory_is_limited = matches!(context.memory_pool().memory_limit(), MemoryLimit::Finite(_));
     let is_counted = memory_is_limited && !scan.is_passing;
     let partition_count = scan.properties().partitioning.partition_count();
+    let share_bytes = match context.memory_pool().memory_limit() {
+        MemoryLimit::Finite(limit) => limit / SHARE / partition_count.max(1),
+        _ => usize::MAX,
+    };
     let schema = scan.schema();
     let required = scan.ordered_conjuncts()?;
     let filters = required
@@ -70,6 +75,8 @@ pub(super) fn open(
         in_flight: VecDeque::new(),
         ready: VecDeque::new(),
         coalescer: coalescer(&schema, batch_rows),
+        opened: None,
+        share_bytes,
         is_counted,
         batch_rows,
         rows_left: scan.limit.unwrap_or(usize::MAX),
@@ -90,10 +97,25 @@ fn coalescer(schema: &SchemaRef, batch_rows: usize) -> BatchCoalescer {
     BatchCoalescer::new(Arc::clone(schema), batch_rows).with_biggest_coalesce_batch_size(Some(batch_rows / 2))
 }
 
+/// Of the memory limit, what a scan's partitions may read ahead together, and what they may decode at a time: an eighth
+/// each. The row group that is decoded is held as it is stored, however large it is.
+const SHARE: usize = 8;
+
 /// A row group whose chunks are being read.
 struct InFlight {
     row_group: usize,
     reads: BTreeMap<usize, ChunkRead>,
+    stored_bytes: usize,
+}
+
+/// A row group that leaves some pages at a time.
+struct Opened {
+    rows: RowGroup,
+    /// The page that is next, and the selected rows before it.
+    page: usize,
+    rows_before: usize,
+    /// Pages at a time.
+    step: usize,
 }
 
 struct ScanStream {
@@ -109,6 +131,9 @@ struct ScanStream {
     in_flight: VecDeque<InFlight>,
     ready: VecDeque<RecordBatch>,
     coalescer: BatchCoalescer,
+    opened: Option<Opened>,
+    /// What may be read ahead, and what may be decoded at a time.
+    share_bytes: usize,
     /// Sorts and joins count what they hold.
     is_counted: bool,
     batch_rows: usize,
@@ -122,6 +147,10 @@ impl ScanStream {
             if let Some(batch) = self.ready.pop_front() {
                 self.metrics.baseline.record_output(batch.num_rows());
                 return Ok(Some(batch));
+            }
+            if let Some(opened) = self.opened.take() {
+                self.next_pages(opened)?;
+                continue;
             }
             if self.rows_left == 0 {
                 self.in_flight.clear();
@@ -139,17 +168,22 @@ impl ScanStream {
         }
     }
 
-    /// Keeps the reads of the current row group and `read_ahead` further ones in flight.
+    /// Keeps the reads of the current row group and `read_ahead` further ones in flight; fewer where memory is limited.
     fn read_ahead(&mut self) -> Result<()> {
-        while self.in_flight.len() <= self.options.read_ahead {
+        let in_flight = |stream: &Self| stream.in_flight.iter().map(|read| read.stored_bytes).sum::<usize>();
+        while self.in_flight.len() <= self.options.read_ahead
+            && (self.in_flight.is_empty() || in_flight(self) < self.share_bytes)
+        {
             let Some(row_group) = self.waiting.pop_front() else { break };
             let row_group = row_group as usize;
             if self.is_skipped_dynamically(row_group)? {
                 continue;
             }
             let started = self.metrics.now();
-            let mut reads = BTreeMap::new();
+            let (mut reads, mut stored_bytes) = (BTreeMap::new(), 0);
             for &column in &self.read_columns {
+                let chunk = self.table.chunk(row_group, column).map_err(to_datafusion)?;
+                stored_bytes += chunk.stored_bytes as usize;
                 reads.insert(
                     column,
                     read_chunk(&self.io, &self.table, row_group, column).map_err(to_datafusion)?,
@@ -157,7 +191,7 @@ impl ScanStream {
             }
             self.metrics.traced(Activity::Read, started, 0);
             self.metrics.row_groups_read.add(1);
-            self.in_flight.push_back(InFlight { row_group, reads });
+            self.in_flight.push_back(InFlight { row_group, reads, stored_bytes });
         }
         Ok(())
     }
@@ -185,6 +219,7 @@ impl ScanStream {
             index: in_flight.row_group,
             row_count,
             reads: in_flight.reads,
+            bytes: BTreeMap::new(),
             decoded: BTreeMap::new(),
             is_narrow: false,
             selection: Selection::all(row_count),
@@ -208,12 +243,61 @@ impl ScanStream {
         row_group.truncate(self.rows_left)?;
         let row_count = row_group.selection.selected_count();
         self.rows_left -= row_count;
+        let step = self.pages_at_a_time(&row_group)?;
+        if step < self.page_count(&row_group) {
+            for &column in &self.projection {
+                row_group.bytes_of(column, &self.metrics).await?;
+            }
+            self.opened = Some(Opened { rows: row_group, page: 0, rows_before: 0, step });
+            return Ok(());
+        }
         let mut arrays = Vec::with_capacity(self.projection.len());
         for &column in &self.projection {
             arrays.push(row_group.rows_of(column, &self.table, &self.metrics).await?);
         }
         let options = RecordBatchOptions::new().with_row_count(Some(row_count));
         self.emit(RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)?)
+    }
+
+    fn page_count(&self, row_group: &RowGroup) -> usize {
+        row_group.row_count.div_ceil(self.table.page_rows() as usize)
+    }
+
+    /// Pages of all columns that may be decoded at a time: as many as the share of memory holds.
+    fn pages_at_a_time(&self, row_group: &RowGroup) -> Result<usize> {
+        let mut bytes = 0;
+        for &column in &self.projection {
+            bytes += self.table.chunk(row_group.index, column).map_err(to_datafusion)?.raw_bytes;
+        }
+        let pages = self.page_count(row_group);
+        let page_bytes = (bytes as usize / pages.max(1)).max(1);
+        Ok((self.share_bytes / page_bytes).max(1))
+    }
+
+    /// Has the next pages of `opened` leave.
+    fn next_pages(&mut self, mut opened: Opened) -> Result<()> {
+        let page_rows = self.table.page_rows() as usize;
+        let page_count = self.page_count(&opened.rows);
+        let pages = opened.page..(opened.page + opened.step).min(page_count);
+        opened.page = pages.end;
+        let rows = pages.start * page_rows..(pages.end * page_rows).min(opened.rows.row_count);
+        let selection = opened.rows.selection.within(rows);
+        let count = selection.selected_count();
+        if count > 0 {
+            let columns = self.projection.iter();
+            let arrays = columns.map(|&column| match opened.rows.decoded.get(&column) {
+                Some(array) => Ok(array.slice(opened.rows_before, count)),
+                None => opened.rows.pages_of(column, &selection, &self.table, &self.metrics),
+            });
+            let arrays = arrays.collect::<Result<Vec<_>>>()?;
+            opened.rows_before += count;
+            let options = RecordBatchOptions::new().with_row_count(Some(count));
+            self.emit(RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)?)?;
+        }
+        if opened.page < page_count && opened.rows_before < opened.rows.selection.selected_count() {
+            self.opened = Some(opened);
+        }
+        Ok(())
     }
 
     /// Cuts large results into batches without copying; collects small ones.
@@ -249,6 +333,8 @@ struct RowGroup {
     row_count: usize,
     /// Chunks whose bytes are on their way or here.
     reads: BTreeMap<usize, ChunkRead>,
+    /// Those that are here, and are decoded some pages at a time.
+    bytes: BTreeMap<usize, AlignedBytes>,
     /// The columns decoded so far: all their rows until `is_narrow`, then the selected rows.
     decoded: BTreeMap<usize, ArrayRef>,
     is_narrow: bool,
@@ -321,16 +407,10 @@ impl RowGroup {
     /// The rows of a column that filters look at now, decoded on first use.
     async fn rows_of(&mut self, column: usize, table: &Table, metrics: &StreamMetrics) -> Result<ArrayRef> {
         if !self.decoded.contains_key(&column) {
-            let read = self.reads.remove(&column).expect("every needed column is read, and decoded once");
-            let started = metrics.now();
-            let timer = metrics.time_read_wait.timer();
-            let bytes = read.await.map_err(to_datafusion)?;
-            timer.done();
-            metrics.traced(Activity::ReadWait, started, bytes.len() as u64);
-            metrics.bytes_read.add(bytes.len());
+            let bytes = self.read(column, metrics).await?;
             let started = metrics.now();
             let timer = metrics.time_decode.timer();
-            let (array, raw_bytes) = self.decode(column, &bytes, table)?;
+            let (array, raw_bytes) = self.decode(column, &bytes, &self.selection, table)?;
             timer.done();
             metrics.bytes_decoded.add(raw_bytes as usize);
             metrics.traced(Activity::Decode, started, raw_bytes);
@@ -339,18 +419,62 @@ impl RowGroup {
         Ok(Arc::clone(&self.decoded[&column]))
     }
 
+    /// The stored bytes of a column.
+    async fn read(&mut self, column: usize, metrics: &StreamMetrics) -> Result<AlignedBytes> {
+        let read = self.reads.remove(&column).expect("every needed column is read, and decoded once");
+        let started = metrics.now();
+        let timer = metrics.time_read_wait.timer();
+        let bytes = read.await.map_err(to_datafusion)?;
+        timer.done();
+        metrics.traced(Activity::ReadWait, started, bytes.len() as u64);
+        metrics.bytes_read.add(bytes.len());
+        Ok(bytes)
+    }
+
+    /// Has the stored bytes of a column that is not decoded at hand.
+    async fn bytes_of(&mut self, column: usize, metrics: &StreamMetrics) -> Result<()> {
+        if !self.decoded.contains_key(&column) && !self.bytes.contains_key(&column) {
+            let bytes = self.read(column, metrics).await?;
+            self.bytes.insert(column, bytes);
+        }
+        Ok(())
+    }
+
+    /// Those rows of a column that `selection` names; its bytes are at hand.
+    fn pages_of(
+        &self,
+        column: usize,
+        selection: &Selection,
+        table: &Table,
+        metrics: &StreamMetrics,
+    ) -> Result<ArrayRef> {
+        let started = metrics.now();
+        let timer = metrics.time_decode.timer();
+        let (array, raw_bytes) = self.decode(column, &self.bytes[&column], selection, table)?;
+        timer.done();
+        metrics.bytes_decoded.add(raw_bytes as usize);
+        metrics.traced(Activity::Decode, started, raw_bytes);
+        Ok(array)
+    }
+
     /// Decodes the column; once narrow, only the pages that hold a selected row, and drops the other rows. Also gives
     /// the raw bytes of what was decoded: the column's, by share of its rows.
-    fn decode(&self, column: usize, bytes: &[u8], table: &Table) -> Result<(ArrayRef, u64)> {
+    fn decode(
+        &self,
+        column: usize,
+        bytes: &[u8],
+        selection: &Selection,
+        table: &Table,
+    ) -> Result<(ArrayRef, u64)> {
         let logical = &table.schema().columns[column].logical;
         let decode_pages = || {
             let view = table.chunk_view(self.index, column, bytes)?;
-            if !self.is_narrow || self.selection.is_all() {
+            if !self.is_narrow || selection.is_all() {
                 return Ok((column_to_arrow(view.decode()?, logical)?, None));
             }
             let page_rows = view.page_rows() as usize;
-            let pages = self.selection.pages(page_rows);
-            let filter = self.selection.filter_for(&pages, page_rows);
+            let pages = selection.pages(page_rows);
+            let filter = selection.filter_for(&pages, page_rows);
             Ok((column_to_arrow(view.decode_pages(&pages)?, logical)?, filter))
         };
         let (array, filter) = decode_pages()

@@ -1,0 +1,203 @@
+//! Queries that need more memory than there is: operators that spill in place of those that do not.
+//!
+//! ```text
+//!   pool     who may hold how much
+//!   plan     SortExec with a large LIMIT     ─▶ SortExec, limited above: a sort spills, a heap of the first rows does not
+//!            HashJoinExec                    ─▶ SpillingJoinExec
+//!            WindowAggExec                   ─▶ SpillingWindowExec
+//!            median, array_agg by group      ─▶ over rows that are sorted by group
+//!            several COUNT(DISTINCT)         ─▶ a join of aggregates of one row
+//!   settings partitions and rows of a batch follow from the limit
+//! ```
+//!
+//! Operators that certainly fit stay as they are, so that plans over small tables are DataFusion's. Nothing here changes
+//! an answer, nor the order of rows where the plan promises one.
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, Schema};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::error::Result;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::joins::HashJoinExec;
+use datafusion::physical_plan::limit::LocalLimitExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+use datafusion::physical_plan::windows::WindowAggExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Statistics};
+use datafusion::prelude::SessionConfig;
+
+mod aggregates;
+mod distinct;
+mod files;
+mod given;
+mod join;
+mod pool;
+mod window;
+
+pub(crate) use distinct::DistinctCounts;
+pub(crate) use join::SpillingJoinExec;
+pub(crate) use pool::SharingPool;
+use window::SpillingWindowExec;
+
+/// A build side that statistics say takes less than this share of the limit stays as it is: they may be wrong by as much.
+const SMALL_SHARE: u64 = 64;
+/// Memory that a partition should have at least: batches, a sort's merge, a hash table that is worth having. A guess.
+const PARTITION_BYTES: u64 = 32 << 20;
+/// Of the limit, for each row of a batch: at 8192 rows from 128 MiB on, at 1024 with 20 MB. A merge of sorted files holds
+/// two batches of each, so that large batches make many passes of few files.
+const BATCH_ROW_BYTES: u64 = 16 << 10;
+const BATCH_ROWS_MIN: u64 = 512;
+/// A heap of more rows than this is slower than a sort: 29 s beside 5 s for a fifth of 5 million rows (two cores of a
+/// rented virtual machine, 2026-11). Where between some thousand and a million the two meet is a guess.
+const HEAP_ROWS_MAX: usize = 100_000;
+/// Bytes that a text is taken for where nothing is known of it.
+const TEXT_BYTES: usize = 32;
+
+/// Puts operators that spill where others might not fit.
+#[derive(Debug)]
+pub(crate) struct SpillingRule {
+    limit_bytes: Option<u64>,
+}
+
+impl SpillingRule {
+    /// Its name among the rules.
+    pub(crate) const NAME: &'static str = "pelton_spilling";
+
+    /// For queries of `limit_bytes`.
+    pub(crate) fn new(limit_bytes: Option<u64>) -> Self {
+        Self { limit_bytes }
+    }
+}
+
+impl PhysicalOptimizerRule for SpillingRule {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        // Without a limit, a heap of very many rows is slower than a sort all the same.
+        spilling(plan, self.limit_bytes)
+    }
+
+    fn name(&self) -> &str {
+        Self::NAME
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// `plan` for memory of `limit` bytes.
+fn spilling(plan: Arc<dyn ExecutionPlan>, limit: Option<u64>) -> Result<Arc<dyn ExecutionPlan>> {
+    // Operators that hold much at the same time share what there is.
+    let mut holders = 0;
+    plan.apply(|node| {
+        holders += usize::from(node.is::<HashJoinExec>() || node.is::<WindowAggExec>());
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    let is_limited = limit.is_some();
+    let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+    let budget = limit / 2 / holders.max(1);
+    let changed = plan.transform_up(|node| {
+        let spilling = if let Some(sort) = node.downcast_ref::<SortExec>() {
+            large_top(sort, limit)
+        } else if !is_limited {
+            None
+        } else if node.is::<HashJoinExec>() {
+            spilling_join(&node, limit, budget)?
+        } else if node.is::<AggregateExec>() {
+            aggregates::over_sorted(&node, limit)?
+        } else if let Some(window) = node.downcast_ref::<WindowAggExec>() {
+            Some(Arc::new(SpillingWindowExec::new(window, budget)?) as _)
+        } else {
+            None
+        };
+        Ok(spilling.map_or_else(|| Transformed::no(node), Transformed::yes))
+    })?;
+    Ok(changed.data)
+}
+
+/// In place of a sort that would hold its first rows in a heap, one that spills, where they may be too many.
+fn large_top(sort: &SortExec, limit: usize) -> Option<Arc<dyn ExecutionPlan>> {
+    let fetch = sort.fetch()?;
+    let partitions = sort.properties().partitioning.partition_count().max(1);
+    // The heap keeps the batches that its rows are in, and encoded keys.
+    let needed = row_bytes(&sort.schema()).saturating_mul(3).saturating_mul(fetch).saturating_mul(partitions);
+    let is_large = needed > limit / 4 || fetch > HEAP_ROWS_MAX;
+    is_large.then(|| Arc::new(LocalLimitExec::new(Arc::new(sort.with_fetch(None)), fetch)) as _)
+}
+
+fn spilling_join(
+    node: &Arc<dyn ExecutionPlan>,
+    limit: usize,
+    budget: usize,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let join: Arc<dyn std::any::Any + Send + Sync> = Arc::clone(node) as _;
+    let Ok(join) = join.downcast::<HashJoinExec>() else { return Ok(None) };
+    let estimate = estimate(join.left())?;
+    let rows = estimate.num_rows.get_value().copied();
+    let bytes = rows.map(|rows| rows.saturating_mul(row_bytes(&join.left().schema())));
+    if bytes.is_some_and(|bytes| (bytes as u64).saturating_mul(SMALL_SHARE) < limit as u64) {
+        return Ok(None);
+    }
+    let order = node.output_ordering().cloned();
+    let Some(spilling) = SpillingJoinExec::new(join, budget) else { return Ok(None) };
+    let spilling: Arc<dyn ExecutionPlan> = Arc::new(spilling);
+    // What is above may rely on the order of the probe side.
+    Ok(Some(match order {
+        Some(order) => Arc::new(SortExec::new(order, spilling).with_preserve_partitioning(true)),
+        None => spilling,
+    }))
+}
+
+/// What is known of the rows of `plan`.
+fn estimate(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<Statistics>> {
+    StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new())
+}
+
+/// Bytes of a row of `schema`, as far as types tell.
+pub(crate) fn row_bytes(schema: &Schema) -> usize {
+    let of = |of: &DataType| of.primitive_width().unwrap_or(TEXT_BYTES);
+    schema.fields().iter().map(|field| of(field.data_type())).sum()
+}
+
+/// `config` for queries of `limit` bytes: fewer partitions and smaller batches where that is little.
+pub(crate) fn settings(config: SessionConfig, limit: u64) -> SessionConfig {
+    let partitions = usize::try_from(limit / PARTITION_BYTES).unwrap_or(usize::MAX).max(1);
+    let partitions = config.target_partitions().min(partitions);
+    let rows = (limit / BATCH_ROW_BYTES).max(BATCH_ROWS_MIN);
+    // The next power of two below.
+    let rows = 1_usize << rows.ilog2().min(40);
+    let batch_rows = config.batch_size().min(rows);
+    // Each sort holds this back for its merge: a fixed 10 MB would leave small limits nothing to sort in.
+    let merge_bytes = usize::try_from(limit / 16 / partitions as u64).unwrap_or(usize::MAX);
+    let merge_bytes = config.options().execution.sort_spill_reservation_bytes.min(merge_bytes);
+    config
+        .with_target_partitions(partitions)
+        .with_batch_size(batch_rows)
+        .with_sort_spill_reservation_bytes(merge_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_follow_from_the_limit() {
+        let of = |limit: u64| {
+            let config = SessionConfig::new().with_target_partitions(4).with_batch_size(8192);
+            let config = settings(config, limit);
+            (config.target_partitions(), config.batch_size())
+        };
+        assert_eq!(of(20_000_000), (1, 1024));
+        assert_eq!(of(50_000_000), (1, 2048));
+        assert_eq!(of(100_000_000), (2, 4096));
+        assert_eq!(of(200_000_000), (4, 8192));
+        assert_eq!(of(1 << 40), (4, 8192));
+        assert_eq!(of(1), (1, 512));
+    }
+}

@@ -1,0 +1,98 @@
+//! Aggregates that keep all values of a group, over rows that are sorted by group: one group is held at a time.
+//!
+//! ```text
+//!   Final: median(x) by g                           SinglePartitioned: median(x) by g     gives a group when it ends
+//!     Repartition by g                     ─▶         Sort by g                           spills
+//!       Partial: median(x) by g                         Repartition by g
+//!         input                                           input
+//! ```
+//!
+//! DataFusion's operator holds the values of all groups, and cannot go on where they are more than its share. What an
+//! aggregate gives does not depend on the order of its rows where it says none; one that does is left alone.
+
+use std::sync::Arc;
+
+use datafusion::arrow::compute::SortOptions;
+use datafusion::error::Result;
+use datafusion::physical_expr::{LexOrdering, Partitioning, PhysicalSortExpr};
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, InputOrderMode};
+
+/// Aggregates whose state grows with the rows of a group.
+const KEEP_ALL: [&str; 4] = ["median", "array_agg", "string_agg", "percentile_cont"];
+/// Bytes of a value that is kept, where its type is not looked at.
+const VALUE_BYTES: usize = 32;
+
+/// In place of `node`, an aggregate over sorted rows, where its values might not fit into a quarter of `limit`.
+pub(super) fn over_sorted(
+    node: &Arc<dyn ExecutionPlan>,
+    limit: usize,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(last) = node.downcast_ref::<AggregateExec>() else { return Ok(None) };
+    let Some(first) = first_of(last) else { return Ok(None) };
+    let keeps_all = first.aggr_expr().iter().any(|call| KEEP_ALL.contains(&call.fun().name()));
+    let has_order = first.required_input_ordering().iter().any(Option::is_some);
+    let is_plain = first.group_expr().is_single() && !first.group_expr().is_empty();
+    let has_limit = first.limit_options().is_some() || last.limit_options().is_some();
+    if !keeps_all || has_order || !is_plain || has_limit {
+        return Ok(None);
+    }
+    let is_sorted = !matches!(first.input_order_mode(), InputOrderMode::Linear);
+    let rows = super::estimate(first.input())?.num_rows.get_value().copied();
+    if is_sorted || rows.is_some_and(|rows| rows.saturating_mul(VALUE_BYTES) < limit / 4) {
+        return Ok(None);
+    }
+    let keys = first.group_expr().input_exprs();
+    let order = keys.iter().map(|key| PhysicalSortExpr::new(Arc::clone(key), SortOptions::default()));
+    let Some(order) = LexOrdering::new(order) else { return Ok(None) };
+    let partitions = node.output_partitioning().partition_count();
+    let input = Arc::clone(first.input());
+    let (input, mode): (Arc<dyn ExecutionPlan>, _) =
+        match (partitions, input.output_partitioning().partition_count()) {
+            (1, 1) => (input, AggregateMode::Single),
+            (1, _) => (Arc::new(CoalescePartitionsExec::new(input)), AggregateMode::Single),
+            _ => {
+                let by = Partitioning::Hash(keys, partitions);
+                (Arc::new(RepartitionExec::try_new(input, by)?), AggregateMode::SinglePartitioned)
+            }
+        };
+    let sorted = Arc::new(SortExec::new(order, input).with_preserve_partitioning(true));
+    let aggregate = AggregateExec::try_new(
+        mode,
+        first.group_expr().clone(),
+        first.aggr_expr().to_vec(),
+        first.filter_expr().to_vec(),
+        sorted,
+        first.input_schema(),
+    )?;
+    let is_same =
+        aggregate.schema() == node.schema() && matches!(aggregate.input_order_mode(), InputOrderMode::Sorted);
+    Ok(is_same.then(|| Arc::new(aggregate) as _))
+}
+
+/// The aggregate that reads rows, of one in one step or in two.
+fn first_of(last: &AggregateExec) -> Option<&AggregateExec> {
+    match last.mode() {
+        AggregateMode::Single | AggregateMode::SinglePartitioned => Some(last),
+        AggregateMode::Final | AggregateMode::FinalPartitioned => {
+            let mut below = last.input();
+            loop {
+                if let Some(first) = below.downcast_ref::<AggregateExec>() {
+                    return (*first.mode() == AggregateMode::Partial).then_some(first);
+                }
+                let passes_on = below.is::<RepartitionExec>()
+                    || below.is::<CoalescePartitionsExec>()
+                    || below.is::<CooperativeExec>();
+                below = match below.children()[..] {
+                    [child] if passes_on => child,
+                    _ => return None,
+                };
+            }
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,266 @@
+//! A hash join whose build side need not fit into memory.
+//!
+//! ```text
+//!   SpillingJoinExec     collects the build side
+//!      │ it fits           HashJoinExec over what was collected
+//!      │ it does not       build side and probe side go to files by the hash of their keys; then, pair by pair:
+//!      │                      HashJoinExec where the build side or, in its place, the probe side fits
+//!      │                      both into files again, by another hash, where neither does
+//!      └                      blocks of the build side, each with all of the probe side, where that does not help:
+//!                             one key, many times
+//! ```
+//!
+//! Every pair is joined by DataFusion's own operator, so that types of join, conditions and NULL keys are what they are
+//! there. A block is a build side of its own; that is right where only rows of the build side can be left over, and other
+//! types change sides first. A full join is a left join by blocks, and the rest of the probe side by blocks of that.
+//!
+//! Memory: what a build side takes is computed from its rows and bytes, held against a share of the limit, and reserved
+//! from the pool; the joins inside reserve nothing. Rows come out in another order once files are used, so the node
+//! promises none.
+//!
+//! DeWitt et al., "Implementation Techniques for Main Memory Database Systems", SIGMOD 1984, section 3.3 (Grace).
+
+use std::any::Any;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{JoinType, Statistics};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::execution_plan::CardinalityEffect;
+use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet, SpillMetrics};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    ChildStats, DisplayAs, DisplayFormatType, ExecutionPlan, InputDistributionRequirements, PlanProperties,
+    StatisticsArgs,
+};
+use futures::future::{BoxFuture, Shared};
+use futures::{FutureExt, TryFutureExt, TryStreamExt};
+
+mod pairs;
+mod start;
+
+use pairs::Lane;
+use start::{Built, Start};
+
+/// A join that spills. See the module.
+pub(crate) struct SpillingJoinExec {
+    join: Arc<HashJoinExec>,
+    /// Memory of all its partitions together.
+    budget_bytes: usize,
+    properties: Arc<PlanProperties>,
+    /// Of a join whose build side all partitions share.
+    shared: Mutex<Option<SharedBuilt>>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+type SharedBuilt = Shared<BoxFuture<'static, std::result::Result<Arc<Built>, Arc<DataFusionError>>>>;
+
+impl SpillingJoinExec {
+    /// `join`, in at most about `budget_bytes`. `None` for what it cannot do: NOT IN with a further condition.
+    pub(crate) fn new(join: Arc<HashJoinExec>, budget_bytes: usize) -> Option<Self> {
+        if join.null_aware && join.filter().is_some() || *join.partition_mode() == PartitionMode::Auto {
+            return None;
+        }
+        let of_join = join.properties();
+        let mut equal = of_join.eq_properties.clone();
+        equal.clear_orderings();
+        let properties = PlanProperties::new(
+            equal,
+            of_join.partitioning.clone(),
+            of_join.emission_type,
+            of_join.boundedness,
+        );
+        let properties = Arc::new(properties);
+        let metrics = ExecutionPlanMetricsSet::new();
+        Some(Self { join, budget_bytes, properties, shared: Mutex::new(None), metrics })
+    }
+
+    /// The join that it carries out.
+    pub(crate) fn join(&self) -> &Arc<HashJoinExec> {
+        &self.join
+    }
+
+    /// This, of `join` in place of its own.
+    pub(crate) fn with_join(&self, join: HashJoinExec) -> Self {
+        Self::new(Arc::new(join), self.budget_bytes).expect("the sides were changed, not the join")
+    }
+
+    fn of(&self, join: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        let join: Arc<dyn Any + Send + Sync> = join;
+        let join = join.downcast::<HashJoinExec>().ok().and_then(|join| Self::new(join, self.budget_bytes));
+        let lost = || DataFusionError::Internal("a join became something else".to_owned());
+        Ok(Arc::new(join.ok_or_else(lost)?))
+    }
+
+    /// What begins it for the partitions `rights`, in `budget_bytes`.
+    fn start(&self, left: usize, rights: Vec<usize>, context: &Arc<TaskContext>) -> Start {
+        let partitions = self.properties.partitioning.partition_count().max(1);
+        let budget_bytes = match self.join.partition_mode() {
+            PartitionMode::Partitioned => self.budget_bytes / partitions,
+            _ => self.budget_bytes,
+        };
+        let name = format!("SpillingJoin[{left}]");
+        let reservation = MemoryConsumer::new(name).with_can_spill(true).register(context.memory_pool());
+        Start {
+            join: Arc::clone(&self.join),
+            left,
+            rights,
+            budget_bytes,
+            context: Arc::clone(context),
+            spilled: SpillMetrics::new(&self.metrics, left),
+            reservation,
+        }
+    }
+
+    /// The build side that all partitions share; the first that asks begins it.
+    fn shared(&self, context: &Arc<TaskContext>) -> SharedBuilt {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let begin = || {
+            let rights = (0..self.properties.partitioning.partition_count()).collect();
+            let start = self.start(0, rights, context);
+            async move { start.run().await.map(Arc::new).map_err(Arc::new) }.boxed().shared()
+        };
+        shared.get_or_insert_with(begin).clone()
+    }
+}
+
+/// What the partition in `place` gives of `built`.
+fn rows_of(built: &Arc<Built>, place: usize) -> Result<SendableRecordBatchStream> {
+    match built.as_ref() {
+        Built::Fits(fits) => fits.rows(place),
+        Built::Spilled(spilled) => Ok(Lane::new(Arc::clone(built), spilled, place).rows()),
+    }
+}
+
+impl ExecutionPlan for SpillingJoinExec {
+    fn name(&self) -> &str {
+        "SpillingJoinExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
+        self.join.input_distribution_requirements()
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![false, false]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        self.join.children()
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        self.join.apply_expressions(f)
+    }
+
+    fn dynamic_expressions_produced(&self) -> Vec<Arc<dyn PhysicalExpr>> {
+        self.join.dynamic_expressions_produced()
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let join = self.join.builder().recompute_properties().with_new_children(children)?;
+        self.of(join.build_exec()?)
+    }
+
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.of(Arc::clone(&self.join).reset_state()?)
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let is_shared = *self.join.partition_mode() == PartitionMode::CollectLeft;
+        let built: BoxFuture<'static, Result<Arc<Built>>> = match is_shared {
+            true => self.shared(&context).map_err(DataFusionError::Shared).boxed(),
+            false => {
+                let start = self.start(partition, vec![partition], &context);
+                async move { start.run().await.map(Arc::new) }.boxed()
+            }
+        };
+        // Of a build side of its own there is one lane and one partition.
+        let place = if is_shared { partition } else { 0 };
+        let rows = built.and_then(move |built| async move { rows_of(&built, place) });
+        let rows = futures::stream::once(rows).try_flatten();
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        inputs: &[Arc<Statistics>],
+        args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        self.join.statistics_from_inputs(inputs, args)
+    }
+
+    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
+        self.join.child_stats_requests(partition)
+    }
+
+    fn fetch(&self) -> Option<usize> {
+        self.join.fetch()
+    }
+
+    fn cardinality_effect(&self) -> CardinalityEffect {
+        self.join.cardinality_effect()
+    }
+}
+
+impl DisplayAs for SpillingJoinExec {
+    fn fmt_as(&self, form: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !matches!(form, DisplayFormatType::TreeRender) {
+            f.write_str("SpillingJoinExec of ")?;
+        }
+        self.join.fmt_as(form, f)
+    }
+}
+
+impl fmt::Debug for SpillingJoinExec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("SpillingJoinExec");
+        shown.field("join", &self.join).field("budget_bytes", &self.budget_bytes).finish_non_exhaustive()
+    }
+}
+
+/// Memory of a hash table over `rows` rows of `bytes` bytes: the rows twice while they are put together, and for each
+/// row its hash, a slot of a table that is half full, and the number of the row before it of the same hash.
+fn table_bytes(rows: usize, bytes: usize) -> usize {
+    const ROW_BYTES: usize = 48;
+    bytes.saturating_mul(2).saturating_add(rows.saturating_mul(ROW_BYTES))
+}
+
+/// True where rows of the build side alone, the left one, may be left over or marked.
+fn is_of_build_side(join_type: JoinType) -> bool {
+    use JoinType::{Inner, Left, LeftAnti, LeftMark, LeftSemi};
+    matches!(join_type, Inner | Left | LeftAnti | LeftMark | LeftSemi)
+}
+
+/// `batch` with the columns `projection` of it, as `schema` has them.
+fn projected(batch: RecordBatch, projection: Option<&[usize]>, schema: &SchemaRef) -> Result<RecordBatch> {
+    let batch = match projection {
+        Some(columns) => batch.project(columns)?,
+        None => batch,
+    };
+    Ok(batch.with_schema(Arc::clone(schema))?)
+}
+
+#[cfg(test)]
+mod tests;
