@@ -57,6 +57,8 @@ pub(crate) struct Execution<'r> {
     pub(super) rows_taker: Option<&'r dyn TakeRows>,
     /// Bytes of rows at most that the host sorts.
     pub(super) sorted_bytes_max: u64,
+    /// So many groups are enough where they are the result.
+    pub(super) groups_enough: u64,
     host_inputs: Vec<Arc<Rows>>,
     parameters: Arc<[Literal]>,
     built: Vec<Option<BuiltTable>>,
@@ -212,6 +214,7 @@ impl<'r> Execution<'r> {
             cancel,
             rows_taker: given.rows_taker,
             sorted_bytes_max: given.sorted_bytes_max,
+            groups_enough: given.groups_enough,
             host_inputs: given.host_inputs.clone(),
             parameters: Arc::clone(&given.parameters),
             built: vec![None; plan.table_count],
@@ -299,6 +302,7 @@ impl<'r> Execution<'r> {
             cancel: self.cancel,
             rows_taker: self.rows_taker,
             sorted_bytes_max: self.sorted_bytes_max,
+            groups_enough: self.groups_enough,
             host_inputs: self.host_inputs.clone(),
             parameters: Arc::clone(&self.parameters),
             built: self.built.clone(),

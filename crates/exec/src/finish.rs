@@ -173,7 +173,8 @@ fn finish_groups(execution: &Execution<'_>, kernel: &Kernel, layout: &GroupLayou
     if !kernel.generated.checks.is_empty() {
         flags(stream, kernel)?;
     }
-    let rows = group_rows_of(execution, kernel, &held(kernel, layout.clone())?, None)?;
+    let enough = execution.groups_enough;
+    let rows = some_group_rows(execution, kernel, &held(kernel, layout.clone())?, None, enough)?;
     Ok(Outcome::Rows(rows))
 }
 
@@ -184,12 +185,23 @@ pub(super) fn group_rows_of(
     held: &HeldGroups,
     count: Option<u64>,
 ) -> Result<Rows> {
+    some_group_rows(execution, kernel, held, count, u64::MAX)
+}
+
+/// As `group_rows_of`, where `enough` of them are, whichever.
+fn some_group_rows(
+    execution: &Execution<'_>,
+    kernel: &Kernel,
+    held: &HeldGroups,
+    count: Option<u64>,
+    enough: u64,
+) -> Result<Rows> {
     if held.layout.kind == GroupKind::Global {
         let words = download_words_blocking(execution.stream(), &held.groups)?;
         let record: Vec<u64> = std::iter::once(0).chain(words).collect();
         return group_rows(&held.layout, &record, &texts_of(execution, held)?);
     }
-    let records = gather(execution, kernel, held, count)?;
+    let records = gather(execution, kernel, held, count, enough)?;
     group_rows(&held.layout, &records, &texts_of(execution, held)?)
 }
 
@@ -206,14 +218,15 @@ pub(super) fn texts_of(execution: &Execution<'_>, held: &HeldGroups) -> Result<V
     Ok(texts)
 }
 
-/// The records of all groups that have rows.
+/// The records of all groups that have rows, or of `enough` of them.
 pub(super) fn gather(
     execution: &Execution<'_>,
     kernel: &Kernel,
     held: &HeldGroups,
     count: Option<u64>,
+    enough: u64,
 ) -> Result<Vec<u64>> {
-    match gather_on_device(execution, kernel, held, count) {
+    match gather_on_device(execution, kernel, held, count, enough) {
         Err(refusal) if is_out_of_memory(&refusal) => gather_on_host(execution, held),
         records => records,
     }
@@ -247,12 +260,13 @@ fn gather_on_device(
     kernel: &Kernel,
     held: &HeldGroups,
     count: Option<u64>,
+    enough: u64,
 ) -> Result<Vec<u64>> {
     let (machine, device) = (execution.runtime.machine(), execution.device());
     let HeldGroups { layout, groups, keys, .. } = held;
     let width = layout.words.len() as u64 + 1;
     let places = held.places();
-    let mut capacity = count.unwrap_or_else(|| places.min(COMPACT_ROWS));
+    let mut capacity = count.unwrap_or_else(|| places.min(COMPACT_ROWS)).min(enough);
     loop {
         // The number of records, then the records: where they are few, one copy brings both.
         let out = on_device(machine, device, (8 + capacity * width * 8) as usize)?;
@@ -272,7 +286,8 @@ fn gather_on_device(
         execution.compact(kernel, words, reads, vec![out.clone()])?;
         let first = out.len().min(FIRST_COPY_BYTES);
         let mut words = download_words_blocking(execution.stream(), &out.slice(0..first))?;
-        let count = words[0];
+        // Those without room were left out.
+        let count = words[0].min(enough);
         if count <= capacity {
             let bytes = (8 + count * width * 8) as usize;
             if bytes > first {

@@ -174,6 +174,8 @@ pub struct RunWith<'r> {
     /// Bytes of rows at most that are collected on the host to be sorted there, where a device has no room for them;
     /// more are an error of kind `Unsupported`. `None`: any number.
     pub sorted_bytes_max: Option<u64>,
+    /// Of groups that are the result so many are enough, whichever they are; `None`: all are asked for. There may be more.
+    pub groups_enough: Option<u64>,
 }
 
 /// Runs plans on one device, or on several together. `Send` and `Sync`; one serves a session.

@@ -179,7 +179,7 @@ impl Execution<'_> {
             if is_read && merged.is_empty() && pending.is_empty() {
                 return Ok(Outcome::Groups(Groups::Held(Box::new(held))));
             }
-            let records = gather(self, &kernel, &held, Some(held.count))?;
+            let records = gather(self, &kernel, &held, Some(held.count), u64::MAX)?;
             match is_read {
                 true => merged.push(records),
                 false => append(&mut rows, group_rows(layout, &records, &[])?)?,

@@ -53,6 +53,7 @@ pub(crate) struct Given<'r> {
     pub(crate) parameters: Arc<[Literal]>,
     pub(crate) rows_taker: Option<&'r dyn TakeRows>,
     pub(crate) sorted_bytes_max: u64,
+    pub(crate) groups_enough: u64,
 }
 
 impl<'r> Given<'r> {
@@ -64,7 +65,9 @@ impl<'r> Given<'r> {
         }
         let host_inputs = host_inputs.into_iter().map(Arc::new).collect();
         let sorted_bytes_max = with.sorted_bytes_max.unwrap_or(u64::MAX);
-        Ok(Self { host_inputs, parameters: parameters.into(), rows_taker: with.rows_taker, sorted_bytes_max })
+        let groups_enough = with.groups_enough.unwrap_or(u64::MAX);
+        let rows_taker = with.rows_taker;
+        Ok(Self { host_inputs, parameters: parameters.into(), rows_taker, sorted_bytes_max, groups_enough })
     }
 }
 

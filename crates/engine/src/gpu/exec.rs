@@ -118,6 +118,8 @@ pub struct PeltonGpuExec {
     metrics: ExecutionPlanMetricsSet,
     /// What `auto` calls it, which learns from its runs.
     key: Option<u64>,
+    /// So many rows are enough for what is above, whichever they are.
+    rows_enough: Option<usize>,
 }
 
 impl PeltonGpuExec {
@@ -157,6 +159,7 @@ impl PeltonGpuExec {
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
             key: None,
+            rows_enough: None,
         }
     }
 
@@ -171,6 +174,11 @@ impl PeltonGpuExec {
     pub(super) fn learnt(mut self, key: u64, reason: String) -> Self {
         (self.key, self.reason) = (Some(key), reason);
         self
+    }
+
+    /// This node, of whose rows so many are enough. More may come.
+    pub(super) fn with_rows_enough(&self, rows: usize) -> Self {
+        Self { rows_enough: Some(rows.max(1)), ..self.copy_with(self.children.clone()) }
     }
 
     /// The pipelines.
@@ -276,6 +284,7 @@ impl PeltonGpuExec {
             properties: Arc::clone(&self.properties),
             metrics: ExecutionPlanMetricsSet::new(),
             key: self.key,
+            rows_enough: self.rows_enough,
         }
     }
 
@@ -385,6 +394,7 @@ impl PeltonGpuExec {
             key: self.key,
             owner: std::ptr::from_ref(self).addr(),
             is_in_background: false,
+            rows_enough: self.rows_enough,
         }
     }
 }

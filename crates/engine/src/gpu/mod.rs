@@ -5,6 +5,7 @@
 //!                same as they do; raw_keys.rs: groups by texts of which the host computes the keys
 //!     lower.rs   a subtree as pipelines: scan.rs, join.rs, aggregate.rs (functions.rs, distinct.rs), top.rs, sort.rs;
 //!                expr.rs, arithmetic.rs, dates.rs, text.rs
+//!     enough.rs  limits without an order above it
 //!     cost.rs    what it is predicted to take, corrected by what took how long (corrections.rs); trial.rs: what was
 //!                learnt by trying
 //!   exec.rs      the plan node: host inputs (host_input.rs), the run (run.rs), its rows as batches (result.rs, of_groups.rs,
@@ -28,6 +29,7 @@ mod dates;
 mod describe;
 mod device;
 mod distinct;
+mod enough;
 mod exec;
 mod expr;
 mod functions;

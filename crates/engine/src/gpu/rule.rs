@@ -38,6 +38,7 @@ use pelton_pipeline::ir::Sink;
 use super::contract::Contract;
 use super::cost::Prediction;
 use super::device::{DeviceChoice, DeviceHandle};
+use super::enough;
 use super::exec::PeltonGpuExec;
 use super::join::Join;
 use super::lower::{Asked, Lowered, lower, moves_rows_only};
@@ -73,7 +74,7 @@ impl PhysicalOptimizerRule for GpuRule {
         if self.device.is_none_for_sure() {
             return Ok(plan);
         }
-        rewrite(&plan, &self.device, false)
+        enough::tell(&rewrite(&plan, &self.device, false)?, None)
     }
 
     fn name(&self) -> &str {

@@ -112,6 +112,8 @@ pub(super) struct Run {
     pub(super) owner: usize,
     /// Nobody waits for it: its threads give way to those of queries.
     pub(super) is_in_background: bool,
+    /// So many rows are enough, whichever they are.
+    pub(super) rows_enough: Option<usize>,
 }
 
 /// Asks for the stop of a run that nobody waits for any more.
@@ -248,6 +250,7 @@ impl Run {
         };
         let (outlet, inlet) = rows_out::channel(conversion, context);
         let gives_out = rows_out::may_be_given_out(&plan, &schema, &self.average_counts);
+        let groups_enough = self.rows_enough.map(|rows| rows as u64);
         let sorted_bytes_max = match context.memory_pool().memory_limit() {
             MemoryLimit::Finite(bytes) => Some(bytes as u64 / 2),
             _ => None,
@@ -255,7 +258,7 @@ impl Run {
         let work = move || {
             let inputs = Inputs { host_inputs, parameters };
             let rows_taker = gives_out.then_some(&outlet as &dyn TakeRows);
-            let with = RunWith { tracer: tracer.as_ref(), rows_taker, sorted_bytes_max };
+            let with = RunWith { tracer: tracer.as_ref(), rows_taker, sorted_bytes_max, groups_enough };
             let runtime = device.runtime()?;
             let host_rows: Vec<usize> = inputs.host_inputs.iter().map(|rows| rows.row_count).collect();
             let predicted = predict(&plan, &device, &host_rows)?;

@@ -105,3 +105,40 @@ async fn explain_shows_the_first_rows_and_what_was_not_read_for_them() {
     assert!(text.contains("skipped beyond the threshold: 11 row groups"), "{text}");
     assert!(text.contains("500 rows in, 10 out"), "{text}");
 }
+
+/// Which of the rows, as text, is not among those of the oracle.
+fn stranger<'a>(some: &'a str, all: &'a str) -> Option<&'a str> {
+    let all = crate::sorted(all);
+    crate::sorted(some).into_iter().find(|row| all.binary_search(row).is_err())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_groups_no_more_than_are_enough_leave_the_device() {
+    let tables = load(Dataset::Ssb);
+    let session = tables.session(&on_host());
+    let groups = "SELECT lo_custkey, lo_quantity, count(*) AS n, sum(lo_revenue) AS revenue FROM lineorder GROUP BY 1, 2";
+    let expected = tables.expected(groups).await;
+    let count = crate::sorted(&expected).len();
+    assert!(count > 1000, "{count} groups");
+    for (limit, rows, brought) in
+        [("LIMIT 10", 10, 10), ("LIMIT 7 OFFSET 5", 7, 12), ("LIMIT 1000000", count, count)]
+    {
+        let sql = format!("{groups} {limit}");
+        let (actual, query) = run(&session, &sql).await;
+        assert_eq!(crate::sorted(&actual).len(), rows, "{sql}");
+        let narrow = |drawn: &str| drawn.replace(' ', "");
+        assert_eq!(stranger(&narrow(&actual), &narrow(&expected)), None, "{sql}");
+        assert_eq!(fallbacks(&query), Vec::<String>::new(), "{sql}");
+        let nodes = device_nodes(&query);
+        let given: usize = nodes.iter().filter_map(|node| node.metrics()?.output_rows()).sum();
+        assert_eq!(given, brought, "{sql}");
+    }
+    // Whatever selects or counts rows needs them all.
+    for sql in [
+        format!("SELECT count(*) FROM (SELECT * FROM ({groups}) WHERE n > 1 LIMIT 100000)"),
+        format!("SELECT sum(n) FROM ({groups})"),
+    ] {
+        let (actual, _) = run(&session, &sql).await;
+        assert_same_rows(&actual, &tables.expected(&sql).await, &sql);
+    }
+}
