@@ -35,6 +35,9 @@ const PAPER: &str =
 /// Keys of the paper's breakdowns.
 const PAPER_KEYS: f64 = 2e9;
 
+/// How long a phase of a sort took.
+type Phase = fn(&Sorted) -> std::time::Duration;
+
 /// What to sort, how, and where.
 #[derive(Debug, Clone)]
 pub struct SortExperiment {
@@ -206,7 +209,7 @@ fn measure(
     push(format!("{label}: time"), "s", &seconds, note);
     let rates: Vec<f64> = seconds.iter().map(|time| source.count() as f64 / time / 1e9).collect();
     push(format!("{label}: rate"), "Gkeys/s", &rates, format!("{} runs", first.run_count));
-    let phases: [(&str, fn(&Sorted) -> std::time::Duration); 4] = [
+    let phases: [(&str, Phase); 4] = [
         ("HtoD", |report| report.phases.htod),
         ("sort", |report| report.phases.sort),
         ("merge", |report| report.phases.merge),

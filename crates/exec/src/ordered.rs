@@ -327,7 +327,7 @@ pub(crate) fn sorted(mut rows: Rows, layout: &RowsLayout) -> Rows {
     }
     let mut words = rows.columns.split_off(layout.output_columns());
     words.truncate(order.word_bits.len());
-    let words: Vec<&[i64]> = words.iter().map(|column| words_of(column)).collect();
+    let words: Vec<&[i64]> = words.iter().map(words_of).collect();
     let wanted = order
         .row_count
         .map_or(rows.row_count, |wanted| usize::try_from(wanted).unwrap_or(usize::MAX).min(rows.row_count));

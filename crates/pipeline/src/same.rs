@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn rows_that_come_out_are_never_the_same() {
-        let sink = Sink::Materialize { columns: vec![Expr::Column(0)], top: None };
+        let sink = Sink::Materialize { columns: vec![Expr::Column(0)], top: None, order: None };
         let rows = Pipeline { sink, ..groups(Source::Groups(0), Vec::new()) };
         assert!(!rows.is_same_as(&rows.clone()));
     }

@@ -74,10 +74,13 @@ impl Spill {
     }
 }
 
+/// A file that rows are being written to.
+type Open = (Arc<dyn SpillFile>, StreamWriter<Box<dyn SpillWriter>>);
+
 /// One file while it is written; it is made with its first rows.
 pub(crate) struct Writer {
     spill: Spill,
-    writer: Option<(Arc<dyn SpillFile>, StreamWriter<Box<dyn SpillWriter>>)>,
+    writer: Option<Open>,
     written: Rows,
 }
 

@@ -97,7 +97,7 @@ pub(super) struct Within {
 
 impl Within {
     /// `input`, in `context`.
-    pub(super) fn new(input: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Arc<dyn ExecutionPlan> {
+    pub(super) fn over(input: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Arc<dyn ExecutionPlan> {
         Arc::new(Self { input: Arc::clone(input), context: Arc::clone(context) })
     }
 }
@@ -133,7 +133,7 @@ impl ExecutionPlan for Within {
         self: Arc<Self>,
         children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Self::new(&children[0], &self.context))
+        Ok(Self::over(&children[0], &self.context))
     }
 
     fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {

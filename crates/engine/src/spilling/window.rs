@@ -115,7 +115,7 @@ impl ExecutionPlan for SpillingWindowExec {
         let spilled = SpillMetrics::new(&self.metrics, partition);
         let run = Run {
             keys: self.window.partition_by_sort_keys()?,
-            is_one_value: self.window.window_expr().iter().all(|expr| is_one_value(expr)),
+            is_one_value: self.window.window_expr().iter().all(is_one_value),
             spill: Spill::new(&context, &spilled, self.window.input().schema()),
             window: Arc::clone(&self.window),
             input: Some(input),

@@ -109,7 +109,7 @@ impl Start {
             PartitionMode::CollectLeft => {
                 let filter = dynamic_filter(&self.join);
                 // The probe side reserves what it takes, from the query's pool.
-                let right = Within::new(self.join.right(), &self.context);
+                let right = Within::over(self.join.right(), &self.context);
                 let join = again(&self.join, [left, right], PartitionMode::CollectLeft, true)?;
                 match filter {
                     Some(filter) => join.with_dynamic_filter_expr(filter)?,

@@ -73,7 +73,7 @@ fn keys(count: usize, distinct: u64, null_every: usize) -> Vec<Option<i64>> {
     let mut state = count as u64;
     let next = |row: usize| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (row % null_every != 0).then_some((state >> 33) as i64 % distinct as i64)
+        (!row.is_multiple_of(null_every)).then_some((state >> 33) as i64 % distinct as i64)
     };
     (1..=count).map(next).collect()
 }
