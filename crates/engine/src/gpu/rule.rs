@@ -41,7 +41,7 @@ use super::device::{DeviceChoice, DeviceHandle};
 use super::enough;
 use super::exec::PeltonGpuExec;
 use super::join::Join;
-use super::lower::{Asked, Lowered, lower, moves_rows_only};
+use super::lower::{Asked, Lowered, lower};
 use super::raw_keys::ByRawKeys;
 use super::sort::Sorted;
 use super::subquery;
@@ -267,7 +267,8 @@ fn keeps_its_order(plan: &Arc<dyn ExecutionPlan>, by_hash: bool) -> bool {
     plan.output_ordering().is_some() && (by_hash || is_scan(plan))
 }
 
-/// True where rows come sorted by more than the columns of `plan`, so that nobody above could restore their order.
+/// True where rows come sorted by more than the columns of `plan`, so that nobody above could restore their order. A sort
+/// may be far below: joins keep the order of the side that looks up, and DataFusion puts sorts there.
 fn hides_its_order(plan: &Arc<dyn ExecutionPlan>) -> bool {
     fn keys_below(plan: &Arc<dyn ExecutionPlan>) -> usize {
         if let Some(sort) = plan.downcast_ref::<SortExec>() {
@@ -276,8 +277,9 @@ fn hides_its_order(plan: &Arc<dyn ExecutionPlan>) -> bool {
         if let Some(merge) = plan.downcast_ref::<SortPreservingMergeExec>() {
             return merge.expr().len();
         }
-        let keeps_order = plan.is::<ProjectionExec>() || plan.is::<FilterExec>() || moves_rows_only(plan);
-        if keeps_order { keys_below(plan.children()[0]) } else { 0 }
+        let of_child = |(child, keeps_order)| if keeps_order { keys_below(child) } else { 0 };
+        let children = plan.children().into_iter().zip(plan.maintains_input_order());
+        children.map(of_child).max().unwrap_or(0)
     }
     plan.output_ordering().map_or(0, |order| order.len()) < keys_below(plan)
 }

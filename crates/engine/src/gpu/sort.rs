@@ -110,9 +110,6 @@ impl Sorted {
     /// `Unsupported` with why the CPU is to do it.
     pub(super) fn check(&self, plan: &Plan, device: &DeviceHandle) -> Result<()> {
         let Some(last) = plan.pipelines.last() else { return Ok(()) };
-        if plan.host_input_count > 0 {
-            return Err(Error::unsupported("a sort of what the CPU has computed a part of"));
-        }
         let expected = pelton_planner::estimated_rows(&self.input);
         let least = device.sorted_groups_min();
         if let (Source::Groups(_), Some(groups)) = (&last.source, expected)
