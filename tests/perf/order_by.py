@@ -64,8 +64,7 @@ def times_of_duckdb(connection, queries, runs):
         samples = []
         for _ in range(runs + 1):
             started = time.perf_counter()
-            reader = connection.execute(sql).fetch_record_batch(1 << 17)
-            for _ in reader:
+            for _ in connection.sql(sql).to_arrow_reader(1 << 17):
                 pass
             samples.append((time.perf_counter() - started) * 1e3)
         found[name] = statistics.median(samples[1:])
@@ -76,11 +75,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dir", type=pathlib.Path)
     parser.add_argument("pelton")
-    parser.add_argument("--scale", type=int, default=10)
+    parser.add_argument("--scale", type=float, default=10)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--device", default="gpu")
     parser.add_argument("--tiers", default="device,cpu")
+    parser.add_argument("--only", default="", help="queries whose name has this word")
     args = parser.parse_args()
+    args.scale = int(args.scale) if args.scale == int(args.scale) else args.scale
     directory = args.dir / f"ssb-sf{args.scale}"
     args.warehouse = directory / "warehouse"
     if not (directory / "parquet").exists():
@@ -89,8 +90,8 @@ def main() -> int:
     connection = duckdb.connect(config={"threads": os.cpu_count()})
     connection.execute(
         f"CREATE TABLE lineorder AS SELECT * FROM read_parquet('{directory}/parquet/lineorder/*.parquet')")
-    rows = connection.execute("SELECT count(*) FROM lineorder").fetchone()[0]
-    queries = {name: sql.format(hundredth=rows // 100) for name, sql in QUERIES.items()}
+    rows = connection.execute("SELECT count(*) FROM lineorder").fetchall()[0][0]
+    queries = {name: sql.format(hundredth=rows // 100) for name, sql in QUERIES.items() if args.only in name}
     figures = {"duckdb": times_of_duckdb(connection, queries, args.runs)}
     for tier in args.tiers.split(","):
         figures[tier] = times(args, queries, "cpu" if tier == "cpu" else args.device)

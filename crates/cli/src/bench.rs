@@ -156,7 +156,7 @@ fn run_limits(args: &LimitsArgs, cancel: &CancelFlag) -> Result<()> {
         python: limits::python_with_peer(&args.python),
         time_limit: Duration::from_secs(args.time_limit),
     };
-    if options.python.is_none() {
+    if options.python.is_none() && args.python != "none" {
         say("DuckDB is not found: name a Python that has duckdb and pyarrow with --python");
     }
     let results = limits::run(&options, cancel, &say)?;

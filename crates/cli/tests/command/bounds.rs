@@ -16,12 +16,8 @@ fn a_query_past_its_memory_limit_spills_or_names_the_knob() {
     let limited = place.ok(&["sql", "--format", "csv", "--memory-limit", "96MiB", sorted]);
     assert_eq!(limited, place.ok(&["sql", "--format", "csv", sorted]));
     assert_eq!(place.temporary_files(), [""; 0]);
-    let message = place.fails(&[
-        "sql",
-        "--memory-limit",
-        "100KB",
-        "SELECT t, count(*), array_agg(k) FROM t GROUP BY t",
-    ]);
+    let message =
+        place.fails(&["sql", "--memory-limit", "100KB", "SELECT array_length(array_agg(t)) FROM t"]);
     assert!(message.contains("--memory-limit"), "{message}");
     assert_eq!(place.temporary_files(), [""; 0]);
 }

@@ -42,7 +42,7 @@ const STATEMENTS: [(&str, &str); 18] = [
     ),
     (
         "SELECT sum(s) FROM (SELECT ntile(4) OVER () AS s FROM generate_series(1, 200000000) AS t(v)) AS w",
-        "Window",
+        "--memory-limit",
     ),
     (
         "SELECT sum(s) FROM (SELECT rank() OVER (ORDER BY v % 3) + first_value(v) OVER (ORDER BY v % 3 ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS s FROM generate_series(1, 60000000) AS t(v)) AS w",

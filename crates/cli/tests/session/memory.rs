@@ -13,7 +13,7 @@ async fn a_query_without_memory_fails_and_the_next_is_unaffected() {
     place.load("t", &random_rows(1, 20_000), WriteMode::Create, 4096);
     let session = place.session(&SessionOptions { memory_limit_bytes: Some(200_000), ..options() });
     for _ in 0..3 {
-        let greedy = "SELECT length(string_agg(text, word)) FROM t";
+        let greedy = "SELECT length(string_agg(repeat(text, 20), ',')) FROM t";
         let error = answer(&session, greedy).await.unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::OutOfMemory { .. }), "{error:?}");
         assert!(error.to_string().contains("--memory-limit"), "{error}");

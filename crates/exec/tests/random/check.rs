@@ -420,12 +420,17 @@ fn top_difference(top: &TopK, all: &[Row], found: &[Row]) -> Option<String> {
 /// What [`RowOrder`] promises and `found` lacks; the last columns are the keys.
 fn order_difference(order: &RowOrder, all: &[Row], found: &[Row]) -> Option<String> {
     let keys = |row: &Row| row[row.len() - order.keys.len()..].to_vec();
+    // The order of cells as such is any order.
+    let in_order = |a: &Cell, b: &Cell| match (a, b) {
+        (Cell::Float(a), Cell::Float(b)) => a.total_cmp(b),
+        _ => a.cmp(b),
+    };
     let compare = |a: &Vec<Cell>, b: &Vec<Cell>| {
         let orders =
             order.keys.iter().zip(a.iter().zip(b)).map(|(key, (a, b))| match (a.is_null(), b.is_null()) {
                 (true, true) => std::cmp::Ordering::Equal,
-                (false, false) if key.is_descending => b.cmp(a),
-                (false, false) => a.cmp(b),
+                (false, false) if key.is_descending => in_order(b, a),
+                (false, false) => in_order(a, b),
                 (is_null, _) if is_null == key.nulls_first => std::cmp::Ordering::Less,
                 _ => std::cmp::Ordering::Greater,
             });
