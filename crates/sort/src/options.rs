@@ -4,7 +4,7 @@ use pelton_device::DeviceId;
 use pelton_error::{CancelFlag, Error, Result};
 use pelton_fabric::{Rates, Topology};
 
-/// How.
+/// The algorithm that sorts rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// Whatever is predicted to be fastest.
@@ -97,7 +97,7 @@ pub enum Eager {
 /// How rows are sorted.
 #[derive(Debug, Clone)]
 pub struct SortOptions {
-    /// How.
+    /// The algorithm; `Auto` takes the one that is predicted to be fastest.
     pub algorithm: Algorithm,
     /// The devices to use, in this order; `None`: all, in the order that the topology makes best.
     pub devices: Option<Vec<DeviceId>>,

@@ -431,7 +431,7 @@ impl RowGroup {
         Ok(bytes)
     }
 
-    /// Has the stored bytes of a column that is not decoded at hand.
+    /// Waits for the stored bytes of a column, unless they were read or it is decoded already.
     async fn bytes_of(&mut self, column: usize, metrics: &StreamMetrics) -> Result<()> {
         if !self.decoded.contains_key(&column) && !self.bytes.contains_key(&column) {
             let bytes = self.read(column, metrics).await?;
@@ -440,7 +440,7 @@ impl RowGroup {
         Ok(())
     }
 
-    /// Those rows of a column that `selection` names; its bytes are at hand.
+    /// Those rows of a column that `selection` names. Its stored bytes must have been read before.
     fn pages_of(
         &self,
         column: usize,
