@@ -24,7 +24,7 @@ const REMEDY: &str = "install one: 'apt-get install g++' (Debian, Ubuntu), 'dnf 
 
 /// The C++ compiler of this machine.
 pub(super) struct HostCompiler {
-    /// The program, then arguments that `$CXX` gives it.
+    /// The program, then arguments that `$CXX` gives it; they follow those of this file, so that they decide.
     command: Vec<String>,
     /// The first line that it says of itself.
     version: String,
@@ -70,8 +70,9 @@ impl HostCompiler {
     /// Compiles the file `source` to a shared library beside it and returns that.
     pub(super) fn compile(&self, source: &Path) -> Result<Vec<u8>> {
         let library = source.with_extension("so");
-        let mut command = start(&self.command);
-        let output = command.args(OPTIONS).arg("-o").arg(&library).arg(source).output();
+        let mut command = start(&self.command[..1]);
+        let command = command.args(OPTIONS).args(&self.command[1..]);
+        let output = command.arg("-o").arg(&library).arg(source).output();
         let output = output.context(|| format!("starting {}", self.command.join(" ")))?;
         if !output.status.success() {
             return Err(self.refusal(&output));
