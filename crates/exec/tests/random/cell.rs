@@ -38,9 +38,14 @@ impl Cell {
         Cell::Int(value.into())
     }
 
-    /// As a key, of which the two zeros are one.
+    /// As a key, of which the two zeros are one, and all NaNs.
     pub(crate) fn with_one_zero(self) -> Self {
-        if let Cell::Float(0.0) = self { Cell::Float(0.0) } else { self }
+        match self {
+            Cell::Float(0.0) => Cell::Float(0.0),
+            // Its sign would decide which of the values is the least.
+            Cell::Float(value) if value.is_nan() => Cell::Float(f64::NAN),
+            other => other,
+        }
     }
 
     fn rank(&self) -> (u8, i128, u64, &[u8]) {
