@@ -7,6 +7,7 @@ mod arithmetic;
 mod benchmarks;
 mod cached_copies;
 mod cancelling;
+mod copies;
 mod dates;
 mod fallback;
 mod nodes;

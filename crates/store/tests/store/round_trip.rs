@@ -180,7 +180,7 @@ fn sideways_zone_maps_survive_appends_that_bring_them_for_the_same_dimension() {
     let batch = batch(0, 1500);
     let plan = plain_plan(&schema_of(&batch), ROW_GROUP_ROWS);
     let write = |mode, declared: Vec<SidewaysColumn>| {
-        let options = WriteOptions { sideways: declared.clone() };
+        let options = WriteOptions { sideways: declared.clone(), ..WriteOptions::default() };
         let mut writer = TableWriter::begin(&place.warehouse, "t", schema_of(&batch), mode, options).unwrap();
         writer.set_plan(&plan).unwrap();
         for (start, rows) in [(0, 1000), (1000, 500)] {
