@@ -55,9 +55,10 @@ impl FileCopies {
 
     /// Encodes what is wanted of `files` until nothing more is.
     fn make(&self, files: &FileSet, device: &DeviceHandle) {
+        let is_any = device.is_any(); // opens the driver, which takes a while
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(columns) = self.next_wanted(files) {
-            if !device.is_any() {
+            if !is_any || self.cancel.is_cancelled() {
                 self.refuse(files, &columns, "there is no device");
                 continue;
             }

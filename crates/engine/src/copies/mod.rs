@@ -246,8 +246,10 @@ impl Copies {
 }
 
 impl Drop for Copies {
+    /// Waits for who makes a copy, which gives up at its next row group: its folder goes with it.
     fn drop(&mut self) {
         self.0.cancel.cancel();
+        drop(self.0.turn.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
