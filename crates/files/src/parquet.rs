@@ -71,16 +71,18 @@ impl ParquetFile {
         share_bytes: u64,
         columns: &[usize],
     ) -> Result<impl Iterator<Item = Result<RecordBatch>> + use<>> {
+        let schema = self.metadata.metadata().file_metadata().schema_descr();
+        let wanted = ProjectionMask::roots(schema, columns.iter().copied());
         let (reader, failure) = match place {
             Place::Disk(path) => {
                 let file = File::open(path).context(|| format!("opening {}", path.display()))?;
-                (self.batches(file, index, columns), Failure::default())
+                (self.batches(file, index, wanted), Failure::default())
             }
             Place::Store(object) => {
                 let row_group = self.metadata.metadata().row_group(index);
-                let reader = RowGroupReader::begin(object, row_group, share_bytes)?;
+                let reader = RowGroupReader::begin(object, row_group, &wanted, share_bytes)?;
                 let failure = reader.failure.clone();
-                (self.batches(reader, index, columns), failure)
+                (self.batches(reader, index, wanted), failure)
             }
         };
         let name = place.name();
@@ -97,10 +99,8 @@ impl ParquetFile {
         &self,
         input: impl ChunkReader + 'static,
         index: usize,
-        columns: &[usize],
+        wanted: ProjectionMask,
     ) -> ParquetResult<ParquetRecordBatchReader> {
-        let schema = self.metadata.metadata().file_metadata().schema_descr();
-        let wanted = ProjectionMask::roots(schema, columns.iter().copied());
         ParquetRecordBatchReaderBuilder::new_with_metadata(input, self.metadata.clone())
             .with_projection(wanted)
             .with_row_groups(vec![index])

@@ -82,8 +82,8 @@ impl FileCopies {
 
     /// A table of `columns` of `files`, whose own files have no name any more.
     fn layer(&self, files: &FileSet, columns: &[String]) -> Result<Arc<Table>> {
-        let paths = files.paths()?;
-        files.check_unchanged()?;
+        let inputs = files.inputs()?;
+        files.check_unchanged_blocking(&self.cancel)?;
         let limit_bytes = self.limit_bytes()?;
         if files.bytes() > limit_bytes {
             return Err(too_large(files.bytes(), limit_bytes));
@@ -101,12 +101,12 @@ impl FileCopies {
                 thread_count: self.threads,
                 ..LoadOptions::light()
             },
-            ..LoadRequest::new("copy", WriteMode::Create, paths)
+            ..LoadRequest::new("copy", WriteMode::Create, inputs)
         };
         load(&warehouse, &request, &NoProgress, &self.cancel)?;
         let table = warehouse.table("copy")?;
         // What was read in between is of no use where they have.
-        files.check_unchanged()?;
+        files.check_unchanged_blocking(&self.cancel)?;
         Ok(table)
     }
 }

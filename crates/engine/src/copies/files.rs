@@ -12,7 +12,8 @@ use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::collect_columns;
 use object_store::ObjectMeta;
-use pelton_error::{Error, Result};
+use pelton_error::{CancelFlag, Error, Result};
+use pelton_remote::{Location, Objects, StoreOptions};
 use pelton_store::{LogicalType, Table};
 
 /// Since when a file must be as it is. Clocks of file systems tick a few hundred times a second, some once in two.
@@ -127,19 +128,21 @@ impl FileSet {
             && names(self) == names(later)
     }
 
-    /// The paths of the files, in order.
+    /// The paths or URLs of the files, in order, as `pelton load` takes them.
     ///
     /// # Errors
     ///
-    /// Why no copy can be made of them, or not now.
-    pub(super) fn paths(&self) -> Result<Vec<String>> {
-        if !self.is_local() {
-            return Err(Error::unsupported("objects of stores are read where they are"));
-        }
+    /// `Unsupported` says why it would take one for something else.
+    pub(super) fn inputs(&self) -> Result<Vec<String>> {
+        let location = (!self.is_local()).then(|| Location::parse(self.store.as_str())).transpose()?;
         let text = |file: &ObjectMeta| {
-            let path = path_of(file);
-            let text = path.to_str().filter(|text| !text.contains(['*', '?', '[']));
-            text.map(str::to_owned).ok_or_else(|| Error::unsupported("a name would be taken for a pattern"))
+            if file.location.as_ref().contains(['*', '?', '[']) {
+                return Err(Error::unsupported("a name would be taken for a pattern"));
+            }
+            Ok(match &location {
+                Some(location) => location.url_of(&file.location),
+                None => format!("/{}", file.location),
+            })
         };
         self.files.iter().map(text).collect()
     }
@@ -148,7 +151,31 @@ impl FileSet {
         self.store.as_str().starts_with("file:")
     }
 
-    /// Holds the files on disk to what was listed of them.
+    /// Holds the files, wherever they are, to what was listed of them. Waits for stores.
+    ///
+    /// # Errors
+    ///
+    /// That they have changed, or that nothing would tell; of stores.
+    pub(super) fn check_unchanged_blocking(&self, cancel: &CancelFlag) -> Result<()> {
+        if self.is_local() {
+            return self.check_unchanged();
+        }
+        let objects = Objects::start(StoreOptions::default(), cancel)?;
+        for (file, url) in self.files.iter().zip(self.inputs()?) {
+            let is_told =
+                file.e_tag.is_some() || SystemTime::from(file.last_modified) > SystemTime::UNIX_EPOCH;
+            if !is_told {
+                return Err(Error::unsupported(format!("the store does not tell when '{url}' changes")));
+            }
+            let found = objects.list_blocking(&url)?;
+            if !matches!(found.as_slice(), [(found, _)] if is_same_object(found.meta(), file)) {
+                return Err(Error::unsupported(format!("'{url}' has changed")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Holds the files on disk to what was listed of them; those of stores have just been listed.
     ///
     /// # Errors
     ///
@@ -203,6 +230,16 @@ impl FileSet {
         }
         table.with_nullable(&nullable)
     }
+}
+
+/// Whether two answers of a store are of one state of an object. Listings give fractions of seconds that others do not.
+fn is_same_object(a: &ObjectMeta, b: &ObjectMeta) -> bool {
+    let is_same_tag = match (&a.e_tag, &b.e_tag) {
+        (Some(a), Some(b)) => a == b,
+        _ => true,
+    };
+    let is_same_time = a.last_modified.timestamp() == b.last_modified.timestamp();
+    (&a.location, a.size) == (&b.location, b.size) && is_same_time && is_same_tag
 }
 
 fn path_of(file: &ObjectMeta) -> PathBuf {

@@ -26,6 +26,7 @@ use pelton_limits::{SpillLimit, SpillOptions};
 use crate::benchmarks::{SCALE, load};
 use crate::common::{integers, run};
 use crate::nodes::explanation;
+use crate::served::Served;
 use crate::{assert_same_rows, device_nodes, on_host};
 
 /// Everything on the device that can be, and copies that are there when a query ends.
@@ -378,6 +379,34 @@ async fn a_query_that_stops_before_the_end_copies_nothing_and_copies_come_behind
     let never = session(&SessionOptions { copy_columns: CopyColumns::Never, ..on_host() });
     let text = twice(&never, &path, sql).await;
     assert!(text.contains("DataSourceExec") && !text.contains("PeltonCopyExec"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_is_copied_under_its_etag() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("numbers.parquet");
+    let served = Served::default();
+    let put = |rows: &RecordBatch| {
+        write(&path, rows, 1000, 60);
+        served.put("/a%20b/numbers.parquet", std::fs::read(&path).unwrap());
+    };
+    put(&numbers(20_000));
+    let sql = format!("SELECT sum(v), count(*), max(k) FROM '{}/a b/numbers.parquet' AS t", served.start());
+    let plain = "SELECT sum(v), count(*), max(k) FROM t";
+    let session = session(&copying());
+    for rows in
+        [numbers(20_000), numbers(10_000), integers(&[("k", vec![1; 10_000]), ("v", vec![2; 10_000])])]
+    {
+        put(&rows);
+        for round in 0..2 {
+            let before = *served.sent.lock().unwrap();
+            assert_same_rows(&run(&session, &sql).await.0, &plainly(&path, plain).await, "an object");
+            let sent = *served.sent.lock().unwrap() - before;
+            assert!(round == 0 || sent < 10_000, "the second time the copy is read, not {sent} bytes");
+        }
+        let text = explanation(&session, &format!("EXPLAIN {sql}")).await;
+        assert!(text.contains("PeltonGpuExec") && text.contains("copy of numbers.parquet"), "{text}");
+    }
 }
 
 /// The tables of TPC-H as external tables over Parquet files, a table in one file or several.

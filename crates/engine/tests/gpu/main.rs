@@ -16,6 +16,7 @@ mod placed;
 mod plan_cache;
 mod predicates;
 mod rows_out;
+mod served;
 mod shapes;
 mod shared;
 mod sorted;
