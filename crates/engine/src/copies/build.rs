@@ -34,7 +34,9 @@ impl FileCopies {
         let (copies, own, device) = (Arc::clone(self), Arc::clone(files), Arc::clone(device));
         let work = move || {
             std::thread::sleep(PAUSE.max(own.settles_in()));
-            give_way(|| copies.make(&own, &device));
+            if !copies.cancel.is_cancelled() {
+                give_way(|| copies.make(&own, &device));
+            }
         };
         // Not a thread of the runtime, which would not end before the copy is made.
         if let Err(error) = std::thread::Builder::new().name("pelton-copy".to_owned()).spawn(work) {

@@ -103,10 +103,14 @@ async fn the_second_query_over_a_file_runs_on_the_device_and_skips_row_groups() 
     assert!(after.contains("PeltonGpuExec") && after.contains("copy of numbers.parquet"), "{after}");
     assert!(after.contains("1 of 3 row groups"), "{after}");
     assert!(!after.contains("DataSourceExec"), "{after}");
-    // The CPU reads the copy as well.
+    // Without a device the files are read, and there is no second copy of them to hold.
     let cpu = session.on_device(DeviceChoice::Cpu).unwrap();
-    let (rows, _) = run(&cpu, &over(&path, sql)).await;
-    assert_same_rows(&rows, &plainly(&path, sql).await, "the CPU");
+    let text = twice(&cpu, &path, sql).await;
+    assert!(text.contains("DataSourceExec") && !text.contains("PeltonCopyExec"), "{text}");
+    let back = cpu.on_device(DeviceChoice::Host).unwrap();
+    assert!(
+        explanation(&back, &over(&path, &format!("EXPLAIN {sql}"))).await.contains("copy of numbers.parquet")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -269,6 +273,10 @@ async fn values_of_every_type_are_those_of_the_parquet_reader() {
     // Bits and all: what is drawn does not tell -0.0 from 0.0 in a sum, but does in a value.
     let after = twice(&session, &path, &format!("SELECT {all} FROM t")).await;
     assert!(after.contains("copy of types.parquet"), "{after}");
+    // And those that the CPU scans of the copy: rows of one table as they are stay there.
+    let on_cpu = crate::copies::session(&SessionOptions { device: DeviceChoice::AutoHost, ..copying() });
+    let after = twice(&on_cpu, &path, &format!("SELECT {all} FROM t")).await;
+    assert!(after.contains("copy of types.parquet") && !after.contains("PeltonGpuExec"), "{after}");
     for condition in [
         "f64 > 5",
         "f32 = 'NaN'",
