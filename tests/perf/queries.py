@@ -10,6 +10,8 @@ into DuckDB's memory, takes the median of its warm runs, and then, mode by mode:
   cpu              the same with --device cpu
   default          no flag, one new process: all queries three times in a row, as `pelton sql --stats` tells them
   cpu-rounds       the same with --device cpu
+  parquet-rounds   no flag, one new process: all queries three times over the Parquet files in place, DuckDB over the
+                   same files beside it; --pause seconds pass between two rounds
 
 Then each query's answer with --device gpu (or --device of the command line) is held against DuckDB's: rows in the
 order of the query, integers and text exactly, numbers with a point to 1e-6 of each other. Of a limited answer, the
@@ -81,6 +83,62 @@ def rounds(args, warehouse, *flags):
     return {f"{word} {number}": dict(zip(names, times)) for number, times in enumerate(of_round, 1)}
 
 
+def parquet_tables(directory):
+    return sorted(path for path in (directory / "parquet").iterdir() if path.is_dir())
+
+
+def duckdb_over_parquet(args, directory):
+    """Medians of warm runs over the files in place, and the answers."""
+    connection = duckdb.connect(config={"threads": os.cpu_count()})
+    for path in parquet_tables(directory):
+        connection.execute(f"CREATE VIEW {path.name} AS SELECT * FROM read_parquet('{path}/*.parquet')")
+    times, answers = {}, {}
+    for query in QUERIES[args.dataset]:
+        samples = []
+        for _ in range(args.runs + 1):
+            started = time.perf_counter()
+            answers[query] = connection.execute(text_of(args, query)).fetchall()
+            samples.append((time.perf_counter() - started) * 1e3)
+        times[query] = statistics.median(samples[1:])
+    connection.close()
+    return times, answers
+
+
+def parquet_rounds(args, directory, *flags):
+    """Milliseconds by round and query, of one process over the files in place; with its answers of the last round."""
+    names, found, times = QUERIES[args.dataset], [], []
+    out = open(directory / "parquet-rounds.csv", "w+")
+    command = [args.pelton, "shell", *flags]
+    process = subprocess.Popen(list(map(str, command)), stdin=subprocess.PIPE, stdout=out, stderr=subprocess.PIPE, text=True)
+    send = lambda text: (process.stdin.write(text), process.stdin.flush())  # noqa: E731
+    for path in parquet_tables(directory):
+        send(f"CREATE EXTERNAL TABLE {path.name} STORED AS PARQUET LOCATION '{path.resolve()}/';\n")
+    send(".mode csv\n.timer on\n")
+    mark = "SELECT '==== {}' AS query_name;\n"
+    for number in range(3):
+        times.clear()
+        for query in names:
+            # In the last round its rows go out; what marks them is not timed.
+            send((mark.format(query) if number == 2 else "") + text_of(args, query).strip().rstrip(";") + ";\n")
+        wanted = len(names) * (2 if number == 2 else 1)
+        if number == 2:
+            process.stdin.close()
+        for line in process.stderr:
+            took = re.match(r"\d+ rows? in ([0-9.]+) s", line)
+            if took:
+                times.append(float(took[1]) * 1e3)
+            elif "rror" in line:
+                print(line, end="", file=sys.stderr)
+            if len(times) == wanted:
+                break
+        found.append(dict(zip(names, times[1::2] if number == 2 else times)))
+        if number < 2:
+            time.sleep(args.pause)
+    process.wait()
+    out.seek(0)
+    return {f"parquet {number}": of_round for number, of_round in enumerate(found, 1)}, by_mark(out.read())
+
+
 def close(ours, theirs):
     if theirs in (ours, ours.replace("T", " ")):  # timestamps, as both print them
         return True
@@ -107,8 +165,13 @@ def answered(args, warehouse):
     path = warehouse.parent / "answers.sql"
     path.write_text(script)
     found = run(args.pelton, "sql", "--warehouse", warehouse, "--device", args.device, "--format", "csv", "--file", path)
+    return by_mark(found.stdout)
+
+
+def by_mark(text):
+    """Rows by query, where a row of its own names each."""
     by_query, current = {}, []
-    for row in csv.reader(io.StringIO(found.stdout)):
+    for row in csv.reader(io.StringIO(text)):
         if len(row) == 1 and row[0].startswith("==== "):
             current = by_query.setdefault(row[0][5:], [])
         elif row != ["query_name"]:
@@ -116,9 +179,8 @@ def answered(args, warehouse):
     return by_query
 
 
-def answers(args, warehouse, theirs):
+def answers(args, found, theirs):
     wrong, tied, names = [], [], QUERIES[args.dataset]
-    found = answered(args, warehouse)
     for query in names:
         header, *ours = found.get(query) or [[]]
         rows = [["" if cell is None else str(cell) for cell in row] for row in theirs[query]]
@@ -144,6 +206,8 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--device", default="gpu")
     parser.add_argument("--modes", default="device,pinned,default,cpu")
+    parser.add_argument("--pause", type=float, default=0, help="seconds between two rounds of parquet-rounds")
+    parser.add_argument("--parquet-flags", default="", help="flags of `pelton sql` in parquet-rounds, none by default")
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("extra", nargs="*", help="further arguments for `pelton bench queries`, after --")
     args = parser.parse_args()
@@ -158,7 +222,7 @@ def main() -> int:
             "--pelton-only")
         print(f"generated and loaded in {time.perf_counter() - started:.0f} s", flush=True)
     connection = duckdb.connect(config={"threads": os.cpu_count()})
-    for path in sorted(path for path in (directory / "parquet").iterdir() if path.is_dir()):
+    for path in parquet_tables(directory):
         connection.execute(f"CREATE TABLE {path.name} AS SELECT * FROM read_parquet('{path}/*.parquet')")
     figures, theirs = {"duckdb": {}}, {}
     for query in queries:
@@ -169,8 +233,16 @@ def main() -> int:
             samples.append((time.perf_counter() - started) * 1e3)
         figures["duckdb"][query] = statistics.median(samples[1:])
     connection.close()
+    wrong = 0
     for mode in filter(None, args.modes.split(",")):
-        if mode in ("default", "cpu-rounds"):
+        if mode == "parquet-rounds":
+            figures["duckdb pq"], over_parquet = duckdb_over_parquet(args, directory)
+            of_rounds, found = parquet_rounds(args, directory, *args.parquet_flags.split())
+            figures |= of_rounds
+            wrong += len(answers(args, found, over_parquet))
+            ratio = sum(figures["duckdb pq"].values()) / max(sum(figures["parquet 3"].values()), 1e-9)
+            print(f"third round over Parquet in place: {ratio:.2f} times DuckDB over the same files")
+        elif mode in ("default", "cpu-rounds"):
             figures |= rounds(args, warehouse, *(["--device", "cpu"] if mode == "cpu-rounds" else []))
         else:
             figures[mode] = bench(args, mode, directory)
@@ -188,7 +260,7 @@ def main() -> int:
             print(f"{name}: geometric mean {statistics.geometric_mean(ratios):.2f}, worst {worst[0]:.2f} ({worst[1]})")
     if args.json:
         args.json.write_text(json.dumps(figures, indent=1))
-    return len(answers(args, warehouse, theirs))
+    return wrong + len(answers(args, answered(args, warehouse), theirs))
 
 
 if __name__ == "__main__":

@@ -49,6 +49,8 @@ fn request(args: &LoadArgs) -> Result<LoadRequest> {
             InputFormatArg::Arrow => InputFormat::Arrow,
         }),
         text: args.text.options()?,
+        columns: None,
+        is_scratch: false,
         cluster_by: cluster_by(args.cluster_by.as_deref()),
         star: args.star.iter().map(|link| star_link(link)).collect::<Result<_>>()?,
         options: load_options(args)?,

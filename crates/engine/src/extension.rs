@@ -29,6 +29,7 @@ use pelton_store::{IoEngine, Table, Warehouse};
 
 use crate::bounded;
 use crate::by_position;
+use crate::copies::{Copies, FromCopies, ToCopies};
 use crate::deferred::DeferringRule;
 use crate::factory::PeltonTableFactory;
 use crate::floats::FloatKeyRule;
@@ -56,6 +57,7 @@ pub struct Extension {
     pub device: Arc<DeviceHandle>,
     io: Arc<IoEngine>,
     scan: ScanOptions,
+    pub(crate) copies: Arc<Copies>,
 }
 
 impl Extension {
@@ -78,7 +80,7 @@ impl fmt::Debug for Extension {
 /// Adds to a session of one's own all that a [`crate::PeltonSession`] has: the join order by cost, skipping through
 /// joins, subtrees on a device, `STORED AS PELTON`, and object stores that open themselves by URL.
 ///
-/// Of `options`, those about queries are looked at: `io`, `scan`, `reorder_joins`, `device`,
+/// Of `options`, those about queries are looked at: `io`, `scan`, `reorder_joins`, `copy_columns`, `spill`, `device`,
 /// `device_count`, `device_memory_limit_bytes`, `runtime`, `memory_limit_bytes`, beyond which joins and windows spill,
 /// and `threads` to compare a device with. Partitions, batches and the memory pool are the builder's.
 ///
@@ -90,11 +92,12 @@ pub fn with_pelton(builder: SessionStateBuilder, options: &SessionOptions) -> Re
     let device = device_of(options, &io)?;
     let factory = PeltonTableFactory::new(Arc::clone(&io), options.scan);
     let builder = with_sql_semantics(with_numbers(builder), options.memory_limit_bytes);
-    let builder = bounded::install(with_rules(builder, options, &device));
+    let copies = Copies::new(options, &io);
+    let builder = bounded::install(with_rules(builder, options, &device, &copies));
     let mut builder = builder.with_table_factory("PELTON".to_owned(), Arc::new(factory));
     let env = builder.runtime_env().take().unwrap_or_else(|| Arc::new(RuntimeEnv::default()));
     let builder = builder.with_runtime_env(Arc::new(Stores::install(&env)));
-    Ok(Extension { builder: watched(builder), device, io, scan: options.scan })
+    Ok(Extension { builder: watched(builder), device, io, scan: options.scan, copies })
 }
 
 /// Settings and rules without which DataFusion's answers are not those that SQL has.
@@ -117,15 +120,18 @@ fn with_sql_semantics(
     builder.with_config(config)
 }
 
-/// The rules of queries, the one for the device after all others, but for that which has what is left spill.
+/// The rules of queries, the one for the device after all others, but for those that have what is left spill and columns
+/// of files encoded.
 fn with_rules(
     mut builder: SessionStateBuilder,
     options: &SessionOptions,
     device: &Arc<DeviceHandle>,
+    copies: &Arc<Copies>,
 ) -> SessionStateBuilder {
     let logical = shadowed::install(simplify::install(builder.optimizer().take()));
     let mut rules = builder.physical_optimizers().take().unwrap_or_default().rules;
     by_position::install(&mut rules);
+    rules.insert(0, Arc::new(FromCopies::new(copies, device)));
     if options.reorder_joins {
         rules = pelton_planner::install(rules);
     }
@@ -138,6 +144,7 @@ fn with_rules(
         .with_physical_optimizer_rules(rules)
         .with_physical_optimizer_rule(Arc::new(GpuRule::new(Arc::clone(device))))
         .with_physical_optimizer_rule(Arc::new(SpillingRule::new(options.memory_limit_bytes)))
+        .with_physical_optimizer_rule(Arc::new(ToCopies::new(copies, device)))
 }
 
 /// The device that `options` ask for; one that was asked for by name is opened at once.

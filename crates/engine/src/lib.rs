@@ -19,6 +19,7 @@ mod balance;
 mod bounded;
 mod by_position;
 mod catalog;
+mod copies;
 mod deferred;
 mod depth;
 mod dialect;
@@ -66,6 +67,7 @@ mod substrait;
 mod version;
 mod yielding;
 
+pub use copies::CopyColumns;
 pub use datafusion::sql::parser::Statement;
 pub use depth::STACK_BYTES;
 pub use embed::only_reads;

@@ -18,6 +18,7 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SendableRecordBatchStream, SessionState, SessionStateBuilder, TaskContext};
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::common::collect as drained;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -29,6 +30,7 @@ use pelton_store::{IoOptions, Warehouse};
 
 use crate::bounded;
 use crate::catalog::WarehouseSchema;
+use crate::copies::{Copies, CopyColumns, FromCopies, ToCopies};
 use crate::error::from_datafusion;
 use crate::expansion;
 use crate::explain;
@@ -44,7 +46,7 @@ use crate::planning::{self, PlanSize};
 use crate::profile::{self, Parts, ProfileContext, QueryProfile, QueryState, Recorder};
 use crate::scan::{ScanOptions, ScanReport};
 use crate::spill;
-use crate::spilling::{self, SpillingRule};
+use crate::spilling;
 use crate::version::version;
 use crate::yielding::stoppable;
 
@@ -75,6 +77,8 @@ pub struct SessionOptions {
     pub pin: Vec<String>,
     /// Whether plans that run on a device are cached for the next query of the same text.
     pub cache_plans: bool,
+    /// When columns of Parquet files that a query has read are encoded for the next one, which then runs as over a table.
+    pub copy_columns: CopyColumns,
     /// Whether a query may name a file in place of a table. Not where queries are those of others: they would read
     /// whatever the process may read.
     pub files_by_path: bool,
@@ -99,6 +103,7 @@ impl Default for SessionOptions {
             device_memory_limit_bytes: None,
             pin: Vec::new(),
             cache_plans: true,
+            copy_columns: CopyColumns::default(),
             files_by_path: true,
             files: FileSettings::default(),
             runtime: RuntimeOptions::default(),
@@ -116,6 +121,7 @@ pub struct PeltonSession {
     plans: Option<PlanCache>,
     reads_files: bool,
     memory_limit_bytes: Option<u64>,
+    copies: Arc<Copies>,
 }
 
 impl PeltonSession {
@@ -136,9 +142,10 @@ impl PeltonSession {
         ctx.register_udf(version());
         let plans = options.cache_plans.then(PlanCache::default);
         let ctx = if options.files_by_path { with_files(ctx) } else { ctx };
-        let (device, reads_files) = (extension.device, options.files_by_path);
+        let (device, copies) = (extension.device, extension.copies);
+        let reads_files = options.files_by_path;
         let memory_limit_bytes = options.memory_limit_bytes;
-        let session = Self { ctx, warehouse, schema, device, plans, reads_files, memory_limit_bytes };
+        let session = Self { ctx, warehouse, schema, device, plans, reads_files, memory_limit_bytes, copies };
         options.pin.iter().try_for_each(|name| session.pin(name))?;
         Ok(session)
     }
@@ -168,17 +175,19 @@ impl PeltonSession {
         }
         let state = self.ctx.state();
         let id = state.session_id().to_owned();
-        let others = state
-            .physical_optimizers()
-            .iter()
-            .filter(|rule| ![GpuRule::NAME, SpillingRule::NAME].contains(&rule.name()));
-        let others = others.cloned().collect();
+        type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
+        let on_device = |rule: &Rule| -> Rule {
+            match rule.name() {
+                GpuRule::NAME => Arc::new(GpuRule::new(Arc::clone(&device))),
+                FromCopies::NAME => Arc::new(FromCopies::new(&self.copies, &device)),
+                ToCopies::NAME => Arc::new(ToCopies::new(&self.copies, &device)),
+                _ => Arc::clone(rule),
+            }
+        };
+        let rules = state.physical_optimizers().iter().map(on_device).collect();
         let builder = SessionStateBuilder::new_from_existing(state)
             .with_session_id(id)
-            .with_physical_optimizer_rules(others);
-        let rule = Arc::new(GpuRule::new(Arc::clone(&device)));
-        let spilling = Arc::new(SpillingRule::new(self.memory_limit_bytes));
-        let builder = builder.with_physical_optimizer_rule(rule).with_physical_optimizer_rule(spilling);
+            .with_physical_optimizer_rules(rules);
         *self.ctx.state_ref().write() = builder.build();
         self.plans.iter().for_each(PlanCache::clear);
         Ok(Self {
@@ -189,6 +198,7 @@ impl PeltonSession {
             plans: self.plans.as_ref().map(|_| PlanCache::default()),
             reads_files: self.reads_files,
             memory_limit_bytes: self.memory_limit_bytes,
+            copies: Arc::clone(&self.copies),
         })
     }
 

@@ -14,6 +14,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use parquet::arrow::ProjectionMask;
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::{ChunkReader, Length};
@@ -109,9 +110,14 @@ pub(crate) struct RowGroupReader {
 }
 
 impl RowGroupReader {
-    /// Begins to read the columns of `row_group`, with `share_bytes` for what is on its way.
-    pub(crate) fn begin(object: &Object, row_group: &RowGroupMetaData, share_bytes: u64) -> Result<Self> {
-        let mut ranges = column_ranges(row_group, object.bytes()).ok_or_else(|| {
+    /// Begins to read the columns of `row_group` that are `wanted`, with `share_bytes` for what is on its way.
+    pub(crate) fn begin(
+        object: &Object,
+        row_group: &RowGroupMetaData,
+        wanted: &ProjectionMask,
+        share_bytes: u64,
+    ) -> Result<Self> {
+        let mut ranges = column_ranges(row_group, wanted, object.bytes()).ok_or_else(|| {
             Error::corrupt(format!("{}: a column lies beyond the end of the file", object.url()))
         })?;
         ranges.sort_by_key(|range| range.start);
@@ -136,8 +142,12 @@ impl RowGroupReader {
     }
 }
 
-/// Where the columns lie; `None` where one does not lie within the file.
-fn column_ranges(row_group: &RowGroupMetaData, file_bytes: u64) -> Option<Vec<Range<u64>>> {
+/// Where the `wanted` columns lie; `None` where one does not lie within the file.
+fn column_ranges(
+    row_group: &RowGroupMetaData,
+    wanted: &ProjectionMask,
+    file_bytes: u64,
+) -> Option<Vec<Range<u64>>> {
     let range = |column: &parquet::file::metadata::ColumnChunkMetaData| {
         let start = column.dictionary_page_offset().filter(|&offset| offset > 0);
         let start = u64::try_from(start.unwrap_or(column.data_page_offset())).ok()?;
@@ -145,7 +155,8 @@ fn column_ranges(row_group: &RowGroupMetaData, file_bytes: u64) -> Option<Vec<Ra
         let end = start.checked_add(u64::try_from(column.compressed_size()).ok()?)?;
         (end <= file_bytes).then_some(start..end)
     };
-    row_group.columns().iter().map(range).collect()
+    let columns = row_group.columns().iter().enumerate();
+    columns.filter(|(leaf, _)| wanted.leaf_included(*leaf)).map(|(_, column)| range(column)).collect()
 }
 
 impl Length for RowGroupReader {

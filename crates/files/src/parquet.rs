@@ -4,6 +4,7 @@ use std::fs::File;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
+use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
@@ -62,23 +63,26 @@ impl ParquetFile {
         u64::try_from(self.metadata.metadata().row_group(index).compressed_size()).unwrap_or(0)
     }
 
-    /// Reads row group `index`; of an object, `share_bytes` may be on their way.
+    /// Reads the columns at `columns`, ascending, of row group `index`; of an object, `share_bytes` may be on their way.
     pub(crate) fn read(
         &self,
         place: &Place,
         index: usize,
         share_bytes: u64,
+        columns: &[usize],
     ) -> Result<impl Iterator<Item = Result<RecordBatch>> + use<>> {
+        let schema = self.metadata.metadata().file_metadata().schema_descr();
+        let wanted = ProjectionMask::roots(schema, columns.iter().copied());
         let (reader, failure) = match place {
             Place::Disk(path) => {
                 let file = File::open(path).context(|| format!("opening {}", path.display()))?;
-                (self.batches(file, index), Failure::default())
+                (self.batches(file, index, wanted), Failure::default())
             }
             Place::Store(object) => {
                 let row_group = self.metadata.metadata().row_group(index);
-                let reader = RowGroupReader::begin(object, row_group, share_bytes)?;
+                let reader = RowGroupReader::begin(object, row_group, &wanted, share_bytes)?;
                 let failure = reader.failure.clone();
-                (self.batches(reader, index), failure)
+                (self.batches(reader, index, wanted), failure)
             }
         };
         let name = place.name();
@@ -95,8 +99,10 @@ impl ParquetFile {
         &self,
         input: impl ChunkReader + 'static,
         index: usize,
+        wanted: ProjectionMask,
     ) -> ParquetResult<ParquetRecordBatchReader> {
         ParquetRecordBatchReaderBuilder::new_with_metadata(input, self.metadata.clone())
+            .with_projection(wanted)
             .with_row_groups(vec![index])
             .with_batch_size(BATCH_ROWS)
             .build()

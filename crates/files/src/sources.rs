@@ -197,6 +197,19 @@ impl Sources {
         })
     }
 
+    /// True where every file is Parquet and has column `column` of the schema itself, of one Arrow type.
+    pub fn is_alike(&self, column: usize) -> bool {
+        let type_in = |file: &InputFile| match (&file.content, file.columns[column]) {
+            (Content::Parquet(parquet), ColumnPlace::File(position)) => {
+                Some(parquet.arrow_schema().field(position).data_type().clone())
+            }
+            _ => None,
+        };
+        let mut types = self.files.iter().map(type_in);
+        let first = types.next().flatten();
+        first.is_some() && types.all(|other| other == first)
+    }
+
     /// Files that were left out, columns that some files lack.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
@@ -306,15 +319,19 @@ impl View {
         match (part, &file.content) {
             (Part::RowGroup { index, .. }, Content::Parquet(parquet)) => {
                 sources.input_bytes.fetch_add(parquet.stored_bytes(*index), Ordering::Relaxed);
-                let batches = parquet.read(&file.listed.place, *index, sources.share_bytes)?;
-                Ok(Box::new(batches.map(|batch| self.conform(file, &batch?, None))))
+                // In the order of the file, in which they are read.
+                let mut own: Vec<usize> = self.own(file).map(|(_, position)| position).collect();
+                own.sort_unstable();
+                own.dedup();
+                let batches = parquet.read(&file.listed.place, *index, sources.share_bytes, &own)?;
+                Ok(Box::new(batches.map(move |batch| self.conform(file, &batch?, &own))))
             }
             (Part::Batches { first, count, .. }, Content::Ipc(ipc)) => {
                 let share = *count as f64 / ipc.batch_count.unwrap_or(*count).max(1) as f64;
                 sources.input_bytes.fetch_add((file.listed.bytes as f64 * share) as u64, Ordering::Relaxed);
                 let own: Vec<usize> = self.own(file).map(|(_, position)| position).collect();
                 let batches = ipc.read(&file.listed.place, *first, *count, own.clone())?;
-                Ok(Box::new(batches.map(move |batch| self.conform(file, &batch?, Some(&own)))))
+                Ok(Box::new(batches.map(move |batch| self.conform(file, &batch?, &own))))
             }
             (Part::Text(block), Content::Csv(csv)) => {
                 let wanted: Vec<WantedColumn<'_>> = self.wanted(file).collect();
@@ -373,12 +390,10 @@ impl View {
         Ok(Box::new(starts.map(move |start| Ok(whole.slice(start, BATCH_ROWS.min(row_count - start))))))
     }
 
-    /// The rows of `batch`, whose columns are those at `own` of the file, or all of them.
-    fn conform(&self, file: &InputFile, batch: &RecordBatch, own: Option<&[usize]>) -> Result<RecordBatch> {
-        let position = |column: usize| match own {
-            Some(own) => own.iter().position(|&read| read == column).expect("what is wanted was read"),
-            None => column,
-        };
+    /// The rows of `batch`, whose columns are those at `own` of the file.
+    fn conform(&self, file: &InputFile, batch: &RecordBatch, own: &[usize]) -> Result<RecordBatch> {
+        let position =
+            |column: usize| own.iter().position(|&read| read == column).expect("what is wanted was read");
         self.batch(file, batch.num_rows(), |column| Arc::clone(batch.column(position(column))))
     }
 

@@ -29,5 +29,7 @@ pub use machine::{Available, available_memory};
 pub use memory_limit::{DEFAULT_PERCENT, MemoryLimit, SLACK_BYTES, ceiling_bytes};
 pub use new_file::NewFile;
 pub use size::{bytes_text, parse_size};
-pub use spill::{SpillFile, SpillLimit, SpillOptions, SpillReader, SpillSpace, default_spill_dir};
+pub use spill::{
+    SpillFile, SpillFolder, SpillLimit, SpillOptions, SpillReader, SpillSpace, default_spill_dir,
+};
 pub use watcher::set_process_limit;

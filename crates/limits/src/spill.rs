@@ -153,6 +153,32 @@ impl SpillSpace {
         Ok(SpillFile { file, space, limit_bytes, len: AtomicU64::new(0) })
     }
 
+    /// Makes a folder for files with names, which is gone once it is dropped: of a process that was killed the next process
+    /// that spills here removes it. What is written there is not held against the limit; see [`limit_bytes`](Self::limit_bytes).
+    ///
+    /// # Errors
+    ///
+    /// Names the folder and the flag.
+    pub fn folder(&self) -> Result<SpillFolder> {
+        self.limit_bytes()?;
+        let folder = Folder::create(&self.directory);
+        folder.map(SpillFolder).map_err(|error| self.refused("making a folder", error))
+    }
+
+    /// What all files together may take: of a share of the free space, of that when the first was made or this first asked.
+    ///
+    /// # Errors
+    ///
+    /// Names the folder and the flag.
+    pub fn limit_bytes(&self) -> Result<u64> {
+        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = match &mut *place {
+            Some(place) => place,
+            none => none.insert(self.prepare()?),
+        };
+        Ok(place.limit_bytes)
+    }
+
     /// Makes the folder, removes what killed processes left there, and sees what is free.
     fn prepare(&self) -> Result<Place> {
         let shown = self.directory.display();
@@ -361,6 +387,17 @@ fn carried(error: Error) -> io::Error {
         }
     }
     io::Error::other(Carrier(error))
+}
+
+/// A folder in a [`SpillSpace`], gone with all in it when dropped. Files that are open are read on.
+#[derive(Debug)]
+pub struct SpillFolder(Folder);
+
+impl SpillFolder {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0.path
+    }
 }
 
 /// A locked folder of this process, removed on drop.

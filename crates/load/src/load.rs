@@ -18,7 +18,7 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{FieldRef, SchemaRef};
+use arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use pelton_error::{Error, Result};
 use pelton_files::{InferRows, OpenOptions, Sources, TextOptions, View, list};
 use pelton_store::{
@@ -107,9 +107,15 @@ fn attempt(
     let sources = Arc::new(Sources::open(list(&request.inputs, request.format, cancel)?, options)?);
     let meter = Meter::new(progress, input_bytes, Some(sources.total_bytes()));
     let mut log = Log::new(meter, sources.warnings().to_vec());
-    let schema = table_schema(&sources, previous.as_deref())?;
+    let (columns, schema) = match &request.columns {
+        Some(names) => some_columns(&sources, names)?,
+        None => {
+            let all = (0..sources.schema().fields().len()).collect();
+            (all, table_schema(&sources, previous.as_deref())?)
+        }
+    };
     let load = Load::new(warehouse, request, cancel, schema)?;
-    let view = sources.view(Arc::clone(&load.staging));
+    let view = sources.view_of(columns, Arc::clone(&load.staging));
     let loaded = load.run(Input::Sources(view), previous.as_deref(), &mut log);
     loaded.map_err(|error| Failure { error, may_infer_wider: sources.may_infer_wider() })
 }
@@ -124,6 +130,18 @@ fn table_schema(sources: &Sources, previous: Option<&Table>) -> Result<TableSche
         column.nullable |= found.nullable;
     }
     Ok(schema)
+}
+
+/// The columns called `names`, in this order, of files that have them alike: where they are, and the table that they make.
+fn some_columns(sources: &Sources, names: &[String]) -> Result<(Vec<usize>, TableSchema)> {
+    let all = sources.schema();
+    let place = |name: &String| {
+        let found = all.index_of(name).ok().filter(|&column| sources.is_alike(column));
+        found.ok_or_else(|| Error::unsupported(format!("column '{name}' is not of one type in every file")))
+    };
+    let columns = names.iter().map(place).collect::<Result<Vec<_>>>()?;
+    let fields: Vec<FieldRef> = columns.iter().map(|&column| Arc::clone(&all.fields()[column])).collect();
+    Ok((columns, TableSchema::from_arrow(&Schema::new(fields))?))
 }
 
 /// Loads `batches` of `schema`, as generators make them; `request.inputs` is not looked at.
@@ -271,7 +289,8 @@ impl<'a> Load<'a> {
     }
 
     fn begin(&self, sideways: &Sideways) -> Result<TableWriter> {
-        let options = WriteOptions { sideways: sideways.columns.clone() };
+        let options =
+            WriteOptions { sideways: sideways.columns.clone(), is_scratch: self.request.is_scratch };
         let LoadRequest { table, mode, .. } = self.request;
         TableWriter::begin(self.warehouse, table, self.schema.clone(), *mode, options)
     }

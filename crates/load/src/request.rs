@@ -1,5 +1,6 @@
 //! What to load and how.
 
+use pelton_chunk::Codec;
 use pelton_files::{InputFormat, TextOptions};
 use pelton_limits::SpillOptions;
 use pelton_store::{Objective, SampleOptions, WriteMode};
@@ -66,6 +67,14 @@ impl Default for LoadOptions {
     }
 }
 
+impl LoadOptions {
+    /// For bytes that a device decodes in its kernels, or that do not come from a disk: light encodings, and no codec.
+    pub fn light() -> Self {
+        let options = Self::default();
+        Self { choose: SampleOptions { codecs: vec![Codec::None], ..options.choose }, ..options }
+    }
+}
+
 /// One load.
 #[derive(Debug, Clone)]
 pub struct LoadRequest {
@@ -79,6 +88,11 @@ pub struct LoadRequest {
     pub format: Option<InputFormat>,
     /// How text files are written, and how their types are found.
     pub text: TextOptions,
+    /// These columns of the files alone, in this order, of new tables; `None`: all. Every file has them, of one type, or
+    /// the load is refused as unsupported.
+    pub columns: Option<Vec<String>>,
+    /// The table need not outlive the process that loads it: nothing waits until it is on the disk.
+    pub is_scratch: bool,
     /// The order of the rows.
     pub cluster_by: ClusterBy,
     /// Dimensions whose attributes get metadata on this table's row groups.
@@ -96,6 +110,8 @@ impl LoadRequest {
             inputs,
             format: None,
             text: TextOptions::default(),
+            columns: None,
+            is_scratch: false,
             cluster_by: ClusterBy::None,
             star: Vec::new(),
             options: LoadOptions::default(),

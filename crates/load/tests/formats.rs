@@ -10,7 +10,8 @@ use arrow::array::*;
 use arrow::datatypes::{DataType, Field, Int32Type, Schema, TimeUnit};
 use arrow::ipc::writer::{FileWriter, StreamWriter};
 use common::{World, column, request, rows, texts, write_parquet};
-use pelton_load::InputFormat;
+use pelton_error::ErrorKind;
+use pelton_load::{InputFormat, LoadRequest};
 use pelton_store::WriteMode;
 
 /// Every type, a NULL in every column, in the forms in which Arrow has it.
@@ -245,4 +246,34 @@ fn an_append_parses_text_by_the_types_of_the_table() {
 fn decimals_of(unscaled: &[i128]) -> ArrayRef {
     let values = Decimal128Array::from(unscaled.to_vec());
     Arc::new(values.with_precision_and_scale(10, 2).unwrap())
+}
+
+#[test]
+fn some_columns_of_parquet_files_are_loaded_in_the_order_asked_for_if_all_files_have_them_alike() {
+    let world = World::new();
+    let rows = every_type();
+    let path = world.input("a.parquet");
+    write_parquet(&path, std::slice::from_ref(&rows), 2);
+    let some = |inputs: &[&str], names: &[&str]| LoadRequest {
+        columns: Some(names.iter().map(ToString::to_string).collect()),
+        is_scratch: true,
+        ..request("t", inputs)
+    };
+    let a = path.to_str().unwrap();
+    world.load_as(&some(&[a], &["utf8", "i8", "dec38"])).unwrap();
+    let table = world.warehouse.table("t").unwrap();
+    let names: Vec<&str> = table.schema().columns.iter().map(|column| column.name.as_str()).collect();
+    assert_eq!(names, ["utf8", "i8", "dec38"]);
+    for name in names {
+        assert_eq!(texts(&column(&table, name)), texts(rows.column_by_name(name).unwrap()), "{name}");
+    }
+    world.warehouse.drop_table("t").unwrap();
+    let other = world.input("b.parquet");
+    let i8s: ArrayRef = Arc::new(Int16Array::from(vec![1]));
+    write_parquet(&other, &[RecordBatch::try_from_iter([("i8", i8s)]).unwrap()], 1);
+    for names in [["i8"], ["utf8"], ["missing"]] {
+        let error = world.load_as(&some(&[a, other.to_str().unwrap()], &names)).unwrap_err();
+        assert_eq!(*error.kind(), ErrorKind::Unsupported, "{error}");
+        assert!(error.to_string().contains(names[0]), "{error}");
+    }
 }

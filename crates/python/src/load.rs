@@ -61,6 +61,8 @@ impl LoadArgs {
             inputs: self.files.clone(),
             format: self.format.as_deref().map(input_format).transpose()?,
             text: self.text()?,
+            columns: None,
+            is_scratch: false,
             cluster_by: pelton_cli::cluster_by(self.cluster_by.as_deref()),
             star: self.star.iter().map(|link| pelton_cli::star_link(link)).collect::<Result<_>>()?,
             options: self.options()?,

@@ -151,6 +151,11 @@ impl Object {
         &self.url
     }
 
+    /// What the store said of it when it was listed.
+    pub fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
+
     /// Its path below the bucket or host.
     pub fn path(&self) -> &Path {
         &self.meta.location

@@ -7,6 +7,8 @@
 //! ```
 //!
 //! What was read stays. The open files are the snapshot: a replace unlinks them, and they are read on.
+//!
+//! Tables of the same rows can be put side by side: one table then, whose columns lie in the segments of several.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +45,9 @@ pub struct Table {
     manifest: Manifest,
     arrow_schema: SchemaRef,
     row_groups: Vec<RowGroup>,
+    /// Those with the first columns, then those with the next ones.
     segments: Vec<Segment>,
+    places: Vec<ColumnPlace>,
     zone_maps: Vec<CachedZoneMaps>,
     sideways_zone_maps: Vec<CachedZoneMaps>,
     /// A bit a chunk, row group by row group: its checksum was found right.
@@ -53,12 +57,23 @@ pub struct Table {
 /// A horizontal slice of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowGroup {
-    /// The segment it lies in, as [`Table::segment_file`] counts them.
+    /// The segment it lies in, as [`Table::segment_file`] counts them; of the first of several tables side by side.
     pub segment: usize,
     /// Its rows.
     pub row_count: u32,
     /// Rows of the table before it.
     pub row_offset: u64,
+}
+
+/// In which segments a column lies, and where in them.
+#[derive(Debug, Clone, Copy)]
+struct ColumnPlace {
+    /// The segment with the first rows, among those of the table.
+    first_segment: usize,
+    /// Its position among the columns of these segments.
+    index: usize,
+    /// How many columns these segments have.
+    of: usize,
 }
 
 #[derive(Debug)]
@@ -68,7 +83,7 @@ struct Segment {
     row_group_offset: usize,
     row_group_count: usize,
     data: Arc<SegmentFile>,
-    meta: MetaFile,
+    meta: Arc<MetaFile>,
     directory: OnceLock<Vec<ChunkLocation>>,
 }
 
@@ -104,8 +119,21 @@ impl Table {
                 row_offset += u64::from(row_count);
             }
         }
+        let columns = manifest.schema.columns.len();
+        let places = (0..columns).map(|index| ColumnPlace { first_segment: 0, index, of: columns }).collect();
+        Ok(Self::of_parts(name, dir, manifest, row_groups, segments, places))
+    }
+
+    fn of_parts(
+        name: &str,
+        dir: &Path,
+        manifest: Manifest,
+        row_groups: Vec<RowGroup>,
+        segments: Vec<Segment>,
+        places: Vec<ColumnPlace>,
+    ) -> Self {
         let chunks = row_groups.len() * manifest.schema.columns.len();
-        Ok(Self {
+        Self {
             name: name.to_string(),
             dir: dir.to_path_buf(),
             verified: (0..chunks.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
@@ -115,7 +143,86 @@ impl Table {
             manifest,
             row_groups,
             segments,
-        })
+            places,
+        }
+    }
+
+    /// Tables of the same rows as one table called `name` that has the columns of all of them, those of `tables[0]` first.
+    /// Its id is that of `tables[0]`, and so is what is known of it elsewhere by id and position of a column: more tables
+    /// added at the end change nothing of the columns before.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` where rows or row groups differ or a name comes twice.
+    pub fn side_by_side(name: &str, tables: &[Arc<Self>]) -> Result<Self> {
+        let first = tables.first().expect("a table has columns");
+        let mut manifest = first.manifest.clone();
+        (manifest.sideways, manifest.cluster_by) = (Vec::new(), Vec::new());
+        manifest.segments.iter_mut().for_each(|segment| segment.sideways.clear());
+        let (mut segments, mut places) = (Vec::new(), Vec::new());
+        for (index, table) in tables.iter().enumerate() {
+            first.check_same_rows(table)?;
+            let first_segment = segments.len();
+            segments.extend(table.segments.iter().map(Segment::again));
+            let moved = |place: &ColumnPlace| ColumnPlace {
+                first_segment: first_segment + place.first_segment,
+                ..*place
+            };
+            places.extend(table.places.iter().map(moved));
+            if index == 0 {
+                continue;
+            }
+            for (own, other) in manifest.segments.iter_mut().zip(&table.manifest.segments) {
+                own.data_bytes += other.data_bytes;
+                own.meta_bytes += other.meta_bytes;
+            }
+            manifest.schema.columns.extend(table.manifest.schema.columns.iter().cloned());
+            manifest.summaries.extend(table.manifest.summaries.iter().cloned());
+            manifest.choices.extend(table.manifest.choices.iter().cloned());
+        }
+        if manifest.choices.len() != places.len() {
+            manifest.choices.clear();
+        }
+        let mut names: Vec<&str> =
+            manifest.schema.columns.iter().map(|column| column.name.as_str()).collect();
+        names.sort_unstable();
+        if names.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(Error::invalid_input(format!("'{name}' would have two columns of one name")));
+        }
+        Ok(Self::of_parts(name, &first.dir, manifest, first.row_groups.clone(), segments, places))
+    }
+
+    fn check_same_rows(&self, other: &Self) -> Result<()> {
+        let alike = |a: &RowGroup, b: &RowGroup| (a.segment, a.row_count) == (b.segment, b.row_count);
+        let is_same = self.row_group_rows() == other.row_group_rows()
+            && self.page_rows() == other.page_rows()
+            && self.row_groups.len() == other.row_groups.len()
+            && self.row_groups.iter().zip(&other.row_groups).all(|(a, b)| alike(a, b));
+        if is_same {
+            return Ok(());
+        }
+        Err(Error::invalid_input(format!(
+            "tables side by side have the same rows in the same row groups, and these have {} and {} rows",
+            self.row_count(),
+            other.row_count()
+        )))
+    }
+
+    /// This table, whose columns may be NULL where `nullable` says so, in order.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` for a column that has a NULL and may not.
+    pub fn with_nullable(mut self, nullable: &[bool]) -> Result<Self> {
+        let columns = self.manifest.schema.columns.iter_mut().zip(&self.manifest.summaries);
+        for ((column, summary), &nullable) in columns.zip(nullable) {
+            if !nullable && summary.null_count > 0 {
+                return Err(Error::invalid_input(format!("column '{}' has a NULL", column.name)));
+            }
+            column.nullable = nullable;
+        }
+        self.arrow_schema = self.manifest.schema.to_arrow();
+        Ok(self)
     }
 
     /// Its name in the warehouse.
@@ -178,7 +285,7 @@ impl Table {
         self.manifest.stored_bytes()
     }
 
-    /// Segments: one a commit, more for very large ones.
+    /// Segments: one a commit, more for very large ones, and as many for each of several tables side by side.
     pub fn segment_count(&self) -> usize {
         self.segments.len()
     }
@@ -212,32 +319,35 @@ impl Table {
     /// Where column `column` of row group `row_group` lies. Reads the segment's chunk directory on first use.
     pub fn chunk(&self, row_group: usize, column: usize) -> Result<&ChunkLocation> {
         assert!(column < self.schema().columns.len());
-        let segment_index = self.row_groups[row_group].segment;
+        let place = self.places[column];
+        let segment_index = place.first_segment + self.row_groups[row_group].segment;
         let segment = &self.segments[segment_index];
         let directory = match segment.directory.get() {
             Some(directory) => directory,
             None => {
-                let directory =
-                    self.read_directory(segment_index).context(|| self.reading("the chunk directory"))?;
+                let directory = self
+                    .read_directory(segment_index, place.of)
+                    .context(|| self.reading("the chunk directory"))?;
                 segment.directory.get_or_init(|| directory)
             }
         };
-        Ok(&directory[(row_group - segment.row_group_offset) * self.schema().columns.len() + column])
+        Ok(&directory[(row_group - segment.row_group_offset) * place.of + place.index])
     }
 
-    fn read_directory(&self, segment_index: usize) -> Result<Vec<ChunkLocation>> {
+    fn read_directory(&self, segment_index: usize, columns: usize) -> Result<Vec<ChunkLocation>> {
         let segment = &self.segments[segment_index];
         check_header(segment.data.buffered(), segment.data.path(), segment.id)?;
         let bytes = segment.meta.section(SectionKind::ChunkDirectory, 0)?;
-        let count = segment.row_group_count * self.schema().columns.len();
+        let count = segment.row_group_count * columns;
         read_directory(&bytes, count, segment_index, segment.data.bytes())
             .context(|| segment.meta.path().display().to_string())
     }
 
     /// The zone maps of column `column`, one a row group. Read and verified on first use, then kept.
     pub fn zone_maps(&self, column: usize) -> Result<Arc<Vec<ZoneMap>>> {
+        let place = self.places[column];
         cached(&self.zone_maps[column], || {
-            self.read_zone_maps(SectionKind::ZoneMaps, |_| column as u32).context(|| {
+            self.read_zone_maps(SectionKind::ZoneMaps, place, |_| place.index as u32).context(|| {
                 self.reading(&format!("the zone maps of column '{}'", self.schema().columns[column].name))
             })
         })
@@ -245,8 +355,9 @@ impl Table {
 
     /// The zone maps of sideways column `index`, one a row group. Read and verified on first use, then kept.
     pub fn sideways_zone_maps(&self, index: usize) -> Result<Arc<Vec<ZoneMap>>> {
+        let place = ColumnPlace { first_segment: 0, index, of: self.schema().columns.len() };
         cached(&self.sideways_zone_maps[index], || {
-            self.read_zone_maps(SectionKind::SidewaysZoneMaps, |entry| entry.sideways[index])
+            self.read_zone_maps(SectionKind::SidewaysZoneMaps, place, |entry| entry.sideways[index])
                 .context(|| self.reading(&format!("the zone maps of '{}'", self.sideways()[index].column)))
         })
     }
@@ -254,10 +365,12 @@ impl Table {
     fn read_zone_maps(
         &self,
         kind: SectionKind,
+        place: ColumnPlace,
         section: impl Fn(&SegmentEntry) -> u32,
     ) -> Result<Vec<ZoneMap>> {
         let mut all = Vec::with_capacity(self.row_group_count());
-        for (segment, entry) in self.segments.iter().zip(&self.manifest.segments) {
+        let segments = &self.segments[place.first_segment..];
+        for (segment, entry) in segments.iter().zip(&self.manifest.segments) {
             let file = || segment.meta.path().display().to_string();
             let bytes = segment.meta.section(kind, section(entry))?;
             let zone_maps = read_zone_maps(&bytes, segment.row_group_count).context(file)?;
@@ -273,8 +386,9 @@ impl Table {
     /// The distinct-count sketch of column `column` over all segments.
     pub(crate) fn sketch(&self, column: usize) -> Result<Sketch> {
         let mut all = Sketch::new();
-        for segment in &self.segments {
-            let bytes = segment.meta.section(SectionKind::Sketch, column as u32)?;
+        let place = self.places[column];
+        for segment in self.segments[place.first_segment..].iter().take(self.manifest.segments.len()) {
+            let bytes = segment.meta.section(SectionKind::Sketch, place.index as u32)?;
             all.merge(&Sketch::from_bytes(&bytes).context(|| segment.meta.path().display().to_string())?);
         }
         Ok(all)
@@ -314,7 +428,8 @@ impl Table {
 
     /// Puts table, row group, column and file in front of an error met with a chunk.
     pub fn of_chunk(&self, row_group: usize, column: usize, error: Error) -> Error {
-        let file = self.segment_file(self.row_groups[row_group].segment).path();
+        let segment = self.places[column].first_segment + self.row_groups[row_group].segment;
+        let file = self.segment_file(segment).path();
         error.context(format!(
             "table '{}', row group {row_group}, column '{}' in {}",
             self.name,
@@ -355,9 +470,17 @@ fn open_segment(
             entry.data_bytes,
             manifest.stored_bytes(),
         )?),
-        meta: MetaFile::open(dir, expected)?,
+        meta: Arc::new(MetaFile::open(dir, expected)?),
         directory: OnceLock::new(),
     })
+}
+
+impl Segment {
+    /// The same files, for another table: its chunk directory counts segments anew.
+    fn again(&self) -> Self {
+        let (data, meta) = (Arc::clone(&self.data), Arc::clone(&self.meta));
+        Self { data, meta, directory: OnceLock::new(), ..*self }
+    }
 }
 
 /// Every row group is full but the last.

@@ -53,6 +53,8 @@ pub enum WriteMode {
 pub struct WriteOptions {
     /// Sideways columns whose zone maps every appended row group brings.
     pub sideways: Vec<SidewaysColumn>,
+    /// The table need not outlive this process: nothing waits until its files are on the disk.
+    pub is_scratch: bool,
 }
 
 /// Writes one commit of one table. Dropped without [`commit`](Self::commit), it removes what it wrote.
@@ -211,7 +213,8 @@ impl TableWriter {
             self.finish_segment()?;
         }
         if self.current.is_none() {
-            self.current = Some(SegmentWriter::create(&self.dir, &self.schema, self.options.sideways.len())?);
+            let segment = SegmentWriter::create(&self.dir, &self.schema, self.options.sideways.len())?;
+            self.current = Some(segment.scratch(self.options.is_scratch));
         }
         for (summary, column) in self.summaries.iter_mut().zip(&row_group.columns) {
             summary.add(&column.zone_map, &column.sketch, column.chunk.len() as u64, column.raw_bytes);

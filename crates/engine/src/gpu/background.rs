@@ -6,7 +6,7 @@
 const NICENESS: i32 = 10;
 
 /// Runs `work` on a thread that gives way to others, as do the threads that it starts, and waits for it.
-pub(super) fn give_way<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+pub(crate) fn give_way<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             lower_priority();

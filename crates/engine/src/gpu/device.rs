@@ -181,7 +181,7 @@ impl DeviceHandle {
     }
 
     /// True where it is known already that everything runs on the CPU. Opens nothing: a driver takes a while.
-    pub(super) fn is_none_for_sure(&self) -> bool {
+    pub(crate) fn is_none_for_sure(&self) -> bool {
         match self.choice {
             DeviceChoice::Cpu => true,
             DeviceChoice::Auto => match self.is_gpu_there.get() {

@@ -55,6 +55,7 @@ mod trial;
 mod value;
 mod variance;
 
+pub(crate) use background::give_way;
 pub(crate) use describe::{device_text, pipeline_texts, reason_on_cpu, why_text};
 pub use device::{DeviceChoice, DeviceHandle};
 pub use exec::{PeltonGpuExec, StepTime};

@@ -32,6 +32,8 @@ pub(super) struct SegmentWriter {
     sketches: Vec<Sketch>,
     /// One list a sideways column.
     sideways: Vec<Vec<ZoneMap>>,
+    /// Nobody waits for the disk.
+    is_scratch: bool,
 }
 
 /// A segment whose two files are on the disk.
@@ -60,6 +62,7 @@ impl SegmentWriter {
             zone_maps: vec![Vec::new(); columns],
             sketches: vec![Sketch::new(); columns],
             sideways: vec![Vec::new(); sideways_count],
+            is_scratch: false,
         };
         match segment.write_padded(&header_page(id)) {
             Ok(()) => Ok(segment),
@@ -69,6 +72,11 @@ impl SegmentWriter {
                 Err(error)
             }
         }
+    }
+
+    /// This segment, for whose bytes nobody waits until they are on the disk if it `is_scratch`.
+    pub(super) fn scratch(self, is_scratch: bool) -> Self {
+        Self { is_scratch, ..self }
     }
 
     pub(super) fn id(&self) -> SegmentId {
@@ -119,7 +127,7 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Writes the metadata file and waits until both are on the disk.
+    /// Writes the metadata file and waits until both are on the disk, unless they are scratch.
     pub(super) fn finish(self) -> Result<FinishedSegment> {
         let result = self.write_metadata();
         if result.is_err() {
@@ -135,8 +143,14 @@ impl SegmentWriter {
         let row_group_count =
             u32::try_from(self.row_group_count).expect("row groups of a segment are bounded");
         let meta = write_meta(self.id, row_group_count, self.zone_maps.len() as u32, &sections);
-        write_synced(&self.id.meta_path(&self.dir), &meta.bytes)?;
-        self.file.sync_all().map_err(|error| write_error(&self.path, self.byte_offset, error))?;
+        let path = self.id.meta_path(&self.dir);
+        if self.is_scratch {
+            let written = std::fs::write(&path, &meta.bytes);
+            written.map_err(|error| write_error(&path, meta.bytes.len() as u64, error))?;
+        } else {
+            write_synced(&path, &meta.bytes)?;
+            self.file.sync_all().map_err(|error| write_error(&self.path, self.byte_offset, error))?;
+        }
         let entry = SegmentEntry {
             id: self.id,
             data_bytes: self.byte_offset,

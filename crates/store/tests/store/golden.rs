@@ -65,7 +65,7 @@ fn write_golden(dir: &Path) {
         let choices =
             STORED.iter().map(|(name, encoding)| ColumnChoice::fixed(*name, encoding.parse().unwrap()));
         let plan = TablePlan { row_group_rows: 1000, page_rows: 1024, ..TablePlan::new(choices.collect()) };
-        let options = WriteOptions { sideways: vec![sideways()] };
+        let options = WriteOptions { sideways: vec![sideways()], ..WriteOptions::default() };
         let mut writer =
             TableWriter::begin(&warehouse, "golden", schema_of(&rows), WriteMode::Append, options).unwrap();
         writer.set_plan(&plan).unwrap();

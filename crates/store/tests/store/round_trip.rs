@@ -1,9 +1,13 @@
 //! What is written is read: all types, all codecs, all ways of reading; and what the metadata says of it.
 
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Field, Schema};
 use pelton_chunk::Codec;
 use pelton_error::ErrorKind;
 use pelton_store::{
-    IoEngine, IoMode, IoOptions, SampleOptions, SidewaysColumn, SidewaysLink, TableId, TableWriter,
+    IoEngine, IoMode, IoOptions, SampleOptions, SidewaysColumn, SidewaysLink, Table, TableId, TableWriter,
     WriteMode, WriteOptions, column_to_arrow, encode_row_group, read_chunk, read_chunk_pages_blocking,
 };
 use pelton_zone::{Scalar, ZoneMap, ZoneOptions};
@@ -180,7 +184,7 @@ fn sideways_zone_maps_survive_appends_that_bring_them_for_the_same_dimension() {
     let batch = batch(0, 1500);
     let plan = plain_plan(&schema_of(&batch), ROW_GROUP_ROWS);
     let write = |mode, declared: Vec<SidewaysColumn>| {
-        let options = WriteOptions { sideways: declared.clone() };
+        let options = WriteOptions { sideways: declared.clone(), ..WriteOptions::default() };
         let mut writer = TableWriter::begin(&place.warehouse, "t", schema_of(&batch), mode, options).unwrap();
         writer.set_plan(&plan).unwrap();
         for (start, rows) in [(0, 1000), (1000, 500)] {
@@ -238,4 +242,74 @@ fn pages_of_a_chunk_that_was_verified_are_read_without_the_others() {
             }
         }
     }
+}
+
+#[test]
+fn tables_side_by_side_are_one_table_that_outlives_their_names() {
+    let place = place();
+    let batch = batch(3, 2500);
+    let count = batch.num_columns();
+    let (left, right): (Vec<usize>, Vec<usize>) = ((0..count / 2).collect(), (count / 2..count).collect());
+    let parts = [("left", &left), ("right", &right)].map(|(name, columns)| {
+        save(&place.warehouse, name, WriteMode::Create, &batch.project(columns).unwrap()).unwrap()
+    });
+    let whole = save(&place.warehouse, "whole", WriteMode::Create, &batch).unwrap();
+    let both = Arc::new(Table::side_by_side("both", &parts).unwrap());
+    assert_eq!((both.id(), both.row_count(), both.row_group_count()), (parts[0].id(), 2500, 3));
+    assert_eq!(both.stored_bytes(), parts.iter().map(|part| part.stored_bytes()).sum::<u64>());
+    ["left", "right"].iter().for_each(|name| place.warehouse.drop_table(name).unwrap());
+    let engine = engine();
+    assert_eq!(read(&engine, &both).unwrap(), batch);
+    for column in 0..count {
+        assert_eq!(both.zone_maps(column).unwrap(), whole.zone_maps(column).unwrap(), "column {column}");
+        let of = |table: &Table| {
+            let summary = table.column_summary(column).clone();
+            (summary.min, summary.max, summary.null_count, summary.distinct_count)
+        };
+        assert_eq!(of(&both), of(&whole), "column {column}");
+    }
+    // Again side by side with what is there.
+    let third = batch.project(&[0]).unwrap();
+    let field = Field::new("further", third.schema().field(0).data_type().clone(), true);
+    let third = RecordBatch::try_new(Arc::new(Schema::new(vec![field])), third.columns().to_vec()).unwrap();
+    let third = save(&place.warehouse, "third", WriteMode::Create, &third).unwrap();
+    let three = Table::side_by_side("three", &[Arc::clone(&both), third]).unwrap();
+    let three = read(&engine, &Arc::new(three)).unwrap();
+    assert_eq!(three.columns()[..count], *batch.columns());
+    assert_eq!(three.column(count), batch.column(0));
+}
+
+#[test]
+fn tables_of_other_rows_or_with_a_name_in_common_are_not_put_side_by_side() {
+    let place = place();
+    let of = |name: &str, rows: u64, columns: &[usize]| {
+        let batch = batch(0, rows).project(columns).unwrap();
+        save(&place.warehouse, name, WriteMode::Create, &batch).unwrap()
+    };
+    let refused = |a: &Arc<Table>, b: &Arc<Table>| {
+        let error = Table::side_by_side("t", &[Arc::clone(a), Arc::clone(b)]).unwrap_err();
+        assert_eq!(*error.kind(), ErrorKind::InvalidInput);
+        error.to_string()
+    };
+    let first = of("first", 2500, &[0]);
+    assert!(refused(&first, &of("fewer", 2499, &[1])).contains("2500 and 2499 rows"));
+    assert!(refused(&first, &of("none", 0, &[1])).contains("2500 and 0 rows"));
+    assert!(refused(&first, &of("same", 2500, &[1, 0])).contains("two columns of one name"));
+    let empty = Table::side_by_side("t", &[of("e", 0, &[0]), of("f", 0, &[1])]).unwrap();
+    assert_eq!((empty.row_count(), empty.schema().columns.len()), (0, 2));
+}
+
+#[test]
+fn a_table_says_what_may_be_null_as_it_is_told_unless_there_is_a_null() {
+    let place = place();
+    let table = |name: &str| {
+        let batch = batch(0, 100);
+        let position = batch.schema().index_of("mode").unwrap();
+        let table = save(&place.warehouse, name, WriteMode::Create, &batch.project(&[0, position]).unwrap());
+        Table::side_by_side("t", &[table.unwrap()]).unwrap()
+    };
+    let told = table("a").with_nullable(&[true, true]).unwrap();
+    assert!(told.arrow_schema().fields().iter().all(|field| field.is_nullable()));
+    let error = table("b").with_nullable(&[false, false]).unwrap_err();
+    assert!(error.to_string().contains("column 'mode' has a NULL"), "{error}");
 }
