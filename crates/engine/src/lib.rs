@@ -27,6 +27,7 @@ mod error;
 mod expansion;
 mod explain;
 mod extension;
+mod extract;
 mod factory;
 mod files;
 mod floats;

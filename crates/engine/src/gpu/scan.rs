@@ -141,6 +141,7 @@ pub(super) fn late_text(table: &Arc<Table>, column: usize, view: Option<usize>) 
             table: Arc::clone(table),
             column,
             further: Arc::default(),
+            extract: None,
             view,
             hash: None,
             constants: Arc::default(),
