@@ -31,6 +31,7 @@ use crate::bounded;
 use crate::by_position;
 use crate::deferred::DeferringRule;
 use crate::factory::PeltonTableFactory;
+use crate::fetch::FetchingRule;
 use crate::floats::FloatKeyRule;
 use crate::gpu::{DeviceChoice, DeviceHandle, GpuRule};
 use crate::lists::ListsOfColumns;
@@ -133,6 +134,7 @@ fn with_rules(
     rules.push(Arc::new(YieldingRule));
     rules.push(Arc::new(PassingRule));
     rules.push(Arc::new(DeferringRule));
+    rules.push(Arc::new(FetchingRule));
     builder
         .with_optimizer_rules(logical)
         .with_physical_optimizer_rules(rules)

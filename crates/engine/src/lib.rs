@@ -29,6 +29,7 @@ mod explain;
 mod extension;
 mod extract;
 mod factory;
+mod fetch;
 mod files;
 mod floats;
 mod gpu;

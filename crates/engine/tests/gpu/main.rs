@@ -9,6 +9,7 @@ mod cached_copies;
 mod cancelling;
 mod dates;
 mod fallback;
+mod fetched;
 mod nodes;
 mod parents;
 mod placed;
