@@ -20,6 +20,8 @@ struct TextView { const u8* at; u32 length; };
 //   list        number of its first entry, how many
 //   substring   characters before it, its characters; ~0 is all
 //   hash key    its four words
+//   pattern     number of its first step, how many, how many of them may be left out
+//   step        offset of its bytes, how many; which it is; the byte that ends `UNTIL`
 struct TextConstant { u32 offset, length, first, mask; };
 DEV TextConstant text_constant(const u8* constants, u32 index) {
   const u32* const words = (const u32*)constants + 4 * index;
@@ -204,6 +206,58 @@ DEV TextView text_part(TextView text, const u8* constants, u32 index) {
   if (part.length == ~0u) return {first, u32(end - first)};
   for (u32 i = 0; i < part.length && at < end; i++) at = after_character(at, end);
   return {first, u32(at - first)};
+}
+
+// The steps of a pattern: bytes, and bytes or nothing; as many bytes of a set of 256 bits as there are, at least so many,
+// and the same of all bytes but one; where the part begins, and where it ends.
+enum : u32 { STEP_LITERAL, STEP_OPTIONAL, STEP_SET, STEP_UNTIL, STEP_BEGIN, STEP_END };
+
+// Where a byte is first, else `end`.
+DEV const u8* find_byte(const u8* at, const u8* end, u32 byte) {
+  while (at < end) {
+    const u32 count = at_most_four(u32(end - at)), word = bytes_at(at, count) ^ byte * 0x01010101;
+    // The highest bit of each byte that is 0; of those above the lowest such one it may say so wrongly.
+    const u32 zeros = (word - 0x01010101) & ~word & 0x80808080;
+    if (zeros) {
+      const u32 place = trailing_zeros(zeros) >> 3;
+      return place < count ? at + place : end;
+    }
+    at += count;
+  }
+  return end;
+}
+
+// The part that a pattern of the whole text takes out; the text where it does not match. As crates/pipeline/src/text_extract.rs:
+// what may be left out is there before it is not, the first one most of all.
+DEV TextView text_extract(TextView text, const u8* constants, u32 index) {
+  const TextConstant pattern = text_constant(constants, index);
+  const u8* const end = text.at + text.length;
+  for (u32 left_out = 0; left_out >> pattern.first == 0; left_out++) {
+    const u8 *at = text.at, *from = at, *to = at;
+    u32 optional = pattern.first;
+    bool is_match = true;
+    for (u32 i = 0; i < pattern.length && is_match; i++) {
+      const TextConstant step = text_constant(constants, pattern.offset + i);
+      const u8* const bytes = constants + step.offset;
+      if (step.first == STEP_BEGIN) from = at;
+      else if (step.first == STEP_END) to = at;
+      else if (step.first <= STEP_OPTIONAL) {
+        if (step.first == STEP_OPTIONAL && left_out >> --optional & 1) continue;
+        is_match = u64(end - at) >= step.length && bytes_equal(at, bytes, step.length);
+        if (is_match) at += step.length;
+      } else {
+        const u8* const first = at;
+        if (step.first == STEP_UNTIL) at = find_byte(at, end, step.mask);
+        else for (; at < end; at++) {
+          const u32 byte = load(at);
+          if (!(load((const u32*)bytes + (byte >> 5)) >> (byte & 31) & 1)) break;
+        }
+        is_match = u64(at - first) >= step.length;
+      }
+    }
+    if (is_match && at == end) return {from, u32(to - from)};
+  }
+  return text;
 }
 
 DEV i32 text_characters(TextView text) {

@@ -53,6 +53,18 @@ pub(crate) fn install(rules: &mut [Arc<dyn PhysicalOptimizerRule + Send + Sync>]
     }
 }
 
+/// `plan` with the filters that its operators derive while they run offered to its scans.
+///
+/// # Errors
+///
+/// Of DataFusion's operators, where they are not put together again.
+pub(crate) fn with_derived_filters(
+    plan: Arc<dyn ExecutionPlan>,
+    config: &ConfigOptions,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    Ok(push_down(&plan, Vec::new(), config, FilterPushdownPhase::Post)?.updated_node.unwrap_or(plan))
+}
+
 /// Takes the place of DataFusion's rule of the same name.
 #[derive(Debug)]
 struct FiltersByPosition {

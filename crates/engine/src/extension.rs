@@ -32,6 +32,7 @@ use crate::by_position;
 use crate::copies::{Copies, FromCopies, ToCopies};
 use crate::deferred::DeferringRule;
 use crate::factory::PeltonTableFactory;
+use crate::fetch::FetchingRule;
 use crate::floats::FloatKeyRule;
 use crate::gpu::{DeviceChoice, DeviceHandle, GpuRule};
 use crate::lists::ListsOfColumns;
@@ -139,6 +140,7 @@ fn with_rules(
     rules.push(Arc::new(YieldingRule));
     rules.push(Arc::new(PassingRule));
     rules.push(Arc::new(DeferringRule));
+    rules.push(Arc::new(FetchingRule));
     builder
         .with_optimizer_rules(logical)
         .with_physical_optimizer_rules(rules)

@@ -36,6 +36,7 @@ use pelton_store::Table;
 
 use crate::catalog::WarehouseSchema;
 use crate::deferred::DeferredExec;
+use crate::fetch::PeltonFetchExec;
 use crate::gpu::PeltonGpuExec;
 use crate::plan_copy::{to_keep, to_run};
 use crate::planning::PlanSize;
@@ -226,6 +227,7 @@ fn has_copied_state(plan: &Arc<dyn ExecutionPlan>) -> bool {
         || plan.is::<FilterExec>() && !reads_dynamic_filters(plan)
         || plan.is::<CooperativeExec>()
         || plan.is::<DeferredExec>()
+        || plan.is::<PeltonFetchExec>()
         || plan.is::<CoalescePartitionsExec>()
         || plan.is::<RepartitionExec>()
         || plan.is::<AggregateExec>()

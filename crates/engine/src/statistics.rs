@@ -36,6 +36,7 @@ pub(crate) fn of_scan(scan: &PeltonScanExec, divisor: usize) -> Result<Statistic
         raw_bytes += (width * share as f64) as usize;
         column_statistics.push(column_statistics_of(summary, logical, table_rows, share, exact));
     }
+    column_statistics.extend(scan.row_number_output().map(|_| ColumnStatistics::new_unknown()));
     Ok(Statistics {
         num_rows: precision(share),
         total_byte_size: Precision::Inexact(raw_bytes),

@@ -23,6 +23,7 @@ use pelton_error::Result;
 use pelton_store::Table;
 
 use crate::text::TextSource;
+pub use crate::text_extract::{ByteSet, ExtractStep, OPTIONAL_MAX, TextExtract};
 pub use crate::text_hash::TextHashKey;
 pub use crate::text_kernel::{ANY_CHARACTER, LikePattern, SHORT_TEXT_BYTES, TextKernel, TextPart};
 

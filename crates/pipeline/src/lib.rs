@@ -16,6 +16,7 @@ pub mod ir;
 mod rows;
 mod same;
 mod text;
+mod text_extract;
 mod text_hash;
 mod text_kernel;
 mod text_results;

@@ -2,7 +2,9 @@
 //!
 //! Text is UTF-8. Its order is that of its bytes, which is that of its characters' code points too.
 
-use crate::ir::{CompareOp, TextHashKey, Type};
+use std::sync::Arc;
+
+use crate::ir::{CompareOp, TextExtract, TextHashKey, Type};
 
 /// The longest text that kernels hold as a value, in bytes.
 pub const SHORT_TEXT_BYTES: usize = 15;
@@ -75,7 +77,7 @@ impl TextKernel {
 }
 
 /// Which part of a text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum TextPart {
     /// All of it.
     Whole,
@@ -86,6 +88,8 @@ pub enum TextPart {
         /// How many; `None` is all from `start` on.
         length: Option<u64>,
     },
+    /// What a pattern takes out; all of it where the text does not match.
+    Extract(Arc<TextExtract>),
 }
 
 /// The pattern of a LIKE.

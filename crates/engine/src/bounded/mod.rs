@@ -36,6 +36,7 @@ use pelton_error::{Error, ErrorKind, Tier};
 use pelton_limits::{NoRoom, bytes_text, process_room};
 
 use crate::error::to_datafusion;
+use crate::extract;
 use size::Size;
 
 /// A constant larger than this is not made while a query is planned.
@@ -72,6 +73,11 @@ pub(crate) fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     builder
 }
 
+/// `function` without the bounds around it.
+pub(crate) fn unbounded(function: &ScalarUDF) -> &ScalarUDF {
+    function.inner().downcast_ref::<Bounded>().map_or(function, |bounded| &bounded.inner)
+}
+
 /// A function that asks for room first.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Bounded {
@@ -82,6 +88,9 @@ struct Bounded {
 impl Bounded {
     /// As `invoke_with_args`, with some rows at a time where the size is not known exactly.
     fn invoke(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        if let Some(parts) = extract::of_args(&self.inner, &args.args) {
+            return Ok(parts); // no longer than the texts
+        }
         let rows = args.number_rows;
         let Some(bytes) = self.size.bytes(&args.args, rows) else { return self.inner.invoke_with_args(args) };
         let is_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));

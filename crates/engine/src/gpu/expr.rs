@@ -36,6 +36,7 @@ use super::arithmetic;
 use super::builder::{PipelineBuilder, output};
 use super::dates;
 use super::text::{EntryFunction, is_deterministic, text_input};
+use super::text_kernel::extract_of;
 use super::value::{LateText, Value, integer, is_text, kernel_type, literal};
 use crate::error::from_datafusion;
 use crate::floats::NAME as FLOAT_KEY;
@@ -359,6 +360,9 @@ impl Exprs<'_> {
         if function.fun().inner().is::<AbsFunc>() {
             let [input] = function.args() else { return Err(refused()) };
             return arithmetic::absolute(self.lower(input)?);
+        }
+        if let Some(extract) = extract_of(function) {
+            return self.extracted(expr, &function.args()[0], extract);
         }
         if let Some(checked) = function.fun().inner().downcast_ref::<Checked>() {
             return self.checked(checked, function.args());

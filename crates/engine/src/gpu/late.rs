@@ -21,6 +21,7 @@ use super::text::text_array;
 use super::text_pages::{PageKey, TextPages};
 use super::value::LateText;
 use crate::error::from_datafusion;
+use crate::extract::parts_of;
 
 /// Bytes of chunks that are in memory at once. A guess.
 const BATCH_BYTES: u64 = 256 << 20;
@@ -67,7 +68,12 @@ pub(super) fn fetch_all(
     }
     let fetched = late.iter().zip(schema.fields()).enumerate().map(|(column, (late, field))| {
         let (arrays, places) = found.remove(&column).unwrap_or_default();
-        late.as_ref().map(|_| in_order(&arrays, &places, rows.row_count, field.data_type())).transpose()
+        let Some(late) = late else { return Ok(None) };
+        let texts = in_order(&arrays, &places, rows.row_count, field.data_type())?;
+        Ok(Some(match &late.extract {
+            Some(extract) => parts_of(&texts, extract).expect("type of the texts, asked when it was planned"),
+            None => texts,
+        }))
     });
     fetched.collect()
 }

@@ -34,8 +34,9 @@ impl Lowering<'_> {
         }
         let conjuncts = scan.ordered_conjuncts().map_err(from_datafusion)?;
         let tested = super::lower::columns_of(&conjuncts);
-        let mut read: Needed = needed.iter().map(|&output| scan.projection()[output]).collect();
-        let is_handed_on = |column: &usize| needed.iter().any(|&output| scan.projection()[output] == *column);
+        let stored = || needed.iter().filter(|output| Some(**output) != scan.row_number_output());
+        let mut read: Needed = stored().map(|&output| scan.projection()[output]).collect();
+        let is_handed_on = |column: &usize| stored().any(|&output| scan.projection()[output] == *column);
         let mut handed_on = Needed::new();
         let mut views = Needed::new();
         read.extend(&tested);
@@ -141,12 +142,18 @@ pub(super) fn late_text(table: &Arc<Table>, column: usize, view: Option<usize>) 
             table: Arc::clone(table),
             column,
             further: Arc::default(),
+            extract: None,
             view,
             hash: None,
             constants: Arc::default(),
             brought_by: Vec::new(),
         }),
     }
+}
+
+/// The number of a row in its table.
+fn row_number() -> Value {
+    Value { expr: Expr::RowNumber, data_type: DataType::Int64, is_nullable: false, bounds: None, late: None }
 }
 
 /// Adds the scan's filters, over table columns, and picks its outputs.
@@ -164,9 +171,12 @@ fn filtered(
         let condition = flow.exprs(&schema).condition(conjunct)?;
         flow.builder.filter(condition);
     }
-    let mut outputs = vec![None; scan.projection().len()];
+    let mut outputs = vec![None; scan.projection().len() + usize::from(scan.row_number_output().is_some())];
     for &output in needed {
-        outputs[output] = Some(flow.output(scan.projection()[output])?.clone());
+        outputs[output] = Some(match scan.row_number_output() {
+            Some(number) if number == output => row_number(),
+            _ => flow.output(scan.projection()[output])?.clone(),
+        });
     }
     Ok(Flow { outputs, ..flow })
 }

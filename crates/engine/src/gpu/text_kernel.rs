@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use datafusion::functions::regex::regexpreplace::RegexpReplaceFunc;
 use datafusion::functions::string::contains::ContainsFunc;
 use datafusion::functions::string::ends_with::EndsWithFunc;
 use datafusion::functions::string::octet_length::OctetLengthFunc;
@@ -20,10 +21,12 @@ use datafusion::physical_expr::expressions::{
     BinaryExpr, CastExpr, Column, InListExpr, LikeExpr, Literal, NotExpr,
 };
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
-use pelton_pipeline::ir::{LikePattern, SHORT_TEXT_BYTES, TextKernel, TextPart};
+use pelton_pipeline::ir::{LikePattern, SHORT_TEXT_BYTES, TextExtract, TextKernel, TextPart};
 
 use super::arithmetic::compare_op;
 use super::value::is_text;
+use crate::bounded::unbounded;
+use crate::extract::pattern_of;
 
 /// What kernels compute in place of `expr`, which is a function of one text and constants.
 pub(super) fn kernel_of(expr: &Arc<dyn PhysicalExpr>) -> Option<TextKernel> {
@@ -123,6 +126,9 @@ fn part(expr: &Arc<dyn PhysicalExpr>) -> Option<TextPart> {
     if part(args.first()?)? != TextPart::Whole {
         return None;
     }
+    if let Some(extract) = extract_of(function) {
+        return Some(TextPart::Extract(extract));
+    }
     // Sums of larger numbers may overflow, of which the CPU has errors.
     let place = |expr| integer_constant(expr).filter(|place| i32::try_from(*place).is_ok());
     let count = |expr| place(expr).and_then(|count| u64::try_from(count).ok());
@@ -138,6 +144,15 @@ fn part(expr: &Arc<dyn PhysicalExpr>) -> Option<TextPart> {
         }
         _ => None,
     }
+}
+
+/// What `function`, which is `regexp_replace`, takes out of its first argument; `None` where it does something else.
+pub(super) fn extract_of(function: &ScalarFunctionExpr) -> Option<Arc<TextExtract>> {
+    let [_, pattern, replacement] = function.args() else { return None };
+    if !unbounded(function.fun()).inner().is::<RegexpReplaceFunc>() {
+        return None;
+    }
+    pattern_of(&text_constant(pattern)?, &text_constant(replacement)?)
 }
 
 fn text_constant(expr: &Arc<dyn PhysicalExpr>) -> Option<String> {

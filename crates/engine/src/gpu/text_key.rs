@@ -13,8 +13,11 @@
 //! where numbers below 0 are those of constants, the first one -1, and where several columns are chosen between, numbers
 //! from the table's count of rows on are those of the second one, and so on. Of a column that has a dictionary the hash
 //! is that of its entry.
+//!
+//! A part that a pattern takes out of a text (`crate::extract`) has its own hash. The text is fetched, and the part then.
 
 use std::any::Any;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType;
@@ -22,22 +25,30 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{CaseExpr, CastExpr, Column, Literal};
 use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{
-    ArithmeticOp, CompareOp, Expr, Literal as Constant, TextFunction, TextHashKey, TextKernel, TextPart,
-    TextResults, Type,
+    ArithmeticOp, CompareOp, Expr, Literal as Constant, TextExtract, TextFunction, TextHashKey, TextKernel,
+    TextPart, TextResults, Type,
 };
 
 use super::expr::Exprs;
 use super::scan::late_text;
 use super::value::{LateText, Value, is_text};
+use crate::error::from_datafusion;
 
 /// How plans name the type of hashes: one that kernels hold in 128 bits. No expression computes with it.
 const HASH_TYPE: DataType = DataType::Decimal128(38, 0);
 
-/// The hash of a text.
+/// The hash of a text, or of a part of it.
 #[derive(Debug)]
 struct TextHash {
     /// What the column is called, for EXPLAIN.
     column: String,
+    extract: Option<Arc<TextExtract>>,
+}
+
+impl TextHash {
+    fn part(&self) -> TextPart {
+        self.extract.as_ref().map_or(TextPart::Whole, |extract| TextPart::Extract(Arc::clone(extract)))
+    }
 }
 
 impl TextFunction for TextHash {
@@ -51,25 +62,37 @@ impl TextFunction for TextHash {
 
     fn evaluate(&self, entries: &[&[u8]]) -> Result<TextResults> {
         let key = TextHashKey::of_process();
-        Ok(TextResults::I128(entries.iter().map(|text| Some(key.hash(text))).collect()))
+        let hash = |text: &[u8]| match &self.extract {
+            Some(extract) => key.hash(&text[extract.part_of(text)]),
+            None => key.hash(text),
+        };
+        Ok(TextResults::I128(entries.iter().map(|text| Some(hash(text))).collect()))
     }
 
     fn name(&self) -> String {
-        format!("hash of {}", self.column)
+        match &self.extract {
+            Some(extract) => {
+                let mut hasher = DefaultHasher::new();
+                extract.hash(&mut hasher);
+                format!("hash of a part of {} #{:08x}", self.column, hasher.finish() as u32)
+            }
+            None => format!("hash of {}", self.column),
+        }
     }
 
     fn is_same_as(&self, other: &dyn TextFunction) -> bool {
-        (other as &dyn Any).is::<Self>()
+        let other = (other as &dyn Any).downcast_ref::<Self>();
+        other.is_some_and(|other| other.extract == self.extract)
     }
 
     fn kernel(&self) -> Option<TextKernel> {
-        Some(TextKernel::Hash { input: TextPart::Whole, key: TextHashKey::of_process() })
+        Some(TextKernel::Hash { input: self.part(), key: TextHashKey::of_process() })
     }
 }
 
 /// The hash of text column `column` of a pipeline, which is called `name`.
 fn hash_of_column(column: usize, name: &str) -> Expr {
-    Expr::OfText { column, function: Arc::new(TextHash { column: name.to_owned() }) }
+    Expr::OfText { column, function: Arc::new(TextHash { column: name.to_owned(), extract: None }) }
 }
 
 impl LateText {
@@ -164,6 +187,33 @@ impl Exprs<'_> {
         }
     }
 
+    /// What `extract` takes out of `text`, which is fetched at the end, and it then.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` where the bytes of the text are in no column of this pipeline.
+    pub(super) fn extracted(
+        &mut self,
+        expr: &Arc<dyn PhysicalExpr>,
+        text: &Arc<dyn PhysicalExpr>,
+        extract: Arc<TextExtract>,
+    ) -> Result<Value> {
+        let data_type = expr.data_type(self.schema).map_err(from_datafusion)?;
+        let text = self.carry(without_cast(text))?;
+        if let Some(late) = &text.late {
+            self.builder.parameters.ask(late);
+        }
+        let late = text.late.filter(|_| matches!(data_type, DataType::Utf8 | DataType::Utf8View));
+        let Some((late, view)) = late.and_then(|late| late.view.map(|view| (late, view))) else {
+            return Err(Error::unsupported(format!("{expr}, of a text whose bytes are not there")));
+        };
+        let column = late.table.schema().columns[late.column].name.clone();
+        let function = Arc::new(TextHash { column, extract: Some(Arc::clone(&extract)) });
+        let hash = Some(Expr::OfText { column: view, function });
+        let late = LateText { extract: Some(extract), view: None, hash, ..late };
+        Ok(Value { data_type, bounds: None, late: Some(late), ..text })
+    }
+
     /// A CASE between texts of columns of one table, which are fetched at the end, constants and NULL.
     ///
     /// # Errors
@@ -221,7 +271,8 @@ impl Exprs<'_> {
             });
         }
         let value = self.carry(expr)?;
-        let is_plain = |late: &LateText| late.constants.is_empty() && late.further.is_empty();
+        let is_plain =
+            |late: &LateText| late.extract.is_none() && late.constants.is_empty() && late.further.is_empty();
         let (row, late) = match value.late.clone() {
             Some(late) if is_plain(&late) => (value.expr.clone(), late),
             None => self.by_row(&value)?,

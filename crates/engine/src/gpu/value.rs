@@ -17,7 +17,7 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::scalar::ScalarValue;
 use pelton_error::{Error, Result};
-use pelton_pipeline::ir::{Bounds, Expr, Literal, Type};
+use pelton_pipeline::ir::{Bounds, Expr, Literal, TextExtract, Type};
 use pelton_store::Table;
 
 /// A value of a row: how it is computed, and what the plan knows of it.
@@ -44,6 +44,8 @@ pub(super) struct LateText {
     pub(super) column: usize,
     /// Further columns that it may be of: the number of a row and as many times the rows of the table name one of them.
     pub(super) further: Arc<[usize]>,
+    /// What of it is taken once it is fetched; `None` is all of it.
+    pub(super) extract: Option<Arc<TextExtract>>,
     /// The column of this pipeline that has its bytes, where there is one: kernels compute functions of it.
     pub(super) view: Option<usize>,
     /// Over the columns of this pipeline: its hash, where that is not the hash of `view`.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::Statistics;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
@@ -83,6 +83,8 @@ pub struct PeltonScanExec {
     pub(super) options: ScanOptions,
     /// Table columns in output order.
     pub(super) projection: Vec<usize>,
+    /// Whether the numbers of rows in the table are a column more, the last one.
+    pub(super) numbers_rows: bool,
     /// Conjuncts over table columns that every output row satisfies.
     pub(super) conjuncts: Vec<Arc<dyn PhysicalExpr>>,
     /// Filters over table columns that other operators derive while the query runs.
@@ -130,6 +132,7 @@ impl PeltonScanExec {
             io,
             options,
             projection,
+            numbers_rows: false,
             conjuncts,
             dynamic: Vec::new(),
             sideways: Vec::new(),
@@ -230,6 +233,35 @@ impl PeltonScanExec {
     /// This scan with dimension predicates applied sideways, and notes on those that could not be.
     pub(crate) fn with_sideways(&self, sideways: Vec<SidewaysFilter>, notes: Vec<String>) -> Result<Self> {
         Self { sideways, notes, metrics: ExecutionPlanMetricsSet::new(), ..self.clone() }.prune()
+    }
+
+    /// This scan of other columns, with the numbers of rows as a column more; no other operator tells it filters.
+    pub(crate) fn with_row_numbers(&self, projection: Vec<usize>) -> Result<Self> {
+        let columns = self.table.arrow_schema().project(&projection)?;
+        let number = Field::new(ROW_NUMBER, DataType::Int64, false);
+        let fields = columns.fields().iter().cloned().chain([Arc::new(number)]);
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let properties =
+            PlanProperties::clone(&self.properties).with_eq_properties(EquivalenceProperties::new(schema));
+        let metrics = ExecutionPlanMetricsSet::new();
+        let properties = Arc::new(properties);
+        Ok(Self { projection, numbers_rows: true, properties, metrics, ..self.told_nothing() })
+    }
+
+    /// Which column of its output has the numbers of rows.
+    pub(crate) fn row_number_output(&self) -> Option<usize> {
+        self.numbers_rows.then_some(self.projection.len())
+    }
+
+    /// What reads the table's files.
+    pub(crate) fn io(&self) -> &Arc<IoEngine> {
+        &self.io
+    }
+
+    /// Columns that conjuncts read.
+    pub(crate) fn filter_columns(&self) -> Vec<usize> {
+        let columns = self.conjuncts.iter().flat_map(datafusion::physical_expr::utils::collect_columns);
+        columns.map(|column| column.index()).collect()
     }
 
     /// This scan, which no other operator tells filters.
@@ -344,6 +376,9 @@ impl PeltonScanExec {
     }
 }
 
+/// The name of the column with the numbers of rows, which no query can ask for.
+const ROW_NUMBER: &str = "#row";
+
 fn engine_name(io: &IoEngine) -> &'static str {
     if io.uses_ring() { "io_uring" } else { "positioned reads" }
 }
@@ -384,6 +419,9 @@ impl DisplayAs for PeltonScanExec {
         write!(f, "PeltonScanExec: table={}, columns=[{}]", self.table.name(), columns.join(", "))?;
         let (kept, total) = (self.pruned.kept.len(), self.table.row_group_count());
         write!(f, ", row_groups={kept}/{total}")?;
+        if self.numbers_rows {
+            write!(f, ", row numbers")?;
+        }
         for by in SkippedBy::ALL {
             let count = self.pruned.skipped.iter().filter(|(_, skipped_by)| *skipped_by == by).count();
             if count > 0 {

@@ -23,3 +23,4 @@ mod stream;
 pub use exec::{PeltonScanExec, ScanOptions};
 pub(crate) use exec::{ScanSource, SidewaysFilter};
 pub use metrics::{ScanReport, Skipped};
+pub(crate) use stream::first_rows;

@@ -4,8 +4,9 @@
 //! selected row, so a selective filter saves the decoding of what it drops.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, BooleanBufferBuilder};
+use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, BooleanBufferBuilder, Int64Array};
 use datafusion::arrow::buffer::BooleanBuffer;
 use datafusion::arrow::compute::{FilterBuilder, FilterPredicate};
 use datafusion::error::Result;
@@ -44,6 +45,14 @@ impl Selection {
     /// True where every row is wanted.
     pub(super) fn is_all(&self) -> bool {
         self.mask.is_none()
+    }
+
+    /// The numbers of the selected rows, where the first row has number `first`.
+    pub(super) fn row_numbers(&self, first: i64) -> ArrayRef {
+        Arc::new(match &self.mask {
+            None => Int64Array::from_iter_values(first..first + self.row_count as i64),
+            Some(mask) => Int64Array::from_iter_values(mask.set_indices().map(|row| first + row as i64)),
+        })
     }
 
     /// Keeps those selected rows for which `passed`, one bit a selected row, is set.
@@ -159,7 +168,6 @@ pub(super) fn passed_bits(result: &BooleanArray) -> BooleanBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
 
     use datafusion::arrow::array::{AsArray, Int32Array};
     use datafusion::arrow::datatypes::Int32Type;

@@ -67,6 +67,7 @@ pub(super) fn open(
         io: Arc::clone(&scan.io),
         options: scan.options,
         projection: scan.projection.clone(),
+        first_rows: scan.numbers_rows.then(|| first_rows(&scan.table)),
         schema: Arc::clone(&schema),
         read_columns,
         filters,
@@ -90,6 +91,17 @@ pub(super) fn open(
         Ok(stream.next_batch().await?.map(|batch| (batch, stream)))
     });
     Ok(Box::pin(cooperative(RecordBatchStreamAdapter::new(schema, Box::pin(batches)))))
+}
+
+/// The number of the first row of each row group.
+pub(crate) fn first_rows(table: &Table) -> Vec<i64> {
+    let counts = (0..table.row_group_count()).map(|group| i64::from(table.row_group(group).row_count));
+    let firsts = counts.scan(0, |next, count| {
+        let first = *next;
+        *next += count;
+        Some(first)
+    });
+    firsts.collect()
 }
 
 /// Collects small batches; large ones pass as slices of a row group's columns.
@@ -123,6 +135,8 @@ struct ScanStream {
     io: Arc<IoEngine>,
     options: ScanOptions,
     projection: Vec<usize>,
+    /// The number of the first row of each row group, where the numbers of rows are a column.
+    first_rows: Option<Vec<i64>>,
     schema: SchemaRef,
     read_columns: Vec<usize>,
     filters: Vec<ScanFilter>,
@@ -255,8 +269,14 @@ impl ScanStream {
         for &column in &self.projection {
             arrays.push(row_group.rows_of(column, &self.table, &self.metrics).await?);
         }
+        arrays.extend(self.row_numbers(row_group.index, &row_group.selection));
         let options = RecordBatchOptions::new().with_row_count(Some(row_count));
         self.emit(RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)?)
+    }
+
+    /// The column of row numbers, where there is one.
+    fn row_numbers(&self, row_group: usize, selection: &Selection) -> Option<ArrayRef> {
+        self.first_rows.as_ref().map(|first_rows| selection.row_numbers(first_rows[row_group]))
     }
 
     fn page_count(&self, row_group: &RowGroup) -> usize {
@@ -289,7 +309,8 @@ impl ScanStream {
                 Some(array) => Ok(array.slice(opened.rows_before, count)),
                 None => opened.rows.pages_of(column, &selection, &self.table, &self.metrics),
             });
-            let arrays = arrays.collect::<Result<Vec<_>>>()?;
+            let mut arrays = arrays.collect::<Result<Vec<_>>>()?;
+            arrays.extend(self.row_numbers(opened.rows.index, &selection));
             opened.rows_before += count;
             let options = RecordBatchOptions::new().with_row_count(Some(count));
             self.emit(RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)?)?;

@@ -10,6 +10,7 @@ mod cancelling;
 mod copies;
 mod dates;
 mod fallback;
+mod fetched;
 mod nodes;
 mod parents;
 mod placed;

@@ -134,13 +134,8 @@ async fn so_it_is_where_long_texts_have_no_dictionary() {
     // Of so many rows none is made either.
     let copies = (1 << 18) / rows.num_rows() + 1;
     loaded.add("hits", many_texts(&rows, copies), 65536, vec![]);
-    let exceptions: Exceptions = &[(
-        "Q28",
-        &["FilterExec", "AggregateExec", "RepartitionExec", "ProjectionExec", "RepartitionExec"],
-        "groups by regexp_replace: the device groups by the text, the CPU computes of each and groups what comes of it",
-    )];
     let is_wanted = |query: &&Query| OF_TEXTS.contains(&query.name);
     let wanted: Vec<&Query> = queries(Dataset::Hits).iter().filter(is_wanted).collect();
     assert_eq!(wanted.len(), OF_TEXTS.len());
-    check(&wanted, HITS_SCALE, &loaded.session(&on_host()), exceptions).await;
+    check(&wanted, HITS_SCALE, &loaded.session(&on_host()), &[]).await;
 }

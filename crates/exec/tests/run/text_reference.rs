@@ -22,16 +22,16 @@ impl TextFunction for ByKernel {
         let all = entries.iter().map(|text| std::str::from_utf8(text).expect("UTF-8"));
         Ok(match &self.0 {
             TextKernel::ByteLength(part) => {
-                TextResults::I32(all.map(|text| Some(part_of(text, *part).len() as i32)).collect())
+                TextResults::I32(all.map(|text| Some(part_of(text, part).len() as i32)).collect())
             }
             TextKernel::CharacterLength(part) => {
-                TextResults::I32(all.map(|text| Some(part_of(text, *part).chars().count() as i32)).collect())
+                TextResults::I32(all.map(|text| Some(part_of(text, part).chars().count() as i32)).collect())
             }
             TextKernel::Text(part) => {
-                TextResults::Text(all.map(|text| Some(part_of(text, *part).into())).collect())
+                TextResults::Text(all.map(|text| Some(part_of(text, part).into())).collect())
             }
             TextKernel::Hash { input, key } => {
-                TextResults::I128(all.map(|text| Some(key.hash(part_of(text, *input).as_bytes()))).collect())
+                TextResults::I128(all.map(|text| Some(key.hash(part_of(text, input).as_bytes()))).collect())
             }
             condition => TextResults::Bool(all.map(|text| Some(holds(condition, text))).collect()),
         })
@@ -46,8 +46,12 @@ impl TextFunction for ByKernel {
     }
 }
 
-pub(crate) fn part_of(text: &str, part: TextPart) -> String {
-    let TextPart::Substring { start, length } = part else { return text.into() };
+pub(crate) fn part_of(text: &str, part: &TextPart) -> String {
+    let (start, length) = match part {
+        TextPart::Whole => return text.into(),
+        TextPart::Substring { start, length } => (*start, *length),
+        TextPart::Extract(extract) => return text[extract.part_of(text.as_bytes())].into(),
+    };
     let end = length.map_or(i128::MAX, |length| i128::from(start) + i128::from(length));
     let is_inside = |place: &i128| *place >= i128::from(start) && *place < end;
     text.chars().zip(1..).filter(|(_, place)| is_inside(place)).map(|(character, _)| character).collect()
@@ -56,10 +60,10 @@ pub(crate) fn part_of(text: &str, part: TextPart) -> String {
 fn holds(condition: &TextKernel, text: &str) -> bool {
     match condition {
         TextKernel::Like { input, pattern, is_negated } => {
-            like(&part_of(text, *input), pattern) != *is_negated
+            like(&part_of(text, input), pattern) != *is_negated
         }
         TextKernel::Compare { op, input, with } => {
-            let order = part_of(text, *input).as_bytes().cmp(with);
+            let order = part_of(text, input).as_bytes().cmp(with);
             match op {
                 CompareOp::Eq => order.is_eq(),
                 CompareOp::Ne => order.is_ne(),
@@ -70,7 +74,7 @@ fn holds(condition: &TextKernel, text: &str) -> bool {
             }
         }
         TextKernel::In { input, values, is_negated } => {
-            values.contains(&part_of(text, *input).into_bytes()) != *is_negated
+            values.contains(&part_of(text, input).into_bytes()) != *is_negated
         }
         TextKernel::Not(input) => !holds(input, text),
         TextKernel::And(inputs) => inputs.iter().all(|input| holds(input, text)),

@@ -6,8 +6,9 @@ use pelton_chunk::{Codec, Column as Values, Encoding, Layout, Transform, Validit
 use pelton_error::{CancelFlag, ErrorKind};
 use pelton_exec::RuntimeOptions;
 use pelton_pipeline::ir::{
-    Aggregate, AggregateFunction, Bounds, Column, CompareOp, Expr, LikePattern, Op, Pipeline, Plan,
-    ProbeKind, Sink, Source, TableScan, TextFunction, TextHashKey, TextKernel, TextPart, TextResults, Type,
+    Aggregate, AggregateFunction, Bounds, ByteSet, Column, CompareOp, Expr, ExtractStep, LikePattern, Op,
+    Pipeline, Plan, ProbeKind, Sink, Source, TableScan, TextExtract, TextFunction, TextHashKey, TextKernel,
+    TextPart, TextResults, Type,
 };
 use pelton_scan::{Decompress, TextForm, text_form};
 use pelton_store::{
@@ -293,7 +294,7 @@ fn texts_are_compared_by_their_bytes_and_measured() {
         [(1, Some(2)), (0, Some(2)), (-3, Some(9)), (4, None), (i64::MIN, None), (3, Some(0))]
     {
         let part = TextPart::Substring { start, length };
-        kernels.extend([TextKernel::ByteLength(part), TextKernel::CharacterLength(part)]);
+        kernels.extend([TextKernel::ByteLength(part.clone()), TextKernel::CharacterLength(part)]);
     }
     kernels.extend([
         TextKernel::Text(part(1, 3)),
@@ -497,6 +498,35 @@ fn hash(input: TextPart, key: TextHashKey) -> TextKernel {
     TextKernel::Hash { input, key }
 }
 
+/// Patterns of all kinds of steps.
+fn extracts() -> Vec<TextExtract> {
+    let literal = |text: &str| ExtractStep::Literal(text.into());
+    let optional = |text: &str| ExtractStep::Optional(text.into());
+    let among = |bytes: &mut dyn Iterator<Item = u8>, is_some| {
+        let mut set = [0; 4];
+        bytes.for_each(|byte| set[usize::from(byte >> 6)] |= 1_u64 << (byte & 63));
+        ExtractStep::Bytes { set: ByteSet(set), is_some }
+    };
+    let but = |byte: u8, is_some| among(&mut (0..=u8::MAX).filter(|other| *other != byte), is_some);
+    let (begin, end) = (ExtractStep::Begin, ExtractStep::End);
+    let of_steps = [
+        vec![begin.clone(), but(b'o', true), end.clone(), optional("oo"), literal("o"), but(b'\n', false)],
+        vec![literal("google"), optional(" "), begin.clone(), among(&mut (b'0'..=b'9'), true), end.clone()],
+        vec![
+            optional("g"),
+            begin.clone(),
+            optional("go"),
+            optional("g"),
+            end.clone(),
+            among(&mut (b'a'..=u8::MAX), false),
+        ],
+        vec![but(b' ', false), literal(" "), begin.clone(), but(0, false), end.clone()],
+        vec![begin.clone(), end.clone(), but(0xFF, true)],
+        vec![begin, among(&mut (0..=0x7F), false), end],
+    ];
+    of_steps.into_iter().map(|steps| TextExtract::new(steps).expect("in one pass")).collect()
+}
+
 #[test]
 fn hashes_are_those_of_the_host_for_texts_of_every_length_and_alignment() {
     let kinds = [&MIXED[..], &[Kind::Lengths]].concat();
@@ -504,6 +534,10 @@ fn hashes_are_those_of_the_host_for_texts_of_every_length_and_alignment() {
     let keys = [TextHashKey(0, 0), TextHashKey(0x0706_0504_0302_0100, u64::MAX), TextHashKey::of_process()];
     let mut kernels: Vec<TextKernel> = keys.iter().map(|key| hash(TextPart::Whole, *key)).collect();
     kernels.extend([hash(part(2, 9), keys[1]), hash(part(4, 0), keys[2])]);
+    for extract in extracts() {
+        let part = || TextPart::Extract(Arc::new(extract.clone()));
+        kernels.extend([hash(part(), keys[1]), TextKernel::ByteLength(part())]);
+    }
     check(&place.table, &kernels, options());
 }
 

@@ -8,6 +8,8 @@
 //!   table of text constants   entry 0 │ entry 1 │ … │ entries of lists │ bytes, each text from a multiple of 4 on
 //! ```
 
+use std::sync::Arc;
+
 use pelton_error::{Error, Result};
 
 use super::args::Arg;
@@ -16,8 +18,8 @@ use super::scope::Scope;
 use super::source::RowScope;
 use super::value::{Form, Value};
 use crate::ir::{
-    ANY_CHARACTER, Bounds, CompareOp, LikePattern, SHORT_TEXT_BYTES, TextFunction, TextHashKey, TextKernel,
-    TextPart, Type,
+    ANY_CHARACTER, Bounds, CompareOp, ExtractStep, LikePattern, SHORT_TEXT_BYTES, TextExtract, TextFunction,
+    TextHashKey, TextKernel, TextPart, Type,
 };
 
 /// Bytes of an entry of the table.
@@ -30,6 +32,20 @@ enum TextConstant {
     List(Vec<Vec<u8>>),
     Substring { skipped: u32, length: u32 },
     HashKey(TextHashKey),
+    Extract(Arc<TextExtract>),
+}
+
+/// What a step of a pattern is, see cuda/pipeline/text.h.
+#[derive(Debug, Clone, Copy)]
+enum StepKind {
+    Literal,
+    Optional,
+    /// Bytes of a set.
+    Set,
+    /// Bytes but one.
+    Until,
+    Begin,
+    End,
 }
 
 /// The text constants of one kernel.
@@ -48,28 +64,35 @@ impl TextConstants {
     /// The table; empty where there is no constant.
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         // Entries of lists come after all others.
-        let mut listed: Vec<Vec<u8>> = Vec::new();
+        let mut listed: Vec<Listed<'_>> = Vec::new();
         let mut words: Vec<[u32; 4]> = Vec::new();
         let listed_count: usize = self.entries.iter().map(TextConstant::listed).sum();
         let mut bytes_offset = (self.entries.len() + listed_count) * ENTRY_BYTES;
         let mut bytes: Vec<u8> = Vec::new();
-        let mut text_entry = |text: &[u8]| {
-            let first = |at: usize| u32::from(text.get(at).copied().unwrap_or(0)) << (8 * at);
-            let mask = |at: usize| if at < text.len() { 0xFF << (8 * at) } else { 0 };
-            let entry =
-                [bytes_offset as u32, text.len() as u32, (0..4).map(first).sum(), (0..4).map(mask).sum()];
+        let mut place_of = |text: &[u8]| {
+            let offset = bytes_offset as u32;
             bytes.extend_from_slice(text);
             bytes.resize(bytes.len().next_multiple_of(4), 0);
             bytes_offset += text.len().next_multiple_of(4);
-            entry
+            offset
+        };
+        let mut text_entry = |text: &[u8]| {
+            let first = |at: usize| u32::from(text.get(at).copied().unwrap_or(0)) << (8 * at);
+            let mask = |at: usize| if at < text.len() { 0xFF << (8 * at) } else { 0 };
+            [place_of(text), text.len() as u32, (0..4).map(first).sum(), (0..4).map(mask).sum()]
         };
         for entry in &self.entries {
             words.push(match entry {
                 TextConstant::Text(text) => text_entry(text),
                 TextConstant::List(texts) => {
                     let first = self.entries.len() + listed.len();
-                    listed.extend(texts.iter().cloned());
+                    listed.extend(texts.iter().map(|text| Listed::Text(text)));
                     [first as u32, texts.len() as u32, 0, 0]
+                }
+                TextConstant::Extract(extract) => {
+                    let first = self.entries.len() + listed.len();
+                    listed.extend(extract.steps().iter().map(Listed::Step));
+                    [first as u32, extract.steps().len() as u32, extract.optional_count() as u32, 0]
                 }
                 TextConstant::Substring { skipped, length } => [*skipped, *length, 0, 0],
                 TextConstant::HashKey(TextHashKey(first, second)) => {
@@ -77,7 +100,15 @@ impl TextConstants {
                 }
             });
         }
-        words.extend(listed.iter().map(|text| text_entry(text)));
+        for entry in listed {
+            words.push(match entry {
+                Listed::Text(text) => text_entry(text),
+                Listed::Step(step) => {
+                    let Step { kind, bytes, count, byte } = Step::of(step);
+                    [text_entry(&bytes)[0], count, kind as u32, byte]
+                }
+            });
+        }
         let words = words.iter().flatten().flat_map(|word| word.to_le_bytes());
         words.chain(bytes.iter().copied()).collect()
     }
@@ -86,7 +117,54 @@ impl TextConstants {
 impl TextConstant {
     /// Entries that it takes behind those of all constants.
     fn listed(&self) -> usize {
-        if let TextConstant::List(texts) = self { texts.len() } else { 0 }
+        match self {
+            TextConstant::List(texts) => texts.len(),
+            TextConstant::Extract(extract) => extract.steps().len(),
+            _ => 0,
+        }
+    }
+}
+
+/// What stands behind the entries of all constants.
+enum Listed<'a> {
+    Text(&'a [u8]),
+    Step(&'a ExtractStep),
+}
+
+/// A step of a pattern as the table has it.
+struct Step {
+    kind: StepKind,
+    /// What lies among the bytes.
+    bytes: Vec<u8>,
+    /// How many bytes a text is to have, of a set at least.
+    count: u32,
+    /// What ends [`StepKind::Until`].
+    byte: u32,
+}
+
+impl Step {
+    fn of(step: &ExtractStep) -> Self {
+        let step_of = |kind, bytes: &[u8], count: usize| Self {
+            kind,
+            bytes: bytes.to_vec(),
+            count: count as u32,
+            byte: 0,
+        };
+        match step {
+            ExtractStep::Literal(bytes) => step_of(StepKind::Literal, bytes, bytes.len()),
+            ExtractStep::Optional(bytes) => step_of(StepKind::Optional, bytes, bytes.len()),
+            ExtractStep::Bytes { set, is_some } => match set.lacks_one() {
+                Some(byte) => {
+                    Self { byte: byte.into(), ..step_of(StepKind::Until, &[], usize::from(*is_some)) }
+                }
+                None => {
+                    let set: Vec<u8> = set.0.iter().flat_map(|word| word.to_le_bytes()).collect();
+                    step_of(StepKind::Set, &set, usize::from(*is_some))
+                }
+            },
+            ExtractStep::Begin => step_of(StepKind::Begin, &[], 0),
+            ExtractStep::End => step_of(StepKind::End, &[], 0),
+        }
     }
 }
 
@@ -106,7 +184,7 @@ pub(super) fn of_view(
         return Err(Error::invalid_input(format!("{name} of type {wanted:?}, computed as {ty:?}")));
     }
     let value = match &kernel {
-        TextKernel::Text(part) => short(text, *part, function.name(), scope, block),
+        TextKernel::Text(part) => short(text, part, function.name(), scope, block),
         TextKernel::Hash { .. } => {
             let code = code_of(&kernel, &text.code, scope);
             Value::new(block.define(Form::I128.c_type(), "h", code), Type::I128, None)
@@ -124,7 +202,7 @@ pub(super) fn of_view(
 /// A part of the view as a value; where it is too long the run is refused.
 fn short(
     text: &Value,
-    part: TextPart,
+    part: &TextPart,
     name: String,
     scope: &mut RowScope<'_, '_>,
     block: &mut Block,
@@ -141,10 +219,10 @@ fn code_of(kernel: &TextKernel, text: &str, scope: &mut RowScope<'_, '_>) -> Str
     let is_not = |is_negated: bool| if is_negated { "!" } else { "" };
     match kernel {
         TextKernel::Like { input, pattern, is_negated } => {
-            format!("{}{}", is_not(*is_negated), like(pattern, &part_of(*input, text, scope), scope))
+            format!("{}{}", is_not(*is_negated), like(pattern, &part_of(input, text, scope), scope))
         }
         TextKernel::Compare { op, input, with } => {
-            let part = part_of(*input, text, scope);
+            let part = part_of(input, text, scope);
             let index = scope.kernel.text_constants.add(TextConstant::Text(with.clone()));
             let (function, test) = match op {
                 CompareOp::Eq => ("text_equals", ""),
@@ -157,14 +235,14 @@ fn code_of(kernel: &TextKernel, text: &str, scope: &mut RowScope<'_, '_>) -> Str
             format!("({function}({part}, {}, {index}){test})", table(scope))
         }
         TextKernel::In { input, values, is_negated } => {
-            let part = part_of(*input, text, scope);
+            let part = part_of(input, text, scope);
             let index = scope.kernel.text_constants.add(TextConstant::List(values.clone()));
             format!("{}text_in({part}, {}, {index})", is_not(*is_negated), table(scope))
         }
-        TextKernel::ByteLength(part) => format!("i32({}.length)", part_of(*part, text, scope)),
-        TextKernel::CharacterLength(part) => format!("text_characters({})", part_of(*part, text, scope)),
+        TextKernel::ByteLength(part) => format!("i32({}.length)", part_of(part, text, scope)),
+        TextKernel::CharacterLength(part) => format!("text_characters({})", part_of(part, text, scope)),
         TextKernel::Hash { input, key } => {
-            let part = part_of(*input, text, scope);
+            let part = part_of(input, text, scope);
             let index = scope.kernel.text_constants.add(TextConstant::HashKey(*key));
             format!("text_hash({part}, {}, {index})", table(scope))
         }
@@ -196,11 +274,17 @@ fn like(pattern: &LikePattern, text: &str, scope: &mut RowScope<'_, '_>) -> Stri
     format!("{function}<{is_start_anchored}, {is_end_anchored}, {count}>({text}, {table}, {first})")
 }
 
-fn part_of(part: TextPart, text: &str, scope: &mut RowScope<'_, '_>) -> String {
-    let TextPart::Substring { start, length } = part else { return text.to_owned() };
-    let (skipped, length) = substring(start, length);
-    let index = scope.kernel.text_constants.add(TextConstant::Substring { skipped, length });
-    format!("text_part({text}, {}, {index})", table(scope))
+fn part_of(part: &TextPart, text: &str, scope: &mut RowScope<'_, '_>) -> String {
+    let (function, constant) = match part {
+        TextPart::Whole => return text.to_owned(),
+        TextPart::Substring { start, length } => {
+            let (skipped, length) = substring(*start, *length);
+            ("text_part", TextConstant::Substring { skipped, length })
+        }
+        TextPart::Extract(extract) => ("text_extract", TextConstant::Extract(Arc::clone(extract))),
+    };
+    let index = scope.kernel.text_constants.add(constant);
+    format!("{function}({text}, {}, {index})", table(scope))
 }
 
 /// Characters before a substring, and how many it has at most; the greatest number is all.
