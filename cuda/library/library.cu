@@ -1,6 +1,7 @@
 /// What the library says of itself. `PELTON_BUILD_TEXT` comes from the build: compiler and architectures.
 #include <cuda_runtime.h>
 
+#include "pelton/abi/join.h"
 #include "pelton/abi/library.h"
 #include "pelton/abi/partition.h"
 #include "pelton/abi/probe.h"
@@ -45,6 +46,11 @@ int k_abi_report(k_abi_report_result* result, uint64_t result_bytes) {
       pelton::fingerprint_term(7, 42, 3),
       pelton::key_order<uint32_t>({K_KEY_F32, K_DESCENDING}).word(0xFF800001u),
       pelton::key_order<uint64_t>({K_KEY_F64, K_ASCENDING}).word(0xBFF8000000000000u),
+      sizeof(k_join_build_args),
+      sizeof(k_join_probe_args),
+      sizeof(k_join_units_args),
+      sizeof(k_join_partition_args),
+      sizeof(k_join_pairs_args),
   };
   return cudaSuccess;
 }

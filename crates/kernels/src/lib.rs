@@ -35,6 +35,9 @@ mod cycle;
 mod fill;
 mod fingerprint;
 mod gather;
+mod join;
+mod join_args;
+mod join_radix;
 mod merge;
 mod merge_many;
 mod order;
@@ -51,6 +54,13 @@ pub use cycle::{Chase, Cycle, chase, fill_cycle};
 pub use fill::{fill_random, fill_word};
 pub use fingerprint::{Fingerprint, fingerprint, fingerprint_of};
 pub use gather::{Gather, gather};
+pub use join::{
+    JOIN_ROWS_MAX, JoinOutput, JoinTable, JoinTableKind, join_build, join_clear, join_hash, join_probe,
+};
+pub use join_radix::{
+    JOIN_BITS_MAX, JOIN_BUILD_ROWS, JOIN_PROBE_ROWS, JOIN_TILE_ROWS, JoinDigits, JoinSegments, join_count,
+    join_pairs, join_scatter, join_units,
+};
 pub use library::{Library, Policy};
 pub use merge::{merge_keys, merge_pairs};
 pub use merge_many::{MergeMany, merge_many};

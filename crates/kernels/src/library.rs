@@ -17,6 +17,7 @@ use pelton_device::LaunchTarget;
 use pelton_device::libraries::{CUDA_LIBRARY, find_cuda_library};
 use pelton_error::{Error, Result};
 
+use crate::join_args;
 use crate::mix::{GOLDEN_GAMMA, fingerprint_term, mix, permuted, random_word};
 use crate::order::{KeyOrder, KeyType};
 use crate::sys;
@@ -68,6 +69,12 @@ pub(crate) struct Entries {
     pub(crate) partition: Entry<sys::PartitionArgs>,
     pub(crate) scan: Entry<sys::ScanArgs>,
     pub(crate) number_segments: Entry<sys::NumberSegmentsArgs>,
+    pub(crate) join_build: Entry<join_args::BuildArgs>,
+    pub(crate) join_probe: Entry<join_args::ProbeArgs>,
+    pub(crate) join_units: Entry<join_args::UnitsArgs>,
+    pub(crate) join_count: Entry<join_args::PartitionArgs>,
+    pub(crate) join_scatter: Entry<join_args::PartitionArgs>,
+    pub(crate) join_pairs: Entry<join_args::PairsArgs>,
     error_text: sys::ErrorText,
 }
 
@@ -231,6 +238,12 @@ impl Image<'_> {
             partition: self.entry("k_partition")?,
             scan: self.entry("k_scan")?,
             number_segments: self.entry("k_number_segments")?,
+            join_build: self.entry("k_join_build")?,
+            join_probe: self.entry("k_join_probe")?,
+            join_units: self.entry("k_join_units")?,
+            join_count: self.entry("k_join_count")?,
+            join_scatter: self.entry("k_join_scatter")?,
+            join_pairs: self.entry("k_join_pairs")?,
             error_text: self.symbol("k_error_text")?,
         })
     }
@@ -291,6 +304,11 @@ fn expected_report() -> sys::AbiReport {
         short_term: fingerprint_term(7, 42, 3),
         single_word: KeyOrder::descending(KeyType::F32).word(0xFF80_0001) as u64,
         double_word: KeyOrder::ascending(KeyType::F64).word(0xBFF8_0000_0000_0000) as u64,
+        join_build_bytes: size_of::<join_args::BuildArgs>() as u64,
+        join_probe_bytes: size_of::<join_args::ProbeArgs>() as u64,
+        join_units_bytes: size_of::<join_args::UnitsArgs>() as u64,
+        join_partition_bytes: size_of::<join_args::PartitionArgs>() as u64,
+        join_pairs_bytes: size_of::<join_args::PairsArgs>() as u64,
     }
 }
 

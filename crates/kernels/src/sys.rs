@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;
 
 /// `K_ABI_VERSION`.
-pub(crate) const ABI_VERSION: c_int = 2;
+pub(crate) const ABI_VERSION: c_int = 3;
 
 /// An entry that enqueues work on a stream.
 pub(crate) type Operation<A> = unsafe extern "C" fn(args: *const A, stream: *mut c_void) -> c_int;
@@ -280,6 +280,11 @@ pub(crate) struct AbiReport {
     pub(crate) short_term: u64,
     pub(crate) single_word: u64,
     pub(crate) double_word: u64,
+    pub(crate) join_build_bytes: u64,
+    pub(crate) join_probe_bytes: u64,
+    pub(crate) join_units_bytes: u64,
+    pub(crate) join_partition_bytes: u64,
+    pub(crate) join_pairs_bytes: u64,
 }
 
 const _: () = assert!(size_of::<Launch>() == 8);
@@ -302,4 +307,4 @@ const _: () = assert!(size_of::<CountBucketsArgs>() == 56 && offset_of!(CountBuc
 const _: () = assert!(size_of::<PartitionArgs>() == 96 && offset_of!(PartitionArgs, order) == 72);
 const _: () = assert!(size_of::<ScanArgs>() == 56 && offset_of!(ScanArgs, width_bytes) == 40);
 const _: () = assert!(size_of::<NumberSegmentsArgs>() == 40 && offset_of!(NumberSegmentsArgs, target) == 24);
-const _: () = assert!(size_of::<AbiReport>() == 216 && offset_of!(AbiReport, golden_gamma) == 152);
+const _: () = assert!(size_of::<AbiReport>() == 256 && offset_of!(AbiReport, golden_gamma) == 152);

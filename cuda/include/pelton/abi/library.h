@@ -38,9 +38,14 @@ typedef struct k_abi_report_result {
   /* Ordered words: of the f32 0xFF800001, descending, and of the f64 -1.5, ascending. */
   uint64_t single_word;
   uint64_t double_word;
+  uint64_t join_build_bytes;
+  uint64_t join_probe_bytes;
+  uint64_t join_units_bytes;
+  uint64_t join_partition_bytes;
+  uint64_t join_pairs_bytes;
 } k_abi_report_result;
 
-static_assert(sizeof(k_abi_report_result) == 216, "k_abi_report_result has no padding");
+static_assert(sizeof(k_abi_report_result) == 256, "k_abi_report_result has no padding");
 
 /* K_ABI_VERSION of the library. */
 K_ENTRY int k_abi_version(void);

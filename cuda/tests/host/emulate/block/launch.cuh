@@ -31,6 +31,7 @@ constexpr uint32_t LANES = 32;
 struct Warp {
   std::barrier<> together{LANES};
   uint32_t values[LANES];
+  uint64_t words[LANES];
 };
 
 inline std::unique_ptr<std::barrier<>> block_together;
@@ -50,6 +51,18 @@ uint32_t across(uint32_t value, COMBINE combine) {
   return bits;
 }
 
+/// The value of the lane that `choose` names for this one.
+template <class WORD, class CHOOSE>
+WORD of_lane(WORD value, CHOOSE choose) {
+  Warp& mine = warp();
+  const uint32_t lane = threadIdx.x % LANES;
+  mine.words[lane] = value;
+  mine.together.arrive_and_wait();
+  const WORD other = static_cast<WORD>(mine.words[choose(lane) % LANES]);
+  mine.together.arrive_and_wait();
+  return other;
+}
+
 }  // namespace emulate
 
 inline void __syncthreads() { emulate::block_together->arrive_and_wait(); }
@@ -62,8 +75,37 @@ inline uint32_t __match_any_sync(uint32_t, uint32_t value) {
 }
 inline uint32_t __popc(uint32_t bits) { return static_cast<uint32_t>(__builtin_popcount(bits)); }
 template <class WORD>
-void atomicAdd(WORD* word, uint32_t value) {
-  __atomic_fetch_add(word, value, __ATOMIC_RELAXED);
+WORD __shfl_sync(uint32_t, WORD value, uint32_t from) {
+  return emulate::of_lane(value, [=](uint32_t) { return from; });
+}
+template <class WORD>
+WORD __shfl_up_sync(uint32_t, WORD value, uint32_t distance) {
+  return emulate::of_lane(value, [=](uint32_t lane) { return lane >= distance ? lane - distance : lane; });
+}
+template <class WORD>
+WORD __shfl_down_sync(uint32_t, WORD value, uint32_t distance) {
+  return emulate::of_lane(value, [=](uint32_t lane) { return lane + distance < emulate::LANES ? lane + distance : lane; });
+}
+template <class WORD, class VALUE>
+WORD atomicAdd(WORD* word, VALUE value) {
+  return __atomic_fetch_add(word, static_cast<WORD>(value), __ATOMIC_RELAXED);
+}
+template <class WORD, class VALUE>
+WORD atomicXor(WORD* word, VALUE value) {
+  return __atomic_fetch_xor(word, value, __ATOMIC_RELAXED);
+}
+template <class WORD>
+WORD atomicOr(WORD* word, WORD value) {
+  return __atomic_fetch_or(word, value, __ATOMIC_RELAXED);
+}
+template <class WORD>
+WORD atomicExch(WORD* word, WORD value) {
+  return __atomic_exchange_n(word, value, __ATOMIC_RELAXED);
+}
+template <class WORD>
+WORD atomicCAS(WORD* word, WORD expected, WORD wanted) {
+  __atomic_compare_exchange_n(word, &expected, wanted, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+  return expected;
 }
 
 namespace pelton {
