@@ -1,7 +1,13 @@
-//! One plan, run under several options and over several host inputs, beside the interpreter.
+//! Shapes of plans, and the plans of a shape, each run beside the interpreter.
+//!
+//! ```text
+//!   shape ─┬─ pipelines, types, what kernels are compiled from ─────────────────────────┐
+//!          │                                                                            │
+//!   plan ──┴─▶ a set of tables ─ constants, parameters, host inputs ─ a configuration ──┴─▶ run, interpreter: the same rows
+//! ```
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::cell::{OnceCell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -9,27 +15,37 @@ use pelton_error::{CancelFlag, Error, ErrorKind};
 use pelton_exec::{
     Filters, MemoryTest, OverflowChecks, RowsPart, RunWith, Runtime, RuntimeOptions, TakeRows, TargetChoice,
 };
-use pelton_pipeline::ir::{Inputs, Plan, RowOrder, Sink, Source, TopK};
+use pelton_pipeline::ir::Inputs;
 use pelton_scan::Decompress;
 use pelton_store::{IoEngine, IoOptions};
 
-use super::cell::{Cell, Row, rows_of};
-use super::generate::{Draft, generate, vary};
+use super::cell::{Row, rows_of};
+use super::compare::wrong;
+use super::describe::describe;
+use super::generate::{Draft, generate};
 use super::interpret::{Data, Outcome, interpret};
 use super::random::Random;
 use super::recipe::Recipe;
-use super::tables::{Tables, host_input};
+use super::tables::{Family, Tables, host_input};
+use super::vary::{moved, with_other_constants};
 
 /// Rows of a host input at most.
 pub(crate) const HOST_ROWS_MAX: u64 = 300;
-/// Runs of a plan: with other constants, host inputs and options, as far as kernels stay the same.
-const RUNS: u64 = 4;
-/// Plans that are looked at for one that does.
+/// Drafts that are looked at for a shape that gives rows, or overflows where that is wanted.
 const DRAFTS: u64 = 20;
+/// Drafts that may be refused before a shape is taken that is.
+const REFUSED_MAX: u64 = 3;
+/// Configurations that the plans of a shape run under.
+const CONFIGURATIONS: usize = 4;
+/// Sets of tables of a family.
+pub(crate) const SETS: usize = 2;
+/// Of these, how many a shape reads whose columns are cached: kernels know widths of what is packed there.
+const CACHED_SETS: u64 = 1;
 
 /// What became of the runs of plans.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Tally {
+    pub(crate) shapes: u64,
     pub(crate) runs: u64,
     /// The interpreter's rows, made of some.
     pub(crate) with_rows: u64,
@@ -56,6 +72,7 @@ pub(crate) struct Tally {
 
 impl Tally {
     pub(crate) fn add(&mut self, other: &Self) {
+        self.shapes += other.shapes;
         self.runs += other.runs;
         self.with_rows += other.with_rows;
         self.empty += other.empty;
@@ -103,7 +120,7 @@ const REFUSALS: [&str; 9] = [
     "Max of",
 ];
 
-/// Options that change the source of kernels: the same for all runs of a plan.
+/// Options that change the source of kernels: the same for all plans of a shape.
 fn options(random: &mut Random) -> RuntimeOptions {
     let is_short = random.one_in(12);
     RuntimeOptions {
@@ -112,6 +129,7 @@ fn options(random: &mut Random) -> RuntimeOptions {
         device_memory_limit_bytes: Some(if is_short { 1 << 20 } else { 256 << 20 }),
         pinned_memory_limit_bytes: Some(256 << 20),
         equal_hashes: random.one_in(6),
+        first_rows: *random.pick(&[None, None, Some(1), Some(50)]),
         filters: *random.pick(&[Filters::Branching, Filters::Branching, Filters::Predicated]),
         overflow_checks: match random.one_in(4) {
             true => OverflowChecks::Everywhere,
@@ -134,7 +152,6 @@ fn vary_options(options: &RuntimeOptions, random: &mut Random) -> RuntimeOptions
             MemoryTest::RefuseOnce,
             MemoryTest::SpillAlways,
         ]),
-        first_rows: *random.pick(&[None, None, Some(1), Some(50)]),
         workers: *random.pick(&[1, 2, 3]),
         decompress: match random.pick(&[Decompress::Auto, Decompress::Host, Decompress::Device]) {
             Decompress::Device if !can_decompress() => Decompress::Auto,
@@ -181,20 +198,183 @@ enum Place {
     Device,
 }
 
-/// A plan of `seed`: mostly one that gives rows or overflows.
-fn draft_of(seed: u64, tables: &Tables, random: &mut Random) -> Draft {
-    let is_wild = random.one_in(5);
-    let first = generate(seed, 0, is_wild, tables);
-    if random.one_in(6) {
-        return first;
+/// A shape, and what its plans run on. One thread has it.
+pub(crate) struct Shape<'f> {
+    family: &'f Family,
+    draft: Draft,
+    place: Place,
+    configurations: Vec<Configuration>,
+}
+
+/// Options, and what is opened with them by the first plan to use them.
+struct Configuration {
+    options: RuntimeOptions,
+    runtime: OnceCell<Arc<Runtime>>,
+    /// Sets of tables that are pinned.
+    pinned: RefCell<BTreeSet<usize>>,
+}
+
+impl Configuration {
+    fn runtime(&self) -> &Arc<Runtime> {
+        self.runtime.get_or_init(|| Runtime::open(self.options.clone(), engine()).unwrap())
     }
-    let is_wanted = |draft: &Draft| {
+}
+
+impl<'f> Shape<'f> {
+    /// Shape `number` over tables of `family`: mostly one that gives rows or overflows, and that kernels can compute.
+    pub(crate) fn new(number: u64, family: &'f Family, tally: &mut Tally) -> Self {
+        let random = &mut Random::new(number, 3);
+        let is_wild = random.one_in(5);
+        let wanted = match random.below(12) {
+            0 | 1 => Wanted::Anything,
+            2 => Wanted::RepeatedKeys,
+            _ if is_wild => Wanted::Overflow,
+            _ => Wanted::Rows,
+        };
+        let options = options(random);
+        let place = *random.pick(&[Place::Disk, Place::Disk, Place::Pinned, Place::Device]);
+        // Kernels of rows that are divided among devices are others.
+        let is_divided = has_logical_devices() && random.percent(60);
+        let configurations = (0..CONFIGURATIONS).map(|_| {
+            let mut options = vary_options(&options, random);
+            if is_divided {
+                options.more_devices.clone_from(random.pick(&[vec![1], vec![1, 2], vec![2, 1]]));
+            }
+            options.device_cache_bytes = Some(if place == Place::Device { 32 << 20 } else { 0 });
+            options.pinned_cache_bytes = Some(0);
+            Configuration { options, runtime: OnceCell::new(), pinned: RefCell::default() }
+        });
+        let configurations = configurations.collect();
+        let tables = family.tables(0);
+        let mut shape = Self { family, draft: generate(number, 0, is_wild, tables), place, configurations };
+        let mut refused = Tally::default();
+        for turn in 0..DRAFTS {
+            let draft = generate(number, turn, is_wild, tables);
+            if !wanted.is_given_by(&draft, tables, random) {
+                continue;
+            }
+            shape.draft = draft;
+            let mut tally = Tally::default();
+            let planned = Planned { draft: shape.draft.clone(), set: 0, configuration: 0, gives_out: false };
+            shape.run(&planned, &mut Random::new(number, 6), &mut tally);
+            if tally.refusals() == 0 {
+                refused.kernels_compiled += tally.kernels_compiled;
+                break;
+            }
+            refused.add(&tally);
+            if refused.refusals() == REFUSED_MAX {
+                break;
+            }
+        }
+        tally.kernels_compiled += refused.kernels_compiled;
+        shape
+    }
+
+    /// Runs plan `number` of this shape.
+    ///
+    /// # Panics
+    ///
+    /// Where the run does not give what the interpreter says.
+    pub(crate) fn check(&self, number: u64, tally: &mut Tally) {
+        let random = &mut Random::new(number, 2);
+        let sets = if self.place == Place::Disk { SETS as u64 } else { CACHED_SETS };
+        let set = random.below(sets) as usize;
+        let mut draft = self.draft.clone();
+        draft.plan = moved(&draft.plan, self.family.tables(0), self.family.tables(set), random);
+        // Kernels without branches have constants in them.
+        let is_predicated = self.configurations[0].options.filters == Filters::Predicated;
+        if !random.one_in(8) && !is_predicated {
+            draft.plan = with_other_constants(&draft.plan, random);
+        }
+        draft.host_inputs.iter_mut().flatten().for_each(|recipe| *recipe = recipe.for_other_input(random));
+        let configuration = random.below(CONFIGURATIONS as u64) as usize;
+        let planned = Planned { draft, set, configuration, gives_out: random.one_in(2) };
+        self.run(&planned, random, tally);
+    }
+
+    fn run(&self, planned: &Planned, random: &mut Random, tally: &mut Tally) {
+        let Planned { draft, set, configuration, gives_out } = planned;
+        let (plan, tables) = (&draft.plan, self.family.tables(*set));
+        let configuration = &self.configurations[*configuration];
+        let (inputs, cells) = inputs(draft, random);
+        let expected = interpret(plan, &data(tables, &inputs, &cells));
+        if expected.is_too_large {
+            tally.too_large += 1;
+            return;
+        }
+        tally.runs += 1;
+        let options = &configuration.options;
+        let is_short = options.device_memory_limit_bytes.is_some_and(|limit| limit < 16 << 20);
+        let parameters = inputs.parameters.clone();
+        let shown = || format!("{options:?}\n{}  parameters: {parameters:?}", describe(plan));
+        let runtime = configuration.runtime();
+        if self.place == Place::Pinned && configuration.pinned.borrow_mut().insert(*set) {
+            for relation in &tables.relations {
+                runtime.column_cache().pin(&relation.table, None, &CancelFlag::new()).unwrap();
+            }
+        }
+        let taker = Taker::default();
+        let rows_taker = gives_out.then_some(&taker as &dyn TakeRows);
+        let with = RunWith { rows_taker, ..RunWith::default() };
+        let (rows, report) = match runtime.run_with(plan, inputs, &CancelFlag::new(), with) {
+            Ok(result) => result,
+            Err(error) => return check_error(&error, &expected, is_short, tally, &shown),
+        };
+        let is_divided = report.pipelines.iter().any(|report| !report.rows_by_worker.is_empty());
+        tally.divided += u64::from(is_divided);
+        tally.kernels_compiled += report.pipelines.iter().map(|report| report.compiled as u64).sum::<u64>();
+        assert!(!expected.must_overflow, "an overflow was not noticed\n{}", shown());
+        assert!(!expected.must_refuse, "a key that repeats was not noticed\n{}", shown());
+        let mut found = taker.rows.into_inner().unwrap();
+        tally.given_out += u64::from(!found.is_empty());
+        found.extend(rows_of(&rows));
+        let sink = &plan.pipelines.last().expect("a plan has a pipeline").sink;
+        if let Some(difference) = wrong(sink, &expected.rows, found) {
+            panic!("{difference}\n{}", shown());
+        }
+        let described = describe(plan);
+        for what in RARE.into_iter().filter(|what| described.contains(what)) {
+            *tally.rare.entry(what).or_default() += 1;
+        }
+        match expected.ended {
+            0 => tally.empty += 1,
+            _ => tally.with_rows += 1,
+        }
+    }
+}
+
+/// One plan.
+struct Planned {
+    draft: Draft,
+    /// The set of tables that it reads.
+    set: usize,
+    configuration: usize,
+    /// Its rows are given out while it runs, where they can be.
+    gives_out: bool,
+}
+
+/// What a shape is to give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Anything,
+    Rows,
+    Overflow,
+    /// Of a table that must have no key twice.
+    RepeatedKeys,
+}
+
+impl Wanted {
+    fn is_given_by(self, draft: &Draft, tables: &Tables, random: &Random) -> bool {
+        if self == Self::Anything {
+            return true;
+        }
         let (inputs, cells) = inputs(draft, &mut random.clone());
         let outcome = interpret(&draft.plan, &data(tables, &inputs, &cells));
-        let is_refused = outcome.must_refuse || outcome.is_too_large;
-        outcome.ended > 0 && outcome.must_overflow == is_wild && !is_refused
-    };
-    (0..DRAFTS).map(|turn| generate(seed, turn, is_wild, tables)).find(is_wanted).unwrap_or(first)
+        if outcome.is_too_large || outcome.must_refuse != (self == Self::RepeatedKeys) {
+            return false;
+        }
+        outcome.must_refuse || (outcome.ended > 0 && outcome.must_overflow == (self == Self::Overflow))
+    }
 }
 
 /// Inputs for a run, and the host inputs for the interpreter.
@@ -210,35 +390,6 @@ fn inputs(draft: &Draft, random: &mut Random) -> (Inputs, Vec<Vec<Row>>) {
 
 fn data<'d>(tables: &'d Tables, inputs: &'d Inputs, host_inputs: &'d [Vec<Row>]) -> Data<'d> {
     Data { relations: &tables.relations, host_inputs, parameters: &inputs.parameters }
-}
-
-/// Runs the plan of `seed` and says what became of it.
-///
-/// # Panics
-///
-/// Where a run does not give what the interpreter says.
-pub(crate) fn check(seed: u64, tables: &Tables) -> Tally {
-    let random = &mut Random::new(seed, 3);
-    let devices = &mut Random::new(seed, 5);
-    let draft = draft_of(seed, tables, random);
-    let mut options = options(random);
-    let place = *random.pick(&[Place::Disk, Place::Disk, Place::Pinned, Place::Device]);
-    options.device_cache_bytes = Some(if place == Place::Device { 32 << 20 } else { 0 });
-    options.pinned_cache_bytes = Some(0);
-    let mut tally = Tally::default();
-    for run in 0..RUNS {
-        let mut varied = vary_options(&options, random);
-        if has_logical_devices() {
-            varied.more_devices.clone_from(devices.pick(&[vec![], vec![1], vec![1, 2], vec![2, 1]]));
-        }
-        let is_varied = run > 0 && options.filters == Filters::Branching;
-        let plan = if is_varied { vary(&draft.plan, random) } else { draft.plan.clone() };
-        let is_over = check_run(&Draft { plan, ..draft.clone() }, varied, place, tables, random, &mut tally);
-        if is_over {
-            break;
-        }
-    }
-    tally
 }
 
 /// Collects the rows that are given out.
@@ -263,74 +414,13 @@ impl TakeRows for Taker {
     }
 }
 
-/// One run; true where further ones would end as it did.
-fn check_run(
-    draft: &Draft,
-    options: RuntimeOptions,
-    place: Place,
-    tables: &Tables,
-    random: &mut Random,
-    tally: &mut Tally,
-) -> bool {
-    let (inputs, cells) = inputs(draft, random);
-    let plan = &draft.plan;
-    let expected = interpret(plan, &data(tables, &inputs, &cells));
-    if expected.is_too_large {
-        tally.too_large += 1;
-        return true;
-    }
-    tally.runs += 1;
-    let is_short = options.device_memory_limit_bytes.is_some_and(|limit| limit < 16 << 20);
-    let parameters = inputs.parameters.clone();
-    let shown = || format!("{options:?}\n{}  parameters: {parameters:?}", describe(plan));
-    let runtime = Runtime::open(options.clone(), engine()).unwrap();
-    if place == Place::Pinned {
-        for relation in &tables.relations {
-            runtime.column_cache().pin(&relation.table, None, &CancelFlag::new()).unwrap();
-        }
-    }
-    // Every other plan gives its rows out while it runs, where it can.
-    let taker = Taker::default();
-    let rows_taker = tally.runs.is_multiple_of(2).then_some(&taker as &dyn TakeRows);
-    let with = RunWith { rows_taker, ..RunWith::default() };
-    let (rows, report) = match runtime.run_with(plan, inputs, &CancelFlag::new(), with) {
-        Ok(result) => result,
-        Err(error) => return check_error(&error, &expected, is_short, tally, &shown),
-    };
-    let is_divided = report.pipelines.iter().any(|report| !report.rows_by_worker.is_empty());
-    tally.divided += u64::from(is_divided);
-    tally.kernels_compiled += report.pipelines.iter().map(|report| report.compiled as u64).sum::<u64>();
-    assert!(!expected.must_overflow, "an overflow was not noticed\n{}", shown());
-    assert!(!expected.must_refuse, "a key that repeats was not noticed\n{}", shown());
-    let mut found = taker.rows.into_inner().unwrap();
-    tally.given_out += u64::from(!found.is_empty());
-    found.extend(rows_of(&rows));
-    let difference = match &plan.pipelines.last().expect("a plan has a pipeline").sink {
-        Sink::Materialize { top: Some(top), .. } => top_difference(top, &expected.rows, &found),
-        Sink::Materialize { order: Some(order), .. } => order_difference(order, &expected.rows, &found),
-        _ => difference(expected.rows.clone(), found),
-    };
-    if let Some(difference) = difference {
-        panic!("{difference}\n{}", shown());
-    }
-    let described = describe(plan);
-    for what in RARE.into_iter().filter(|what| described.contains(what)) {
-        *tally.rare.entry(what).or_default() += 1;
-    }
-    match expected.ended {
-        0 => tally.empty += 1,
-        _ => tally.with_rows += 1,
-    }
-    false
-}
-
 fn check_error(
     error: &Error,
     expected: &Outcome,
     is_short: bool,
     tally: &mut Tally,
     shown: &dyn Fn() -> String,
-) -> bool {
+) {
     let text = error.to_string();
     match error.kind() {
         ErrorKind::OutOfMemory { .. } if is_short => tally.short_of_memory += 1,
@@ -346,147 +436,7 @@ fn check_error(
             let reason = REFUSALS.into_iter().find(|reason| text.contains(reason));
             let reason = reason.unwrap_or_else(|| panic!("refused: {text}\n{}", shown()));
             *tally.refused.entry(reason).or_default() += 1;
-            return true;
         }
         kind => panic!("{kind:?}: {text}\n{}", shown()),
     }
-    false
-}
-
-/// What differs between two multisets of rows.
-fn difference(mut expected: Vec<Row>, mut found: Vec<Row>) -> Option<String> {
-    if expected.len() != found.len() {
-        return Some(format!("{} rows in place of {}", found.len(), expected.len()));
-    }
-    // Sums of doubles decide last: the keys of groups tell rows apart.
-    let width = expected.first().map_or(0, Vec::len);
-    let is_about = |at: usize| expected.iter().any(|row| matches!(row[at], Cell::About(..)));
-    let exact: Vec<usize> = (0..width).filter(|at| !is_about(*at)).collect();
-    let by_exact = |a: &Row, b: &Row| {
-        let pairs = exact.iter().map(|at| a[*at].cmp(&b[*at]));
-        pairs.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then)
-    };
-    expected.sort_by(by_exact);
-    found.sort_by(by_exact);
-    let admits = |(expected, found): &(&Row, &Row)| {
-        expected.len() == found.len() && expected.iter().zip(*found).all(|(a, b)| a.admits(b))
-    };
-    let (expected, found) = expected.iter().zip(&found).find(|pair| !admits(pair))?;
-    Some(format!("a row is {found:?} in place of {expected:?}"))
-}
-
-fn counted(rows: &[Row]) -> BTreeMap<&Row, usize> {
-    let mut counts = BTreeMap::new();
-    rows.iter().for_each(|row| *counts.entry(row).or_default() += 1);
-    counts
-}
-
-/// Which ranks are meant.
-type Among<'a> = &'a dyn Fn(Option<i128>) -> bool;
-
-/// What [`TopK`] promises and `found` lacks; the last column is the key.
-fn top_difference(top: &TopK, all: &[Row], found: &[Row]) -> Option<String> {
-    let (all_counts, found_counts) = (counted(all), counted(found));
-    for (row, count) in &found_counts {
-        let there = all_counts.get(row).copied().unwrap_or(0);
-        if *count > there {
-            return Some(format!("{row:?} came {count} times, and {there} there are"));
-        }
-    }
-    let rank = |row: &Row| match row.last() {
-        Some(Cell::Int(key)) => Some(if top.is_descending { *key } else { -*key }),
-        _ => None,
-    };
-    let mut ranks: Vec<i128> = all.iter().filter_map(rank).collect();
-    ranks.sort_unstable_by(|a, b| b.cmp(a));
-    let wanted = usize::try_from(top.row_count).unwrap_or(usize::MAX);
-    let last = wanted.checked_sub(1)?;
-    let worst = ranks.get(last).copied().unwrap_or(i128::MIN);
-    let among = |rows: &[Row], of: Among<'_>| rows.iter().filter(|row| of(rank(row))).count();
-    let better = |rank: Option<i128>| rank.is_some_and(|rank| rank > worst);
-    let equal = |rank: Option<i128>| rank == Some(worst);
-    let unknown = |rank: Option<i128>| rank.is_none();
-    let better_count = among(all, &better);
-    let needed = |all: usize, some: usize| if top.keeps_ties { all } else { all.min(some) };
-    let demands: [(&str, usize, Among<'_>); 3] = [
-        ("better than the last one", better_count, &better),
-        ("like the last one", needed(among(all, &equal), wanted.saturating_sub(better_count)), &equal),
-        ("without a key", needed(among(all, &unknown), wanted), &unknown),
-    ];
-    let lacking = demands.iter().find(|(_, count, is_one)| among(found, *is_one) < *count);
-    lacking.map(|(what, count, is_one)| format!("{} rows {what} in place of {count}", among(found, *is_one)))
-}
-
-/// What [`RowOrder`] promises and `found` lacks; the last columns are the keys.
-fn order_difference(order: &RowOrder, all: &[Row], found: &[Row]) -> Option<String> {
-    let keys = |row: &Row| row[row.len() - order.keys.len()..].to_vec();
-    // The order of cells as such is any order.
-    let in_order = |a: &Cell, b: &Cell| match (a, b) {
-        (Cell::Float(a), Cell::Float(b)) => a.total_cmp(b),
-        _ => a.cmp(b),
-    };
-    let compare = |a: &Vec<Cell>, b: &Vec<Cell>| {
-        let orders =
-            order.keys.iter().zip(a.iter().zip(b)).map(|(key, (a, b))| match (a.is_null(), b.is_null()) {
-                (true, true) => std::cmp::Ordering::Equal,
-                (false, false) if key.is_descending => in_order(b, a),
-                (false, false) => in_order(a, b),
-                (is_null, _) if is_null == key.nulls_first => std::cmp::Ordering::Less,
-                _ => std::cmp::Ordering::Greater,
-            });
-        orders.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then)
-    };
-    let mut expected: Vec<Vec<Cell>> = all.iter().map(keys).collect();
-    expected.sort_by(compare);
-    expected.truncate(order.row_count.map_or(usize::MAX, |rows| usize::try_from(rows).unwrap_or(usize::MAX)));
-    let found_keys: Vec<Vec<Cell>> = found.iter().map(keys).collect();
-    if expected.len() != found.len() {
-        return Some(format!("{} rows in order in place of {}", found.len(), expected.len()));
-    }
-    if let Some(at) = (0..found.len()).find(|at| expected[*at] != found_keys[*at]) {
-        return Some(format!("row {at} has the keys {:?} in place of {:?}", found_keys[at], expected[at]));
-    }
-    // Where not all are wanted, those of equal keys may be any of them.
-    match found.len() == all.len() {
-        true => difference(all.to_vec(), found.to_vec()),
-        false if all.iter().flatten().any(|cell| matches!(cell, Cell::About(..))) => None,
-        false => {
-            let there = counted(all);
-            let is_too_often = |(row, count): (&Row, usize)| there.get(row).is_none_or(|all| count > *all);
-            counted(found)
-                .into_iter()
-                .find(|(row, count)| is_too_often((row, *count)))
-                .map(|(row, count)| format!("{row:?} came {count} times"))
-        }
-    }
-}
-
-/// The plan, without what its tables hold.
-fn describe(plan: &Plan) -> String {
-    let mut text = format!("tables without a key twice: {:?}\n", plan.unique_tables);
-    for pipeline in &plan.pipelines {
-        let source = match &pipeline.source {
-            Source::HostInput(number) => format!("host input {number}"),
-            Source::Groups(from) => format!("groups of pipeline {from}"),
-            Source::Table(scan) => format!(
-                "table {} of {} rows, columns {:?}, {} of {} row groups, runtime filters: {}",
-                scan.table.name(),
-                scan.table.row_count(),
-                scan.columns,
-                scan.row_groups.len(),
-                scan.table.row_group_count(),
-                scan.uses_runtime_filters,
-            ),
-        };
-        let _ = writeln!(text, "{}: {source}", pipeline.name);
-        for (at, column) in pipeline.columns.iter().enumerate() {
-            let (name, ty, nullable) = (&column.name, column.ty, column.is_nullable);
-            let _ = writeln!(text, "  column {at} {name}: {ty:?}, nullable: {nullable}, {:?}", column.bounds);
-        }
-        pipeline.ops.iter().for_each(|op| {
-            let _ = writeln!(text, "  {op:?}");
-        });
-        let _ = writeln!(text, "  {:?}", pipeline.sink);
-    }
-    text
 }

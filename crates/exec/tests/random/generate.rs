@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use pelton_chunk::Layout;
 use pelton_pipeline::ir::{
-    Bounds, Column, CompareOp, Expr, Literal, Op, Pipeline, Plan, ProbeKind, Sink, Source, TableScan, Type,
+    Bounds, Column, Expr, Op, Pipeline, Plan, ProbeKind, Sink, Source, TableScan, Type,
 };
 use pelton_pipeline::{Dictionary, TextSource};
 
-use super::expressions::{Expressions, INTEGERS, Known, Made, literal};
-use super::interpret::reads_only;
+use super::expressions::{Expressions, INTEGERS, Known, Made};
 use super::parameter::Parameter;
 use super::random::Random;
 use super::recipe::{Domain, Recipe};
@@ -84,46 +83,6 @@ pub(crate) fn generate(seed: u64, turn: u64, is_wild: bool, tables: &Tables) -> 
     let (table_count, host_input_count) = (built.len(), host_inputs.len());
     let plan = Plan { pipelines, table_count, host_input_count, unique_tables };
     Draft { plan, host_inputs, parameters }
-}
-
-/// The same plan with other constants, where those are arguments of kernels: ranges of columns.
-pub(crate) fn vary(plan: &Plan, random: &mut Random) -> Plan {
-    let mut plan = plan.clone();
-    for pipeline in &mut plan.pipelines {
-        let count = pipeline.columns.len();
-        for op in &mut pipeline.ops {
-            match op {
-                Op::Filter(condition) if reads_only(condition, count) => vary_condition(condition, random),
-                _ => {}
-            }
-        }
-    }
-    plan
-}
-
-fn vary_condition(condition: &mut Expr, random: &mut Random) {
-    let is_column = |expr: &Expr| match expr {
-        Expr::Column(_) => true,
-        Expr::Cast { input, .. } => matches!(&**input, Expr::Column(_)),
-        _ => false,
-    };
-    match condition {
-        Expr::And(inputs) => inputs.iter_mut().for_each(|input| vary_condition(input, random)),
-        Expr::Compare { op, left, right } if *op != CompareOp::Ne => {
-            if !is_column(left) && !is_column(right) {
-                return;
-            }
-            let constant = if is_column(left) { right } else { left };
-            let (ty, value) = match &**constant {
-                Expr::Literal(Literal::I32(value)) => (Type::I32, i128::from(*value)),
-                Expr::Literal(Literal::I64(value)) => (Type::I64, i128::from(*value)),
-                _ => return,
-            };
-            let reach = value.abs() / 2 + 3;
-            **constant = literal(ty, random.between(value - reach, value + reach));
-        }
-        _ => {}
-    }
 }
 
 impl Generator<'_> {

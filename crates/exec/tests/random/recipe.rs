@@ -62,7 +62,29 @@ pub(crate) struct Recipe {
     pub(crate) encoding: Encoding,
     shape: Shape,
     nulls: Nulls,
+    /// What `shape` may be in another set of rows.
+    shapes: &'static [Shape],
+    /// What `nulls` may be in another set of rows.
+    null_kinds: &'static [Nulls],
 }
+
+/// Shapes of keys that are not unique.
+const KEY_SHAPES: [Shape; 4] = [Shape::Uniform, Shape::Uniform, Shape::Runs(5), Shape::Sorted];
+
+const SHAPES: [Shape; 7] = [
+    Shape::Uniform,
+    Shape::Uniform,
+    Shape::Skewed,
+    Shape::Runs(30),
+    Shape::Sorted,
+    Shape::Constant,
+    Shape::Extremes,
+];
+
+/// Of columns that may have NULLs.
+const NULL_KINDS: [Nulls; 6] =
+    [Nulls::None, Nulls::One(3), Nulls::One(5), Nulls::One(50), Nulls::Pages, Nulls::All];
+const KEY_NULL_KINDS: [Nulls; 3] = [Nulls::None, Nulls::One(9), Nulls::Pages];
 
 const WORDS: [&str; 12] = [
     "",
@@ -129,13 +151,10 @@ impl Recipe {
             Domain::Id => (0, *random.pick(&[100, 700, 3000])),
             Domain::Small => (if is_unsigned { 0 } else { -3 }, 12),
         };
-        let shape = match is_unique {
-            true => Shape::Unique,
-            false => *random.pick(&[Shape::Uniform, Shape::Uniform, Shape::Runs(5), Shape::Sorted]),
-        };
-        let nulls = *random.pick(&[Nulls::None, Nulls::None, Nulls::One(9), Nulls::Pages]);
-        let nulls = if is_unique && random.percent(80) { Nulls::None } else { nulls };
-        let recipe = Self::new(random, name.into(), logical, least, most, shape, nulls);
+        let shapes: &[Shape] = if is_unique { &[Shape::Unique] } else { &KEY_SHAPES };
+        let never = if is_unique { random.percent(80) } else { random.one_in(2) };
+        let null_kinds: &[Nulls] = if never { &[Nulls::None] } else { &KEY_NULL_KINDS };
+        let recipe = Self::new(random, name.into(), logical, least, most, shapes, null_kinds);
         Self { domain: Some(domain), ..recipe }
     }
 
@@ -163,26 +182,8 @@ impl Recipe {
             10 => (Float64, 0, 0),
             _ => (Utf8, 0, random.between(0, WORDS.len() as i128 - 1)),
         };
-        let shape = *random.pick(&[
-            Shape::Uniform,
-            Shape::Uniform,
-            Shape::Skewed,
-            Shape::Runs(30),
-            Shape::Sorted,
-            Shape::Constant,
-            Shape::Extremes,
-        ]);
-        let nulls = *random.pick(&[
-            Nulls::None,
-            Nulls::None,
-            Nulls::None,
-            Nulls::One(3),
-            Nulls::One(50),
-            Nulls::Pages,
-            Nulls::All,
-        ]);
-        let nulls = if nulls == Nulls::All && random.one_in(2) { Nulls::One(5) } else { nulls };
-        Self::new(random, name, logical, low, high, shape, nulls)
+        let null_kinds: &[Nulls] = if random.one_in(2) { &[Nulls::None] } else { &NULL_KINDS };
+        Self::new(random, name, logical, low, high, &SHAPES, null_kinds)
     }
 
     fn new(
@@ -191,19 +192,46 @@ impl Recipe {
         logical: LogicalType,
         low: i128,
         high: i128,
-        shape: Shape,
-        nulls: Nulls,
+        shapes: &'static [Shape],
+        null_kinds: &'static [Nulls],
     ) -> Self {
         let texts = WORDS.iter().map(|word| Arc::from(word.as_bytes())).collect();
         let (ty, is_date) = (type_of(&logical), logical == LogicalType::Date);
         let encoding = *random.pick(&encodings(&logical));
         let texts = Arc::new(texts);
-        Self { name, logical, ty, low, high, is_date, domain: None, texts, encoding, shape, nulls }
+        let (shape, nulls) = (*random.pick(shapes), *random.pick(null_kinds));
+        let domain = None;
+        Self {
+            name,
+            logical,
+            ty,
+            low,
+            high,
+            is_date,
+            domain,
+            texts,
+            encoding,
+            shape,
+            nulls,
+            shapes,
+            null_kinds,
+        }
+    }
+
+    /// The same for other rows of a stored table. How values follow each other stays, as what they can be encoded in
+    /// depends on it.
+    pub(crate) fn for_other_rows(&self, random: &mut Random) -> Self {
+        Self { nulls: *random.pick(self.null_kinds), ..self.clone() }
+    }
+
+    /// The same for other rows of a host input, which have no encoding.
+    pub(crate) fn for_other_input(&self, random: &mut Random) -> Self {
+        Self { shape: *random.pick(self.shapes), ..self.for_other_rows(random) }
     }
 
     /// Whether it may have NULLs.
     pub(crate) fn has_nulls(&self) -> bool {
-        self.nulls != Nulls::None
+        self.null_kinds != [Nulls::None]
     }
 
     /// Its values in so many rows.

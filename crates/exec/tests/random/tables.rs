@@ -1,6 +1,6 @@
 //! Random columns, stored tables of them, and host inputs.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use pelton_chunk::{ByteValues, Codec, Column as StoredColumn, Encoding, PhysicalType, Validity, Values};
 use pelton_pipeline::ir::Type;
@@ -15,7 +15,15 @@ use super::interpret::Relation;
 use super::random::Random;
 use super::recipe::{Recipe, Slot};
 
-/// The tables that a block of plans reads; gone when dropped.
+/// Tables of the same columns, stored in the same encodings, several times: each time with other rows.
+pub(crate) struct Family {
+    seed: u64,
+    /// Of each table's columns.
+    recipes: Vec<Vec<Recipe>>,
+    sets: Vec<OnceLock<Tables>>,
+}
+
+/// One set of the tables of a family; gone when dropped.
 pub(crate) struct Tables {
     _folder: tempfile::TempDir,
     pub(crate) relations: Vec<Relation>,
@@ -23,23 +31,43 @@ pub(crate) struct Tables {
     pub(crate) recipes: Vec<Vec<Recipe>>,
 }
 
-/// Rows of each table of a block: many, around a vector of 1024, few, one, none.
-const ROW_COUNTS: [&[u64]; 4] = [&[2500, 4000], &[333, 1025, 3000], &[1023, 1024, 2047], &[0, 1, 30]];
+/// Rows of each table of a set: many, around a vector of 1024, few, one, none.
+const ROW_COUNTS: [&[u64]; 4] = [&[1800, 2500], &[333, 1025, 2100], &[1023, 1024, 2047], &[0, 1, 30]];
 const ROW_GROUP_ROWS: [u32; 6] = [7, 100, 1000, 1024, 1500, 5000];
+/// Row groups of a table at most: each is a morsel where those are small.
+const ROW_GROUPS_MAX: u64 = 40;
+
+impl Family {
+    /// Of `set_count` sets.
+    pub(crate) fn new(seed: u64, set_count: usize) -> Self {
+        let random = &mut Random::new(seed, 1);
+        let most = |counts: &&[u64]| *counts.iter().max().expect("some");
+        let recipes = ROW_COUNTS.iter().map(most).map(|rows| Recipe::of_table(random, rows)).collect();
+        Self { seed, recipes, sets: (0..set_count).map(|_| OnceLock::new()).collect() }
+    }
+
+    /// Set number `set`, made by the first to ask.
+    pub(crate) fn tables(&self, set: usize) -> &Tables {
+        self.sets[set].get_or_init(|| {
+            let random = &mut Random::new(self.seed, 100 + set as u64);
+            let recipes = self.recipes.iter().map(|recipes| {
+                recipes.iter().map(|recipe| recipe.for_other_rows(random)).collect::<Vec<_>>()
+            });
+            Tables::new(recipes.collect(), random)
+        })
+    }
+}
 
 impl Tables {
-    pub(crate) fn new(seed: u64) -> Self {
+    fn new(recipes: Vec<Vec<Recipe>>, random: &mut Random) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let warehouse = Warehouse::open(folder.path()).unwrap();
-        let random = &mut Random::new(seed, 1);
-        let mut tables = Self { _folder: folder, relations: Vec::new(), recipes: Vec::new() };
-        for (number, row_counts) in ROW_COUNTS.iter().enumerate() {
-            let row_count = *random.pick(row_counts);
-            let recipes = Recipe::of_table(random, row_count);
-            tables.relations.push(stored(&warehouse, number, &recipes, row_count, random));
-            tables.recipes.push(recipes);
-        }
-        tables
+        let stored = |(number, recipes): (usize, &Vec<Recipe>)| {
+            let row_count = *random.pick(ROW_COUNTS[number]);
+            stored(&warehouse, number, recipes, row_count, random)
+        };
+        let relations = recipes.iter().enumerate().map(stored).collect();
+        Self { _folder: folder, relations, recipes }
     }
 }
 
@@ -52,7 +80,7 @@ fn stored(
     random: &mut Random,
 ) -> Relation {
     let mut row_group_rows = *random.pick(&ROW_GROUP_ROWS);
-    if row_count > 100 * u64::from(row_group_rows) {
+    if row_count > ROW_GROUPS_MAX * u64::from(row_group_rows) {
         row_group_rows = 1000;
     }
     let codec = *random.pick(&[Codec::None, Codec::None, Codec::Lz4, Codec::Zstd]);
