@@ -77,9 +77,11 @@ impl<'a> FileScan<'a> {
         Ok(Self { config, source, files, columns })
     }
 
-    /// False where only parts of the files are read, as later rules of the optimizer have it for the sake of threads.
-    pub(super) fn reads_whole_files(&self) -> bool {
-        self.config.file_groups.iter().flat_map(|group| group.files()).all(|file| file.range.is_none())
+    /// False where only parts of the files are read, as later rules of the optimizer have it for the sake of threads, or one
+    /// more than once.
+    pub(super) fn reads_each_file_once(&self) -> bool {
+        let files = || self.config.file_groups.iter().flat_map(|group| group.files());
+        files().all(|file| file.range.is_none()) && files().count() == self.files.files.len()
     }
 }
 

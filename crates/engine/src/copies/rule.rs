@@ -96,7 +96,7 @@ impl PhysicalOptimizerRule for FromCopies {
 /// The scan of a copy in place of `node`, where there is one.
 fn of_copy(node: &Arc<dyn ExecutionPlan>, copies: &FileCopies, partitions: usize) -> Option<PeltonScanExec> {
     let scan = FileScan::of(node.downcast_ref::<DataSourceExec>()?)?.ok()?;
-    if !scan.reads_whole_files() || scan.config.preserve_order {
+    if !scan.reads_each_file_once() || scan.config.preserve_order {
         return None;
     }
     let source = copies.source(&scan.files, &scan.columns)?;

@@ -18,7 +18,7 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use datafusion::parquet::file::properties::WriterProperties;
-use datafusion::prelude::SessionContext;
+use datafusion::prelude::{ParquetReadOptions, SessionContext};
 use pelton_datagen::{Dataset, batches, queries, tables};
 use pelton_engine::{CopyColumns, DeviceChoice, PeltonSession, SessionOptions, parse, with_numbers};
 use pelton_limits::{SpillLimit, SpillOptions};
@@ -318,6 +318,21 @@ async fn what_is_no_plain_table_stays_with_the_parquet_reader() {
     }
     let text = explanation(&session, &format!("EXPLAIN {sql}")).await;
     assert!(text.contains("Parquet alone, folders name columns"), "{text}");
+    // A file that is named twice has its rows twice, if DataFusion thinks so.
+    let file = folder.path().join("twice.parquet");
+    write(&file, &numbers(100), 10, 60);
+    assert!(twice(&session, &file, "SELECT sum(v) FROM t").await.contains("PeltonGpuExec"));
+    let both = vec![file.to_str().unwrap(), file.to_str().unwrap()];
+    let both = session.context().read_parquet(both, ParquetReadOptions::default()).await.unwrap();
+    session.context().register_table("both", both.into_view()).unwrap();
+    let plain = SessionContext::new();
+    let twice_named = vec![file.to_str().unwrap(), file.to_str().unwrap()];
+    let expected = plain.read_parquet(twice_named, ParquetReadOptions::default()).await.unwrap();
+    let expected = expected.count().await.unwrap();
+    for _ in 0..2 {
+        let (rows, _) = run(&session, "SELECT count(v) FROM both WHERE v >= 0").await;
+        assert!(rows.contains(&format!("| {expected} ")), "{rows}");
+    }
     // Files whose columns are of several types: the one that differs stays, the other is copied.
     let mixed = tempfile::tempdir().unwrap();
     write(&mixed.path().join("a.parquet"), &numbers(100), 10, 60);
