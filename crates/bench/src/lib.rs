@@ -19,7 +19,7 @@
 //! table. What a machine cannot do is a row that names what is missing. An experiment also judges its *shapes*: the
 //! qualitative findings that should hold on any machine of that kind.
 //!
-//! Nothing here tunes: it calls what other crates offer and takes the time. `p2p`, `sort` and `transfer` know no table and no
+//! Nothing here tunes: it calls what other crates offer and takes the time. `join`, `p2p`, `sort` and `transfer` know no table and no
 //! SQL.
 
 #![forbid(unsafe_code)]
@@ -39,6 +39,7 @@ pub mod plot;
 mod report;
 
 pub mod golap;
+pub mod join;
 pub mod limits;
 pub mod p2p;
 pub mod sort;

@@ -307,6 +307,8 @@ pub(crate) enum Experiment {
     P2p(P2pArgs),
     /// Sort keys of the host's memory on devices, over several, by chunks, and on the CPU.
     Sort(SortArgs),
+    /// Join rows of the host's or of a device's memory on a device, beyond its memory, and on the CPU (Lutz et al. 2020).
+    Join(JoinArgs),
     /// Compressed scans, skipping and a device in the data path, from throttled storage (Boeschen et al. 2024).
     Golap(GolapArgs),
     /// Operations that need memory, each in a process of its own under memory limits; DuckDB beside them.
@@ -404,6 +406,55 @@ pub(crate) struct P2pArgs {
     /// Do not compare what arrived with what was sent.
     #[arg(long, hide_short_help = true)]
     pub(crate) no_check: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct JoinArgs {
+    /// Where: auto (a GPU if there is one, else a logical device), cuda, or host (a logical device).
+    #[arg(long, value_name = "MACHINE", default_value = "auto")]
+    pub(crate) machine: String,
+    /// How, comma-separated: auto, gpu, radix, hybrid, nopa, pro, or all.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "auto")]
+    pub(crate) algorithm: Vec<String>,
+    /// Build rows, with unique keys.
+    #[arg(long, value_name = "COUNT", default_value_t = 1 << 20)]
+    pub(crate) build: u64,
+    /// Probe rows.
+    #[arg(long, value_name = "COUNT", default_value_t = 1 << 22)]
+    pub(crate) probe: u64,
+    /// Bytes of a key, and of the value beside it: 4 or 8.
+    #[arg(long, value_name = "BYTES", default_value_t = 8)]
+    pub(crate) width: usize,
+    /// Exponent of Zipf's law that probe keys are drawn by; 0 is uniform.
+    #[arg(long, value_name = "EXPONENT", default_value_t = 0.0)]
+    pub(crate) zipf: f64,
+    /// Share of probe rows that have a match.
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
+    pub(crate) selectivity: f64,
+    /// Where both sides lie: pinned (memory of the host) or device.
+    #[arg(long, value_name = "TIER", default_value = "pinned", value_parser = ["pinned", "device"])]
+    pub(crate) tier: String,
+    /// Let gpu know that build keys are dense, so that its table is an array by key.
+    #[arg(long)]
+    pub(crate) dense: bool,
+    /// Write the values of both sides of each match, where the sides lie, and not only count and sum.
+    #[arg(long)]
+    pub(crate) pairs: bool,
+    /// The device.
+    #[arg(long, value_name = "ID", default_value_t = 0)]
+    pub(crate) device: u32,
+    /// Limit on what a join takes of the device's memory, besides sides that lie there [default: what is free].
+    #[arg(long, alias = "device-memory", value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) device_memory_limit: Option<u64>,
+    /// Threads of the CPU [default: one a core].
+    #[arg(long)]
+    pub(crate) threads: Option<usize>,
+    /// Counted repetitions, after one that is not.
+    #[arg(long, default_value_t = 3)]
+    pub(crate) repetitions: u32,
+    /// Also write the report to this file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -31,6 +31,7 @@ pub(crate) fn run(args: BenchArgs) -> Result<()> {
         Experiment::Transfer(args) => layer::run_transfer(&args, &cancel),
         Experiment::P2p(args) => layer::run_p2p(&args, &cancel),
         Experiment::Sort(args) => layer::run_sort(&args, &cancel),
+        Experiment::Join(args) => layer::run_join(&args, &cancel),
         Experiment::Golap(args) => run_golap(&args, &cancel),
         Experiment::Limits(args) => run_limits(&args, &cancel),
     }

@@ -1,8 +1,9 @@
-//! `pelton bench transfer`, `pelton bench p2p` and `pelton bench sort`: experiments on the machine layer.
+//! `pelton bench transfer`, `pelton bench p2p`, `pelton bench sort` and `pelton bench join`: experiments on the machine layer.
 
 use std::path::Path;
 use std::sync::mpsc::channel;
 
+use pelton_bench::join::{self, JoinExperiment};
 use pelton_bench::p2p::{self, P2pOptions, Subject};
 use pelton_bench::sort::{self, SortExperiment};
 use pelton_bench::transfer::{self, TransferExperiment};
@@ -11,12 +12,13 @@ use pelton_device::{DeviceId, DeviceKind};
 use pelton_error::{Error, ErrorKind, Result, ResultExt};
 use pelton_fabric::profile::Profile;
 use pelton_fabric::{PRESET_NAMES, Rates};
+use pelton_join::generate::Workload;
 use pelton_load::CancelFlag;
 use pelton_sort::generate::Distribution;
 use pelton_sort::{Algorithm, Eager, Pairing, Payload, parse_key};
 use pelton_transfer::TransferOptions;
 
-use crate::args::{LayerArgs, P2pArgs, SortArgs, TransferArgs};
+use crate::args::{JoinArgs, LayerArgs, P2pArgs, SortArgs, TransferArgs};
 use crate::{cancel, console, machine, topology};
 
 /// The paper's machines and the one at hand.
@@ -99,6 +101,42 @@ pub(crate) fn run_sort(args: &SortArgs, cancel: &CancelFlag) -> Result<()> {
     experiment.repetitions = args.repetitions;
     experiment.cancel = cancel.clone();
     let report = run_blocking(cancel, move || sort::run(&experiment))?;
+    publish(&report, args.json.as_deref(), None)
+}
+
+pub(crate) fn run_join(args: &JoinArgs, cancel: &CancelFlag) -> Result<()> {
+    let opened = machine::open(&args.machine, None)?;
+    console::say(format_args!("on {}", topology::name(&opened.machine)));
+    let is_here = opened.machine.info().devices.iter().any(|it| matches!(it.kind, DeviceKind::Cuda { .. }));
+    let mut experiment = JoinExperiment::on(opened.machine, opened.library);
+    if is_here && let Ok(survey) = topology::survey_here() {
+        let profile = Profile::default_folder().ok();
+        let profile = profile.and_then(|folder| Profile::load(&folder, &survey.fingerprint()));
+        if let Some(profile) = profile {
+            experiment.rates = Rates::measured(&profile, 0, args.device);
+        }
+    }
+    experiment.algorithms = match args.algorithm.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["all"] => pelton_join::Algorithm::ALL.to_vec(),
+        ref names => names.iter().map(|name| pelton_join::Algorithm::parse(name)).collect::<Result<_>>()?,
+    };
+    experiment.workload = Workload {
+        width_bytes: args.width,
+        build_count: args.build,
+        probe_count: args.probe,
+        zipf: args.zipf,
+        selectivity: args.selectivity,
+        ..experiment.workload
+    };
+    experiment.is_on_device = args.tier == "device";
+    experiment.is_dense = args.dense;
+    experiment.writes_pairs = args.pairs;
+    experiment.device = DeviceId(args.device);
+    experiment.device_memory_limit_bytes = args.device_memory_limit;
+    experiment.thread_count = args.threads.unwrap_or(experiment.thread_count);
+    experiment.repetitions = args.repetitions;
+    experiment.cancel = cancel.clone();
+    let report = run_blocking(cancel, move || join::run(&experiment))?;
     publish(&report, args.json.as_deref(), None)
 }
 

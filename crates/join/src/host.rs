@@ -89,7 +89,11 @@ pub(crate) struct Side<'a, W> {
 impl<'a, W: Word> Side<'a, W> {
     /// Of bytes of whole words, aligned.
     pub(crate) fn of(keys: &'a [u8], values: &'a [u8]) -> Self {
-        let words = |bytes| <[W]>::ref_from_bytes(bytes).expect("whole words, aligned");
+        // No bytes are at any address.
+        let words = |bytes: &'a [u8]| match bytes.is_empty() {
+            true => &[][..],
+            false => <[W]>::ref_from_bytes(bytes).expect("whole words, aligned"),
+        };
         Self { keys: words(keys), values: words(values) }
     }
 

@@ -4,6 +4,7 @@
 
 mod common;
 mod harness;
+mod join;
 mod p2p;
 mod plots;
 mod report;

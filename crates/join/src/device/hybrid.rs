@@ -17,6 +17,7 @@
 //! Traffic, with f the share of rows that stay: 2 - f times over the link in, 1 - f times out, at the same time as in.
 //! So at a link that keeps its rate in both directions at once it takes 2 - f times what one way takes.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use pelton_device::{Buffer, Event, Place, Span, Stream};
@@ -306,26 +307,31 @@ impl Hybrid<'_, '_> {
     }
 
     /// Brings pieces in, chunk by chunk, partitions each, and calls `each` with the slot and where its partitions begin. The
-    /// next chunk is on its way meanwhile.
+    /// next chunks are on their way meanwhile.
     fn partitioned(
         &mut self,
         pieces: &[Rows],
         digits: JoinDigits,
         mut each: impl FnMut(&mut Self, usize, Vec<u64>) -> Result<()>,
     ) -> Result<()> {
-        let mut waiting: Option<(usize, Event)> = None;
+        let mut waiting: VecDeque<(usize, Event)> = VecDeque::with_capacity(SLOTS);
+        let mut leave = |this: &mut Self, (slot, event): (usize, Event)| {
+            let offsets = this.slots[slot].offsets_when(&event, digits)?;
+            each(this, slot, offsets)
+        };
         for batch in batches(pieces, self.chunk_rows) {
             self.rig.options.cancel.check()?;
+            // Its slot is free for what comes after what leaves it.
+            if waiting.len() == SLOTS
+                && let Some(first) = waiting.pop_front()
+            {
+                leave(self, first)?;
+            }
             let slot = self.enter(&batch)?;
             let event = self.slots[slot].partition(self.rig, count(&batch) as usize, digits)?;
-            if let Some((slot, event)) = waiting.replace((slot, event)) {
-                let offsets = self.slots[slot].offsets_when(&event, digits)?;
-                each(self, slot, offsets)?;
-            }
+            waiting.push_back((slot, event));
         }
-        let Some((slot, event)) = waiting else { return Ok(()) };
-        let offsets = self.slots[slot].offsets_when(&event, digits)?;
-        each(self, slot, offsets)
+        waiting.into_iter().try_for_each(|chunk| leave(self, chunk))
     }
 
     /// Enqueues the copy of pieces to the next slot.
