@@ -73,6 +73,9 @@ struct Entry {
     is_asked: Arc<AtomicBool>,
 }
 
+/// Work that nobody waits for is numbered from here on.
+const BACKGROUND_FIRST: u64 = 1 << 63;
+
 impl State {
     fn is_oldest(&self, place: Place) -> bool {
         let stands =
@@ -121,12 +124,27 @@ impl MemoryArbiter {
         Self::turns(std::slice::from_ref(self)).remove(0)
     }
 
+    /// The turn of work that nobody waits for, on this device alone.
+    #[cfg(test)]
+    fn turn_in_background(self: &Arc<Self>) -> Turn {
+        Self::turns_in_background(std::slice::from_ref(self)).remove(0)
+    }
+
     /// The turns of a query that starts now on several devices of a machine, one each: it comes after the same queries
     /// on all of them.
     pub(crate) fn turns(arbiters: &[Arc<Self>]) -> Vec<Turn> {
+        Self::turns_from(arbiters, 0)
+    }
+
+    /// As [`turns`](Self::turns) of work that nobody waits for: it comes after all queries, those to come too.
+    pub(crate) fn turns_in_background(arbiters: &[Arc<Self>]) -> Vec<Turn> {
+        Self::turns_from(arbiters, BACKGROUND_FIRST)
+    }
+
+    fn turns_from(arbiters: &[Arc<Self>], first_query: u64) -> Vec<Turn> {
         let Some(first) = arbiters.first() else { return Vec::new() };
         let mut queries = first.queries.lock().unwrap_or_else(PoisonError::into_inner);
-        let query = *queries;
+        let query = first_query + *queries;
         *queries += 1;
         arbiters
             .iter()
@@ -371,6 +389,19 @@ mod tests {
         while !condition() {
             std::thread::yield_now();
         }
+    }
+
+    #[test]
+    fn work_in_the_background_is_younger_than_queries_that_come_later() {
+        let arbiter = arbiter(100);
+        let first_trial = arbiter.turn_in_background();
+        assert!(first_trial.is_oldest());
+        let second_trial = arbiter.turn_in_background();
+        assert!(first_trial.is_oldest() && !second_trial.is_oldest());
+        let query = arbiter.turn();
+        assert!(query.is_oldest() && !first_trial.is_oldest() && !second_trial.is_oldest());
+        drop(query);
+        assert!(first_trial.is_oldest());
     }
 
     #[test]

@@ -115,6 +115,16 @@ impl Machine {
         Ok(MemoryArbiter::turns(&arbiters.collect::<Result<Vec<_>>>()?))
     }
 
+    /// As [`turns`](Self::turns) of work that nobody waits for: it comes after all queries, those to come too.
+    ///
+    /// # Errors
+    ///
+    /// Likewise.
+    pub fn turns_in_background(&self, devices: &[DeviceId]) -> Result<Vec<Turn>> {
+        let arbiters = devices.iter().map(|device| self.arbiter(*device).cloned());
+        Ok(MemoryArbiter::turns_in_background(&arbiters.collect::<Result<Vec<_>>>()?))
+    }
+
     /// The budget of page-locked host memory: pinned buffers and page locks.
     pub fn pinned_budget(&self) -> &Arc<Budget> {
         &self.inner.pinned_budget

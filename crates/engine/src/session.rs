@@ -554,7 +554,9 @@ impl Query {
     ) -> Result<SendableRecordBatchStream> {
         let begin = async {
             let rows = async { execute_stream(Arc::clone(plan), task).map_err(from_datafusion) };
-            Ok::<_, Error>(metered(account.clone(), plan, metered::within(account.as_ref(), rows).await??))
+            let rows = metered(account.clone(), plan, metered::within(account.as_ref(), rows).await??);
+            // Trials give way to it.
+            Ok::<_, Error>(if self.device.tries_out() { self.device.foreground().watch(rows) } else { rows })
         };
         match self.mode {
             Mode::Rows => begin.await,

@@ -20,7 +20,7 @@
 
 mod cancel;
 
-pub use cancel::CancelFlag;
+pub use cancel::{CancelFlag, Pace};
 
 use std::fmt;
 

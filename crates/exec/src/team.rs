@@ -153,7 +153,11 @@ impl<'r> Team<'r> {
         // Who runs no pipeline takes nothing.
         let most = shared.iter().map(|shared| shared.workers).max().unwrap_or(1);
         let workers = &runtime.workers[..most];
-        let turns = runtime.machine.turns(&workers.iter().map(|worker| worker.device).collect::<Vec<_>>())?;
+        let devices: Vec<_> = workers.iter().map(|worker| worker.device).collect();
+        let turns = match cancel.is_in_background() {
+            true => runtime.machine.turns_in_background(&devices)?,
+            false => runtime.machine.turns(&devices)?,
+        };
         if most > 1 {
             turns.iter().for_each(Turn::rest);
         }

@@ -11,7 +11,7 @@
 //! the least used ones make way for them.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use pelton_device::{Buffer, DeviceId, MemoryKind, OnFull, Span, Stream};
 use pelton_error::{CancelFlag, ErrorKind, Result, ResultExt};
@@ -32,7 +32,8 @@ const MORSELS_AT_ONCE: usize = 3;
 
 impl ColumnCache {
     /// Admits a column: copies it to the device from the tier that it is in, and waits until it is there. Columns that are
-    /// used much less often are evicted to make room, none in use; false where there is not enough.
+    /// used much less often are evicted to make room, none in use; false where there is not enough, and while work in the
+    /// background admits one: who is waited for does not wait for that.
     ///
     /// # Errors
     ///
@@ -47,7 +48,7 @@ impl ColumnCache {
         cancel: &CancelFlag,
     ) -> Result<bool> {
         self.machine.device(device)?;
-        let _turn = self.admission.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(_turn) = self.admission.enter(cancel.is_in_background()) else { return Ok(false) };
         let key = (table.id(), column);
         let pinned = {
             let state = self.state();
@@ -158,7 +159,7 @@ impl ColumnCache {
     ///
     /// `OutOfMemory` of pinned memory, `Corrupt`, `Cancelled`, errors of reading.
     pub fn admit_to_pinned(&self, table: &Arc<Table>, column: usize, cancel: &CancelFlag) -> Result<bool> {
-        let Ok(_turn) = self.admission.try_lock() else { return Ok(false) };
+        let Some(_turn) = self.admission.try_enter() else { return Ok(false) };
         let key = (table.id(), column);
         if self.pinned(key).is_some() {
             return Ok(true);
@@ -259,7 +260,7 @@ impl<'a> Arriving<'a> {
     /// Copies a pinned column; `None` where there is no room for it.
     fn copy_all(mut self, pinned: &StoredColumn, cancel: &CancelFlag) -> Result<Option<StoredColumn>> {
         for extent in &pinned.extents {
-            cancel.check()?;
+            cancel.before_bringing(extent.len() as u64)?;
             if !self.copy(&extent.span())? {
                 return Ok(None);
             }

@@ -24,6 +24,7 @@ use pelton_error::{CancelFlag, ErrorKind, Result, ResultExt};
 use pelton_store::{IoEngine, Table, TableId};
 use pelton_transfer::Links;
 
+use crate::admission::Admission;
 use crate::cache::TierCache;
 use crate::decompress::Decompression;
 use crate::extent::{LoadedExtent, StoredColumn, load_extent, plan_extents};
@@ -104,7 +105,7 @@ pub struct ColumnCache {
     pub(super) options: ColumnCacheOptions,
     state: Mutex<State>,
     /// Held while a column is admitted, so that two admissions do not evict each other's columns.
-    pub(super) admission: Mutex<()>,
+    pub(super) admission: Admission,
     pub(super) copiers: Copiers,
 }
 
@@ -127,7 +128,7 @@ impl ColumnCache {
         }
         let devices = machine.info().devices.iter().map(|_| TierCache::default()).collect();
         let state = Mutex::new(State { devices, ..State::default() });
-        Self { machine, io, options, state, admission: Mutex::new(()), copiers: Copiers::default() }
+        Self { machine, io, options, state, admission: Admission::default(), copiers: Copiers::default() }
     }
 
     /// The machine.

@@ -124,6 +124,8 @@ pub(super) fn load_extent(
     row_groups: Range<usize>,
     cancel: &CancelFlag,
 ) -> Result<LoadedExtent> {
+    let stored = |row_group| Ok::<u64, pelton_error::Error>(table.chunk(row_group, column)?.stored_bytes);
+    cancel.before_bringing(row_groups.clone().map(stored).sum::<Result<u64>>()?)?;
     let reads = row_groups
         .clone()
         .map(|row_group| read_chunk(io, table, row_group, column))

@@ -20,6 +20,7 @@
 
 mod column_cache;
 
+mod admission;
 mod admit;
 mod cache;
 mod extent;

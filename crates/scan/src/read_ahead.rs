@@ -206,6 +206,7 @@ impl ReadAhead {
                 jobs.push((location, chunk));
             }
         }
+        self.cancel.before_bringing(bytes)?;
         self.counts.disk_bytes += bytes;
         let threads = threads_for(self.threads, bytes as usize);
         parallel::map(jobs, threads, &self.cancel, |(location, chunk)| {

@@ -5,11 +5,23 @@
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 10;
 
-/// Runs `work` on a thread that gives way to others, as do the threads that it starts, and waits for it.
-pub(crate) fn give_way<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+/// How far work gives way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// It runs where cores would be idle: nobody has asked for what it finds out.
+    Idle,
+    /// It gets a tenth of what others get: somebody has asked.
+    Nice,
+}
+
+/// Runs `work` on a thread that gives way to others, as do the threads that it starts, and waits for it. So nothing that
+/// lives longer than the work may start threads in it.
+pub(crate) fn give_way<T: Send>(way: Way, work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            lower_priority();
+        let thread = scope.spawn(move || {
+            if way == Way::Nice || !pelton_limits::run_when_idle() {
+                lower_priority();
+            }
             work()
         });
         // A panic of the work is a bug, and stays one.
@@ -32,18 +44,30 @@ fn lower_priority() {}
 mod tests {
     use super::*;
 
+    /// How the kernel schedules the calling thread: the policy's number, and its niceness.
+    fn scheduled() -> (u32, i32) {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        // Behind the name, which may have spaces: fields 3 and up; 19 is the niceness, 41 the policy.
+        let fields: Vec<&str> = stat[stat.rfind(')').unwrap() + 2..].split(' ').collect();
+        (fields[41 - 3].parse().unwrap(), fields[19 - 3].parse().unwrap())
+    }
+
+    const IDLE: u32 = 5;
+
     #[test]
     fn work_and_the_threads_it_starts_give_way_and_the_caller_does_not() {
-        let niceness = || rustix::process::getpriority_process(None).unwrap();
-        let before = niceness();
-        let (own, started) = give_way(|| (niceness(), std::thread::spawn(niceness).join().unwrap()));
-        assert_eq!((own, started), ((before + NICENESS).min(19), (before + NICENESS).min(19)));
-        assert_eq!(niceness(), before);
+        let before = scheduled();
+        let both = || (scheduled(), std::thread::spawn(scheduled).join().unwrap());
+        let nice = (before.0, (before.1 + NICENESS).min(19));
+        assert_eq!(give_way(Way::Nice, both), (nice, nice));
+        let ((own, _), (started, _)) = give_way(Way::Idle, both);
+        assert_eq!((own, started), (IDLE, IDLE));
+        assert_eq!(scheduled(), before);
     }
 
     #[test]
     fn a_panic_comes_out_again() {
-        let caught = std::panic::catch_unwind(|| give_way(|| panic!("of the work")));
+        let caught = std::panic::catch_unwind(|| give_way(Way::Idle, || panic!("of the work")));
         assert!(caught.is_err());
     }
 }

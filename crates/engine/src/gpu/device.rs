@@ -23,6 +23,7 @@ use pelton_store::{IoEngine, Table};
 
 use super::corrections::Corrections;
 use super::exec::PeltonGpuExec;
+use super::foreground::Foreground;
 use super::text_pages::TextPages;
 use super::trial::Experience;
 
@@ -91,6 +92,7 @@ pub struct DeviceHandle {
     /// Whether `Auto` found a GPU, once it has looked.
     is_gpu_there: OnceLock<bool>,
     experience: Experience,
+    foreground: OnceLock<Arc<Foreground>>,
     text_pages: TextPages,
     corrections: Corrections,
     /// Until the runtime is open, which has those of the machine.
@@ -122,6 +124,7 @@ impl DeviceHandle {
             threads,
             is_gpu_there,
             experience: Experience::default(),
+            foreground: OnceLock::new(),
             text_pages: TextPages::default(),
             corrections: Corrections::default(),
             preset: Rates::of_preset(),
@@ -144,6 +147,16 @@ impl DeviceHandle {
     /// What was learnt of how long things take.
     pub(super) fn experience(&self) -> &Experience {
         &self.experience
+    }
+
+    /// What runs in the foreground of this session.
+    pub(crate) fn foreground(&self) -> &Arc<Foreground> {
+        self.foreground.get_or_init(|| Foreground::new(&self.preset))
+    }
+
+    /// Whether somebody may try the device out while queries run.
+    pub(crate) fn tries_out(&self) -> bool {
+        matches!(self.choice, DeviceChoice::Auto | DeviceChoice::AutoHost) && !self.is_none_for_sure()
     }
 
     /// What was learnt of how far predictions are off.

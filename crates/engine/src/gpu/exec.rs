@@ -33,8 +33,9 @@ use pelton_exec::RunReport;
 use pelton_pipeline::ir::Plan;
 
 use super::again::anew;
+use super::background::Way;
 use super::cost::{StepPrediction, predict};
-use super::device::DeviceHandle;
+use super::device::{DeviceChoice, DeviceHandle};
 use super::host_input::HostInput;
 use super::lower::Lowered;
 use super::of_groups::OfGroups;
@@ -347,11 +348,13 @@ impl PeltonGpuExec {
     /// # Errors
     ///
     /// Where the device refuses or fails.
-    pub(super) async fn try_run(&self, context: &Arc<TaskContext>) -> pelton_error::Result<Tried> {
+    pub(super) async fn try_run(&self, way: Way, context: &Arc<TaskContext>) -> pelton_error::Result<Tried> {
         let anew = self.children.iter().map(anew).collect::<Result<Vec<_>>>().map_err(from_datafusion)?;
         let copy = self.copy_with(anew);
+        // Streams of logical devices are threads, which are kept for queries.
+        let way = if self.device.choice() == DeviceChoice::AutoHost { Way::Nice } else { way };
         let started = Instant::now();
-        let report = match copy.run().in_background().on_device(context).await? {
+        let report = match copy.run().in_background(way).on_device(context).await? {
             Made::Whole(_) => copy.run_report(),
             Made::InParts(mut parts) => {
                 while let Some(batches) = parts.next().await {
@@ -393,7 +396,7 @@ impl PeltonGpuExec {
             metrics: self.metrics.clone(),
             key: self.key,
             owner: std::ptr::from_ref(self).addr(),
-            is_in_background: false,
+            in_background: None,
             rows_enough: self.rows_enough,
         }
     }

@@ -11,6 +11,7 @@
 //!   exec.rs      the plan node: host inputs (host_input.rs), the run (run.rs), its rows as batches (result.rs, of_groups.rs,
 //!                variance.rs, rows_out.rs), late texts (late.rs, text_pages.rs), the way back to the CPU (again.rs)
 //!   describe.rs  EXPLAIN
+//!   foreground.rs, background.rs   how trials give way to queries
 //!   device.rs    what was chosen, and the runtime, opened when it is first needed
 //! ```
 //!
@@ -32,6 +33,7 @@ mod distinct;
 mod enough;
 mod exec;
 mod expr;
+mod foreground;
 mod functions;
 mod host_input;
 mod join;
@@ -55,7 +57,7 @@ mod trial;
 mod value;
 mod variance;
 
-pub(crate) use background::give_way;
+pub(crate) use background::{Way, give_way};
 pub(crate) use describe::{device_text, pipeline_texts, reason_on_cpu, why_text};
 pub use device::{DeviceChoice, DeviceHandle};
 pub use exec::{PeltonGpuExec, StepTime};

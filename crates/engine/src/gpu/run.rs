@@ -20,14 +20,14 @@ use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSe
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ColumnarValue, ExecutionPlan, collect, execute_stream};
 use futures::{Stream, StreamExt, TryStreamExt};
-use pelton_error::{CancelFlag, Error, ErrorKind};
+use pelton_error::{CancelFlag, Error, ErrorKind, Pace, ResultExt};
 use pelton_exec::{RunReport, RunWith, TakeRows};
 use pelton_pipeline::Rows;
 use pelton_pipeline::ir::{Inputs, Literal, Plan, Source};
 use tokio::task::JoinHandle;
 
 use super::again::anew;
-use super::background::give_way;
+use super::background::{Way, give_way};
 use super::cost::{StepPrediction, predict};
 use super::device::DeviceHandle;
 use super::exec::Outcome;
@@ -77,9 +77,7 @@ impl Parts {
 }
 
 /// How `running` ended.
-pub(super) async fn ended(
-    running: &mut JoinHandle<pelton_error::Result<Brought>>,
-) -> pelton_error::Result<Brought> {
+pub(super) async fn ended<T>(running: &mut JoinHandle<pelton_error::Result<T>>) -> pelton_error::Result<T> {
     running.await.map_err(|error| {
         // A panic of the run is a bug, and stays one.
         match error.try_into_panic() {
@@ -110,8 +108,8 @@ pub(super) struct Run {
     pub(super) key: Option<u64>,
     /// Where the node is: whose spans a trace gets.
     pub(super) owner: usize,
-    /// Nobody waits for it: its threads give way to those of queries.
-    pub(super) is_in_background: bool,
+    /// Nobody waits for it: its threads give way to those of queries, this far.
+    pub(super) in_background: Option<Way>,
     /// So many rows are enough, whichever they are.
     pub(super) rows_enough: Option<usize>,
 }
@@ -126,8 +124,8 @@ impl Drop for CancelOnDrop {
 }
 
 impl Run {
-    pub(super) fn in_background(self) -> Self {
-        Self { is_in_background: true, ..self }
+    pub(super) fn in_background(self, way: Way) -> Self {
+        Self { in_background: Some(way), ..self }
     }
 
     /// The result as a stream: of the device or, where that refuses before its first rows are out, of the CPU.
@@ -232,7 +230,10 @@ impl Run {
                 describe_by_rows(pipeline, &host_inputs[number]);
             }
         }
-        let cancel = CancelOnDrop(CancelFlag::new());
+        let cancel = CancelOnDrop(match self.in_background {
+            Some(_) => CancelFlag::new().at_pace(Arc::clone(self.device.foreground()) as Arc<dyn Pace>),
+            None => CancelFlag::new(),
+        });
         let (device, flag) = (Arc::clone(&self.device), cancel.0.clone());
         let tracer = tracer(context, self.owner);
         let schema = match &self.of_groups {
@@ -269,9 +270,9 @@ impl Run {
             let fetched = late::fetch_all(&late, &rows, &schema, &late::Reader::of(&device, &flag))?;
             Ok::<_, Error>(Brought { rows, predicted, report, fetched, fetched_in: started.elapsed() })
         };
-        let running = match self.is_in_background {
-            true => tokio::task::spawn_blocking(|| give_way(work)),
-            false => tokio::task::spawn_blocking(work),
+        let running = match self.in_background {
+            Some(way) => tokio::task::spawn_blocking(move || give_way(way, work)),
+            None => tokio::task::spawn_blocking(work),
         };
         let mut parts = Parts { first: None, inlet, running, memory, _cancel: cancel };
         // Up to here nobody has any rows.
@@ -297,7 +298,10 @@ impl Run {
         memory: &MemoryReservation,
     ) -> pelton_error::Result<Vec<Rows>> {
         let made = self.host_inputs.iter().zip(&self.children).map(|(host_input, plan)| async move {
-            let batches = collect(Arc::clone(plan), Arc::clone(context)).await.map_err(from_datafusion)?;
+            let batches = match self.in_background {
+                Some(way) => collect_in_background(way, Arc::clone(plan), Arc::clone(context)).await?,
+                None => collect(Arc::clone(plan), Arc::clone(context)).await.map_err(from_datafusion)?,
+            };
             let rows = host_input.rows(&batches)?;
             memory.try_grow(rows_bytes(&rows)).map_err(from_datafusion)?;
             Ok::<Rows, Error>(rows)
@@ -308,6 +312,22 @@ impl Run {
     fn record(&self, what: impl FnOnce(&mut Outcome)) {
         what(&mut self.outcome.lock().unwrap_or_else(PoisonError::into_inner));
     }
+}
+
+/// The rows of `plan`, computed by threads that give way: those of the session are for queries.
+async fn collect_in_background(
+    way: Way,
+    plan: Arc<dyn ExecutionPlan>,
+    context: Arc<TaskContext>,
+) -> pelton_error::Result<Vec<RecordBatch>> {
+    let work = move || {
+        let mut threads = tokio::runtime::Builder::new_multi_thread();
+        let threads = threads.worker_threads(context.session_config().target_partitions()).enable_all();
+        let threads = threads.build().context(|| "starting threads for a trial of the device".into())?;
+        threads.block_on(collect(plan, context)).map_err(from_datafusion)
+    };
+    let mut running = tokio::task::spawn_blocking(move || give_way(way, work));
+    ended(&mut running).await
 }
 
 /// Corrects predictions by what `report` says. Steps that were repeated, or gave way to another query, say nothing of

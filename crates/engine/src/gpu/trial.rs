@@ -9,7 +9,10 @@
 //!
 //! A device that has never seen a query is slow: it opens the driver, compiles kernels and copies columns.
 //! So no query waits for that. What is tried out has had its rows delivered already, and its result is dropped. Several
-//! trials run at once, since most of a trial is a compiler on one thread; their threads give way to those of queries.
+//! trials run at once, since most of a trial is a compiler on one thread. They give way to queries: their threads run
+//! where cores would be idle, what they bring to the device comes at a fraction of the rate of memory while a query runs
+//! (`foreground.rs`), no query waits for a column that they admit, and of a device's memory they have what queries leave.
+//! Once a query comes again that is still on trial, what is left of the trial gets some of the cores in any case.
 //! Parts of plans are told apart by what they do, not by the numbers in it.
 
 use std::collections::HashMap;
@@ -34,7 +37,7 @@ use futures::StreamExt;
 use pelton_error::{Error, ErrorKind};
 use tokio::sync::Semaphore;
 
-use super::background::give_way;
+use super::background::Way;
 use super::corrections::hash_without_numbers;
 use super::describe::pipeline_texts;
 use super::exec::{PeltonGpuExec, Tried};
@@ -63,6 +66,8 @@ struct Entry {
     cpu_s: Option<f64>,
     device_s: Option<f64>,
     is_on_trial: bool,
+    /// It came again while it was.
+    is_awaited: bool,
     /// The device refused it at run time.
     is_refused: bool,
 }
@@ -98,7 +103,10 @@ pub(super) struct Experience {
 impl Experience {
     /// What to do with what is called `key`.
     pub(super) fn verdict(&self, key: u64) -> Verdict {
-        let entry = self.with(key, |entry| *entry);
+        let entry = self.with(key, |entry| {
+            entry.is_awaited |= entry.is_on_trial;
+            *entry
+        });
         match (entry.device_s, entry.cpu_s) {
             _ if entry.is_refused => Verdict::Cpu("the device refused it before".into()),
             (Some(device_s), Some(cpu_s)) => {
@@ -145,6 +153,11 @@ impl Experience {
         if is_changed {
             self.changes.fetch_add(1, Ordering::AcqRel);
         }
+    }
+
+    /// How far the trial of `key` gives way to queries.
+    fn way(&self, key: u64) -> Way {
+        if self.with(key, |entry| entry.is_awaited) { Way::Nice } else { Way::Idle }
     }
 
     /// True for the first to ask, until the trial has ended.
@@ -232,9 +245,16 @@ async fn try_out(candidate: Arc<PeltonGpuExec>, key: u64, context: Arc<TaskConte
         return;
     }
     tokio::time::sleep(PAUSE).await;
-    // Looking for a GPU opens its driver, which takes a while.
+    // Looking for a GPU opens its driver, which takes a while. Threads that the driver and the runtime start serve
+    // queries later on: nothing here gives way.
     let looking = Arc::clone(&device);
-    let found = tokio::task::spawn_blocking(move || give_way(|| looking.is_any()));
+    let found = tokio::task::spawn_blocking(move || {
+        let is_any = looking.is_any();
+        if is_any {
+            let _ = looking.runtime(); // what is missing the run says
+        }
+        is_any
+    });
     if !found.await.unwrap_or(false) {
         return;
     }
@@ -270,10 +290,11 @@ enum End {
 }
 
 async fn run_until_warm(candidate: &PeltonGpuExec, key: u64, context: &Arc<TaskContext>) -> End {
+    let way = || candidate.device().experience().way(key);
     for run in 1..=RUNS_MAX {
         let tried = match run {
             // It does what has to be done once, however long that takes.
-            1 => candidate.try_run(context).await.map_err(|error| end_of(&error)),
+            1 => candidate.try_run(way(), context).await.map_err(|error| end_of(&error)),
             _ => timed_run(candidate, key, context).await,
         };
         match tried {
@@ -293,8 +314,9 @@ async fn timed_run(
     key: u64,
     context: &Arc<TaskContext>,
 ) -> std::result::Result<Tried, End> {
-    let run = candidate.try_run(context);
-    let Some(cpu) = candidate.device().experience().of_cpu(key) else {
+    let experience = candidate.device().experience();
+    let run = candidate.try_run(experience.way(key), context);
+    let Some(cpu) = experience.of_cpu(key) else {
         return run.await.map_err(|error| end_of(&error));
     };
     let limit = cpu * SLOWER_MAX + PATIENCE;
@@ -409,6 +431,19 @@ mod tests {
         assert!(matches!(experience.verdict(1), Verdict::Cpu(_)));
         assert_eq!(experience.changes(), 2);
         assert_eq!(experience.verdict(2), Verdict::Try);
+    }
+
+    #[test]
+    fn a_trial_is_for_idle_cores_until_its_query_comes_again() {
+        let experience = Experience::default();
+        assert_eq!(experience.verdict(1), Verdict::Try); // it is planned before it runs
+        assert_eq!(experience.way(1), Way::Idle);
+        assert!(experience.begins_trial(1));
+        assert_eq!(experience.way(1), Way::Idle);
+        assert_eq!(experience.verdict(2), Verdict::Try);
+        assert_eq!(experience.way(1), Way::Idle);
+        assert_eq!(experience.verdict(1), Verdict::Try);
+        assert_eq!((experience.way(1), experience.way(2)), (Way::Nice, Way::Idle));
     }
 
     #[test]

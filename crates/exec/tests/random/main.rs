@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   number ──► shape: pipelines, types, encodings ──────────────────► kernels, compiled once
-//!      │         100 plans each                                          │
+//!      │         125 plans each                                          │
 //!      └─────► plan: rows of the tables, which of them are read,         ▼
 //!              constants, parameters, host inputs, memory, devices ──► run ──► rows ──┐
 //!                                                                  └─► interpreter ───┴─ the same
@@ -12,7 +12,7 @@
 //! columns of certain types, bounds and encodings. A plan is a shape with everything else drawn anew: one of two
 //! sets of tables (other numbers of rows, values, NULLs, row groups, pages, codecs), its row groups, the constants that
 //! are arguments of kernels, parameters, host inputs, and one of four configurations (morsels, memory that is refused,
-//! spilling, first room, devices, workers). Plans of one shape share kernels, so 10,000 plans have 100 shapes, and the
+//! spilling, first room, devices, workers). Plans of one shape share kernels, so 10,000 plans have 80 shapes, and the
 //! run says how many kernels it compiled. Numbers decide everything: other numbers are other shapes.
 //!
 //! Bound: the system's compiler, 0.4 s of one core a kernel, and some 10 ms a plan. The default numbers are always the same, so that a failure is due to a
@@ -55,7 +55,7 @@ use check::{RARE, SETS, Shape, Tally, has_logical_devices};
 use tables::Family;
 
 /// Plans of a shape: numbers that follow each other.
-const SHAPE_PLANS: u64 = 100;
+const SHAPE_PLANS: u64 = 125;
 /// Shapes over the same tables.
 const FAMILY_SHAPES: u64 = 4;
 /// Plans where nobody says how many.

@@ -23,7 +23,7 @@ pub(crate) fn moved(plan: &Plan, from: &Tables, to: &Tables, random: &mut Random
         let number = from.relations.iter().position(|relation| relation.table.id() == scan.table.id());
         let table = &to.relations[number.expect("plans read these tables")].table;
         scan.table = Arc::clone(table);
-        let is_part = random.one_in(5);
+        let is_part = random.one_in(10);
         let groups = 0..table.row_group_count() as u32;
         scan.row_groups = groups.filter(|_| !is_part || random.percent(60)).collect();
     }
