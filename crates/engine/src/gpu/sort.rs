@@ -16,9 +16,10 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::physical_expr::{EquivalenceProperties, LexOrdering};
 use datafusion::physical_plan::buffer::BufferExec;
 use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
-use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, replace_children_if_necessary};
 use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{Plan, RowOrder, Sink, SortKey, Source};
 
@@ -150,6 +151,41 @@ impl Sorted {
         let _ = properties.add_equivalence_group(self.cpu.equivalence_properties().eq_group().clone());
         properties
     }
+}
+
+/// `plan`, a merge above projections of partitions that are sorted each by itself, with the projections above the merge; and
+/// what is sorted then.
+///
+/// ```text
+///   SortPreservingMergeExec: fetch=20000           ProjectionExec
+///     ProjectionExec                         ─▶      SortPreservingMergeExec: fetch=20000    all rows, one sort
+///       SortExec: TopK(fetch=20000)                    SortExec: TopK(fetch=20000)
+/// ```
+pub(super) fn merged_below_projections(
+    plan: &Arc<dyn ExecutionPlan>,
+) -> Option<(Arc<dyn ExecutionPlan>, Sorted)> {
+    fn merged(
+        below: &Arc<dyn ExecutionPlan>,
+        fetch: Option<usize>,
+    ) -> Option<(Arc<dyn ExecutionPlan>, Sorted)> {
+        let below = in_order(below);
+        if let Some(projection) = below.downcast_ref::<ProjectionExec>() {
+            let (merge, sorted) = merged(projection.input(), fetch)?;
+            let above = replace_children_if_necessary(Arc::clone(below), vec![merge]).ok()?;
+            return Some((above, sorted));
+        }
+        let sort = below.downcast_ref::<SortExec>()?;
+        let merge = SortPreservingMergeExec::new(sort.expr().clone(), Arc::clone(below)).with_fetch(fetch);
+        let merge: Arc<dyn ExecutionPlan> = Arc::new(merge);
+        let sorted = Sorted::of(&merge)?;
+        Some((merge, sorted))
+    }
+    let merge = plan.downcast_ref::<SortPreservingMergeExec>()?;
+    in_order(merge.input()).downcast_ref::<ProjectionExec>()?;
+    let (above, sorted) = merged(merge.input(), merge.fetch())?;
+    // The sort may go by more than the merge, or by what it is equal to; never by less.
+    let is_as_fine = above.equivalence_properties().ordering_satisfy(merge.expr().clone()).unwrap_or(false);
+    is_as_fine.then_some((above, sorted))
 }
 
 /// The first node below `plan` that does more than hand its input's rows on, in order.

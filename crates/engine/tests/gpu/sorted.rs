@@ -73,6 +73,23 @@ async fn limits_above_a_sort_take_its_first_rows() {
     let (session, cpu) = (tables.session(&sorting()), tables.session(&on_cpu()));
     check(&session, &cpu, "SELECT id, big FROM a ORDER BY big, id LIMIT 20000").await;
     check(&session, &cpu, "SELECT id, big FROM a ORDER BY big DESC, id LIMIT 16385 OFFSET 20000").await;
+    // Partitions that stop each by itself, with columns that change places between them and the merge.
+    check(&session, &cpu, "SELECT big, id FROM a ORDER BY big DESC NULLS LAST, id LIMIT 20000").await;
+    check(&session, &cpu, "SELECT day, id FROM a ORDER BY day, id LIMIT 16400 OFFSET 17").await;
+    check(
+        &session,
+        &cpu,
+        "SELECT id % 7 AS rest, small, id FROM a WHERE id > 9 ORDER BY small, id DESC LIMIT 16500",
+    )
+    .await;
+    check(&session, &cpu, "SELECT double, id FROM a ORDER BY double, id LIMIT 3").await;
+    // Of rows that tie any may come: their keys are told.
+    check(
+        &session,
+        &cpu,
+        "SELECT small, tiny FROM (SELECT id, small, 1 AS tiny FROM a ORDER BY small LIMIT 17000)",
+    )
+    .await;
     // No threshold is for doubles and texts.
     check(&session, &cpu, "SELECT id, double FROM a ORDER BY double DESC NULLS LAST, id LIMIT 10").await;
     check(&session, &cpu, "SELECT id, word FROM a ORDER BY word, id LIMIT 10 OFFSET 3").await;
