@@ -161,8 +161,61 @@ async fn explain_says_who_sorts_and_why() {
     assert!(sorts_of(&long) > 0 || long.contains("sorted by text"), "{long}");
     let runtime = RuntimeOptions { more_devices: vec![1], ..on_host().runtime };
     let two = tables.session(&SessionOptions { runtime, ..on_host() });
-    let text = explanation(&two, &format!("EXPLAIN {sql}")).await;
-    assert!(text.contains("2 devices do not sort rows together"), "{text}");
-    let (expected, _) = run(&session, sql).await;
-    assert_eq!(run(&two, sql).await.0, expected);
+    let text = explanation(&two, &format!("EXPLAIN ANALYZE {sql}")).await;
+    assert!(sorts_of(&text) == 0 && text.contains("over the links of the workers, "), "{text}");
+    check(&two, &session, sql).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_devices_sort_together_what_one_does() {
+    let tables = Tables::new();
+    tables.add("a", random_rows(6, 9000), 512, vec![]);
+    tables.add("b", random_rows(4, 500), 64, vec![]);
+    let runtime = RuntimeOptions { more_devices: vec![1, 2], ..sorting().runtime };
+    let three = tables.session(&SessionOptions { runtime, ..sorting() });
+    let cpu = tables.session(&on_cpu());
+    for sql in [
+        "SELECT id, word, price, double FROM a ORDER BY word DESC NULLS LAST, double, id",
+        "SELECT big, id FROM a WHERE id % 3 > 0 ORDER BY big NULLS FIRST, id LIMIT 16400 OFFSET 3",
+        "SELECT id, huge FROM a ORDER BY huge DESC, id LIMIT 17",
+        "SELECT a.id, b.id AS other, a.day FROM a JOIN b ON a.small = b.small ORDER BY a.day DESC, a.id, other",
+        "SELECT id, text FROM a WHERE id < 40 ORDER BY flag, id",
+        "SELECT id FROM a WHERE id < 0 ORDER BY double",
+    ] {
+        check(&three, &cpu, sql).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_does_not_fit_a_device_is_sorted_in_runs_as_long_as_the_host_holds_them() {
+    let tables = Tables::new();
+    tables.add("a", random_rows(7, 200_000), 20_000, vec![]);
+    let cpu = tables.session(&on_cpu());
+    let sql = "SELECT id, big, double, price FROM a ORDER BY double DESC NULLS LAST, big, id";
+    let limited = |device: u64, host: Option<u64>| {
+        let runtime = RuntimeOptions { morsel_bytes: 1 << 20, staging_buffers: 2, ..sorting().runtime };
+        tables.session(&SessionOptions {
+            device_memory_limit_bytes: Some(device),
+            memory_limit_bytes: host,
+            runtime,
+            ..sorting()
+        })
+    };
+    let short = limited(8 << 20, Some(256 << 20));
+    let text = explanation(&short, &format!("EXPLAIN ANALYZE {sql}")).await;
+    assert!(sorts_of(&text) == 0 && text.contains("  sorted runs: "), "{text}");
+    assert!(!text.contains("ran on the CPU after all"), "{text}");
+    check(&short, &cpu, sql).await;
+    // With so little of the host's memory, planning knows that the runs would not fit.
+    let shorter = limited(8 << 20, Some(16 << 20));
+    let text = explanation(&shorter, &format!("EXPLAIN {sql}")).await;
+    assert!(text.contains("SortExec") && text.contains("the host would merge in 8 MB"), "{text}");
+    let (actual, query) = run(&shorter, sql).await;
+    assert_eq!((actual, fallbacks(&query)), (run(&cpu, sql).await.0, Vec::new()));
+    // Of the first rows, runs hold no more.
+    let first = format!("{sql} LIMIT 500");
+    check(&shorter, &cpu, &first).await;
+    // Too little for anything: the CPU runs it.
+    let nothing = limited(64 << 10, Some(256 << 20));
+    check_rows(&nothing, &cpu, sql).await;
 }
