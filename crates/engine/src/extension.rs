@@ -158,7 +158,14 @@ fn device_of(options: &SessionOptions, io: &Arc<IoEngine>) -> Result<Arc<DeviceH
         1 => options.runtime.more_devices.clone(),
         count => options.device.following(count - 1),
     };
-    let runtime = RuntimeOptions { device_memory_limit_bytes, more_devices, ..options.runtime.clone() };
+    // As much as a run is told (gpu/run.rs).
+    let sorted_bytes_max = options.memory_limit_bytes.map(|bytes| bytes / 2);
+    let runtime = RuntimeOptions {
+        device_memory_limit_bytes,
+        more_devices,
+        sorted_bytes_max,
+        ..options.runtime.clone()
+    };
     let threads = options.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into));
     let device = DeviceHandle::new(options.device, runtime, Arc::clone(io), threads.unwrap_or(1));
     if matches!(options.device, DeviceChoice::Gpu(_) | DeviceChoice::Host) {

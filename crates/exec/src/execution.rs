@@ -27,6 +27,7 @@ use super::parking::{Memory, Refusals};
 use super::report::PipelineReport;
 use super::rows_out::TakeRows;
 use super::runtime::Worker;
+use super::sorted_runs::SortedRun;
 use super::spill::{Run, SpilledGroups, advice};
 use super::tasks::Tasks;
 use super::team::{Given, Shared};
@@ -64,6 +65,8 @@ pub(crate) struct Execution<'r> {
     built: Vec<Option<BuiltTable>>,
     /// The groups that later pipelines read, by the pipeline that made them.
     pub(super) groups: HashMap<usize, Groups>,
+    /// Sorted rows of a pipeline that several workers divide.
+    pub(super) sorted_runs: Vec<SortedRun>,
     /// Arrays of the tables built so far.
     pub(super) tables: State,
     pub(super) lane: HeldLanes<'r>,
@@ -160,8 +163,8 @@ pub(crate) struct Kernel {
     pub(super) started: RefCell<Option<Event>>,
     /// Groups that found no room on the device.
     pub(super) runs: Vec<Run>,
-    /// Rows to be sorted that found no room on the device.
-    pub(super) rows_on_host: Option<Rows>,
+    /// Sorted rows that found no room on the device.
+    pub(super) sorted_runs: Vec<SortedRun>,
     /// Rows that come out at most, as far as that is known.
     pub(super) rows_max: u64,
 }
@@ -169,7 +172,8 @@ pub(crate) struct Kernel {
 impl Kernel {
     pub(crate) fn new(program: Arc<Program>, generated: Arc<Generated>) -> Self {
         let (state, started) = (State::default(), RefCell::new(None));
-        Self { program, generated, state, started, runs: Vec::new(), rows_on_host: None, rows_max: u64::MAX }
+        let (runs, sorted_runs) = (Vec::new(), Vec::new());
+        Self { program, generated, state, started, runs, sorted_runs, rows_max: u64::MAX }
     }
 
     /// The layout of groups found by hashing that lead nowhere, if that is what it ends in: they can be spilled.
@@ -219,6 +223,7 @@ impl<'r> Execution<'r> {
             parameters: Arc::clone(&given.parameters),
             built: vec![None; plan.table_count],
             groups: HashMap::new(),
+            sorted_runs: Vec::new(),
             tables: State::default(),
             lane,
             reports: Vec::with_capacity(plan.pipelines.len()),
@@ -307,6 +312,7 @@ impl<'r> Execution<'r> {
             parameters: Arc::clone(&self.parameters),
             built: self.built.clone(),
             groups: self.groups.clone(),
+            sorted_runs: Vec::new(),
             tables: self.tables.clone(),
             lane,
             reports: Vec::new(),
@@ -319,7 +325,7 @@ impl<'r> Execution<'r> {
 
     /// Takes over what pipeline `index`, run apart, has left.
     fn take_in(&mut self, index: usize, apart: Self, outcome: Result<Option<Rows>>) -> Result<Option<Rows>> {
-        let Self { tables, mut built, mut groups, lane, reports, turn, .. } = apart;
+        let Self { tables, mut built, mut groups, sorted_runs, lane, reports, turn, .. } = apart;
         drop(turn);
         // What comes next runs on other streams.
         lane.wait_blocking()?;
@@ -329,6 +335,7 @@ impl<'r> Execution<'r> {
             self.built[*table] = built[*table].take();
         }
         self.groups.extend(groups.remove(&index).map(|held| (index, held)));
+        self.sorted_runs.extend(sorted_runs);
         self.reports.extend(reports);
         Ok(rows)
     }
@@ -590,7 +597,7 @@ impl<'r> Execution<'r> {
                     Groups::Spilled(_) => None,
                 });
                 match kernel.held_rows().is_some() {
-                    true => self.finish_held_rows(kernel, source, is_divided, report),
+                    true => self.finish_held_rows(kernel, source.cloned(), is_divided, report),
                     false => finish(self, kernel, rows, End { source, must_be_unique, is_part: is_divided }),
                 }
             }

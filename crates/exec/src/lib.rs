@@ -11,7 +11,8 @@
 //!              ├ scan          morsels in flight; at_once: rows that a caller gives, groups; launch: descriptors, grids
 //!              ├ parking       a query steps aside for an older one; spill: groups that are more than fits
 //!              ├ runtime_filter, top    what finished tables and thresholds rule out
-//!              ├ ordered       rows that come in an order: kept on the device, sorted there
+//!              ├ ordered       rows that come in an order: kept on the device, sorted there; sorted_runs: what does not
+//!              │               fit there, or several have sorted, merged on the host
 //!              ├ rows_out      rows that are given out while their pipeline runs
 //!              └ finish        flags read, groups gathered; results: words become rows
 //! ```
@@ -42,6 +43,7 @@ mod results;
 mod rows_out;
 mod runtime_filter;
 mod scan;
+mod sorted_runs;
 mod spill;
 mod tasks;
 mod team;

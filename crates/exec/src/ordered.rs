@@ -4,39 +4,46 @@
 //!   morsels ── kernel ──► columns, words [row]         arrays that grow (grow.rs)
 //!   all rows there  ──► sort by the words ──► columns, some rows at a time, in order ──► host
 //!
-//!   device memory is short ──► rows so far to the host, where all are sorted in the end
-//!   several workers        ──► rows of all to the host, likewise (team.rs)
+//!   device memory is short ──► rows so far are sorted, and go to the host as a run;      runs are merged by the host
+//!   several workers        ──► each sorts its rows, which go to the host as its runs     in the end (sorted_runs.rs)
 //! ```
 //!
 //! The words are those of `pelton_pipeline::codegen::OrderLayout`: whoever sorts knows nothing of types, NULLs and
-//! directions. Rows with equal words come in any order. No row is scanned twice because a sort found no memory.
+//! directions. Rows with equal words come in any order. No row is scanned twice because a sort found no memory, and of
+//! a run no more rows leave the device than are wanted of all.
 
-use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pelton_device::{MemoryKind, OnFull, Span};
 use pelton_error::{Error, ErrorKind, Result};
 use pelton_kernels::{IndexType, KeyOrder, KeyType, Library, RadixSort, sort_pairs, take};
+use pelton_pipeline::Rows;
 use pelton_pipeline::codegen::{Arg, Form, RowsLayout, SinkLayout};
 use pelton_pipeline::ir::RowOrder;
-use pelton_pipeline::{RowColumn, RowValues, Rows};
 
 use super::execution::{Execution, HeldGroups, Kernel, Prepared, ROOM_LEAST};
 use super::finish::{
     OUTPUT_ROWS_MAX, OUTPUT_ROWS_MIN, Outcome, flags, no_rows, output_arrays, room, row_arrays, rows_in,
     texts_of,
 };
-use super::memory::{State, download_words_blocking, is_out_of_memory};
+use super::memory::{State, download_words_blocking, is_out_of_memory, lasting_host_buffer};
 use super::report::PipelineReport;
-use super::results::{append, with_texts};
-use super::rows_out::RowsOut;
+use super::results::{append, output_column, with_texts};
+use super::rows_out::{PAUSE, RowsOut, RowsPart};
 use super::runtime::TargetChoice;
+use super::sorted_runs::{Merge, SortedRun, host_array, places_of};
 use super::spill::advice;
 
 /// Rows that are sorted on a device at most: their numbers take 32 bits.
 pub(super) const SORTED_ROWS_MAX: u64 = u32::MAX as u64;
+/// Rows that are sorted at once as part of a run at least: where there is no room even for that, the host sorts them.
+const PIECE_ROWS_MIN: u64 = 1 << 10;
+/// Bytes of rows that are merged at once where nobody takes them meanwhile.
+const MERGED_BYTES: usize = 64 << 20;
+/// Parts of a test, which has very few rows.
+const PART_ROWS_OF_TEST: usize = 7;
 
 impl Kernel {
     /// The layout of rows that are to be sorted, if it ends in such: they stay on the device until all are there.
@@ -102,38 +109,141 @@ impl<'r> Execution<'r> {
         self.fill(kernel, self.stream(), kernel.state.span(Arg::OutputCount)?, count, 0, 1)
     }
 
-    /// Moves the rows so far to the host; answers how many there were. No kernel is under way.
+    /// Sorts the rows so far and moves them to the host as a run; answers how many there were. No kernel is under way.
     pub(super) fn spill_rows(&self, kernel: &mut Kernel, report: &mut PipelineReport) -> Result<u64> {
         let Some(layout) = kernel.held_rows().cloned() else { return Ok(0) };
         let count = self.rows_asked(kernel)?.min(room(kernel));
         if count == 0 {
             return Ok(0);
         }
-        self.bring_rows(kernel, &layout, count)?;
+        self.make_runs(kernel, &layout, count, report)?;
         self.set_row_count(kernel, 0)?;
         // Morsels run in other streams.
         self.stream().wait_blocking()?;
-        report.moved_down_bytes += count * row_bytes(&layout);
         Ok(count)
     }
 
-    /// Copies the first `count` rows behind those that are on the host.
-    fn bring_rows(&self, kernel: &mut Kernel, layout: &RowsLayout, count: u64) -> Result<()> {
-        let on_host = kernel.rows_on_host.as_ref().map_or(0, |rows| rows.row_count as u64);
-        let (bytes, most) = ((on_host + count).saturating_mul(row_bytes(layout)), self.sorted_bytes_max);
+    /// Makes sorted runs on the host of the first `count` rows: one where the device has room to sort them at once.
+    fn make_runs(
+        &self,
+        kernel: &mut Kernel,
+        layout: &RowsLayout,
+        count: u64,
+        report: &mut PipelineReport,
+    ) -> Result<()> {
+        let started = Instant::now();
+        let order = layout.order.as_ref().expect("rows that are to be sorted");
+        let wanted = order.row_count.map_or(usize::MAX, |rows| usize::try_from(rows).unwrap_or(usize::MAX));
+        let held: u64 = kernel.sorted_runs.iter().map(SortedRun::bytes).sum();
+        let bytes = held.saturating_add(count.min(wanted as u64).saturating_mul(row_bytes(layout)));
+        let most = self.sorted_bytes_max / self.runtime.workers.len() as u64;
         if bytes > most {
             return Err(Error::unsupported(format!(
-                "{bytes} bytes of rows to be sorted on the host, which has {most} for them"
+                "{bytes} bytes of sorted rows to be merged on the host, which has {most} for them"
             )));
         }
-        let mut rows = kernel.rows_on_host.take().unwrap_or_default();
-        for start in (0..count).step_by(OUTPUT_ROWS_MAX as usize) {
+        let (mut start, mut piece) = (0, count);
+        while start < count {
             self.cancel.check()?;
-            let some = start as usize..count.min(start + OUTPUT_ROWS_MAX) as usize;
-            append(&mut rows, rows_in(&kernel.state, layout, self.stream(), some)?)?;
+            let some = start as usize..count.min(start + piece) as usize;
+            let end = some.end as u64;
+            let (run, by) = match self.run_on_device(kernel, layout, some.clone(), wanted) {
+                Err(refusal) if is_out_of_memory(&refusal) && piece > PIECE_ROWS_MIN => {
+                    piece = piece.div_ceil(2);
+                    continue;
+                }
+                Err(refusal) if is_out_of_memory(&refusal) => {
+                    let unsorted = self.bring_unsorted(kernel, layout, some)?;
+                    (unsorted.sorted(&layout.columns[..layout.output_columns()], wanted), "host")
+                }
+                run => (run?, if report.sorted_by.is_empty() { "device" } else { report.sorted_by }),
+            };
+            report.sorted_by = by;
+            report.sorted_runs += 1;
+            report.run_bytes += run.bytes();
+            report.moved_down_bytes += run.bytes();
+            kernel.sorted_runs.push(run);
+            start = end;
         }
-        kernel.rows_on_host = Some(rows);
+        report.sorted_rows += count;
+        report.sort += started.elapsed();
         Ok(())
+    }
+
+    /// The rows in `some` places, sorted on the device, and no more of them than are wanted of all.
+    fn run_on_device(
+        &self,
+        kernel: &Kernel,
+        layout: &RowsLayout,
+        some: Range<usize>,
+        wanted: usize,
+    ) -> Result<SortedRun> {
+        let places = self.sort_on_device(kernel, layout, some, true)?;
+        let library = self.library()?;
+        let count = (places.len() / 4).min(wanted);
+        let carried = carried(layout);
+        let (arrays, at_once) = self.arrays_for_some(&carried, count)?;
+        self.bring_pieces(&carried, count, at_once, layout, |piece, arg, width| {
+            let (source, target) = (kernel.state.span(arg)?, arrays.span(arg)?.slice(0..piece.len() * width));
+            let source = source.slice(0..source.len() / width * width);
+            let places = places.slice(piece.start * 4..piece.end * 4);
+            self.stream().run(take(library, width, source, IndexType::U32, places, target.clone()))?;
+            Ok(target)
+        })
+    }
+
+    /// Arrays for as many of `count` rows of `layout` as there is room for, and for how many.
+    fn arrays_for_some(&self, layout: &RowsLayout, count: usize) -> Result<(State, usize)> {
+        let mut at_once = (count as u64).clamp(1, OUTPUT_ROWS_MAX);
+        loop {
+            match self.making_room(|| output_arrays(self, layout, at_once)) {
+                Err(refusal) if is_out_of_memory(&refusal) && at_once > OUTPUT_ROWS_MIN => at_once /= 2,
+                arrays => return Ok((arrays?, at_once as usize)),
+            }
+        }
+    }
+
+    /// Copies the rows in `some` places to the host, in no order.
+    fn bring_unsorted(&self, kernel: &Kernel, layout: &RowsLayout, some: Range<usize>) -> Result<SortedRun> {
+        let count = some.len();
+        self.bring_pieces(&carried(layout), count, count.max(1), layout, |_, arg, width| {
+            Ok(kernel.state.span(arg)?.slice(some.start * width..some.end * width))
+        })
+    }
+
+    /// Copies `count` rows of the arrays of `carried` to the host, `at_once` of them at a time, from where `array` says that
+    /// these rows of an argument with values of so many bytes are.
+    fn bring_pieces(
+        &self,
+        carried: &RowsLayout,
+        count: usize,
+        at_once: usize,
+        layout: &RowsLayout,
+        array: impl Fn(Range<usize>, Arg, usize) -> Result<Span>,
+    ) -> Result<SortedRun> {
+        let lengths: Vec<usize> = row_arrays(carried).map(|(_, width)| count * width).collect();
+        let places = places_of(&lengths);
+        let bytes = places.last().map_or(0, |place| place.end).max(8).next_multiple_of(8);
+        let target = lasting_host_buffer(self.runtime.machine(), bytes)?;
+        for start in (0..count).step_by(at_once) {
+            let piece = start..count.min(start + at_once);
+            for ((arg, width), place) in row_arrays(carried).zip(&places) {
+                let source = array(piece.clone(), arg, width)?;
+                let at = place.start + piece.start * width;
+                self.stream().copy(&source, &target.slice(at..at + piece.len() * width))?;
+            }
+        }
+        self.stream().wait_blocking()?;
+        let outputs = layout.output_columns();
+        let mut run = SortedRun { row_count: count, ..SortedRun::default() };
+        for ((arg, _), place) in row_arrays(carried).zip(places) {
+            let array = host_array(&target, place)?;
+            match arg {
+                Arg::Output(index) if index >= outputs => run.words.push(array),
+                _ => run.arrays.push(array),
+            }
+        }
+        Ok(run)
     }
 
     /// Nobody else has memory to give. The rows so far go to the host, which makes room for others where there was none
@@ -161,12 +271,12 @@ impl<'r> Execution<'r> {
         self.stream().wait_blocking()
     }
 
-    /// The rows of a pipeline that has run, in order; of one of several workers (`is_part`) in no order, with the words to
-    /// sort them by. `source`: the groups that it read.
+    /// The rows of a pipeline that has run, in order; of one of several workers (`is_part`) none: its runs are left for who
+    /// merges those of all. `source`: the groups that it read.
     pub(super) fn finish_held_rows(
-        &self,
+        &mut self,
         mut kernel: Kernel,
-        source: Option<&HeldGroups>,
+        source: Option<HeldGroups>,
         is_part: bool,
         report: &mut PipelineReport,
     ) -> Result<Outcome> {
@@ -174,33 +284,89 @@ impl<'r> Execution<'r> {
         let layout = kernel.held_rows().cloned().expect("rows that are to be sorted");
         let count = self.rows_asked(&kernel)?.min(room(&kernel));
         let has_kept = layout.columns.iter().any(|column| column.form == Form::Kept);
-        let texts = source.filter(|_| has_kept).map_or(Ok(Vec::new()), |groups| texts_of(self, groups))?;
+        let texts =
+            source.as_ref().filter(|_| has_kept).map_or(Ok(Vec::new()), |groups| texts_of(self, groups))?;
         let started = Instant::now();
-        if !is_part && kernel.rows_on_host.is_none() && count > 0 {
-            match self.sort_on_device(&mut kernel, &layout, count) {
+        if !is_part && kernel.sorted_runs.is_empty() && count > 0 {
+            match self.sort_on_device(&kernel, &layout, 0..count as usize, false) {
                 Ok(places) => {
+                    // The words have served.
+                    let first_word = layout.output_columns();
+                    kernel.state.forget(|arg| matches!(arg, Arg::Output(index) if *index >= first_word));
                     (report.sorted_rows, report.sorted_by) = (count, "device");
                     report.sort += started.elapsed();
                     let rows = self.bring_sorted(&kernel, &layout, &places, !has_kept, report)?;
                     return with_texts(rows, &layout.columns, &texts).map(Outcome::Rows);
                 }
                 Err(refusal) if is_out_of_memory(&refusal) => {
-                    report.notes.push(format!("sorted on the host: {refusal}"));
+                    report.notes.push(format!("sorted in parts: {refusal}"));
                 }
                 Err(error) => return Err(error),
             }
         }
         if count > 0 {
-            self.bring_rows(&mut kernel, &layout, count)?;
+            self.make_runs(&mut kernel, &layout, count, report)?;
         }
-        let rows = kernel.rows_on_host.take().unwrap_or_else(|| no_rows(&layout.columns));
+        let runs = std::mem::take(&mut kernel.sorted_runs);
+        // What is merged is on the host.
+        drop(kernel);
         if is_part {
-            return Ok(Outcome::Rows(rows));
+            self.sorted_runs.extend(runs);
+            return Ok(Outcome::Rows(Rows::default()));
         }
-        (report.sorted_rows, report.sorted_by) = (rows.row_count as u64, "host");
-        let rows = sorted(rows, &layout);
-        report.sort += started.elapsed();
-        with_texts(rows, &layout.columns, &texts).map(Outcome::Rows)
+        self.merge_sorted(runs, &layout, &texts, !has_kept, report).map(Outcome::Rows)
+    }
+
+    /// Merges sorted runs on the host, and gives the rows out where somebody takes rows; gives those that nobody took.
+    pub(crate) fn merge_sorted(
+        &self,
+        runs: Vec<SortedRun>,
+        layout: &RowsLayout,
+        texts: &[u8],
+        may_give_out: bool,
+        report: &mut PipelineReport,
+    ) -> Result<Rows> {
+        let columns = &layout.columns[..layout.output_columns()];
+        let wanted = layout.order.as_ref().and_then(|order| order.row_count);
+        let wanted = wanted.map_or(usize::MAX, |rows| usize::try_from(rows).unwrap_or(usize::MAX));
+        let (machine, cancel, threads) = (self.runtime.machine(), self.cancel, self.merging_threads());
+        let merge = Merge { runs, columns, machine, threads, cancel };
+        let part_rows = |bytes| match self.runtime.options.first_rows {
+            Some(_) => PART_ROWS_OF_TEST,
+            None => merge.part_rows(bytes),
+        };
+        let (started, mut waited) = (Instant::now(), Duration::ZERO);
+        let mut rows = no_rows(columns);
+        match self.rows_taker.filter(|_| may_give_out) {
+            Some(taker) => {
+                let given = merge.run(wanted, part_rows(taker.part_bytes()), &mut |part| {
+                    let started = Instant::now();
+                    let arbiter = self.turn.arbiter();
+                    while taker.is_full() && arbiter.parked() == 0 && !self.turn.is_asked_to_park() {
+                        self.cancel.check()?;
+                        std::thread::sleep(PAUSE);
+                    }
+                    waited += started.elapsed();
+                    taker.take(part)
+                })?;
+                report.rows_out += given as u64;
+            }
+            None => {
+                merge.run(wanted, part_rows(MERGED_BYTES), &mut |part| append(&mut rows, as_rows(&part)))?;
+            }
+        }
+        report.reader_wait += waited;
+        report.merge += started.elapsed().saturating_sub(waited);
+        with_texts(rows, columns, texts)
+    }
+
+    /// Cores that merge.
+    fn merging_threads(&self) -> usize {
+        let cores = std::thread::available_parallelism().map_or(1, |count| count.get());
+        match self.runtime.options.target {
+            TargetChoice::Host => cores.min(self.runtime.options.workers.max(1) as usize),
+            TargetChoice::Cuda { .. } => cores,
+        }
     }
 
     /// What works on the device beside kernels of queries: nothing but host forms on the host target.
@@ -211,50 +377,66 @@ impl<'r> Execution<'r> {
         }
     }
 
-    /// Sorts the numbers of `count` rows by the words of the rows, and lets go of these; gives the numbers of those that are
-    /// wanted. Where memory is refused, nothing has changed.
-    fn sort_on_device(&self, kernel: &mut Kernel, layout: &RowsLayout, count: u64) -> Result<Span> {
+    /// Sorts the numbers of the rows in `some` places by the words of the rows; it changes neither where it `keeps` them, and
+    /// gives the numbers of those rows that are wanted. Where memory is refused, nothing has changed.
+    fn sort_on_device(
+        &self,
+        kernel: &Kernel,
+        layout: &RowsLayout,
+        some: Range<usize>,
+        keeps: bool,
+    ) -> Result<Span> {
         let library = self.library()?;
         let order = layout.order.as_ref().expect("rows that are to be sorted");
-        let (first, word_count, count) = (layout.output_columns(), order.word_bits.len(), count as usize);
+        let (first, word_count, count) = (layout.output_columns(), order.word_bits.len(), some.len());
         let array = |index: usize, width: usize| {
-            Ok::<_, Error>(kernel.state.span(Arg::Output(index))?.slice(0..count * width))
+            let all = kernel.state.span(Arg::Output(index))?;
+            Ok::<_, Error>(all.slice(0..all.len() / width * width))
         };
         let words = (first..first + word_count).map(|index| array(index, 8)).collect::<Result<Vec<_>>>()?;
-        let mut numbers = array(first + word_count, 4)?;
+        let numbers = array(first + word_count, 4)?.slice(some.start * 4..some.end * 4);
         let wanted = order.row_count.map_or(count, |wanted| wanted.min(count as u64) as usize);
         let sorts: Vec<RadixSort> = order.word_bits.iter().map(|bits| radix_sort(*bits)).collect();
         let scratch_bytes = sorts.iter().map(|sort| sort.scratch_bytes(count as u64)).max();
         let Some((scratch_bytes, last)) = scratch_bytes.zip(words.last()) else {
             return Ok(numbers.slice(0..wanted * 4));
         };
+        let last = last.slice(some.start * 8..some.end * 8);
         let (machine, device) = (self.runtime.machine(), MemoryKind::Device(self.device()));
-        let [other_words, mut other_numbers, scratch] = self.making_room(|| {
-            self.refuse_first(Arg::Output(first), scratch_bytes)?;
-            let allocate = |bytes: usize| {
-                let buffer = machine.allocate(device.clone(), bytes.next_multiple_of(8), OnFull::Refuse)?;
-                Ok::<_, Error>(buffer.span().slice(0..bytes))
-            };
-            Ok([allocate(count * 8)?, allocate(count * 4)?, allocate(scratch_bytes)?])
-        })?;
-        let (mut sorted, mut other) = (last.clone(), other_words);
+        let [mut sorted, mut other, mut sorted_numbers, mut other_numbers, scratch] =
+            self.making_room(|| {
+                self.refuse_first(Arg::Output(first), scratch_bytes)?;
+                let allocate = |bytes: usize| {
+                    let buffer =
+                        machine.allocate(device.clone(), bytes.next_multiple_of(8), OnFull::Refuse)?;
+                    Ok::<_, Error>(buffer.span().slice(0..bytes))
+                };
+                let (words, places) = match keeps {
+                    true => (allocate(count * 8)?, allocate(count * 4)?),
+                    false => (last.clone(), numbers.clone()),
+                };
+                Ok([words, allocate(count * 8)?, places, allocate(count * 4)?, allocate(scratch_bytes)?])
+            })?;
+        if keeps {
+            self.stream().copy(&last, &sorted)?;
+            self.stream().copy(&numbers, &sorted_numbers)?;
+        }
         for (index, sort) in sorts.into_iter().enumerate().rev() {
             self.cancel.check()?;
             if index + 1 < word_count {
-                let (word, numbers) = (words[index].clone(), numbers.clone());
-                self.stream().run(take(library, 8, word, IndexType::U32, numbers, sorted.clone()))?;
+                let (word, places) = (words[index].clone(), sorted_numbers.clone());
+                self.stream().run(take(library, 8, word, IndexType::U32, places, sorted.clone()))?;
             }
-            let (keys, values) = ([sorted.clone(), other.clone()], [numbers.clone(), other_numbers.clone()]);
+            let keys = [sorted.clone(), other.clone()];
+            let values = [sorted_numbers.clone(), other_numbers.clone()];
             self.stream().run(sort_pairs(library, sort, keys, values, scratch.clone()))?;
             if sort.result_index() == 1 {
-                std::mem::swap(&mut numbers, &mut other_numbers);
+                std::mem::swap(&mut sorted_numbers, &mut other_numbers);
                 std::mem::swap(&mut sorted, &mut other);
             }
         }
         self.stream().wait_blocking()?;
-        // The words have served.
-        kernel.state.forget(|arg| matches!(arg, Arg::Output(index) if *index >= first));
-        Ok(numbers.slice(0..wanted * 4))
+        Ok(sorted_numbers.slice(0..wanted * 4))
     }
 
     /// Brings the rows with the numbers in `places`, in that order, and gives them out where somebody takes rows; gives those
@@ -282,13 +464,13 @@ impl<'r> Execution<'r> {
             Ok::<_, Error>(())
         };
         let count = places.len() / 4;
+        report.ordered_bytes += count as u64 * row_bytes(layout);
         let Some(taker) = self.rows_taker.filter(|_| may_give_out) else {
-            let at_once = (count as u64).clamp(1, OUTPUT_ROWS_MAX);
-            let arrays = self.making_room(|| output_arrays(self, layout, at_once))?;
+            let (arrays, at_once) = self.arrays_for_some(layout, count)?;
             let mut rows = no_rows(&layout.columns);
-            for start in (0..count).step_by(at_once as usize) {
+            for start in (0..count).step_by(at_once) {
                 self.cancel.check()?;
-                let some = start..count.min(start + at_once as usize);
+                let some = start..count.min(start + at_once);
                 fill(&arrays, some.clone())?;
                 append(&mut rows, rows_in(&arrays, layout, self.stream(), 0..some.len())?)?;
             }
@@ -318,71 +500,18 @@ pub(super) fn row_bytes(layout: &RowsLayout) -> u64 {
     row_arrays(layout).map(|(_, width)| width as u64).sum::<u64>().max(1)
 }
 
-/// `rows`, whose last columns are the words of their order, in that order and without them: as many as are wanted.
-pub(crate) fn sorted(mut rows: Rows, layout: &RowsLayout) -> Rows {
-    let Some(order) = &layout.order else { return rows };
-    // Where no morsel ran, there are no columns.
-    if rows.columns.is_empty() {
-        return rows;
-    }
-    let mut words = rows.columns.split_off(layout.output_columns());
-    words.truncate(order.word_bits.len());
-    let words: Vec<&[i64]> = words.iter().map(words_of).collect();
-    let wanted = order
-        .row_count
-        .map_or(rows.row_count, |wanted| usize::try_from(wanted).unwrap_or(usize::MAX).min(rows.row_count));
-    let places = match words.as_slice() {
-        [] => (0..wanted).collect(),
-        [only] => first_in_order((0..rows.row_count).collect(), wanted, |a: &usize, b| {
-            (only[*a] as u64).cmp(&(only[*b] as u64)).then(a.cmp(b))
-        }),
-        several => first_in_order((0..rows.row_count).collect(), wanted, |a: &usize, b| {
-            let orders = several.iter().map(|word| (word[*a] as u64).cmp(&(word[*b] as u64)));
-            orders.into_iter().find(|order| order.is_ne()).unwrap_or(Ordering::Equal).then(a.cmp(b))
-        }),
-    };
-    Rows {
-        row_count: places.len(),
-        columns: rows.columns.into_iter().map(|column| picked(column, &places)).collect(),
-    }
+/// The arrays of rows that go to the host: the columns, and the words that they are sorted by.
+fn carried(layout: &RowsLayout) -> RowsLayout {
+    // But for the number of the row, which is the last.
+    let columns = layout.columns[..layout.columns.len() - 1].to_vec();
+    RowsLayout { columns, top: None, order: None }
 }
 
-fn words_of(column: &RowColumn) -> &[i64] {
-    match &column.values {
-        RowValues::I64(words) => words,
-        other => unreachable!("words of an order that are {:?}", other.ty()),
-    }
-}
-
-/// The first `wanted` of `places`, in order.
-fn first_in_order(
-    mut places: Vec<usize>,
-    wanted: usize,
-    compare: impl Fn(&usize, &usize) -> Ordering,
-) -> Vec<usize> {
-    if wanted == 0 {
-        return Vec::new();
-    }
-    if wanted < places.len() {
-        places.select_nth_unstable_by(wanted - 1, &compare);
-        places.truncate(wanted);
-    }
-    places.sort_unstable_by(compare);
-    places
-}
-
-/// The values of `column` at `places`.
-fn picked(column: RowColumn, places: &[usize]) -> RowColumn {
-    fn at<T: Copy>(values: &[T], places: &[usize]) -> Vec<T> {
-        places.iter().map(|place| values[*place]).collect()
-    }
-    let values = match column.values {
-        RowValues::Bool(values) => RowValues::Bool(at(&values, places)),
-        RowValues::I32(values) => RowValues::I32(at(&values, places)),
-        RowValues::I64(values) => RowValues::I64(at(&values, places)),
-        RowValues::I128(values) => RowValues::I128(at(&values, places)),
-        RowValues::F64(values) => RowValues::F64(at(&values, places)),
-        RowValues::Text { ids, dictionary } => RowValues::Text { ids: at(&ids, places), dictionary },
-    };
-    RowColumn { values, valid: column.valid.map(|valid| at(&valid, places)) }
+/// The rows of `part`; texts that have no dictionary are numbers until all rows are there.
+fn as_rows(part: &RowsPart) -> Rows {
+    let columns = part
+        .columns
+        .iter()
+        .map(|column| output_column(&column.layout, &column.values, column.valid.as_deref(), part.row_count));
+    Rows { row_count: part.row_count, columns: columns.collect() }
 }

@@ -90,12 +90,23 @@ pub struct PipelineReport {
     pub spilled_runs: usize,
     /// Groups in these runs, each as often as it was spilled.
     pub spilled_groups: u64,
-    /// Rows that were sorted, how long it took until the first of them went to the host in order, and who sorted them.
+    /// Rows that were sorted, how long that took (up to the first of them that went to the host in order, or to the last
+    /// that did as part of a run), and who sorted them.
     pub sorted_rows: u64,
     /// See `sorted_rows`.
     pub sort: Duration,
     /// See `sorted_rows`.
     pub sorted_by: &'static str,
+    /// Sorted runs that went to the host: what a device has no room for, or what several sort.
+    pub sorted_runs: usize,
+    /// Bytes of these runs, and of them over the link of each worker, where several divided the rows.
+    pub run_bytes: u64,
+    /// See `run_bytes`.
+    pub run_bytes_by_worker: Vec<u64>,
+    /// Time to merge sorted runs on the host.
+    pub merge: Duration,
+    /// Bytes of sorted rows that went to the host in order.
+    pub ordered_bytes: u64,
     /// Partitions by which runs were merged.
     pub spilled_partitions: usize,
     /// Time of the kernels on the device, all together; those of several morsels may run at once.
@@ -143,6 +154,8 @@ impl PipelineReport {
     pub(crate) fn add_worker(&mut self, other: Self, is_divided: bool) {
         if is_divided {
             self.rows_by_worker.push(other.rows_in);
+            self.run_bytes_by_worker.push(other.run_bytes);
+            self.sorted_rows += other.sorted_rows;
             self.rows_in += other.rows_in;
             self.rows_out += other.rows_out;
             self.raw_bytes += other.raw_bytes;
@@ -181,6 +194,14 @@ impl PipelineReport {
         self.parked_for = self.parked_for.max(other.parked_for);
         self.moved_down_bytes += other.moved_down_bytes;
         self.moved_up_bytes += other.moved_up_bytes;
+        self.sort = self.sort.max(other.sort);
+        if self.sorted_by.is_empty() || other.sorted_by == "host" {
+            self.sorted_by = other.sorted_by;
+        }
+        self.sorted_runs += other.sorted_runs;
+        self.run_bytes += other.run_bytes;
+        self.merge = self.merge.max(other.merge);
+        self.ordered_bytes += other.ordered_bytes;
         self.spilled_runs += other.spilled_runs;
         self.spilled_groups += other.spilled_groups;
         self.spilled_partitions += other.spilled_partitions;
@@ -293,6 +314,7 @@ impl PipelineReport {
         if !self.sorted_by.is_empty() {
             let (rows, by, took) = (self.sorted_rows, self.sorted_by, ms(self.sort));
             lines.push(format!("  sorted {rows} rows on the {by} in {took:.2} ms"));
+            lines.extend(self.run_lines());
         }
         if self.parked > 0 {
             lines.push(format!("  parked {} times, waited {:.1} ms", self.parked, ms(self.parked_for)));
@@ -302,6 +324,29 @@ impl PipelineReport {
             lines.push(format!("  device memory was short: {down:.2} MB moved to the host, {up:.2} MB back"));
         }
         lines.extend(self.notes.iter().map(|note| format!("  {note}")));
+        lines
+    }
+
+    /// What of sorted rows went over which link.
+    fn run_lines(&self) -> Vec<String> {
+        let mb = |bytes: u64| format!("{:.2}", bytes as f64 / 1e6);
+        let mut lines = Vec::new();
+        if self.ordered_bytes > 0 {
+            lines.push(format!("  sorted rows over the link to the host: {} MB", mb(self.ordered_bytes)));
+        }
+        if self.sorted_runs > 0 {
+            let by_link: Vec<String> = self.run_bytes_by_worker.iter().map(|bytes| mb(*bytes)).collect();
+            let links = match by_link.len() {
+                0 => String::from("the link"),
+                _ => format!("the links of the workers, {} each", by_link.join(", ")),
+            };
+            let merged_ms = self.merge.as_secs_f64() * 1e3;
+            lines.push(format!(
+                "  sorted runs: {}, {} MB spilled to the host over {links}; merged there in {merged_ms:.2} ms",
+                self.sorted_runs,
+                mb(self.run_bytes)
+            ));
+        }
         lines
     }
 

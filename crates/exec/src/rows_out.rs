@@ -30,9 +30,9 @@ use super::results::{output_column, with_texts};
 /// Bytes that are copied in one go: short enough for the counts of the next morsel to pass between two of them.
 const COPY_BYTES: usize = 16 << 20;
 /// Where a column begins in memory: aligned for every type that Arrow has.
-const COLUMN_ALIGNMENT: usize = 64;
+pub(super) const COLUMN_ALIGNMENT: usize = 64;
 /// How often somebody who has enough rows is asked again.
-const PAUSE: Duration = Duration::from_millis(1);
+pub(super) const PAUSE: Duration = Duration::from_millis(1);
 
 /// Somebody who takes rows while a run goes on, from whichever worker has some.
 pub trait TakeRows: Sync {

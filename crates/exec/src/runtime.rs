@@ -104,6 +104,9 @@ pub struct RuntimeOptions {
     /// Groups that are worth a sort on the device at least: of fewer the host's sort takes less time than the kernel that
     /// gathers them. Planners read it, runs do not. A guess.
     pub sorted_groups_min: u64,
+    /// Bytes of sorted runs that the host holds at most for the query that is planned; `None`: any number. Planners read it,
+    /// runs are told by [`RunWith`].
+    pub sorted_bytes_max: Option<u64>,
     /// Memory that is made short: a test.
     pub memory_test: MemoryTest,
     /// How conditions are computed.
@@ -145,6 +148,7 @@ impl Default for RuntimeOptions {
             equal_hashes: false,
             first_rows: None,
             sorted_groups_min: 1 << 16,
+            sorted_bytes_max: None,
             memory_test: MemoryTest::Off,
             filters: Filters::Branching,
             overflow_checks: OverflowChecks::WhereNeeded,
@@ -171,8 +175,8 @@ pub struct RunWith<'r> {
     pub tracer: Option<&'r Tracer>,
     /// Takes rows of the result as they come, where nothing can make the CPU look at them any more.
     pub rows_taker: Option<&'r dyn TakeRows>,
-    /// Bytes of rows at most that are collected on the host to be sorted there, where a device has no room for them;
-    /// more are an error of kind `Unsupported`. `None`: any number.
+    /// Bytes of sorted rows at most that are held by the host to be merged there, where a device has no room for them or
+    /// several have sorted; more are an error of kind `Unsupported`. `None`: any number.
     pub sorted_bytes_max: Option<u64>,
     /// Of groups that are the result so many are enough, whichever they are; `None`: all are asked for. There may be more.
     pub groups_enough: Option<u64>,

@@ -6,7 +6,8 @@
 //!   aggregate  groups of its rows  groups of its rows  groups of its rows   row groups are tasks (tasks.rs)
 //!                   ◄────────────────────┴───────────────────┘              records, added up (combine.rs)
 //!   groups     the first alone; their tables are built by each, of a copy of the groups
-//!   rows       ◄────────────────────┴───────────────────┘                  appended on the host; the best k kept, or sorted
+//!   rows       ◄────────────────────┴───────────────────┘                  appended on the host, the best k kept; or sorted
+//!                                                                          by each worker, merged (sorted_runs.rs)
 //! ```
 //!
 //! A pipeline is run by the first so many workers: by as many as have a task, or need the table that it builds. With one
@@ -27,7 +28,7 @@ use std::time::{Duration, Instant};
 use pelton_device::{DeviceId, Machine, MemoryArbiter, MemoryKind, OnFull, Span, Stream, Turn};
 use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt};
 use pelton_pipeline::Rows;
-use pelton_pipeline::codegen::{Generated, GroupKind, SinkLayout};
+use pelton_pipeline::codegen::{Generated, GroupKind, RowsLayout, SinkLayout};
 use pelton_pipeline::ir::{Inputs, Literal, Op, Plan, Sink, Source};
 use pelton_trace::Tracer;
 
@@ -36,7 +37,6 @@ use crate::combine::{Combiner, GroupPartition, GroupsPart, fixed_kernel};
 use crate::execution::{Execution, Groups, HeldGroups, in_threads};
 use crate::finish::{Outcome, gather_on_host, gather_to, group_rows_of, without_key};
 use crate::memory::is_out_of_memory;
-use crate::ordered::sorted;
 use crate::report::PipelineReport;
 use crate::results::{append, with_texts};
 use crate::rows_out::TakeRows;
@@ -139,6 +139,8 @@ pub(crate) struct Team<'r> {
     executions: Vec<Execution<'r>>,
     /// By pipeline: groups of all workers together, and how long it took to make them so.
     combined: Vec<Option<(u64, Duration)>>,
+    /// How long rows that were merged waited for who takes them.
+    reader_wait: Duration,
 }
 
 impl<'r> Team<'r> {
@@ -170,7 +172,8 @@ impl<'r> Team<'r> {
             Ok(execution)
         };
         let executions = workers.iter().zip(turns).map(execution).collect::<Result<_>>()?;
-        Ok(Self { plan, cancel, shared, executions, combined: vec![None; plan.pipelines.len()] })
+        let (combined, reader_wait) = (vec![None; plan.pipelines.len()], Duration::ZERO);
+        Ok(Self { plan, cancel, shared, executions, combined, reader_wait })
     }
 
     /// Runs the pipelines of a stage; gives the rows of the one that ends in any.
@@ -221,19 +224,34 @@ impl<'r> Team<'r> {
     }
 
     /// The rows of all workers.
-    fn append(&self, index: usize, parts: Vec<Option<Rows>>) -> Result<Option<Rows>> {
+    fn append(&mut self, index: usize, parts: Vec<Option<Rows>>) -> Result<Option<Rows>> {
         let never = || unreachable!("the workers have generated it");
         let generated = self.shared[index].generated(false, never)?;
         let SinkLayout::Rows(layout) = &generated.sink else { unreachable!("a pipeline that ends in rows") };
+        if layout.order.is_some() {
+            return self.merge_sorted(index, layout).map(Some);
+        }
         let mut rows = Rows::default();
         parts.into_iter().flatten().try_for_each(|part| append(&mut rows, part))?;
         if let Some(mut top) = Top::of_rows(layout) {
             top.keep_best(&mut rows);
         }
-        if layout.order.is_some() {
-            rows = sorted(rows, layout);
-        }
         with_texts(without_key(rows, layout), &layout.columns, &[]).map(Some)
+    }
+
+    /// The rows that each worker has sorted, in one order.
+    fn merge_sorted(&mut self, index: usize, layout: &RowsLayout) -> Result<Rows> {
+        let runs =
+            self.executions.iter_mut().flat_map(|execution| std::mem::take(&mut execution.sorted_runs));
+        let runs = runs.collect();
+        // Nothing of it is on devices but the tables that it probed: others do not wait for the rest of this query.
+        self.executions[1..].iter().for_each(|execution| execution.turn.rest());
+        let (started, mut report) = (Instant::now(), PipelineReport::default());
+        let rows = self.executions[0].merge_sorted(runs, layout, &[], true, &mut report)?;
+        let elapsed = started.elapsed().saturating_sub(report.reader_wait);
+        self.combined[index] = Some((report.rows_out + rows.row_count as u64, elapsed));
+        self.reader_wait += report.reader_wait;
+        Ok(rows)
     }
 
     /// Makes one of the groups that workers have made of their rows; gives them as rows where nobody reads them.
@@ -405,7 +423,12 @@ impl<'r> Team<'r> {
             match &mut reports[index] {
                 Some(all) => all.add_worker(report, is_divided),
                 None if is_divided => {
-                    reports[index] = Some(PipelineReport { rows_by_worker: vec![report.rows_in], ..report });
+                    let (rows, run_bytes) = (vec![report.rows_in], vec![report.run_bytes]);
+                    reports[index] = Some(PipelineReport {
+                        rows_by_worker: rows,
+                        run_bytes_by_worker: run_bytes,
+                        ..report
+                    });
                 }
                 None => {
                     let copies = if workers > 1 { 1 } else { 0 };
@@ -416,6 +439,10 @@ impl<'r> Team<'r> {
         for (report, combined) in reports.iter_mut().zip(self.combined) {
             if let (Some(report), Some((groups, elapsed))) = (report, combined) {
                 report.rows_out = groups;
+                if report.sorted_runs > 0 {
+                    report.merge += elapsed;
+                    report.reader_wait += self.reader_wait;
+                }
                 report.finish += elapsed;
                 report.elapsed += elapsed;
             }

@@ -11,7 +11,6 @@
 
 use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow::datatypes::{DataType, SchemaRef};
-use arrow::row::SortField;
 use pelton_error::{Error, Result};
 use pelton_store::{TableSchema, column_from_arrow};
 use std::sync::Arc;
@@ -164,12 +163,12 @@ fn find_key(name: &str, known: &[Key]) -> Result<Key> {
 }
 
 impl KeyColumns for Cluster<'_> {
-    fn fields(&self) -> Vec<SortField> {
+    fn types(&self) -> Vec<DataType> {
         let data_type = |key: &Key| match key.place {
             Place::Own(column) => self.staging.field(column).data_type().clone(),
             Place::Attribute { .. } => DataType::UInt32,
         };
-        self.keys.iter().map(|key| SortField::new(data_type(key))).collect()
+        self.keys.iter().map(data_type).collect()
     }
 
     fn columns(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {

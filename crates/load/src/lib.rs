@@ -31,6 +31,7 @@ mod scratch;
 mod stage;
 
 mod cluster;
+mod key_words;
 mod keys;
 mod merge;
 mod sort;

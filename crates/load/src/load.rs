@@ -471,6 +471,7 @@ impl Write<'_, '_> {
             scratch: &load.scratch,
             budget: &load.budget,
             cancel: load.cancel,
+            thread_count: load.request.options.thread_count,
         };
         log.enter(Phase::Sorting, row_count);
         let runs = sort(&context, load.batches(input)?, |batch| log.count(batch))?;

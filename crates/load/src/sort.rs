@@ -7,20 +7,25 @@
 //!                                      └─────────────────────────────▶ batches in order
 //! ```
 //!
-//! Keys are arrow's row format: bytes that compare like the values, NULLs first. Within a run, rows are
-//! ordered by counting (`keys.rs`); between runs, the merge prefers the earlier run among equal keys.
-//! Bound: half of the budget for the run buffer with its keys; an eighth for the batches being merged.
+//! Keys are arrow's row format: bytes that compare like the values, NULLs first. Within a run, rows are ordered by a
+//! radix sort on all cores, where keys have few bytes (`key_words.rs`), else by counting (`keys.rs`); and brought into
+//! order some batches at a time, each by another core. Between runs, the merge prefers the earlier run among equal keys.
+//! Bound: half of the budget for the run buffer with its keys and the batches in order; an eighth for the batches being
+//! merged.
 //! Traffic: every row once to disk and back for each pass, none where all rows fit.
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::interleave_record_batch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::row::{RowConverter, Rows, SortField};
 use pelton_error::{Error, Result};
+use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::budget::{Budget, Held, batch_bytes};
+use crate::key_words::{KeyWords, Place, batch_and_row, place};
 use crate::keys::{Interner, order_by_rank};
 use crate::merge::{Merge, RunReader};
 use crate::scratch::{Scratch, SpillFile};
@@ -30,13 +35,15 @@ use pelton_error::CancelFlag;
 const BATCH_ROWS_MAX: usize = 8192;
 /// Batches of a run that should fit the merge share of the budget.
 const MERGE_BATCHES: u64 = 32;
-/// Bytes per row for its id and its place in the order.
-const ORDER_BYTES: u64 = 8;
+/// Of them, those that are brought into order at once at most.
+const GATHERED_BATCHES: usize = 16;
+/// Bytes per row for its id and its place in the order, where keys are numbered.
+const ORDER_BYTES: u64 = 12;
 
 /// Computes the columns to sort by from a batch.
-pub(crate) trait KeyColumns {
+pub(crate) trait KeyColumns: Sync {
     /// The types of the key columns.
-    fn fields(&self) -> Vec<SortField>;
+    fn types(&self) -> Vec<DataType>;
     /// The key columns of `batch`.
     fn columns(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>>;
 }
@@ -45,12 +52,16 @@ pub(crate) trait KeyColumns {
 pub(crate) struct SortKeys<'a> {
     columns: &'a dyn KeyColumns,
     converter: RowConverter,
+    /// How keys are sorted where they have few bytes.
+    pub(crate) words: Option<KeyWords>,
 }
 
 impl<'a> SortKeys<'a> {
     pub(crate) fn new(columns: &'a dyn KeyColumns) -> Result<Self> {
-        let converter = RowConverter::new(columns.fields()).map_err(|error| sort_error(&error))?;
-        Ok(Self { columns, converter })
+        let converter = RowConverter::new(columns.types().into_iter().map(SortField::new).collect())
+            .map_err(|error| sort_error(&error))?;
+        let words = KeyWords::of(&columns.types(), &converter)?;
+        Ok(Self { columns, converter, words })
     }
 
     pub(crate) fn rows(&self, batch: &RecordBatch) -> Result<Rows> {
@@ -65,6 +76,24 @@ pub(crate) struct SortContext<'a> {
     pub(crate) scratch: &'a Scratch,
     pub(crate) budget: &'a Arc<Budget>,
     pub(crate) cancel: &'a CancelFlag,
+    pub(crate) thread_count: usize,
+}
+
+impl SortContext<'_> {
+    /// Bytes that sorting takes for a row, beside the row and distinct keys.
+    fn order_bytes(&self) -> u64 {
+        self.keys.words.map_or(ORDER_BYTES, KeyWords::row_bytes)
+    }
+
+    /// Bytes of rows and keys of a run: less what is brought into order at once.
+    fn run_bytes(&self) -> u64 {
+        let gathered = self.budget.merge_bytes() / MERGE_BATCHES * self.gathered_batches() as u64;
+        self.budget.run_bytes() - gathered
+    }
+
+    fn gathered_batches(&self) -> usize {
+        self.thread_count.clamp(1, GATHERED_BATCHES)
+    }
 }
 
 /// All rows, as sorted runs.
@@ -78,9 +107,11 @@ pub(crate) enum SortedRuns {
 /// Rows in memory and their order.
 pub(crate) struct MemoryRun {
     pub(crate) batches: Vec<RecordBatch>,
-    /// Batch and row of each position.
-    pub(crate) order: Vec<(u32, u32)>,
+    /// The place of each position.
+    pub(crate) order: Vec<Place>,
     batch_rows: usize,
+    gathered_batches: usize,
+    budget: Arc<Budget>,
     _held: Held,
 }
 
@@ -96,14 +127,14 @@ pub(crate) fn sort(
         let batch = batch?;
         context.cancel.check()?;
         on_batch(&batch);
-        let batch_cost = batch_bytes(&batch) + ORDER_BYTES * batch.num_rows() as u64;
-        if !buffer.batches.is_empty() && buffer.bytes() + batch_cost > context.budget.run_bytes() {
+        let batch_cost = batch_bytes(&batch) + context.order_bytes() * batch.num_rows() as u64;
+        if !buffer.batches.is_empty() && buffer.bytes() + batch_cost > context.run_bytes() {
             let full = std::mem::replace(&mut buffer, RunBuffer::new(context.budget));
-            spilled.push(full.into_run(context.budget).spill(context)?);
+            spilled.push(full.into_run(context)?.spill(context)?);
         }
         buffer.push(context, batch, batch_cost)?;
     }
-    let last = buffer.into_run(context.budget);
+    let last = buffer.into_run(context)?;
     if spilled.is_empty() {
         return Ok(SortedRuns::Memory(last));
     }
@@ -179,24 +210,37 @@ impl RunBuffer {
 
     fn push(&mut self, context: &SortContext<'_>, batch: RecordBatch, cost: u64) -> Result<()> {
         let known_bytes = self.interner.bytes();
-        self.interner.intern(&context.keys.rows(&batch)?, &mut self.ids);
+        if context.keys.words.is_none() {
+            self.interner.intern(&context.keys.rows(&batch)?, &mut self.ids);
+        }
         self.held.grow(cost + self.interner.bytes() - known_bytes);
         self.batches.push(batch);
         Ok(())
     }
 
-    fn into_run(self, budget: &Budget) -> MemoryRun {
-        let positions = order_by_rank(&self.ids, &self.interner.ranks());
-        let mut places = Vec::with_capacity(positions.len());
-        for (batch, rows) in self.batches.iter().enumerate() {
-            places.extend((0..rows.num_rows()).map(|row| (batch as u32, row as u32)));
-        }
-        let order: Vec<(u32, u32)> =
-            positions.into_iter().map(|position| places[position as usize]).collect();
+    fn into_run(self, context: &SortContext<'_>) -> Result<MemoryRun> {
+        let order = match context.keys.words {
+            Some(words) => words.order(&context.keys, &self.batches, context.thread_count)?,
+            None => self.order_by_number(),
+        };
         let row_bytes = self.held.bytes() / (order.len() as u64).max(1);
-        let batch_rows = budget.merge_bytes() / MERGE_BATCHES / row_bytes.max(1);
-        let batch_rows = (batch_rows as usize).clamp(64, BATCH_ROWS_MAX);
-        MemoryRun { batches: self.batches, order, batch_rows, _held: self.held }
+        let batch_rows = context.budget.merge_bytes() / MERGE_BATCHES / row_bytes.max(1);
+        Ok(MemoryRun {
+            batches: self.batches,
+            order,
+            batch_rows: (batch_rows as usize).clamp(64, BATCH_ROWS_MAX),
+            gathered_batches: context.gathered_batches(),
+            budget: Arc::clone(context.budget),
+            _held: self.held,
+        })
+    }
+
+    fn order_by_number(&self) -> Vec<Place> {
+        let positions = order_by_rank(&self.ids, &self.interner.ranks());
+        let rows = self.batches.iter().map(RecordBatch::num_rows).enumerate();
+        let places: Vec<Place> =
+            rows.flat_map(|(batch, rows)| (0..rows).map(move |row| place(batch, row))).collect();
+        positions.into_iter().map(|position| places[position as usize]).collect()
     }
 }
 
@@ -210,19 +254,42 @@ impl MemoryRun {
         writer.finish()
     }
 
+    /// The rows in order, some batches brought into it at once, each by a thread.
     fn into_batches(self) -> impl Iterator<Item = Result<RecordBatch>> {
         let mut next = 0;
+        let mut ready: VecDeque<Result<RecordBatch>> = VecDeque::new();
+        let mut held: Option<Held> = None;
         std::iter::from_fn(move || {
-            let end = (next + self.batch_rows).min(self.order.len());
-            let range = std::mem::replace(&mut next, end)..end;
-            (!range.is_empty()).then(|| self.gather(range))
+            if ready.is_empty() {
+                drop(held.take());
+                let end = (next + self.batch_rows * self.gathered_batches).min(self.order.len());
+                let starts = (std::mem::replace(&mut next, end)..end).step_by(self.batch_rows);
+                ready = self.gather_at_once(starts.map(|start| start..end.min(start + self.batch_rows)));
+                held = Some(self.budget.hold(ready.iter().flatten().map(batch_bytes).sum()));
+            }
+            ready.pop_front()
+        })
+    }
+
+    fn gather_at_once(&self, ranges: impl Iterator<Item = Range<usize>>) -> VecDeque<Result<RecordBatch>> {
+        let ranges: Vec<Range<usize>> = ranges.collect();
+        let Some((first, others)) = ranges.split_first() else { return VecDeque::new() };
+        std::thread::scope(|threads| {
+            let others: Vec<_> =
+                others.iter().map(|range| threads.spawn(|| self.gather(range.clone()))).collect();
+            let first = self.gather(first.clone());
+            let joined = others.into_iter().map(|other| match other.join() {
+                Ok(batch) => batch,
+                Err(panic) => std::panic::resume_unwind(panic),
+            });
+            [first].into_iter().chain(joined).collect()
         })
     }
 
     /// The rows at positions `range` of the order.
-    pub(crate) fn gather(&self, range: std::ops::Range<usize>) -> Result<RecordBatch> {
+    pub(crate) fn gather(&self, range: Range<usize>) -> Result<RecordBatch> {
         let indices: Vec<(usize, usize)> =
-            self.order[range].iter().map(|&(batch, row)| (batch as usize, row as usize)).collect();
+            self.order[range].iter().map(|&place| batch_and_row(place)).collect();
         interleave(&self.batches, &indices)
     }
 }
@@ -233,6 +300,6 @@ pub(crate) fn interleave(batches: &[RecordBatch], indices: &[(usize, usize)]) ->
     interleave_record_batch(&batches, indices).map_err(|error| sort_error(&error))
 }
 
-fn sort_error(error: &ArrowError) -> Error {
+pub(crate) fn sort_error(error: &ArrowError) -> Error {
     Error::invalid_input("sorting the rows").with_source(error.to_string())
 }

@@ -48,6 +48,7 @@ pub use external::{ExternalOptions, ExternalReport, ExternalSort, Sink};
 pub use key::{Bits, Carried, Key, Payload, SortSpec, key_name, parse_key};
 pub use options::{Algorithm, Eager, Pairing, SortOptions};
 pub use order::best_order;
+pub use pelton_kernels::Direction;
 pub use report::{LinkBytes, Phases, Prediction, Report, Stage};
 pub use rows::Rows;
 pub use sorter::{Prepared, Sorter};

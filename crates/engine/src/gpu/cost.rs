@@ -27,6 +27,7 @@ use pelton_store::Table;
 use super::corrections::{StepClass, StepKind};
 use super::describe::plan_texts;
 use super::device::DeviceHandle;
+use super::sort::Runs;
 
 /// Shares of the rows that pass: where a value is one, where it is in a range, where it is among several, and where it
 /// is not one; of everything else, half. Guesses.
@@ -43,6 +44,8 @@ const SORT_KEY_S: f64 = 0.5e-9;
 const TAKE_S: f64 = 0.05e-9;
 /// What a thread of the CPU takes to sort a row: a guess.
 const CPU_SORT_S: f64 = 100e-9;
+/// What it takes to merge a row of sorted runs, with its columns: a guess.
+const CPU_MERGE_S: f64 = 40e-9;
 /// A table of more rows does not fit a device's caches: one by position, one by hash.
 const NEAR_ROWS: f64 = 1e6;
 const NEAR_HASHED_ROWS: f64 = 1e5;
@@ -118,7 +121,12 @@ impl Prediction {
             Some(Sink::Materialize { order: Some(order), .. }) => order.expected.unwrap_or(0),
             _ => 0,
         };
-        let sort_s = sorted_rows as f64 * CPU_SORT_S / device.threads().max(1) as f64;
+        let threads = device.threads().max(1) as f64;
+        let sort_s = sorted_rows as f64 * CPU_SORT_S / threads;
+        // Runs go over the link, and back to nobody: the host merges them.
+        let runs_s = Runs::of(plan, device)
+            .map_or(0.0, |runs| runs.bytes / rates.link.bytes_per_s + runs.kept_rows * CPU_MERGE_S / threads);
+        let device_s = device_s + runs_s;
         Ok(Self { device_s, cpu_s: cpu_s(raw_bytes, device.threads(), rates) + sort_s })
     }
 

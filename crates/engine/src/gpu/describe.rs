@@ -26,7 +26,7 @@ use super::device::{DeviceChoice, DeviceHandle};
 use super::exec::PeltonGpuExec;
 use super::lower::{Asked, without_exchanges};
 use super::rule::{attempt, is_root};
-use super::sort::Sorted;
+use super::sort::{Sorted, merged_below_projections};
 use crate::scan::PeltonScanExec;
 
 /// The pipelines of all nodes of `plan` that run on a device and, once it has run, what they did; `None` without any.
@@ -90,7 +90,7 @@ fn why_not(plan: &Arc<dyn ExecutionPlan>, device: &Arc<DeviceHandle>) -> Option<
 /// Why the CPU sorts what `plan` sorts, where it sorts all rows and does not stop after a few.
 fn sort_on_cpu(plan: &Arc<dyn ExecutionPlan>, device: &Arc<DeviceHandle>) -> Option<String> {
     let planned = as_planned(plan)?;
-    let sorted = Sorted::of(&planned)?;
+    let sorted = Sorted::of(&planned).or_else(|| Some(merged_below_projections(&planned)?.1))?;
     let first = sorted.first.as_ref().filter(|_| sorted.is_of_few_rows());
     if first.is_some_and(|first| attempt(&sorted.input, Asked::First(first), device).is_ok()) {
         return None;

@@ -215,6 +215,11 @@ impl DeviceHandle {
         self.options.sorted_groups_min
     }
 
+    /// Bytes of sorted runs that the host holds at most, to merge them; `None`: any number.
+    pub(super) fn sorted_bytes_max(&self) -> Option<u64> {
+        self.options.sorted_bytes_max
+    }
+
     /// Whether the device can sort.
     ///
     /// # Errors

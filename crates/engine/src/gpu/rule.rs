@@ -43,7 +43,7 @@ use super::exec::PeltonGpuExec;
 use super::join::Join;
 use super::lower::{Asked, Lowered, lower};
 use super::raw_keys::ByRawKeys;
-use super::sort::Sorted;
+use super::sort::{Sorted, merged_below_projections};
 use super::subquery;
 use super::top::FirstRows;
 use super::trial::{PeltonTrialExec, Verdict, key_of};
@@ -111,6 +111,12 @@ fn rewrite(
         && let Some(placed) = in_order_on_device(plan, &sorted, device)?
     {
         return Ok(placed);
+    }
+    if let Some((above, sorted)) = merged_below_projections(plan).filter(|_| !by_hash)
+        && !is_by_threshold(&sorted, device)
+        && attempt(&sorted.input, Asked::InOrder(&sorted), device).is_ok()
+    {
+        return rewrite(&above, device, by_hash);
     }
     if let Some(sort) = plan.downcast_ref::<SortExec>()
         && !by_hash

@@ -9,6 +9,9 @@
 //! A sort that stops after few rows is better off with a threshold (`top.rs`), as long as its first key is an integer. A sort
 //! of few groups stays above: another kernel would take longer than the host does. A sort of partitions, each by itself, is
 //! a sort of all rows, unless a parent counts on the partitions.
+//!
+//! What does not fit a device is sorted there in runs, and rows of several devices are sorted on each: the host merges
+//! them, so they have to fit its part of the query's memory.
 
 use std::sync::Arc;
 
@@ -16,9 +19,10 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::physical_expr::{EquivalenceProperties, LexOrdering};
 use datafusion::physical_plan::buffer::BufferExec;
 use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
-use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, replace_children_if_necessary};
 use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{Plan, RowOrder, Sink, SortKey, Source};
 
@@ -119,26 +123,23 @@ impl Sorted {
                 "a sort of {groups:.0} groups, which the CPU is faster at; from {least} on a device is"
             )));
         }
-        if let (Source::Table(scan), count @ 2..) = (&last.source, device.device_count())
-            && scan.row_groups.len() > 1
-        {
-            return Err(Error::unsupported(format!("{count} devices do not sort rows together")));
-        }
         device.check_sorts()?;
-        let Sink::Materialize { columns, order: Some(order), .. } = &last.sink else { return Ok(()) };
-        if let (Some(rows), Some(limit)) = (expected, device.memory_limit_bytes()) {
-            let row_bytes = 8 * (columns.len() + order.keys.len()) as u64 + SORT_BYTES;
-            let bytes = rows * row_bytes as f64;
-            if bytes > limit as f64 {
-                return Err(Error::unsupported(format!(
-                    "a sort of {rows:.0} rows, about {:.0} MB, does not fit the device's memory of {:.0} MB; \
-                     raise --device-memory-limit",
-                    bytes / 1e6,
-                    limit as f64 / 1e6
-                )));
-            }
+        let (Some(runs), Some(most)) = (Runs::of(plan, device), device.sorted_bytes_max()) else {
+            return Ok(());
+        };
+        if runs.bytes <= most as f64 {
+            return Ok(());
         }
-        Ok(())
+        let (rows, mb) = (runs.rows, |bytes: f64| format!("{:.0} MB", bytes / 1e6));
+        let remedy = match runs.fits_device {
+            true => "raise --memory-limit, or take one device",
+            false => "raise --device-memory-limit or --memory-limit",
+        };
+        Err(Error::unsupported(format!(
+            "a sort of {rows:.0} rows, whose runs, about {}, the host would merge in {}; {remedy}",
+            mb(runs.bytes),
+            mb(most as f64)
+        )))
     }
 
     /// What is known of the rows in order, for who takes them from the device: their order, and which columns are equal or
@@ -150,6 +151,78 @@ impl Sorted {
         let _ = properties.add_equivalence_group(self.cpu.equivalence_properties().eq_group().clone());
         properties
     }
+}
+
+/// Sorted rows that go to the host as runs, as far as planning knows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Runs {
+    /// Rows that are sorted.
+    pub(super) rows: f64,
+    /// Rows in all runs.
+    pub(super) kept_rows: f64,
+    /// Bytes of the runs.
+    pub(super) bytes: f64,
+    /// Whether there would be none on one device.
+    fits_device: bool,
+}
+
+impl Runs {
+    /// Of the sort that `plan` ends in; `None` where there is none, or it is done at once on one device.
+    pub(super) fn of(plan: &Plan, device: &DeviceHandle) -> Option<Self> {
+        let last = plan.pipelines.last()?;
+        let Sink::Materialize { columns, order: Some(order), .. } = &last.sink else { return None };
+        let rows = order.expected? as f64;
+        let workers = match &last.source {
+            Source::Table(scan) => scan.row_groups.len().clamp(1, device.device_count()),
+            Source::Groups(_) | Source::HostInput(_) => 1,
+        };
+        let values = (columns.len() + order.keys.len()) as u64;
+        let (held, of_run) = ((8 * values + SORT_BYTES) as f64, (8 * values) as f64);
+        let limit = device.memory_limit_bytes().map_or(f64::INFINITY, |bytes| bytes as f64);
+        let fits_device = rows * held <= limit;
+        if fits_device && workers == 1 {
+            return None;
+        }
+        // Arrays of rows double: a run is a quarter of what the device holds at least.
+        let run_count = (4.0 * rows * held / limit).max(workers as f64);
+        let kept_rows = order.row_count.map_or(rows, |wanted| rows.min(wanted as f64 * run_count));
+        Some(Self { rows, kept_rows, bytes: kept_rows * of_run, fits_device })
+    }
+}
+
+/// `plan`, a merge above projections of partitions that are sorted each by itself, with the projections above the merge; and
+/// what is sorted then.
+///
+/// ```text
+///   SortPreservingMergeExec: fetch=20000           ProjectionExec
+///     ProjectionExec                         ─▶      SortPreservingMergeExec: fetch=20000    all rows, one sort
+///       SortExec: TopK(fetch=20000)                    SortExec: TopK(fetch=20000)
+/// ```
+pub(super) fn merged_below_projections(
+    plan: &Arc<dyn ExecutionPlan>,
+) -> Option<(Arc<dyn ExecutionPlan>, Sorted)> {
+    fn merged(
+        below: &Arc<dyn ExecutionPlan>,
+        fetch: Option<usize>,
+    ) -> Option<(Arc<dyn ExecutionPlan>, Sorted)> {
+        let below = in_order(below);
+        if let Some(projection) = below.downcast_ref::<ProjectionExec>() {
+            let (merge, sorted) = merged(projection.input(), fetch)?;
+            let above = replace_children_if_necessary(Arc::clone(below), vec![merge]).ok()?;
+            return Some((above, sorted));
+        }
+        let sort = below.downcast_ref::<SortExec>()?;
+        let merge = SortPreservingMergeExec::new(sort.expr().clone(), Arc::clone(below)).with_fetch(fetch);
+        let merge: Arc<dyn ExecutionPlan> = Arc::new(merge);
+        let sorted = Sorted::of(&merge)?;
+        Some((merge, sorted))
+    }
+    let merge = plan.downcast_ref::<SortPreservingMergeExec>()?;
+    in_order(merge.input()).downcast_ref::<ProjectionExec>()?;
+    let (above, sorted) = merged(merge.input(), merge.fetch())?;
+    // The sort may go by more than the merge, or by what it is equal to; never by less.
+    let is_as_fine = above.equivalence_properties().ordering_satisfy(merge.expr().clone()).unwrap_or(false);
+    is_as_fine.then_some((above, sorted))
 }
 
 /// The first node below `plan` that does more than hand its input's rows on, in order.

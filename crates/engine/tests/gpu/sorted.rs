@@ -73,6 +73,23 @@ async fn limits_above_a_sort_take_its_first_rows() {
     let (session, cpu) = (tables.session(&sorting()), tables.session(&on_cpu()));
     check(&session, &cpu, "SELECT id, big FROM a ORDER BY big, id LIMIT 20000").await;
     check(&session, &cpu, "SELECT id, big FROM a ORDER BY big DESC, id LIMIT 16385 OFFSET 20000").await;
+    // Partitions that stop each by itself, with columns that change places between them and the merge.
+    check(&session, &cpu, "SELECT big, id FROM a ORDER BY big DESC NULLS LAST, id LIMIT 20000").await;
+    check(&session, &cpu, "SELECT day, id FROM a ORDER BY day, id LIMIT 16400 OFFSET 17").await;
+    check(
+        &session,
+        &cpu,
+        "SELECT id % 7 AS rest, small, id FROM a WHERE id > 9 ORDER BY small, id DESC LIMIT 16500",
+    )
+    .await;
+    check(&session, &cpu, "SELECT double, id FROM a ORDER BY double, id LIMIT 3").await;
+    // Of rows that tie any may come: their keys are told.
+    check(
+        &session,
+        &cpu,
+        "SELECT small, tiny FROM (SELECT id, small, 1 AS tiny FROM a ORDER BY small LIMIT 17000)",
+    )
+    .await;
     // No threshold is for doubles and texts.
     check(&session, &cpu, "SELECT id, double FROM a ORDER BY double DESC NULLS LAST, id LIMIT 10").await;
     check(&session, &cpu, "SELECT id, word FROM a ORDER BY word, id LIMIT 10 OFFSET 3").await;
@@ -144,8 +161,61 @@ async fn explain_says_who_sorts_and_why() {
     assert!(sorts_of(&long) > 0 || long.contains("sorted by text"), "{long}");
     let runtime = RuntimeOptions { more_devices: vec![1], ..on_host().runtime };
     let two = tables.session(&SessionOptions { runtime, ..on_host() });
-    let text = explanation(&two, &format!("EXPLAIN {sql}")).await;
-    assert!(text.contains("2 devices do not sort rows together"), "{text}");
-    let (expected, _) = run(&session, sql).await;
-    assert_eq!(run(&two, sql).await.0, expected);
+    let text = explanation(&two, &format!("EXPLAIN ANALYZE {sql}")).await;
+    assert!(sorts_of(&text) == 0 && text.contains("over the links of the workers, "), "{text}");
+    check(&two, &session, sql).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_devices_sort_together_what_one_does() {
+    let tables = Tables::new();
+    tables.add("a", random_rows(6, 9000), 512, vec![]);
+    tables.add("b", random_rows(4, 500), 64, vec![]);
+    let runtime = RuntimeOptions { more_devices: vec![1, 2], ..sorting().runtime };
+    let three = tables.session(&SessionOptions { runtime, ..sorting() });
+    let cpu = tables.session(&on_cpu());
+    for sql in [
+        "SELECT id, word, price, double FROM a ORDER BY word DESC NULLS LAST, double, id",
+        "SELECT big, id FROM a WHERE id % 3 > 0 ORDER BY big NULLS FIRST, id LIMIT 16400 OFFSET 3",
+        "SELECT id, huge FROM a ORDER BY huge DESC, id LIMIT 17",
+        "SELECT a.id, b.id AS other, a.day FROM a JOIN b ON a.small = b.small ORDER BY a.day DESC, a.id, other",
+        "SELECT id, text FROM a WHERE id < 40 ORDER BY flag, id",
+        "SELECT id FROM a WHERE id < 0 ORDER BY double",
+    ] {
+        check(&three, &cpu, sql).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_does_not_fit_a_device_is_sorted_in_runs_as_long_as_the_host_holds_them() {
+    let tables = Tables::new();
+    tables.add("a", random_rows(7, 200_000), 20_000, vec![]);
+    let cpu = tables.session(&on_cpu());
+    let sql = "SELECT id, big, double, price FROM a ORDER BY double DESC NULLS LAST, big, id";
+    let limited = |device: u64, host: Option<u64>| {
+        let runtime = RuntimeOptions { morsel_bytes: 1 << 20, staging_buffers: 2, ..sorting().runtime };
+        tables.session(&SessionOptions {
+            device_memory_limit_bytes: Some(device),
+            memory_limit_bytes: host,
+            runtime,
+            ..sorting()
+        })
+    };
+    let short = limited(8 << 20, Some(256 << 20));
+    let text = explanation(&short, &format!("EXPLAIN ANALYZE {sql}")).await;
+    assert!(sorts_of(&text) == 0 && text.contains("  sorted runs: "), "{text}");
+    assert!(!text.contains("ran on the CPU after all"), "{text}");
+    check(&short, &cpu, sql).await;
+    // With so little of the host's memory, planning knows that the runs would not fit.
+    let shorter = limited(8 << 20, Some(16 << 20));
+    let text = explanation(&shorter, &format!("EXPLAIN {sql}")).await;
+    assert!(text.contains("SortExec") && text.contains("the host would merge in 8 MB"), "{text}");
+    let (actual, query) = run(&shorter, sql).await;
+    assert_eq!((actual, fallbacks(&query)), (run(&cpu, sql).await.0, Vec::new()));
+    // Of the first rows, runs hold no more.
+    let first = format!("{sql} LIMIT 500");
+    check(&shorter, &cpu, &first).await;
+    // Too little for anything: the CPU runs it.
+    let nothing = limited(64 << 10, Some(256 << 20));
+    check_rows(&nothing, &cpu, sql).await;
 }

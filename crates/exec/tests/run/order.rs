@@ -105,10 +105,18 @@ fn ways() -> Vec<(&'static str, RuntimeOptions, &'static str)> {
         ("default", options(), "device"),
         ("room for one row", few, "device"),
         ("each array refused once", refused, "device"),
-        ("spilled after each morsel", spilled, "host"),
+        ("spilled after each morsel", spilled.clone(), "device"),
+        ("merged in parts of few rows", RuntimeOptions { first_rows: Some(1), ..spilled }, "device"),
     ];
     if has_three_devices() {
-        ways.push(("three devices", RuntimeOptions { more_devices: vec![1, 2], ..options() }, ""));
+        let three = RuntimeOptions { more_devices: vec![1, 2], ..options() };
+        let spilled = RuntimeOptions { memory_test: MemoryTest::SpillAlways, ..three.clone() };
+        let refused = RuntimeOptions { memory_test: MemoryTest::RefuseOnce, ..three.clone() };
+        let few = RuntimeOptions { first_rows: Some(1), ..three.clone() };
+        ways.push(("three devices", three, "device"));
+        ways.push(("three devices, spilled after each morsel", spilled, "device"));
+        ways.push(("three devices, each array refused once", refused, "device"));
+        ways.push(("three devices, merged in parts of few rows", few, "device"));
     }
     ways
 }
@@ -129,10 +137,18 @@ fn check(plan: &Plan, inputs: &[Rows], all: &[Vec<Cell>], keys: &[Key], row_coun
             assert_in_order(&found, all, keys, row_count, what);
             let last: &pelton_exec::PipelineReport = report.pipelines.last().unwrap();
             let is_divided = !last.rows_by_worker.is_empty();
-            if !all.is_empty() && !by.is_empty() && !is_divided {
-                assert_eq!((last.sorted_by, last.sorted_rows), (by, all.len() as u64), "{what}: {keys:?}");
-                assert_eq!(last.rows_out, found.len() as u64, "{what}");
+            if all.is_empty() {
+                continue;
             }
+            assert_eq!((last.sorted_by, last.sorted_rows), (by, all.len() as u64), "{what}: {keys:?}");
+            assert_eq!(last.rows_out, found.len() as u64, "{what}");
+            let spills = options.memory_test == MemoryTest::SpillAlways;
+            assert_eq!(last.sorted_runs > 0, spills || is_divided, "{what}");
+            if is_divided {
+                assert_eq!(last.run_bytes, last.run_bytes_by_worker.iter().sum::<u64>(), "{what}");
+            }
+            let in_order = last.ordered_bytes > 0;
+            assert_eq!(in_order, !(spills || is_divided) && !found.is_empty(), "{what}: {:?}", last.lines());
         }
     }
 }
@@ -366,14 +382,14 @@ fn more_rows_than_the_host_is_to_sort_are_refused_and_no_memory_is_lost() {
     };
     let refused = run(10_000).unwrap_err();
     assert_eq!(*refused.kind(), ErrorKind::Unsupported);
-    assert!(refused.to_string().contains("bytes of rows to be sorted on the host"), "{refused}");
+    assert!(refused.to_string().contains("bytes of sorted rows to be merged on the host"), "{refused}");
     let (rows, report): (Rows, RunReport) = run(1 << 20).unwrap();
     let all = place.table.row_count() as usize;
-    assert_eq!((rows.row_count, report.pipelines[0].sorted_by), (all, "host"));
+    assert_eq!((rows.row_count, report.pipelines[0].sorted_by), (all, "device"));
 }
 
 #[test]
-fn a_device_without_room_for_all_rows_leaves_the_sort_to_the_host_and_scans_none_twice() {
+fn a_device_without_room_for_all_rows_sorts_them_in_runs_and_scans_none_twice() {
     let place = table(Codec::None, 20_000, 200_000);
     let (source, columns) = source(&runtime(options()), &place.table);
     let keys = [(2, true, true), (0, false, false)];
@@ -386,10 +402,25 @@ fn a_device_without_room_for_all_rows_leaves_the_sort_to_the_host_and_scans_none
         staging_buffers: 2,
         ..options()
     };
-    let (rows, report) = runtime(short).run(&plan, Vec::new(), &CancelFlag::new()).unwrap();
+    let (rows, report) = runtime(short.clone()).run(&plan, Vec::new(), &CancelFlag::new()).unwrap();
     let mut all: Vec<Vec<Cell>> = all_rows(&place.table);
     all.iter_mut().for_each(|row| row.truncate(4));
     assert_in_order(&as_they_come(&rows), &all, &keys, None, "short of memory");
     let report = &report.pipelines[0];
-    assert_eq!((report.sorted_by, report.rows_in), ("host", place.table.row_count()), "{:?}", report.lines());
+    let lines = report.lines();
+    assert_eq!((report.sorted_by, report.rows_in), ("device", place.table.row_count()), "{lines:?}");
+    assert!(report.sorted_runs > 1 && report.run_bytes >= 200_000 * 30, "{lines:?}");
+    assert!(lines.iter().any(|line| line.starts_with("  sorted runs: ")), "{lines:?}");
+    // Of each run no more rows than are wanted leave the device.
+    let mut plan = plan;
+    let Sink::Materialize { order: Some(order), .. } = &mut plan.pipelines[0].sink else { unreachable!() };
+    order.row_count = Some(10);
+    let (rows, first) = runtime(short).run(&plan, Vec::new(), &CancelFlag::new()).unwrap();
+    assert_in_order(&as_they_come(&rows), &all, &keys, Some(10), "the first of runs");
+    let first = &first.pipelines[0];
+    assert!(
+        first.sorted_runs > 1 && first.run_bytes < 10 * 80 * first.sorted_runs as u64,
+        "{:?}",
+        first.lines()
+    );
 }
