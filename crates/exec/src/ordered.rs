@@ -34,6 +34,7 @@ use super::results::{append, with_texts};
 use super::rows_out::RowsOut;
 use super::runtime::TargetChoice;
 use super::spill::advice;
+use super::windows::{Levels, Marked, WindowColumns};
 
 /// Rows that are sorted on a device at most: their numbers take 32 bits.
 pub(super) const SORTED_ROWS_MAX: u64 = u32::MAX as u64;
@@ -176,19 +177,29 @@ impl<'r> Execution<'r> {
         let has_kept = layout.columns.iter().any(|column| column.form == Form::Kept);
         let texts = source.filter(|_| has_kept).map_or(Ok(Vec::new()), |groups| texts_of(self, groups))?;
         let started = Instant::now();
+        let windows = layout.order.as_ref().and_then(|order| order.windows.as_ref());
         if !is_part && kernel.rows_on_host.is_none() && count > 0 {
             match self.sort_on_device(&mut kernel, &layout, count) {
-                Ok(places) => {
+                Ok((places, marked)) => {
+                    let windows = windows.zip(marked).map(|(windows, marked)| {
+                        self.window_columns(&kernel, &layout, windows, &places, marked)
+                    });
+                    let windows = windows.transpose()?;
                     (report.sorted_rows, report.sorted_by) = (count, "device");
                     report.sort += started.elapsed();
-                    let rows = self.bring_sorted(&kernel, &layout, &places, !has_kept, report)?;
+                    let layout = sorted_layout(&layout, windows.as_ref());
+                    let out = (&layout, windows.as_ref());
+                    let rows = self.bring_sorted(&kernel, out, &places, !has_kept, report)?;
                     return with_texts(rows, &layout.columns, &texts).map(Outcome::Rows);
                 }
-                Err(refusal) if is_out_of_memory(&refusal) => {
+                Err(refusal) if is_out_of_memory(&refusal) && windows.is_none() => {
                     report.notes.push(format!("sorted on the host: {refusal}"));
                 }
                 Err(error) => return Err(error),
             }
+        }
+        if windows.is_some() && (is_part || kernel.rows_on_host.is_some()) {
+            return Err(Error::unsupported("window functions of rows that one device does not hold"));
         }
         if count > 0 {
             self.bring_rows(&mut kernel, &layout, count)?;
@@ -204,7 +215,7 @@ impl<'r> Execution<'r> {
     }
 
     /// What works on the device beside kernels of queries: nothing but host forms on the host target.
-    fn library(&self) -> Result<Option<&'static Arc<Library>>> {
+    pub(super) fn library(&self) -> Result<Option<&'static Arc<Library>>> {
         match self.runtime.options.target {
             TargetChoice::Host => Ok(None),
             TargetChoice::Cuda { .. } => library().map(Some),
@@ -212,8 +223,13 @@ impl<'r> Execution<'r> {
     }
 
     /// Sorts the numbers of `count` rows by the words of the rows, and lets go of these; gives the numbers of those that are
-    /// wanted. Where memory is refused, nothing has changed.
-    fn sort_on_device(&self, kernel: &mut Kernel, layout: &RowsLayout, count: u64) -> Result<Span> {
+    /// wanted, and where groups of them begin where window functions ask. Where memory is refused, nothing has changed.
+    fn sort_on_device(
+        &self,
+        kernel: &mut Kernel,
+        layout: &RowsLayout,
+        count: u64,
+    ) -> Result<(Span, Option<Marked>)> {
         let library = self.library()?;
         let order = layout.order.as_ref().expect("rows that are to be sorted");
         let (first, word_count, count) = (layout.output_columns(), order.word_bits.len(), count as usize);
@@ -225,8 +241,10 @@ impl<'r> Execution<'r> {
         let wanted = order.row_count.map_or(count, |wanted| wanted.min(count as u64) as usize);
         let sorts: Vec<RadixSort> = order.word_bits.iter().map(|bits| radix_sort(*bits)).collect();
         let scratch_bytes = sorts.iter().map(|sort| sort.scratch_bytes(count as u64)).max();
+        let levels = Levels::of(order)?;
         let Some((scratch_bytes, last)) = scratch_bytes.zip(words.last()) else {
-            return Ok(numbers.slice(0..wanted * 4));
+            let mark = |levels| self.mark(levels, &[], None, &numbers, self.window_array(count, 8)?);
+            return Ok((numbers.slice(0..wanted * 4), levels.map(mark).transpose()?));
         };
         let (machine, device) = (self.runtime.machine(), MemoryKind::Device(self.device()));
         let [other_words, mut other_numbers, scratch] = self.making_room(|| {
@@ -238,6 +256,11 @@ impl<'r> Execution<'r> {
             Ok([allocate(count * 8)?, allocate(count * 4)?, allocate(scratch_bytes)?])
         })?;
         let (mut sorted, mut other) = (last.clone(), other_words);
+        if word_count > 1 && levels.as_ref().is_some_and(|levels| levels.look_at(word_count - 1)) {
+            // Its place is asked for again.
+            sorted = self.window_array(count, 8)?;
+            self.stream().copy(last, &sorted)?;
+        }
         for (index, sort) in sorts.into_iter().enumerate().rev() {
             self.cancel.check()?;
             if index + 1 < word_count {
@@ -251,10 +274,12 @@ impl<'r> Execution<'r> {
                 std::mem::swap(&mut sorted, &mut other);
             }
         }
+        let mark = |levels| self.mark(levels, &words, Some(&sorted), &numbers, other);
+        let marked = levels.map(mark).transpose()?;
         self.stream().wait_blocking()?;
         // The words have served.
         kernel.state.forget(|arg| matches!(arg, Arg::Output(index) if *index >= first));
-        Ok(numbers.slice(0..wanted * 4))
+        Ok((numbers.slice(0..wanted * 4), marked))
     }
 
     /// Brings the rows with the numbers in `places`, in that order, and gives them out where somebody takes rows; gives those
@@ -262,20 +287,22 @@ impl<'r> Execution<'r> {
     fn bring_sorted(
         &self,
         kernel: &Kernel,
-        layout: &RowsLayout,
+        (layout, windows): (&RowsLayout, Option<&WindowColumns>),
         places: &Span,
         may_give_out: bool,
         report: &mut PipelineReport,
     ) -> Result<Rows> {
-        let columns = layout.columns[..layout.output_columns()].to_vec();
-        let layout = &RowsLayout { columns, top: None, order: None };
         let library = self.library()?;
         let fill = |arrays: &State, some: Range<usize>| {
             let places = places.slice(some.start * 4..some.end * 4);
             for (arg, width) in row_arrays(layout) {
-                let (source, target) = (kernel.state.span(arg)?, arrays.span(arg)?);
+                let target = arrays.span(arg)?.slice(0..some.len() * width);
+                if let Some(results) = windows.and_then(|windows| windows.some(arg, width, some.clone())) {
+                    self.stream().copy(&results, &target)?;
+                    continue;
+                }
+                let source = kernel.state.span(arg)?;
                 let source = source.slice(0..source.len() / width * width);
-                let target = target.slice(0..some.len() * width);
                 let work = take(library, width, source, IndexType::U32, places.clone(), target);
                 self.stream().run(work)?;
             }
@@ -305,6 +332,17 @@ impl<'r> Execution<'r> {
         out.let_go()?;
         report.rows_out += out.row_count();
         Ok(no_rows(&layout.columns))
+    }
+}
+
+/// The columns of sorted rows that come out.
+fn sorted_layout(layout: &RowsLayout, windows: Option<&WindowColumns>) -> RowsLayout {
+    match windows {
+        Some(windows) => windows.layout(layout),
+        None => {
+            let columns = layout.columns[..layout.output_columns()].to_vec();
+            RowsLayout { columns, top: None, order: None }
+        }
     }
 }
 

@@ -25,6 +25,7 @@ use pelton_store::Table;
 use crate::text::TextSource;
 pub use crate::text_hash::TextHashKey;
 pub use crate::text_kernel::{ANY_CHARACTER, LikePattern, SHORT_TEXT_BYTES, TextKernel, TextPart};
+pub use crate::windows::{Frame, FrameEdge, WindowFunction, WindowKind, Windows};
 
 /// A value's type inside kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -485,6 +486,8 @@ pub struct RowOrder {
     pub row_count: Option<u64>,
     /// How many rows are expected to be sorted, by estimate.
     pub expected: Option<u64>,
+    /// What is computed of the rows in order, not together with `row_count`.
+    pub windows: Option<Windows>,
 }
 
 /// One of several keys that rows are sorted by.

@@ -19,6 +19,7 @@ mod text;
 mod text_hash;
 mod text_kernel;
 mod text_results;
+mod windows;
 
 pub mod codegen;
 mod program;

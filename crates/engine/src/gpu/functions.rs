@@ -290,7 +290,12 @@ pub(super) fn only_where(value: Value, mut conditions: Vec<Expr>) -> Value {
     Value { expr, is_nullable: true, ..value }
 }
 
-fn check_sum(input: &Value, result: &DataType, name: &str) -> Result<()> {
+/// That kernels sum `input` to a `result`.
+///
+/// # Errors
+///
+/// `Unsupported` where they do not.
+pub(super) fn check_sum(input: &Value, result: &DataType, name: &str) -> Result<()> {
     let keeps_its_type = match (&input.data_type, result) {
         (DataType::Decimal128(_, from), DataType::Decimal128(_, to)) => from == to,
         (from, DataType::Int64 | DataType::Decimal128(_, 0)) => is_integer(from),
@@ -304,7 +309,11 @@ fn check_sum(input: &Value, result: &DataType, name: &str) -> Result<()> {
 }
 
 /// What the unscaled values of `input` are multiples of, by which their average is divided.
-fn unit_of(input: &Value, name: &str) -> Result<f64> {
+///
+/// # Errors
+///
+/// `Unsupported` for what has no average as a double.
+pub(super) fn unit_of(input: &Value, name: &str) -> Result<f64> {
     match &input.data_type {
         DataType::Decimal128(_, scale) => Ok(10_f64.powi(i32::from(*scale))),
         other if is_integer(other) || *other == DataType::Float64 => Ok(1.0),

@@ -46,7 +46,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// looked at by the CPU, so they are not.
 pub(super) fn may_be_given_out(plan: &Plan, schema: &Schema, average_counts: &[usize]) -> bool {
     let Some(last) = plan.pipelines.last() else { return false };
-    let Sink::Materialize { columns, top: None, .. } = &last.sink else { return false };
+    let Sink::Materialize { columns, top: None, order } = &last.sink else { return false };
+    // Those behind them are what windows are over.
+    let windows = order.as_ref().and_then(|order| order.windows.as_ref());
+    let (kept, computed) =
+        windows.map_or((columns.len(), 0), |windows| (windows.kept, windows.functions.len()));
+    let is_held_by_types = windows.is_none_or(|windows| !windows.may_overflow);
     let is_held = |column: usize, data_type: &DataType| {
         let Some(column) = last.columns.get(column) else { return false };
         match data_type {
@@ -66,7 +71,10 @@ pub(super) fn may_be_given_out(plan: &Plan, schema: &Schema, average_counts: &[u
         _ => false,
     };
     let types = schema.fields().iter().map(|field| field.data_type());
-    average_counts.is_empty() && columns.len() == types.len() && columns.iter().zip(types).all(is_sure)
+    average_counts.is_empty()
+        && is_held_by_types
+        && kept + computed == types.len()
+        && columns[..kept].iter().zip(types).all(is_sure)
 }
 
 /// What becomes of a part.

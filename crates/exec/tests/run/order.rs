@@ -26,7 +26,7 @@ fn order(keys: &[Key], row_count: Option<u64>) -> Option<RowOrder> {
         is_descending,
         nulls_first,
     };
-    Some(RowOrder { keys: keys.iter().map(key).collect(), row_count, expected: None })
+    Some(RowOrder { keys: keys.iter().map(key).collect(), row_count, expected: None, windows: None })
 }
 
 /// By the keys alone: doubles by their bits, as in the total order.
