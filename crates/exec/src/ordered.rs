@@ -34,7 +34,7 @@ use super::results::{append, with_texts};
 use super::rows_out::RowsOut;
 use super::runtime::TargetChoice;
 use super::spill::advice;
-use super::windows::{Levels, Marked, WindowColumns};
+use super::windows::{ArraySource, Levels, Marked, WindowColumns};
 
 /// Rows that are sorted on a device at most: their numbers take 32 bits.
 pub(super) const SORTED_ROWS_MAX: u64 = u32::MAX as u64;
@@ -297,11 +297,14 @@ impl<'r> Execution<'r> {
             let places = places.slice(some.start * 4..some.end * 4);
             for (arg, width) in row_arrays(layout) {
                 let target = arrays.span(arg)?.slice(0..some.len() * width);
-                if let Some(results) = windows.and_then(|windows| windows.some(arg, width, some.clone())) {
-                    self.stream().copy(&results, &target)?;
-                    continue;
-                }
-                let source = kernel.state.span(arg)?;
+                let source = match windows.map(|windows| windows.source(arg, width, some.clone())) {
+                    Some(ArraySource::Results(results)) => {
+                        self.stream().copy(&results, &target)?;
+                        continue;
+                    }
+                    Some(ArraySource::OfRows(arg)) => kernel.state.span(arg)?,
+                    None => kernel.state.span(arg)?,
+                };
                 let source = source.slice(0..source.len() / width * width);
                 let work = take(library, width, source, IndexType::U32, places.clone(), target);
                 self.stream().run(work)?;

@@ -22,16 +22,26 @@ use pelton_kernels::{
     rank, scan_scratch_bytes, segmented_scan, segmented_scan_scratch_bytes, take,
 };
 use pelton_pipeline::codegen::{Arg, Form, OrderLayout, PayloadColumn, RowsLayout};
-use pelton_pipeline::ir::{Bounds, Frame, FrameEdge, Literal, Type, WindowFunction, WindowKind, Windows};
+use pelton_pipeline::ir::{
+    Bounds, Frame, FrameEdge, Literal, Type, WindowFunction, WindowKind, WindowOutput, Windows,
+};
 
 use super::execution::{Execution, Kernel};
 use super::memory::State;
 
 /// Results of window functions, by row in order.
 pub(super) struct WindowColumns {
-    /// How many columns of the rows come out before them.
-    kept: usize,
+    /// What comes out.
+    outputs: Vec<WindowOutput>,
     columns: Vec<WindowColumn>,
+}
+
+/// What an array of rows that come out is made of.
+pub(super) enum ArraySource {
+    /// The array of the rows' own that this leads to.
+    OfRows(Arg),
+    /// Results, in order.
+    Results(Span),
 }
 
 struct WindowColumn {
@@ -153,27 +163,39 @@ impl Execution<'_> {
         });
         let columns = columns.collect::<Result<_>>()?;
         self.stream().wait_blocking()?;
-        Ok(WindowColumns { kept: windows.kept, columns })
+        Ok(WindowColumns { outputs: windows.outputs.clone(), columns })
     }
 }
 
 impl WindowColumns {
     /// How the rows come out: without what functions are over, with their results.
     pub(super) fn layout(&self, layout: &RowsLayout) -> RowsLayout {
-        let of_rows = layout.columns[..self.kept].iter().cloned();
-        let columns = of_rows.chain(self.columns.iter().map(|column| column.layout.clone())).collect();
-        RowsLayout { columns, top: None, order: None }
+        let columns = self.outputs.iter().map(|output| match *output {
+            WindowOutput::Column(column) => layout.columns[column].clone(),
+            WindowOutput::Function(function) => self.columns[function].layout.clone(),
+        });
+        RowsLayout { columns: columns.collect(), top: None, order: None }
     }
 
-    /// The results for these of the rows, in the array that `arg` leads to; `None`: it is one of the rows' own.
-    pub(super) fn some(&self, arg: Arg, width: usize, rows: Range<usize>) -> Option<Span> {
-        let column = |index: usize| index.checked_sub(self.kept).map(|index| &self.columns[index]);
-        let span = match arg {
-            Arg::Output(index) => Some(&column(index)?.values),
-            Arg::OutputValid(index) => column(index)?.valid.as_ref(),
-            _ => None,
-        };
-        span.map(|span| span.slice(rows.start * width..rows.end * width))
+    /// What these of the rows that come out are made of, in the array that `arg` leads to.
+    pub(super) fn source(&self, arg: Arg, width: usize, rows: Range<usize>) -> ArraySource {
+        match arg {
+            Arg::Output(index) => match self.outputs[index] {
+                WindowOutput::Column(column) => ArraySource::OfRows(Arg::Output(column)),
+                WindowOutput::Function(function) => {
+                    let values = &self.columns[function].values;
+                    ArraySource::Results(values.slice(rows.start * width..rows.end * width))
+                }
+            },
+            Arg::OutputValid(index) => match self.outputs[index] {
+                WindowOutput::Column(column) => ArraySource::OfRows(Arg::OutputValid(column)),
+                WindowOutput::Function(function) => {
+                    let valid = self.columns[function].valid.as_ref().expect("results that may be NULL");
+                    ArraySource::Results(valid.slice(rows))
+                }
+            },
+            other => ArraySource::OfRows(other),
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use crate::library::{Library, cuda_form};
 use crate::memory::{with_sources, with_target};
 use crate::order::KeyType;
 use crate::segmented_scan::integer_at;
-use crate::shape::{assert_apart, element_count};
+use crate::shape::{assert_written_apart, element_count};
 use crate::sys;
 
 /// Numbers of elements, 32 bits each, by element. What nobody asks for is not there.
@@ -230,7 +230,7 @@ fn work(
     host: impl FnOnce(&[&[u8]], &mut [u8], &mut [u8]) + Send + 'static,
 ) -> Work {
     let writes: Vec<Span> = [&target.values].into_iter().chain(&target.valid).cloned().collect();
-    assert_apart(reads.iter().chain(&writes));
+    assert_written_apart(&reads, &writes);
     let target = target.clone();
     Work::new(name, reads.clone(), writes).with_host(move || -> Result<()> {
         with_sources(&reads.iter().collect::<Vec<_>>(), |sources| {

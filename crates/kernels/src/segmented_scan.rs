@@ -20,7 +20,7 @@ use pelton_device::{Span, Work};
 use crate::library::{Library, cuda_form};
 use crate::memory::{with_sources, with_target};
 use crate::order::KeyType;
-use crate::shape::{assert_apart, element_count};
+use crate::shape::{assert_written_apart, element_count};
 use crate::sys;
 
 /// Values by row.
@@ -129,7 +129,7 @@ pub fn segmented_scan(
         [Some(flags.clone()), source.clone(), valid.clone(), indices.clone()].into_iter().flatten().collect();
     let mut writes = vec![target.target.clone(), scratch.clone()];
     writes.extend(target.counts.clone());
-    assert_apart(reads.iter().chain(&writes));
+    assert_written_apart(&reads, &writes);
     let address = |span: &Option<Span>| span.as_ref().map_or(0, Span::address);
     let args = sys::SegmentedScanArgs {
         source: address(&source),

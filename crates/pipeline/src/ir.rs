@@ -25,7 +25,7 @@ use pelton_store::Table;
 use crate::text::TextSource;
 pub use crate::text_hash::TextHashKey;
 pub use crate::text_kernel::{ANY_CHARACTER, LikePattern, SHORT_TEXT_BYTES, TextKernel, TextPart};
-pub use crate::windows::{Frame, FrameEdge, WindowFunction, WindowKind, Windows};
+pub use crate::windows::{Frame, FrameEdge, WindowFunction, WindowKind, WindowOutput, Windows};
 
 /// A value's type inside kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

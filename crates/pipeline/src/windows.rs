@@ -4,7 +4,7 @@
 //!   rows      sorted by partition keys, then by order keys
 //!   partition rows with equal partition keys; in it, peers are rows with equal order keys
 //!   frame     the rows of the partition that the function of a row looks at, from one to another
-//!   result    the rows' first columns, then one column a function
+//!   result    columns of the rows, and results of functions
 //! ```
 
 use crate::ir::Literal;
@@ -12,15 +12,24 @@ use crate::ir::Literal;
 /// What is computed of rows once they are sorted.
 #[derive(Debug, Clone)]
 pub struct Windows {
-    /// How many of the rows' columns come out, the first ones; those behind are what functions are over.
-    pub kept: usize,
-    /// Their results come out behind the kept columns, in this order.
+    /// What comes out.
+    pub outputs: Vec<WindowOutput>,
+    /// What is computed.
     pub functions: Vec<WindowFunction>,
     /// Somebody has to look at the results before they are given out: a type might not hold one of them.
     pub may_overflow: bool,
 }
 
-/// One of them.
+/// A column that comes out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum WindowOutput {
+    /// This one of the rows' columns.
+    Column(usize),
+    /// The results of this function.
+    Function(usize),
+}
+
+/// What is computed of the rows.
 #[derive(Debug, Clone)]
 pub struct WindowFunction {
     /// What the plan calls it, for EXPLAIN.

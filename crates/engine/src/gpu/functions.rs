@@ -218,11 +218,26 @@ pub(super) fn argument(
     flow: &mut Flow,
     schema: &SchemaRef,
 ) -> Result<Option<Value>> {
+    argument_of(function, &function.expressions(), filter, turn, flow, schema)
+}
+
+/// As [`argument`], of `function` over these `arguments` in place of its own.
+///
+/// # Errors
+///
+/// Likewise.
+pub(super) fn argument_of(
+    function: &AggregateFunctionExpr,
+    arguments: &[Arc<dyn PhysicalExpr>],
+    filter: Option<&Arc<dyn PhysicalExpr>>,
+    turn: Option<Expr>,
+    flow: &mut Flow,
+    schema: &SchemaRef,
+) -> Result<Option<Value>> {
     if !function.order_bys().is_empty() {
         return Err(Error::unsupported(format!("{}: kernels aggregate in no order", function.name())));
     }
-    let arguments = function.expressions();
-    let [argument] = arguments.as_slice() else {
+    let [argument] = arguments else {
         return Err(Error::unsupported(format!("{} has several arguments", function.name())));
     };
     let counts_rows = function.fun().name() == "count"

@@ -235,9 +235,12 @@ impl<'a> Lowering<'a> {
         if column_count == 0 {
             return Err(Error::unsupported("its rows have no columns"));
         }
-        let mut flow = self.flow(plan, &(0..column_count).collect())?;
-        let columns = (0..column_count).map(|index| Ok(flow.output(index)?.expr.clone()));
-        let mut columns = columns.collect::<Result<Vec<_>>>()?;
+        let needed = match asked {
+            Asked::Windowed(windowed) => windowed.needed()?,
+            Asked::All | Asked::First(_) | Asked::InOrder(_) => (0..column_count).collect(),
+        };
+        let mut flow = self.flow(plan, &needed)?;
+        let (mut columns, mut late) = (Vec::new(), Vec::new());
         let (top, order) = match asked {
             Asked::All => (None, None),
             Asked::First(first) => (Some(first.lower(&mut flow, &plan.schema())?), None),
@@ -245,12 +248,18 @@ impl<'a> Lowering<'a> {
             Asked::Windowed(windowed) => {
                 let schema = plan.schema();
                 let mut order = windowed.sorted.lower(&mut flow, &schema)?;
-                order.windows = Some(windowed.lower(&mut flow, &schema, &mut columns)?);
+                order.windows = Some(windowed.lower(&mut flow, &schema, &mut columns, &mut late)?);
                 (None, Some(order))
             }
         };
-        let late = (0..column_count).map(|index| Ok(flow.output(index)?.late.clone()));
-        self.late = late.collect::<Result<_>>()?;
+        if !matches!(asked, Asked::Windowed(_)) {
+            for index in 0..column_count {
+                let value = flow.output(index)?;
+                columns.push(value.expr.clone());
+                late.push(value.late.clone());
+            }
+        }
+        self.late = late;
         let does_more = top.is_some() || order.is_some();
         self.finish(flow.builder, "rows of", Sink::Materialize { columns, top, order });
         // What is in memory of the device already comes from there as fast as its link is.

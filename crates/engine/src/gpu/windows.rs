@@ -14,30 +14,37 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::ScalarValue;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::logical_expr::{WindowFrame, WindowFrameBound, WindowFrameUnits};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
-use datafusion::physical_expr::expressions::Literal as LiteralExpr;
+use datafusion::physical_expr::expressions::{Column, Literal as LiteralExpr};
+use datafusion::physical_expr::projection::ProjectionExpr;
 use datafusion::physical_expr::window::{
     PlainAggregateWindowExpr, SlidingAggregateWindowExpr, StandardWindowExpr, WindowExpr,
 };
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec, WindowUDFExpr};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, InputOrderMode};
 use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{
-    Bounds, Expr, Frame, FrameEdge, Literal, Plan, Source, Type, WindowFunction, WindowKind, Windows,
+    Bounds, Expr, Frame, FrameEdge, Literal, Plan, Source, Type, WindowFunction, WindowKind, WindowOutput,
+    Windows,
 };
 
 use super::builder::Flow;
 use super::device::DeviceHandle;
-use super::functions::{argument, check_sum, unit_of};
+use super::functions::{argument_of, check_sum, unit_of};
+use super::lower::{Needed, columns_of};
 use super::sort::{Sorted, in_order};
-use super::value::{Value, kernel_type, literal};
+use super::value::{LateText, Value, kernel_type, literal};
+use crate::error::from_datafusion;
 use crate::spilling::SpillingWindowExec;
 
 /// Rows of a window at most.
-const ROWS_MAX: i128 = 1 << 32;
+const ROWS_MAX: u128 = 1 << 32;
 /// Bytes of device memory that a window function takes for a row, with what it is computed by.
 const FUNCTION_BYTES: u64 = 32;
 
@@ -48,38 +55,82 @@ pub(super) struct Windowed {
     pub(super) sorted: Sorted,
     /// What gives the rows on the CPU, in one partition.
     pub(super) cpu: Arc<dyn ExecutionPlan>,
-    /// Each adds a column behind those of the sort and of the ones before it.
-    functions: Vec<Arc<dyn WindowExpr>>,
+    functions: Vec<Computed>,
+    /// What comes out: columns of the sort's input, and functions.
+    outputs: Vec<WindowOutput>,
+}
+
+/// A window function.
+#[derive(Debug, Clone)]
+struct Computed {
+    function: Arc<dyn WindowExpr>,
+    /// What the columns of its input are.
+    inputs: Arc<[WindowOutput]>,
+}
+
+/// A node above a sort.
+enum Step<'p> {
+    Window(&'p [Arc<dyn WindowExpr>]),
+    /// Hands these columns of its input on.
+    Columns(Vec<usize>),
 }
 
 impl Windowed {
-    /// What `plan` computes, if it is a window; of windows above each other the topmost.
+    /// What `plan` computes, if it is a window, or hands on columns of one; of windows above each other the topmost.
     ///
     /// # Errors
     ///
     /// `Unsupported` for windows that no sort is below, or in whose order rows are not sorted.
     pub(super) fn of(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
-        let (mut nodes, mut node) = (Vec::new(), plan);
-        while let Some((functions, input)) = window(node)? {
-            nodes.push(functions);
+        let (mut steps, mut node) = (Vec::new(), plan);
+        while let Some((step, input)) = step(node)? {
+            steps.push(step);
             node = in_order(input);
         }
-        if nodes.is_empty() {
+        if !steps.iter().any(|step| matches!(step, Step::Window(_))) {
             return Ok(None);
         }
         let sorted = Sorted::of(node).filter(|sorted| sorted.row_count().is_none());
         let Some(sorted) = sorted else {
             return Err(Error::unsupported("kernels compute windows of rows that are sorted for them"));
         };
-        let cpu: Arc<dyn ExecutionPlan> = match plan.output_partitioning().partition_count() {
-            1 => Arc::clone(plan),
-            _ => match plan.output_ordering() {
-                Some(order) => Arc::new(SortPreservingMergeExec::new(order.clone(), Arc::clone(plan))),
-                None => return Err(Error::unsupported("a window whose rows come in no order")),
-            },
-        };
-        let functions = nodes.into_iter().rev().flatten().cloned().collect();
-        Ok(Some(Self { sorted, cpu, functions }))
+        let cpu: Arc<dyn ExecutionPlan> =
+            match (plan.output_partitioning().partition_count(), plan.output_ordering()) {
+                (1, _) => Arc::clone(plan),
+                (_, Some(order)) => Arc::new(SortPreservingMergeExec::new(order.clone(), Arc::clone(plan))),
+                (_, None) => Arc::new(CoalescePartitionsExec::new(Arc::clone(plan))),
+            };
+        let mut functions = Vec::new();
+        let mut outputs: Vec<_> =
+            (0..sorted.input.schema().fields().len()).map(WindowOutput::Column).collect();
+        for step in steps.into_iter().rev() {
+            match step {
+                Step::Columns(columns) => {
+                    outputs = columns.into_iter().map(|column| outputs[column]).collect()
+                }
+                Step::Window(computed) => {
+                    let inputs: Arc<[WindowOutput]> = outputs.as_slice().into();
+                    for function in computed {
+                        outputs.push(WindowOutput::Function(functions.len()));
+                        functions
+                            .push(Computed { function: Arc::clone(function), inputs: Arc::clone(&inputs) });
+                    }
+                }
+            }
+        }
+        Ok(Some(Self { sorted, cpu, functions, outputs }.without_unused()))
+    }
+
+    /// The same without functions that nobody asks for.
+    fn without_unused(mut self) -> Self {
+        let mut functions = Vec::new();
+        for output in &mut self.outputs {
+            if let WindowOutput::Function(number) = output {
+                functions.push(self.functions[*number].clone());
+                *number = functions.len() - 1;
+            }
+        }
+        Self { functions, ..self }
     }
 
     /// What comes out.
@@ -92,8 +143,56 @@ impl Windowed {
         self.cpu.equivalence_properties().clone()
     }
 
-    /// What is computed of the rows of `flow`, whose outputs have the types of `schema`. `columns` are those that come out;
-    /// what functions are over is put behind them.
+    /// The columns of the sort's input that it is computed of.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for functions of results of others.
+    pub(super) fn needed(&self) -> Result<Needed> {
+        let mut exprs: Vec<Arc<dyn PhysicalExpr>> =
+            self.sorted.keys().iter().map(|key| Arc::clone(&key.expr)).collect();
+        for computed in &self.functions {
+            let all = computed.function.all_expressions();
+            for expr in all.args.iter().chain(&all.partition_by_exprs).chain(&all.order_by_exprs) {
+                exprs.push(self.of_input(expr, &computed.inputs)?);
+            }
+        }
+        let columns = self.outputs.iter().filter_map(|output| match output {
+            WindowOutput::Column(column) => Some(*column),
+            WindowOutput::Function(_) => None,
+        });
+        Ok(columns_of(&exprs).into_iter().chain(columns).collect())
+    }
+
+    /// `expr`, over columns that are `inputs`, over the columns of the sort's input.
+    fn of_input(
+        &self,
+        expr: &Arc<dyn PhysicalExpr>,
+        inputs: &[WindowOutput],
+    ) -> Result<Arc<dyn PhysicalExpr>> {
+        let schema = self.sorted.input.schema();
+        let mut is_over_result = false;
+        let moved = Arc::clone(expr).transform_up(|node| {
+            let Some(column) = node.downcast_ref::<Column>() else { return Ok(Transformed::no(node)) };
+            Ok(match inputs[column.index()] {
+                WindowOutput::Column(index) => {
+                    Transformed::yes(Arc::new(Column::new(schema.field(index).name(), index)) as _)
+                }
+                WindowOutput::Function(_) => {
+                    is_over_result = true;
+                    Transformed::no(node)
+                }
+            })
+        });
+        let moved = moved.map_err(from_datafusion)?.data;
+        match is_over_result {
+            true => Err(Error::unsupported("a window function of the result of another one")),
+            false => Ok(moved),
+        }
+    }
+
+    /// What is computed of the rows of `flow`, whose outputs have the types of `schema`; `columns` and `late` become what the
+    /// rows are to have.
     ///
     /// # Errors
     ///
@@ -103,39 +202,57 @@ impl Windowed {
         flow: &mut Flow,
         schema: &SchemaRef,
         columns: &mut Vec<Expr>,
+        late: &mut Vec<Option<LateText>>,
     ) -> Result<Windows> {
-        let mut lowering = Functions { flow, schema, kept: columns.len(), columns, may_overflow: false };
-        let functions = self.functions.iter().map(|function| {
-            let (partition_keys, peer_keys) = self.keys_of(function)?;
-            let kind = lowering.kind(function).map_err(|error| error.context(function.name().to_owned()))?;
-            Ok(WindowFunction { name: function.name().to_owned(), partition_keys, peer_keys, kind })
+        let outputs = self.outputs.iter().map(|output| match *output {
+            WindowOutput::Column(column) => {
+                let value = flow.output(column)?;
+                columns.push(value.expr.clone());
+                late.push(value.late.clone());
+                Ok(WindowOutput::Column(columns.len() - 1))
+            }
+            WindowOutput::Function(_) => {
+                late.push(None);
+                Ok(*output)
+            }
+        });
+        let outputs = outputs.collect::<Result<_>>()?;
+        let mut lowering =
+            Functions { windowed: self, inputs: &[], flow, schema, columns, may_overflow: false };
+        let functions = self.functions.iter().map(|Computed { function, inputs }| {
+            lowering.inputs = inputs;
+            let name = function.name().to_owned();
+            let (partition_keys, peer_keys) = self.keys_of(function, inputs)?;
+            let kind = lowering.kind(function).map_err(|error| error.context(name.clone()))?;
+            Ok(WindowFunction { name, partition_keys, peer_keys, kind })
         });
         let functions = functions.collect::<Result<_>>()?;
-        Ok(Windows { kept: lowering.kept, functions, may_overflow: lowering.may_overflow })
+        Ok(Windows { outputs, functions, may_overflow: lowering.may_overflow })
     }
 
     /// How many of the sort's keys tell partitions of `function` apart, and how many its peers.
-    fn keys_of(&self, function: &Arc<dyn WindowExpr>) -> Result<(usize, usize)> {
+    fn keys_of(&self, function: &Arc<dyn WindowExpr>, inputs: &[WindowOutput]) -> Result<(usize, usize)> {
         let keys = self.sorted.keys();
-        let mut partition: Vec<&Arc<dyn PhysicalExpr>> = Vec::new();
+        let mut partition: Vec<Arc<dyn PhysicalExpr>> = Vec::new();
         for key in function.partition_by() {
+            let key = self.of_input(key, inputs)?;
             if !partition.contains(&key) {
                 partition.push(key);
             }
         }
         let (first, rest) = keys.split_at_checked(partition.len()).unwrap_or_default();
         let is_prefix =
-            first.len() == partition.len() && first.iter().all(|key| partition.contains(&&key.expr));
-        let mut order: Vec<&PhysicalSortExpr> = Vec::new();
+            first.len() == partition.len() && first.iter().all(|key| partition.contains(&key.expr));
+        let mut order: Vec<PhysicalSortExpr> = Vec::new();
         for key in function.order_by() {
-            let is_known =
-                partition.contains(&&key.expr) || order.iter().any(|known| known.expr.eq(&key.expr));
-            if !is_known {
-                order.push(key);
+            let expr = self.of_input(&key.expr, inputs)?;
+            let is_constant = expr.is::<LiteralExpr>();
+            if !is_constant && !partition.contains(&expr) && !order.iter().any(|known| known.expr.eq(&expr)) {
+                order.push(PhysicalSortExpr { expr, options: key.options });
             }
         }
         let is_order =
-            order.len() <= rest.len() && order.iter().zip(rest).all(|(key, of_sort)| *key == of_sort);
+            order.len() <= rest.len() && order.iter().zip(rest).all(|(key, of_sort)| key == of_sort);
         match is_prefix && is_order {
             true => Ok((partition.len(), partition.len() + order.len())),
             false => Err(Error::unsupported(format!(
@@ -174,14 +291,16 @@ impl Windowed {
     }
 }
 
-/// The functions of `plan` and its input, if it is a window.
-#[expect(clippy::type_complexity)]
-fn window(
-    plan: &Arc<dyn ExecutionPlan>,
-) -> Result<Option<(&[Arc<dyn WindowExpr>], &Arc<dyn ExecutionPlan>)>> {
+/// What `plan` does, and its input, if it is a window or hands on columns.
+fn step(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<(Step<'_>, &Arc<dyn ExecutionPlan>)>> {
+    if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+        let index = |computed: &ProjectionExpr| Some(computed.expr.downcast_ref::<Column>()?.index());
+        let columns: Option<Vec<usize>> = projection.expr().iter().map(index).collect();
+        return Ok(columns.map(|columns| (Step::Columns(columns), projection.input())));
+    }
     if let Some(window) = plan.downcast_ref::<BoundedWindowAggExec>() {
         return match window.input_order_mode {
-            InputOrderMode::Sorted => Ok(Some((window.window_expr(), window.input()))),
+            InputOrderMode::Sorted => Ok(Some((Step::Window(window.window_expr()), window.input()))),
             _ => Err(Error::unsupported("a window whose partitions are not sorted")),
         };
     }
@@ -189,14 +308,16 @@ fn window(
         Some(spilling) => Some(spilling.window()),
         None => plan.downcast_ref::<WindowAggExec>(),
     };
-    Ok(window.map(|window| (window.window_expr(), window.input())))
+    Ok(window.map(|window| (Step::Window(window.window_expr()), window.input())))
 }
 
 /// Functions as they are lowered.
 struct Functions<'f> {
+    windowed: &'f Windowed,
+    /// What the columns are that the function at hand is over.
+    inputs: &'f [WindowOutput],
     flow: &'f mut Flow,
     schema: &'f SchemaRef,
-    kept: usize,
     columns: &'f mut Vec<Expr>,
     may_overflow: bool,
 }
@@ -242,7 +363,8 @@ impl Functions<'_> {
 
     /// The number of the column that a value of another row is taken of, and its type.
     fn picked(&mut self, argument: &Arc<dyn PhysicalExpr>) -> Result<(usize, DataType)> {
-        let value = self.flow.exprs(self.schema).carry(argument)?;
+        let argument = self.windowed.of_input(argument, self.inputs)?;
+        let value = self.flow.exprs(self.schema).carry(&argument)?;
         let data_type = value.data_type.clone();
         self.look_at_decimals(&data_type);
         Ok((self.column(value)?, data_type))
@@ -316,7 +438,10 @@ impl Functions<'_> {
                 "kernels have frames that begin later for counts and exact sums alone",
             )),
         };
-        let Some(value) = argument(function, None, None, self.flow, self.schema)? else {
+        let arguments = function.expressions();
+        let arguments = arguments.iter().map(|argument| self.windowed.of_input(argument, self.inputs));
+        let arguments = arguments.collect::<Result<Vec<_>>>()?;
+        let Some(value) = argument_of(function, &arguments, None, None, self.flow, self.schema)? else {
             return Ok(WindowKind::Count { column: None, frame });
         };
         let result = function.field();
@@ -346,8 +471,7 @@ impl Functions<'_> {
                     begins_later()?;
                 }
                 check_sum(&value, result.data_type(), name)?;
-                let most = most_of_sum(&value)?;
-                self.may_overflow |= most.is_some_and(|most| !holds(result.data_type(), most));
+                self.may_overflow |= may_pass(&value, result.data_type());
                 Ok(WindowKind::Sum { column: self.column(value)?, frame })
             }
             _ => {
@@ -358,34 +482,26 @@ impl Functions<'_> {
                     return Err(Error::unsupported(format!("{name}: an average of another type")));
                 }
                 let unit = unit_of(&value, name)?;
-                most_of_sum(&value)?;
                 Ok(WindowKind::Average { column: self.column(value)?, unit, frame })
             }
         }
     }
 }
 
-/// How far from 0 a sum of so many values as a window may have can be; `None` for doubles.
-///
-/// # Errors
-///
-/// `Unsupported` where that passes 128 bits.
-fn most_of_sum(value: &Value) -> Result<Option<i128>> {
-    let Some(Bounds { min, max }) = value.bounds_or_type() else { return Ok(None) };
-    let most = min.unsigned_abs().max(max.unsigned_abs());
-    let most = i128::try_from(most).ok().and_then(|most| most.checked_mul(ROWS_MAX));
-    most.map(Some).ok_or_else(|| Error::unsupported("sums that might pass 128 bits"))
-}
-
-/// Whether `data_type` holds all numbers up to `most`.
-fn holds(data_type: &DataType, most: i128) -> bool {
-    match data_type {
-        DataType::Int64 => most <= i64::MAX.into(),
+/// Whether `result` may not hold a sum of so many values as a window may have.
+fn may_pass(value: &Value, result: &DataType) -> bool {
+    let Some(Bounds { min, max }) = value.bounds_or_type() else {
+        return value.data_type != DataType::Float64;
+    };
+    let most = min.unsigned_abs().max(max.unsigned_abs()).checked_mul(ROWS_MAX);
+    let held = match result {
+        DataType::Int64 => Some(i64::MAX as u128),
         DataType::Decimal128(precision, _) => {
-            10_i128.checked_pow(u32::from(*precision)).is_some_and(|beyond| most < beyond)
+            10_u128.checked_pow(u32::from(*precision)).map(|beyond| beyond - 1)
         }
-        _ => false,
-    }
+        _ => None,
+    };
+    most.zip(held).is_none_or(|(most, held)| most > held)
 }
 
 fn constant(expr: &Arc<dyn PhysicalExpr>) -> Result<ScalarValue> {

@@ -138,7 +138,10 @@ async fn what_kernels_do_not_compute_is_the_cpu_s() {
         ("count(DISTINCT small) OVER (PARTITION BY word)", "distinct"),
         ("max(small) OVER ({w} ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)", "begin later"),
         ("sum(double) OVER ({w} ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)", "begin later"),
-        ("sum(small) OVER ({w} RANGE BETWEEN 3 PRECEDING AND CURRENT ROW)", "distances"),
+        (
+            "sum(small) OVER (PARTITION BY word ORDER BY big RANGE BETWEEN 3 PRECEDING AND CURRENT ROW)",
+            "distances",
+        ),
         ("stddev(small) OVER ({w})", "stddev"),
         ("max(word) OVER ({w})", "max of "),
         ("count(*) OVER ()", "sorted for them"),
