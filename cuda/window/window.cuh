@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 #include "block/grid.cuh"
 #include "pelton/abi/window.h"
@@ -90,8 +91,10 @@ struct Pick {
         [=](uint64_t element) {
           const int64_t there = picked_of(args.edges, args.frame, args.pick, args.number, element);
           if (there < 0) {
-            const void* fallback = args.fallback;
-            return Picked{*static_cast<const ELEMENT*>(fallback), args.has_fallback != 0};
+            // Arguments are not aligned to 16 bytes.
+            Picked none{ELEMENT{}, args.has_fallback != 0};
+            memcpy(&none.value, args.fallback, sizeof(ELEMENT));
+            return none;
           }
           const uint32_t row = args.indices[there];
           return Picked{source[row], args.valid == nullptr || args.valid[row] != 0};

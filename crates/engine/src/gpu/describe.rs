@@ -27,7 +27,7 @@ use super::exec::PeltonGpuExec;
 use super::lower::{Asked, without_exchanges};
 use super::rule::{attempt, is_root};
 use super::sort::Sorted;
-use super::windows::Windowed;
+use super::windows::{Windowed, is_window};
 use crate::scan::PeltonScanExec;
 
 /// The pipelines of all nodes of `plan` that run on a device and, once it has run, what they did; `None` without any.
@@ -48,7 +48,8 @@ pub(crate) fn why_text(plan: &Arc<dyn ExecutionPlan>, device: &Arc<DeviceHandle>
     visit(plan, &mut |node| {
         let Some(reason) = why_not(node, device) else { return true };
         line(&mut text, format_args!("{}: {reason}", node.name()));
-        false
+        // Of what windows are over, something else may be the reason.
+        is_window(node)
     });
     (!text.is_empty()).then_some(text)
 }
@@ -93,6 +94,9 @@ fn why_not(plan: &Arc<dyn ExecutionPlan>, device: &Arc<DeviceHandle>) -> Option<
 
 /// Why the CPU computes the windows of `plan`, if it is one.
 fn windows_on_cpu(plan: &Arc<dyn ExecutionPlan>, device: &Arc<DeviceHandle>) -> Option<String> {
+    if !is_window(plan) {
+        return None;
+    }
     let planned = as_planned(plan)?;
     let refusal = match Windowed::of(&planned) {
         Ok(None) => return None,

@@ -291,6 +291,11 @@ impl Windowed {
     }
 }
 
+/// True for windows.
+pub(super) fn is_window(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<BoundedWindowAggExec>() || plan.is::<WindowAggExec>() || plan.is::<SpillingWindowExec>()
+}
+
 /// What `plan` does, and its input, if it is a window or hands on columns.
 fn step(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<(Step<'_>, &Arc<dyn ExecutionPlan>)>> {
     if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {

@@ -116,6 +116,8 @@ async fn queries_about_customers_are_computed_on_the_device() {
          FROM a) WHERE place <= 3",
         "SELECT word, count(*), max(n) FROM (SELECT word, row_number() OVER (PARTITION BY word ORDER BY id) AS n FROM a) \
          GROUP BY word",
+        // Texts without a dictionary are fetched for the rows that come out.
+        "SELECT text, id, row_number() OVER (PARTITION BY tiny ORDER BY id DESC) AS n FROM a",
         // Several orders of one sort.
         "SELECT id, rank() OVER (PARTITION BY tiny ORDER BY day), sum(id) OVER (PARTITION BY tiny ORDER BY day, id), \
          count(*) OVER (PARTITION BY tiny) FROM a",
