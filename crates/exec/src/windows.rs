@@ -134,6 +134,7 @@ impl Execution<'_> {
         let (machine, device) = (self.runtime.machine(), MemoryKind::Device(self.device()));
         let bytes = count * width;
         self.making_room(|| {
+            self.refuse_first(Arg::OutputCount, bytes)?;
             let padded = bytes.max(8).next_multiple_of(16);
             Ok(machine.allocate(device.clone(), padded, OnFull::Refuse)?.span().slice(0..bytes))
         })
