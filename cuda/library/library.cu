@@ -6,6 +6,7 @@
 #include "pelton/abi/partition.h"
 #include "pelton/abi/probe.h"
 #include "pelton/abi/sort.h"
+#include "pelton/abi/window.h"
 #include "pelton/common/fingerprint.h"
 #include "pelton/common/order.h"
 #include "pelton/common/permutation.h"
@@ -37,6 +38,12 @@ int k_abi_report(k_abi_report_result* result, uint64_t result_bytes) {
       sizeof(k_partition_args),
       sizeof(k_scan_args),
       sizeof(k_number_segments_args),
+      sizeof(k_mark_groups_args),
+      sizeof(k_group_edges_args),
+      sizeof(k_segmented_scan_args),
+      sizeof(k_rank_args),
+      sizeof(k_pick_args),
+      sizeof(k_frame_args),
       K_POLICY_COUNT,
       pelton::GOLDEN_GAMMA,
       pelton::mix(1),

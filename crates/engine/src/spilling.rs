@@ -40,7 +40,7 @@ mod window;
 pub(crate) use distinct::DistinctCounts;
 pub(crate) use join::SpillingJoinExec;
 pub(crate) use pool::SharingPool;
-use window::SpillingWindowExec;
+pub(crate) use window::SpillingWindowExec;
 
 /// A build side that statistics say takes less than this share of the limit stays as it is: they may be wrong by as much.
 const SMALL_SHARE: u64 = 64;

@@ -50,6 +50,7 @@ mod team;
 mod top;
 mod trace;
 mod waiting;
+mod windows;
 
 pub use ordered::check_sorts;
 pub use pelton_transfer::Links;

@@ -35,6 +35,7 @@ use super::rows_out::{PAUSE, RowsOut, RowsPart};
 use super::runtime::TargetChoice;
 use super::sorted_runs::{Merge, SortedRun, host_array, places_of};
 use super::spill::advice;
+use super::windows::{ArraySource, Levels, Marked, WindowColumns};
 
 /// Rows that are sorted on a device at most: their numbers take 32 bits.
 pub(super) const SORTED_ROWS_MAX: u64 = u32::MAX as u64;
@@ -178,7 +179,7 @@ impl<'r> Execution<'r> {
         some: Range<usize>,
         wanted: usize,
     ) -> Result<SortedRun> {
-        let places = self.sort_on_device(kernel, layout, some, true)?;
+        let (places, _) = self.sort_on_device(kernel, layout, some, true)?;
         let library = self.library()?;
         let count = (places.len() / 4).min(wanted);
         let carried = carried(layout);
@@ -287,22 +288,32 @@ impl<'r> Execution<'r> {
         let texts =
             source.as_ref().filter(|_| has_kept).map_or(Ok(Vec::new()), |groups| texts_of(self, groups))?;
         let started = Instant::now();
+        let windows = layout.order.as_ref().and_then(|order| order.windows.as_ref());
         if !is_part && kernel.sorted_runs.is_empty() && count > 0 {
             match self.sort_on_device(&kernel, &layout, 0..count as usize, false) {
-                Ok(places) => {
+                Ok((places, marked)) => {
                     // The words have served.
                     let first_word = layout.output_columns();
                     kernel.state.forget(|arg| matches!(arg, Arg::Output(index) if *index >= first_word));
+                    let windows = windows.zip(marked).map(|(windows, marked)| {
+                        self.window_columns(&kernel, &layout, windows, &places, marked)
+                    });
+                    let windows = windows.transpose()?;
                     (report.sorted_rows, report.sorted_by) = (count, "device");
                     report.sort += started.elapsed();
-                    let rows = self.bring_sorted(&kernel, &layout, &places, !has_kept, report)?;
+                    let layout = sorted_layout(&layout, windows.as_ref());
+                    let out = (&layout, windows.as_ref());
+                    let rows = self.bring_sorted(&kernel, out, &places, !has_kept, report)?;
                     return with_texts(rows, &layout.columns, &texts).map(Outcome::Rows);
                 }
-                Err(refusal) if is_out_of_memory(&refusal) => {
+                Err(refusal) if is_out_of_memory(&refusal) && windows.is_none() => {
                     report.notes.push(format!("sorted in parts: {refusal}"));
                 }
                 Err(error) => return Err(error),
             }
+        }
+        if windows.is_some() && (is_part || !kernel.sorted_runs.is_empty()) {
+            return Err(Error::unsupported("window functions of rows that one device does not hold"));
         }
         if count > 0 {
             self.make_runs(&mut kernel, &layout, count, report)?;
@@ -370,7 +381,7 @@ impl<'r> Execution<'r> {
     }
 
     /// What works on the device beside kernels of queries: nothing but host forms on the host target.
-    fn library(&self) -> Result<Option<&'static Arc<Library>>> {
+    pub(super) fn library(&self) -> Result<Option<&'static Arc<Library>>> {
         match self.runtime.options.target {
             TargetChoice::Host => Ok(None),
             TargetChoice::Cuda { .. } => library().map(Some),
@@ -378,14 +389,15 @@ impl<'r> Execution<'r> {
     }
 
     /// Sorts the numbers of the rows in `some` places by the words of the rows; it changes neither where it `keeps` them, and
-    /// gives the numbers of those rows that are wanted. Where memory is refused, nothing has changed.
+    /// gives the numbers of those rows that are wanted, and where groups of them begin where window functions ask. Where
+    /// memory is refused, nothing has changed.
     fn sort_on_device(
         &self,
         kernel: &Kernel,
         layout: &RowsLayout,
         some: Range<usize>,
         keeps: bool,
-    ) -> Result<Span> {
+    ) -> Result<(Span, Option<Marked>)> {
         let library = self.library()?;
         let order = layout.order.as_ref().expect("rows that are to be sorted");
         let (first, word_count, count) = (layout.output_columns(), order.word_bits.len(), some.len());
@@ -398,11 +410,16 @@ impl<'r> Execution<'r> {
         let wanted = order.row_count.map_or(count, |wanted| wanted.min(count as u64) as usize);
         let sorts: Vec<RadixSort> = order.word_bits.iter().map(|bits| radix_sort(*bits)).collect();
         let scratch_bytes = sorts.iter().map(|sort| sort.scratch_bytes(count as u64)).max();
+        let levels = Levels::of(order)?;
         let Some((scratch_bytes, last)) = scratch_bytes.zip(words.last()) else {
-            return Ok(numbers.slice(0..wanted * 4));
+            let mark = |levels| self.mark(levels, &[], None, &numbers, self.window_array(count, 8)?);
+            return Ok((numbers.slice(0..wanted * 4), levels.map(mark).transpose()?));
         };
         let last = last.slice(some.start * 8..some.end * 8);
         let (machine, device) = (self.runtime.machine(), MemoryKind::Device(self.device()));
+        // What looks at the last word asks for its place among the rows again.
+        let keeps =
+            keeps || (word_count > 1 && levels.as_ref().is_some_and(|levels| levels.look_at(word_count - 1)));
         let [mut sorted, mut other, mut sorted_numbers, mut other_numbers, scratch] =
             self.making_room(|| {
                 self.refuse_first(Arg::Output(first), scratch_bytes)?;
@@ -435,8 +452,10 @@ impl<'r> Execution<'r> {
                 std::mem::swap(&mut sorted, &mut other);
             }
         }
+        let mark = |levels| self.mark(levels, &words, Some(&sorted), &sorted_numbers, other);
+        let marked = levels.map(mark).transpose()?;
         self.stream().wait_blocking()?;
-        Ok(sorted_numbers.slice(0..wanted * 4))
+        Ok((sorted_numbers.slice(0..wanted * 4), marked))
     }
 
     /// Brings the rows with the numbers in `places`, in that order, and gives them out where somebody takes rows; gives those
@@ -444,20 +463,25 @@ impl<'r> Execution<'r> {
     fn bring_sorted(
         &self,
         kernel: &Kernel,
-        layout: &RowsLayout,
+        (layout, windows): (&RowsLayout, Option<&WindowColumns>),
         places: &Span,
         may_give_out: bool,
         report: &mut PipelineReport,
     ) -> Result<Rows> {
-        let columns = layout.columns[..layout.output_columns()].to_vec();
-        let layout = &RowsLayout { columns, top: None, order: None };
         let library = self.library()?;
         let fill = |arrays: &State, some: Range<usize>| {
             let places = places.slice(some.start * 4..some.end * 4);
             for (arg, width) in row_arrays(layout) {
-                let (source, target) = (kernel.state.span(arg)?, arrays.span(arg)?);
+                let target = arrays.span(arg)?.slice(0..some.len() * width);
+                let source = match windows.map(|windows| windows.source(arg, width, some.clone())) {
+                    Some(ArraySource::Results(results)) => {
+                        self.stream().copy(&results, &target)?;
+                        continue;
+                    }
+                    Some(ArraySource::OfRows(arg)) => kernel.state.span(arg)?,
+                    None => kernel.state.span(arg)?,
+                };
                 let source = source.slice(0..source.len() / width * width);
-                let target = target.slice(0..some.len() * width);
                 let work = take(library, width, source, IndexType::U32, places.clone(), target);
                 self.stream().run(work)?;
             }
@@ -487,6 +511,17 @@ impl<'r> Execution<'r> {
         out.let_go()?;
         report.rows_out += out.row_count();
         Ok(no_rows(&layout.columns))
+    }
+}
+
+/// The columns of sorted rows that come out.
+fn sorted_layout(layout: &RowsLayout, windows: Option<&WindowColumns>) -> RowsLayout {
+    match windows {
+        Some(windows) => windows.layout(layout),
+        None => {
+            let columns = layout.columns[..layout.output_columns()].to_vec();
+            RowsLayout { columns, top: None, order: None }
+        }
     }
 }
 

@@ -34,7 +34,9 @@ mod copy;
 mod cycle;
 mod fill;
 mod fingerprint;
+mod frame;
 mod gather;
+mod groups;
 mod join;
 mod join_args;
 mod join_radix;
@@ -44,6 +46,7 @@ mod order;
 mod partition;
 mod read;
 mod scan;
+mod segmented_scan;
 mod segments;
 mod shape;
 mod sort;
@@ -53,7 +56,12 @@ pub use copy::copy;
 pub use cycle::{Chase, Cycle, chase, fill_cycle};
 pub use fill::{fill_random, fill_word};
 pub use fingerprint::{Fingerprint, fingerprint, fingerprint_of};
+pub use frame::{
+    Edges, Frame, FrameEdge, FrameSource, Pick, Picked, Ranking, Target, frame_averages, frame_rows,
+    frame_values, pick, rank,
+};
 pub use gather::{Gather, gather};
+pub use groups::{GROUP_LEVELS_MAX, GroupEdge, group_edges, mark_groups};
 pub use join::{
     JOIN_ROWS_MAX, JoinOutput, JoinTable, JoinTableKind, join_build, join_clear, join_hash, join_probe,
 };
@@ -72,6 +80,7 @@ pub use partition::{
 };
 pub use read::{read, sum_of_words};
 pub use scan::{exclusive_scan, scan_scratch_bytes};
+pub use segmented_scan::{ScanOf, ScanTarget, ScanValues, segmented_scan, segmented_scan_scratch_bytes};
 pub use segments::{SortSegments, number_segments, sort_segments};
 pub use sort::{RadixSort, sort_keys, sort_pairs};
 pub use take::{IndexType, take, take_bits};

@@ -75,6 +75,12 @@ pub(crate) struct Entries {
     pub(crate) join_count: Entry<join_args::PartitionArgs>,
     pub(crate) join_scatter: Entry<join_args::PartitionArgs>,
     pub(crate) join_pairs: Entry<join_args::PairsArgs>,
+    pub(crate) mark_groups: Entry<sys::MarkGroupsArgs>,
+    pub(crate) group_edges: Entry<sys::GroupEdgesArgs>,
+    pub(crate) segmented_scan: Entry<sys::SegmentedScanArgs>,
+    pub(crate) rank: Entry<sys::RankArgs>,
+    pub(crate) pick: Entry<sys::PickArgs>,
+    pub(crate) frame_values: Entry<sys::FrameArgs>,
     error_text: sys::ErrorText,
 }
 
@@ -244,6 +250,12 @@ impl Image<'_> {
             join_count: self.entry("k_join_count")?,
             join_scatter: self.entry("k_join_scatter")?,
             join_pairs: self.entry("k_join_pairs")?,
+            mark_groups: self.entry("k_mark_groups")?,
+            group_edges: self.entry("k_group_edges")?,
+            segmented_scan: self.entry("k_segmented_scan")?,
+            rank: self.entry("k_rank")?,
+            pick: self.entry("k_pick")?,
+            frame_values: self.entry("k_frame_values")?,
             error_text: self.symbol("k_error_text")?,
         })
     }
@@ -295,6 +307,12 @@ fn expected_report() -> sys::AbiReport {
         partition_bytes: size_of::<sys::PartitionArgs>() as u64,
         scan_bytes: size_of::<sys::ScanArgs>() as u64,
         number_segments_bytes: size_of::<sys::NumberSegmentsArgs>() as u64,
+        mark_groups_bytes: size_of::<sys::MarkGroupsArgs>() as u64,
+        group_edges_bytes: size_of::<sys::GroupEdgesArgs>() as u64,
+        segmented_scan_bytes: size_of::<sys::SegmentedScanArgs>() as u64,
+        rank_bytes: size_of::<sys::RankArgs>() as u64,
+        pick_bytes: size_of::<sys::PickArgs>() as u64,
+        frame_values_bytes: size_of::<sys::FrameArgs>() as u64,
         policy_count: Policy::ALL.len() as u64,
         golden_gamma: GOLDEN_GAMMA,
         mixed_one: mix(1),

@@ -26,6 +26,23 @@ pub(crate) fn with_source<R>(span: &Span, look: impl FnOnce(&[u8]) -> R) -> Resu
     Ok(look(unsafe { std::slice::from_raw_parts(span.address() as *const u8, span.len()) }))
 }
 
+/// Lets `look` see the bytes of each of `spans`.
+///
+/// # Errors
+///
+/// As [`with_source`].
+pub(crate) fn with_sources<R>(spans: &[&Span], look: impl FnOnce(&[&[u8]]) -> R) -> Result<R> {
+    let bytes = spans.iter().map(|span| {
+        check_reach(span)?;
+        if span.is_empty() {
+            return Ok(&[][..]);
+        }
+        // SAFETY: as in `with_source`; the spans outlive the call.
+        Ok(unsafe { std::slice::from_raw_parts(span.address() as *const u8, span.len()) })
+    });
+    Ok(look(&bytes.collect::<Result<Vec<&[u8]>>>()?))
+}
+
 /// Lets `change` have the bytes of `span`.
 ///
 /// # Errors

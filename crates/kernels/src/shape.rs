@@ -54,6 +54,14 @@ pub(crate) fn assert_apart<'a>(spans: impl IntoIterator<Item = &'a Span>) {
     }
 }
 
+/// # Panics
+///
+/// If two of `writes` overlap, or one of them and one of `reads`.
+pub(crate) fn assert_written_apart(reads: &[Span], writes: &[Span]) {
+    assert_apart(writes);
+    reads.iter().for_each(|read| assert_apart([read].into_iter().chain(writes)));
+}
+
 /// Bytes as elements; the length has been checked.
 pub(crate) fn as_elements<const N: usize>(bytes: &[u8]) -> &[[u8; N]] {
     bytes.as_chunks().0

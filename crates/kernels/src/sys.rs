@@ -249,6 +249,127 @@ pub(crate) struct NumberSegmentsArgs {
     pub(crate) launch: Launch,
 }
 
+/// `k_mark_groups_args`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct MarkGroupsArgs {
+    pub(crate) words: u64,
+    pub(crate) flags: u64,
+    pub(crate) count: u64,
+    pub(crate) masks: [u64; GROUP_LEVELS],
+    pub(crate) is_first: u64,
+    pub(crate) launch: Launch,
+}
+
+/// `K_GROUP_LEVELS`.
+pub(crate) const GROUP_LEVELS: usize = 8;
+
+/// `k_group_edges_args`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct GroupEdgesArgs {
+    pub(crate) flags: u64,
+    pub(crate) target: u64,
+    pub(crate) count: u64,
+    pub(crate) scratch: u64,
+    pub(crate) scratch_bytes: u64,
+    pub(crate) flag: u32,
+    pub(crate) is_last: u32,
+    pub(crate) launch: Launch,
+}
+
+/// `k_segmented_scan_args`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct SegmentedScanArgs {
+    pub(crate) source: u64,
+    pub(crate) valid: u64,
+    pub(crate) indices: u64,
+    pub(crate) flags: u64,
+    pub(crate) target: u64,
+    pub(crate) target_counts: u64,
+    pub(crate) count: u64,
+    pub(crate) scratch: u64,
+    pub(crate) scratch_bytes: u64,
+    pub(crate) source_type: u32,
+    pub(crate) target_type: u32,
+    pub(crate) operation: u32,
+    pub(crate) flag: u32,
+    pub(crate) counted_flag: u32,
+    pub(crate) reserved: u32,
+    pub(crate) launch: Launch,
+}
+
+/// `k_edges`.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct Edges {
+    pub(crate) partition_first: u64,
+    pub(crate) partition_last: u64,
+    pub(crate) peers_first: u64,
+    pub(crate) peers_last: u64,
+}
+
+/// `k_rank_args`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct RankArgs {
+    pub(crate) edges: Edges,
+    pub(crate) target: u64,
+    pub(crate) count: u64,
+    pub(crate) tiles: u64,
+    pub(crate) ranking: u32,
+    pub(crate) reserved: u32,
+    pub(crate) launch: Launch,
+}
+
+/// `k_frame`.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub(crate) struct Frame {
+    pub(crate) start_rows: i64,
+    pub(crate) end_rows: i64,
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+}
+
+/// `k_pick_args`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct PickArgs {
+    pub(crate) source: u64,
+    pub(crate) valid: u64,
+    pub(crate) indices: u64,
+    pub(crate) edges: Edges,
+    pub(crate) frame: Frame,
+    pub(crate) target: u64,
+    pub(crate) target_valid: u64,
+    pub(crate) count: u64,
+    pub(crate) fallback: [u64; 2],
+    pub(crate) number: i64,
+    pub(crate) pick: u32,
+    pub(crate) width_bytes: u32,
+    pub(crate) has_fallback: u64,
+    pub(crate) launch: Launch,
+}
+
+/// `k_frame_args`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct FrameArgs {
+    pub(crate) source: u64,
+    pub(crate) counts: u64,
+    pub(crate) edges: Edges,
+    pub(crate) frame: Frame,
+    pub(crate) target: u64,
+    pub(crate) target_valid: u64,
+    pub(crate) count: u64,
+    pub(crate) unit: f64,
+    pub(crate) source_type: u32,
+    pub(crate) operation: u32,
+    pub(crate) launch: Launch,
+}
+
 /// `k_abi_report_result`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -271,6 +392,12 @@ pub(crate) struct AbiReport {
     pub(crate) partition_bytes: u64,
     pub(crate) scan_bytes: u64,
     pub(crate) number_segments_bytes: u64,
+    pub(crate) mark_groups_bytes: u64,
+    pub(crate) group_edges_bytes: u64,
+    pub(crate) segmented_scan_bytes: u64,
+    pub(crate) rank_bytes: u64,
+    pub(crate) pick_bytes: u64,
+    pub(crate) frame_values_bytes: u64,
     pub(crate) policy_count: u64,
     pub(crate) golden_gamma: u64,
     pub(crate) mixed_one: u64,
@@ -307,4 +434,12 @@ const _: () = assert!(size_of::<CountBucketsArgs>() == 56 && offset_of!(CountBuc
 const _: () = assert!(size_of::<PartitionArgs>() == 96 && offset_of!(PartitionArgs, order) == 72);
 const _: () = assert!(size_of::<ScanArgs>() == 56 && offset_of!(ScanArgs, width_bytes) == 40);
 const _: () = assert!(size_of::<NumberSegmentsArgs>() == 40 && offset_of!(NumberSegmentsArgs, target) == 24);
-const _: () = assert!(size_of::<AbiReport>() == 256 && offset_of!(AbiReport, golden_gamma) == 152);
+const _: () = assert!(size_of::<AbiReport>() == 304 && offset_of!(AbiReport, golden_gamma) == 200);
+const _: () = assert!(size_of::<MarkGroupsArgs>() == 104 && offset_of!(MarkGroupsArgs, is_first) == 88);
+const _: () = assert!(size_of::<GroupEdgesArgs>() == 56 && offset_of!(GroupEdgesArgs, flag) == 40);
+const _: () =
+    assert!(size_of::<SegmentedScanArgs>() == 104 && offset_of!(SegmentedScanArgs, source_type) == 72);
+const _: () = assert!(size_of::<Edges>() == 32 && size_of::<Frame>() == 24);
+const _: () = assert!(size_of::<RankArgs>() == 72 && offset_of!(RankArgs, ranking) == 56);
+const _: () = assert!(size_of::<PickArgs>() == 152 && offset_of!(PickArgs, number) == 120);
+const _: () = assert!(size_of::<FrameArgs>() == 120 && offset_of!(FrameArgs, source_type) == 104);

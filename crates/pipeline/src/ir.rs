@@ -26,6 +26,7 @@ use crate::text::TextSource;
 pub use crate::text_extract::{ByteSet, ExtractStep, OPTIONAL_MAX, TextExtract};
 pub use crate::text_hash::TextHashKey;
 pub use crate::text_kernel::{ANY_CHARACTER, LikePattern, SHORT_TEXT_BYTES, TextKernel, TextPart};
+pub use crate::windows::{Frame, FrameEdge, WindowFunction, WindowKind, WindowOutput, Windows};
 
 /// A value's type inside kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -486,6 +487,8 @@ pub struct RowOrder {
     pub row_count: Option<u64>,
     /// How many rows are expected to be sorted, by estimate.
     pub expected: Option<u64>,
+    /// What is computed of the rows in order, not together with `row_count`.
+    pub windows: Option<Windows>,
 }
 
 /// One of several keys that rows are sorted by.

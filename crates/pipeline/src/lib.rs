@@ -20,6 +20,7 @@ mod text_extract;
 mod text_hash;
 mod text_kernel;
 mod text_results;
+mod windows;
 
 pub mod codegen;
 mod program;

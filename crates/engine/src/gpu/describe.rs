@@ -27,6 +27,7 @@ use super::exec::PeltonGpuExec;
 use super::lower::{Asked, without_exchanges};
 use super::rule::{attempt, is_root};
 use super::sort::{Sorted, merged_below_projections};
+use super::windows::{Windowed, is_window};
 use crate::scan::PeltonScanExec;
 
 /// The pipelines of all nodes of `plan` that run on a device and, once it has run, what they did; `None` without any.
@@ -47,7 +48,8 @@ pub(crate) fn why_text(plan: &Arc<dyn ExecutionPlan>, device: &Arc<DeviceHandle>
     visit(plan, &mut |node| {
         let Some(reason) = why_not(node, device) else { return true };
         line(&mut text, format_args!("{}: {reason}", node.name()));
-        false
+        // Of what windows are over, something else may be the reason.
+        is_window(node)
     });
     (!text.is_empty()).then_some(text)
 }
@@ -63,7 +65,7 @@ pub(crate) fn reason_on_cpu(plan: &Arc<dyn ExecutionPlan>, device: &Arc<DeviceHa
     if finishes_states_of_a_device(plan) {
         return "finishes what the device has aggregated".to_owned();
     }
-    if let Some(reason) = sort_on_cpu(plan, device) {
+    if let Some(reason) = windows_on_cpu(plan, device).or_else(|| sort_on_cpu(plan, device)) {
         return reason;
     }
     if !is_root(plan) {
@@ -75,6 +77,9 @@ pub(crate) fn reason_on_cpu(plan: &Arc<dyn ExecutionPlan>, device: &Arc<DeviceHa
 
 /// Why `plan` stays on the CPU; `None` where it does not, and for nodes of which nobody would ask.
 fn why_not(plan: &Arc<dyn ExecutionPlan>, device: &Arc<DeviceHandle>) -> Option<String> {
+    if let Some(reason) = windows_on_cpu(plan, device) {
+        return Some(reason);
+    }
     if plan.is::<SortExec>() || plan.is::<SortPreservingMergeExec>() {
         return sort_on_cpu(plan, device);
     }
@@ -85,6 +90,20 @@ fn why_not(plan: &Arc<dyn ExecutionPlan>, device: &Arc<DeviceHandle>) -> Option<
     }
     let planned = as_planned(plan)?;
     attempt(&planned, Asked::All, device).err().map(|error| error.to_string())
+}
+
+/// Why the CPU computes the windows of `plan`, if it is one.
+fn windows_on_cpu(plan: &Arc<dyn ExecutionPlan>, device: &Arc<DeviceHandle>) -> Option<String> {
+    if !is_window(plan) {
+        return None;
+    }
+    let planned = as_planned(plan)?;
+    let refusal = match Windowed::of(&planned) {
+        Ok(None) => return None,
+        Ok(Some(windowed)) => attempt(&windowed.sorted.input, Asked::Windowed(&windowed), device).err(),
+        Err(error) => Some(error),
+    };
+    refusal.map(|error| error.to_string())
 }
 
 /// Why the CPU sorts what `plan` sorts, where it sorts all rows and does not stop after a few.
@@ -298,9 +317,14 @@ impl Names {
             format!("{}{way} nulls {nulls}", self.expr(&key.key))
         };
         let keys = order.keys.iter().map(key).collect::<Vec<_>>().join(", ");
-        match order.row_count {
-            Some(rows) => format!("the first {rows} sorted by {keys}"),
-            None => format!("sorted by {keys}"),
+        match (order.row_count, &order.windows) {
+            (Some(rows), _) => format!("the first {rows} sorted by {keys}"),
+            (None, None) => format!("sorted by {keys}"),
+            (None, Some(windows)) => {
+                let functions = windows.functions.iter().map(|function| function.name.as_str());
+                let functions = functions.collect::<Vec<_>>().join(", ");
+                format!("sorted by {keys}, with windows {functions}")
+            }
         }
     }
 

@@ -218,11 +218,26 @@ pub(super) fn argument(
     flow: &mut Flow,
     schema: &SchemaRef,
 ) -> Result<Option<Value>> {
+    argument_of(function, &function.expressions(), filter, turn, flow, schema)
+}
+
+/// As [`argument`], of `function` over these `arguments` in place of its own.
+///
+/// # Errors
+///
+/// Likewise.
+pub(super) fn argument_of(
+    function: &AggregateFunctionExpr,
+    arguments: &[Arc<dyn PhysicalExpr>],
+    filter: Option<&Arc<dyn PhysicalExpr>>,
+    turn: Option<Expr>,
+    flow: &mut Flow,
+    schema: &SchemaRef,
+) -> Result<Option<Value>> {
     if !function.order_bys().is_empty() {
         return Err(Error::unsupported(format!("{}: kernels aggregate in no order", function.name())));
     }
-    let arguments = function.expressions();
-    let [argument] = arguments.as_slice() else {
+    let [argument] = arguments else {
         return Err(Error::unsupported(format!("{} has several arguments", function.name())));
     };
     let counts_rows = function.fun().name() == "count"
@@ -290,7 +305,12 @@ pub(super) fn only_where(value: Value, mut conditions: Vec<Expr>) -> Value {
     Value { expr, is_nullable: true, ..value }
 }
 
-fn check_sum(input: &Value, result: &DataType, name: &str) -> Result<()> {
+/// That kernels sum `input` to a `result`.
+///
+/// # Errors
+///
+/// `Unsupported` where they do not.
+pub(super) fn check_sum(input: &Value, result: &DataType, name: &str) -> Result<()> {
     let keeps_its_type = match (&input.data_type, result) {
         (DataType::Decimal128(_, from), DataType::Decimal128(_, to)) => from == to,
         (from, DataType::Int64 | DataType::Decimal128(_, 0)) => is_integer(from),
@@ -304,7 +324,11 @@ fn check_sum(input: &Value, result: &DataType, name: &str) -> Result<()> {
 }
 
 /// What the unscaled values of `input` are multiples of, by which their average is divided.
-fn unit_of(input: &Value, name: &str) -> Result<f64> {
+///
+/// # Errors
+///
+/// `Unsupported` for what has no average as a double.
+pub(super) fn unit_of(input: &Value, name: &str) -> Result<f64> {
     match &input.data_type {
         DataType::Decimal128(_, scale) => Ok(10_f64.powi(i32::from(*scale))),
         other if is_integer(other) || *other == DataType::Float64 => Ok(1.0),

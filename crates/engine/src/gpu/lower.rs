@@ -46,6 +46,7 @@ use super::of_groups::OfGroups;
 use super::sort::Sorted;
 use super::top::FirstRows;
 use super::value::{LateText, Value};
+use super::windows::Windowed;
 use crate::deferred::DeferredExec;
 use crate::scan::PeltonScanExec;
 
@@ -85,6 +86,8 @@ pub(super) enum Asked<'a> {
     First(&'a FirstRows),
     /// All, or the first ones, in order.
     InOrder(&'a Sorted),
+    /// All, in order, with what windows compute of them.
+    Windowed(&'a Windowed),
 }
 
 /// Lowers what is asked of the rows of `plan`.
@@ -136,9 +139,13 @@ fn lower_with(
         host_input_count,
         unique_tables: lowering.unique_tables,
     };
+    let schema = match asked_rows {
+        Asked::Windowed(windowed) => windowed.schema(),
+        Asked::All | Asked::First(_) | Asked::InOrder(_) => plan.schema(),
+    };
     let column_count = match &lowering.of_groups {
         Some(of_groups) => of_groups.aggregate_schema().fields().len(),
-        None => plan.schema().fields().len(),
+        None => schema.fields().len(),
     };
     let mut late = lowering.late;
     late.resize(column_count, None);
@@ -146,7 +153,7 @@ fn lower_with(
         plan: plan_of,
         host_inputs: lowering.host_inputs,
         scans: lowering.scans,
-        schema: plan.schema(),
+        schema,
         parameters: lowering.parameters.list(),
         late,
         key_rows: lowering.key_rows,
@@ -228,16 +235,31 @@ impl<'a> Lowering<'a> {
         if column_count == 0 {
             return Err(Error::unsupported("its rows have no columns"));
         }
-        let mut flow = self.flow(plan, &(0..column_count).collect())?;
+        let needed = match asked {
+            Asked::Windowed(windowed) => windowed.needed()?,
+            Asked::All | Asked::First(_) | Asked::InOrder(_) => (0..column_count).collect(),
+        };
+        let mut flow = self.flow(plan, &needed)?;
+        let (mut columns, mut late) = (Vec::new(), Vec::new());
         let (top, order) = match asked {
             Asked::All => (None, None),
             Asked::First(first) => (Some(first.lower(&mut flow, &plan.schema())?), None),
             Asked::InOrder(sorted) => (None, Some(sorted.lower(&mut flow, &plan.schema())?)),
+            Asked::Windowed(windowed) => {
+                let schema = plan.schema();
+                let mut order = windowed.sorted.lower(&mut flow, &schema)?;
+                order.windows = Some(windowed.lower(&mut flow, &schema, &mut columns, &mut late)?);
+                (None, Some(order))
+            }
         };
-        let columns = (0..column_count).map(|index| Ok(flow.output(index)?.expr.clone()));
-        let columns = columns.collect::<Result<_>>()?;
-        let late = (0..column_count).map(|index| Ok(flow.output(index)?.late.clone()));
-        self.late = late.collect::<Result<_>>()?;
+        if !matches!(asked, Asked::Windowed(_)) {
+            for index in 0..column_count {
+                let value = flow.output(index)?;
+                columns.push(value.expr.clone());
+                late.push(value.late.clone());
+            }
+        }
+        self.late = late;
         let does_more = top.is_some() || order.is_some();
         self.finish(flow.builder, "rows of", Sink::Materialize { columns, top, order });
         // What is in memory of the device already comes from there as fast as its link is.

@@ -56,6 +56,7 @@ mod top;
 mod trial;
 mod value;
 mod variance;
+mod windows;
 
 pub(crate) use background::{Way, give_way};
 pub(crate) use describe::{device_text, pipeline_texts, reason_on_cpu, why_text};

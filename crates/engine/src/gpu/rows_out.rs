@@ -19,7 +19,7 @@ use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
 use pelton_error::{CancelFlag, Error, Result};
 use pelton_exec::{RowsPart, TakeRows};
-use pelton_pipeline::ir::{Expr, Plan, Sink, Type};
+use pelton_pipeline::ir::{Expr, Plan, Sink, Type, WindowOutput};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
@@ -46,7 +46,20 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// looked at by the CPU, so they are not.
 pub(super) fn may_be_given_out(plan: &Plan, schema: &Schema, average_counts: &[usize]) -> bool {
     let Some(last) = plan.pipelines.last() else { return false };
-    let Sink::Materialize { columns, top: None, .. } = &last.sink else { return false };
+    let Sink::Materialize { columns, top: None, order } = &last.sink else { return false };
+    let windows = order.as_ref().and_then(|order| order.windows.as_ref());
+    let is_held_by_types = windows.is_none_or(|windows| !windows.may_overflow);
+    // None for results of windows.
+    let columns: Vec<Option<&Expr>> = match windows {
+        None => columns.iter().map(Some).collect(),
+        Some(windows) => {
+            let column = |output: &WindowOutput| match output {
+                WindowOutput::Column(column) => Some(&columns[*column]),
+                WindowOutput::Function(_) => None,
+            };
+            windows.outputs.iter().map(column).collect()
+        }
+    };
     let is_held = |column: usize, data_type: &DataType| {
         let Some(column) = last.columns.get(column) else { return false };
         match data_type {
@@ -66,7 +79,13 @@ pub(super) fn may_be_given_out(plan: &Plan, schema: &Schema, average_counts: &[u
         _ => false,
     };
     let types = schema.fields().iter().map(|field| field.data_type());
-    average_counts.is_empty() && columns.len() == types.len() && columns.iter().zip(types).all(is_sure)
+    average_counts.is_empty()
+        && is_held_by_types
+        && columns.len() == types.len()
+        && columns
+            .into_iter()
+            .zip(types)
+            .all(|(column, data_type)| column.is_none_or(|column| is_sure((column, data_type))))
 }
 
 /// What becomes of a part.

@@ -47,6 +47,7 @@ use super::sort::{Sorted, merged_below_projections};
 use super::subquery;
 use super::top::FirstRows;
 use super::trial::{PeltonTrialExec, Verdict, key_of};
+use super::windows::Windowed;
 use crate::scan::PeltonScanExec;
 
 /// Puts what can run on a device there.
@@ -105,6 +106,12 @@ fn rewrite(
             Placed::Device(node) => partitioned_as(plan, ordered_as(plan, node), by_hash),
             Placed::Trial(node, key) => Ok(Arc::new(PeltonTrialExec::new(Arc::clone(plan), node, key))),
         };
+    }
+    if let Ok(Some(windowed)) = Windowed::of(plan)
+        && !by_hash
+        && let Some(placed) = windows_on_device(plan, &windowed, device)?
+    {
+        return Ok(placed);
     }
     if let Some(sorted) = Sorted::of(plan).filter(|_| !by_hash)
         && !is_by_threshold(&sorted, device)
@@ -201,6 +208,19 @@ fn in_order_on_device(
     })
 }
 
+/// What gives the rows of `plan`, which is `windowed`, where the device should compute its windows.
+fn windows_on_device(
+    plan: &Arc<dyn ExecutionPlan>,
+    windowed: &Windowed,
+    device: &Arc<DeviceHandle>,
+) -> DataFusionResult<Option<Arc<dyn ExecutionPlan>>> {
+    Ok(match on_device(&windowed.sorted.input, Asked::Windowed(windowed), device)? {
+        Some(Placed::Device(node)) => Some(node),
+        Some(Placed::Trial(node, key)) => Some(Arc::new(PeltonTrialExec::new(Arc::clone(plan), node, key))),
+        None => None,
+    })
+}
+
 /// The node that gives what is `asked` of the rows of `plan` on the device, where it should run there. Its host inputs may
 /// hold further ones.
 fn on_device(
@@ -219,6 +239,11 @@ fn on_device(
             let cpu = Arc::clone(&sorted.cpu);
             PeltonGpuExec::new(lowered, host_inputs, cpu, Arc::clone(device), reason)
                 .with_properties(sorted.properties())
+        }
+        Asked::Windowed(windowed) => {
+            let cpu = Arc::clone(&windowed.cpu);
+            PeltonGpuExec::new(lowered, host_inputs, cpu, Arc::clone(device), reason)
+                .with_properties(windowed.properties())
         }
     };
     let learns = matches!(device.choice(), DeviceChoice::Auto | DeviceChoice::AutoHost);
@@ -316,8 +341,10 @@ pub(super) fn attempt(
         }
         DeviceChoice::Auto | DeviceChoice::AutoHost => choose(&lowered, device)?,
     };
-    if let Asked::InOrder(sorted) = asked {
-        sorted.check(&lowered.plan, device)?;
+    match asked {
+        Asked::InOrder(sorted) => sorted.check(&lowered.plan, device)?,
+        Asked::Windowed(windowed) => windowed.check(&lowered.plan, device)?,
+        Asked::All | Asked::First(_) => {}
     }
     Ok((lowered, reason))
 }

@@ -16,7 +16,7 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::physical_expr::{EquivalenceProperties, LexOrdering};
+use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, PhysicalSortExpr};
 use datafusion::physical_plan::buffer::BufferExec;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::projection::ProjectionExec;
@@ -85,6 +85,16 @@ impl Sorted {
         self.row_count.is_some_and(|rows| rows <= FIRST_ROWS_MAX)
     }
 
+    /// How many rows are wanted; `None`: all.
+    pub(super) fn row_count(&self) -> Option<usize> {
+        self.row_count
+    }
+
+    /// What is sorted by.
+    pub(super) fn keys(&self) -> &[PhysicalSortExpr] {
+        &self.keys
+    }
+
     /// The order of the rows of `flow`, whose outputs have the types of `schema`.
     ///
     /// # Errors
@@ -104,6 +114,7 @@ impl Sorted {
             keys: keys.collect::<Result<_>>()?,
             row_count: self.row_count.map(|rows| rows as u64),
             expected: pelton_planner::estimated_rows(&self.input).map(|rows| rows as u64),
+            windows: None,
         })
     }
 
@@ -226,7 +237,7 @@ pub(super) fn merged_below_projections(
 }
 
 /// The first node below `plan` that does more than hand its input's rows on, in order.
-fn in_order(plan: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> {
+pub(super) fn in_order(plan: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> {
     let hands_on = plan.is::<CooperativeExec>() || plan.is::<BufferExec>() || plan.is::<DeferredExec>();
     if hands_on && plan.fetch().is_none() { in_order(plan.children()[0]) } else { plan }
 }

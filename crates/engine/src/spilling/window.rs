@@ -39,7 +39,7 @@ use super::files::{Rows, Spill, Writer};
 use super::given::Given;
 
 /// A window operator that spills. See the module.
-pub(super) struct SpillingWindowExec {
+pub(crate) struct SpillingWindowExec {
     window: Arc<WindowAggExec>,
     budget_bytes: usize,
     metrics: ExecutionPlanMetricsSet,
@@ -50,6 +50,11 @@ impl SpillingWindowExec {
     pub(super) fn new(window: &WindowAggExec, budget_bytes: usize) -> Result<Self> {
         let metrics = ExecutionPlanMetricsSet::new();
         Ok(Self { window: Arc::new(window.clone()), budget_bytes, metrics })
+    }
+
+    /// The window without a limit.
+    pub(crate) fn window(&self) -> &WindowAggExec {
+        &self.window
     }
 }
 

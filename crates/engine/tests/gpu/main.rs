@@ -26,6 +26,7 @@ mod text_keys;
 mod together;
 mod top;
 mod trial;
+mod windows;
 
 use std::path::PathBuf;
 use std::sync::Arc;

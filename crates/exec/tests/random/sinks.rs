@@ -133,7 +133,7 @@ impl Generator<'_> {
         let keys = keys.collect();
         let row_count = *self.random.pick(&[None, None, None, Some(0), Some(1), Some(100), Some(u64::MAX)]);
         let expected = self.random.one_in(3).then(|| self.random.below(5000));
-        RowOrder { keys, row_count, expected }
+        RowOrder { keys, row_count, expected, windows: None }
     }
 
     /// Rows; of a top-k with their key behind everything else, and of an order with its keys, to check them by.

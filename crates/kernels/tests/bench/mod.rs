@@ -117,6 +117,11 @@ impl Bench {
         all[start..end].to_vec()
     }
 
+    /// The bytes of a span that was uploaded; what is around it is unharmed.
+    pub(crate) fn bytes_of(&self, span: &Span) -> Vec<u8> {
+        self.download(&Guarded { buffer: span.buffer().clone(), span: span.clone() })
+    }
+
     /// The first word of an accumulator.
     pub(crate) fn word(&self, accumulator: &Guarded) -> u64 {
         u64::from_le_bytes(self.download(accumulator)[..8].try_into().unwrap())

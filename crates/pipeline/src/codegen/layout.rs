@@ -16,7 +16,7 @@ use std::sync::Arc;
 use pelton_error::{Error, Result};
 
 use super::value::{Form, Value};
-use crate::ir::{Bounds, Type};
+use crate::ir::{Bounds, Type, Windows};
 use crate::text::Dictionary;
 
 /// Codes stay below this.
@@ -385,12 +385,32 @@ impl RowsLayout {
 }
 
 /// The order of rows: that of unsigned words, of which the first decides, then the next, and so on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct OrderLayout {
     /// The lowest bits of each word that may differ between rows: 1 to 64. No word where all rows are equal.
     pub word_bits: Vec<u32>,
+    /// How many bits each key has, of all words put together; the first keys have the highest.
+    pub key_bits: Vec<u32>,
     /// How many of the first rows are wanted; `None`: all.
     pub row_count: Option<u64>,
+    /// What is computed of the rows in order.
+    pub windows: Option<Windows>,
+}
+
+impl OrderLayout {
+    /// The bits of each word by which the first `keys` keys of rows differ.
+    pub fn masks_of(&self, keys: usize) -> Vec<u64> {
+        let mut below: u32 = self.key_bits.iter().skip(keys).sum();
+        let masks = self.word_bits.iter().rev().map(|&bits| {
+            let all = u64::MAX.checked_shr(u64::BITS - bits).unwrap_or(0);
+            let cut = below.min(bits);
+            below -= cut;
+            all & u64::MAX.checked_shl(cut).unwrap_or(0)
+        });
+        let mut masks: Vec<u64> = masks.collect();
+        masks.reverse();
+        masks
+    }
 }
 
 /// The first rows by a key.

@@ -52,11 +52,13 @@ pub(super) fn sort_words(
     scope: &mut RowScope<'_, '_>,
     block: &mut Block,
 ) -> Result<(Vec<Value>, OrderLayout)> {
-    let mut fields = Vec::new();
+    let (mut fields, mut key_bits) = (Vec::new(), Vec::new());
     for key in &order.keys {
         let value = expr::generate(&key.key, scope, block)?;
         let value = in_order(value, scope, block)?;
-        fields.extend(fields_of(&value, key, block)?);
+        let of_key = fields_of(&value, key, block)?;
+        key_bits.push(of_key.iter().map(|field| field.bits).sum());
+        fields.extend(of_key);
     }
     let words = pack(&fields);
     let word_bits = words.iter().map(|parts| parts.iter().map(|part| part.bits).sum()).collect();
@@ -65,7 +67,8 @@ pub(super) fn sort_words(
         let name = block.define("u64", "o", code);
         Value::new(format!("i64({name})"), Type::I64, None)
     });
-    Ok((values.collect(), OrderLayout { word_bits, row_count: order.row_count }))
+    let (row_count, windows) = (order.row_count, order.windows.clone());
+    Ok((values.collect(), OrderLayout { word_bits, key_bits, row_count, windows }))
 }
 
 /// The bits of `value` as `key`, the highest first; none where all rows have the same.
@@ -243,6 +246,30 @@ mod tests {
         assert_eq!(bits(i64::MIN.into(), i64::MAX.into(), None), [64]);
         assert_eq!(bits(i64::MIN.into(), i64::MAX.into(), Some("v")), [1, 64]);
         assert_eq!(bits(i64::MIN.into(), i128::from(i64::MAX) - 1, Some("v")), [64]);
+    }
+
+    #[test]
+    fn masks_tell_the_bits_of_the_first_keys() {
+        let layout = |word_bits: &[u32], key_bits: &[u32]| OrderLayout {
+            word_bits: word_bits.to_vec(),
+            key_bits: key_bits.to_vec(),
+            row_count: None,
+            windows: None,
+        };
+        let one = layout(&[13], &[1, 12]);
+        assert_eq!(
+            (one.masks_of(0), one.masks_of(1), one.masks_of(2)),
+            (vec![0], vec![0x1000], vec![0x1FFF])
+        );
+        // 16 bits of b are in the first word, 24 in the second, with all of c.
+        let two = layout(&[56, 64], &[40, 40, 40]);
+        assert_eq!(two.masks_of(1), [((1 << 40) - 1) << 16, 0]);
+        assert_eq!(two.masks_of(2), [(1 << 56) - 1, u64::MAX << 40]);
+        assert_eq!(two.masks_of(3), [(1 << 56) - 1, u64::MAX]);
+        assert_eq!(layout(&[64, 64], &[64, 64]).masks_of(1), [u64::MAX, 0]);
+        // A key that all rows have in common decides nothing, and no key makes no word.
+        assert_eq!(layout(&[13], &[0, 13]).masks_of(1), [0]);
+        assert_eq!(layout(&[], &[0, 0]).masks_of(2), [] as [u64; 0]);
     }
 
     #[test]

@@ -1,0 +1,553 @@
+//! Window functions over rows that the device sorts: it computes them there.
+//!
+//! ```text
+//!   BoundedWindowAggExec: sum(x)         PeltonGpuExec: output_ordering=[p, o]
+//!     BoundedWindowAggExec: rank()   ─▶    pipeline: … ─► rows of p, o, x in order of p, o, with rank and sum
+//!       SortExec: [p, o]
+//!         FilterExec …
+//! ```
+//!
+//! Windows above one sort, in whatever number, are computed together: each by a prefix of the sort's keys. What is not done stays
+//! on the CPU with all windows of that sort, and EXPLAIN says which it was.
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::common::ScalarValue;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::logical_expr::{WindowFrame, WindowFrameBound, WindowFrameUnits};
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_expr::expressions::{Column, Literal as LiteralExpr};
+use datafusion::physical_expr::projection::ProjectionExpr;
+use datafusion::physical_expr::window::{
+    PlainAggregateWindowExpr, SlidingAggregateWindowExpr, StandardWindowExpr, WindowExpr,
+};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec, WindowUDFExpr};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, InputOrderMode};
+use pelton_error::{Error, Result};
+use pelton_pipeline::ir::{
+    Bounds, Expr, Frame, FrameEdge, Literal, Plan, Source, Type, WindowFunction, WindowKind, WindowOutput,
+    Windows,
+};
+
+use super::builder::Flow;
+use super::device::DeviceHandle;
+use super::functions::{argument_of, check_sum, unit_of};
+use super::lower::{Needed, columns_of};
+use super::sort::{Sorted, in_order};
+use super::value::{LateText, Value, kernel_type, literal};
+use crate::error::from_datafusion;
+use crate::spilling::SpillingWindowExec;
+
+/// Rows of a window at most.
+const ROWS_MAX: u128 = 1 << 32;
+/// Bytes of device memory that a window function takes for a row, with what it is computed by.
+const FUNCTION_BYTES: u64 = 32;
+
+/// Windows above a sort, with what is below that.
+#[derive(Debug, Clone)]
+pub(super) struct Windowed {
+    /// The sort.
+    pub(super) sorted: Sorted,
+    /// What gives the rows on the CPU, in one partition.
+    pub(super) cpu: Arc<dyn ExecutionPlan>,
+    functions: Vec<Computed>,
+    /// What comes out: columns of the sort's input, and functions.
+    outputs: Vec<WindowOutput>,
+}
+
+/// A window function.
+#[derive(Debug, Clone)]
+struct Computed {
+    function: Arc<dyn WindowExpr>,
+    /// What the columns of its input are.
+    inputs: Arc<[WindowOutput]>,
+}
+
+/// A node above a sort.
+enum Step<'p> {
+    Window(&'p [Arc<dyn WindowExpr>]),
+    /// Hands these columns of its input on.
+    Columns(Vec<usize>),
+}
+
+impl Windowed {
+    /// What `plan` computes, if it is a window, or hands on columns of one; of windows above each other the topmost.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for windows that no sort is below, or in whose order rows are not sorted.
+    pub(super) fn of(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
+        let (mut steps, mut node) = (Vec::new(), plan);
+        while let Some((step, input)) = step(node)? {
+            steps.push(step);
+            node = in_order(input);
+        }
+        if !steps.iter().any(|step| matches!(step, Step::Window(_))) {
+            return Ok(None);
+        }
+        let sorted = Sorted::of(node).filter(|sorted| sorted.row_count().is_none());
+        let Some(sorted) = sorted else {
+            return Err(Error::unsupported("kernels compute windows of rows that are sorted for them"));
+        };
+        let cpu: Arc<dyn ExecutionPlan> =
+            match (plan.output_partitioning().partition_count(), plan.output_ordering()) {
+                (1, _) => Arc::clone(plan),
+                (_, Some(order)) => Arc::new(SortPreservingMergeExec::new(order.clone(), Arc::clone(plan))),
+                (_, None) => Arc::new(CoalescePartitionsExec::new(Arc::clone(plan))),
+            };
+        let mut functions = Vec::new();
+        let mut outputs: Vec<_> =
+            (0..sorted.input.schema().fields().len()).map(WindowOutput::Column).collect();
+        for step in steps.into_iter().rev() {
+            match step {
+                Step::Columns(columns) => {
+                    outputs = columns.into_iter().map(|column| outputs[column]).collect()
+                }
+                Step::Window(computed) => {
+                    let inputs: Arc<[WindowOutput]> = outputs.as_slice().into();
+                    for function in computed {
+                        outputs.push(WindowOutput::Function(functions.len()));
+                        functions
+                            .push(Computed { function: Arc::clone(function), inputs: Arc::clone(&inputs) });
+                    }
+                }
+            }
+        }
+        Ok(Some(Self { sorted, cpu, functions, outputs }.without_unused()))
+    }
+
+    /// The same without functions that nobody asks for.
+    fn without_unused(mut self) -> Self {
+        let mut functions = Vec::new();
+        for output in &mut self.outputs {
+            if let WindowOutput::Function(number) = output {
+                functions.push(self.functions[*number].clone());
+                *number = functions.len() - 1;
+            }
+        }
+        Self { functions, ..self }
+    }
+
+    /// What comes out.
+    pub(super) fn schema(&self) -> SchemaRef {
+        self.cpu.schema()
+    }
+
+    /// What is known of the rows that come out.
+    pub(super) fn properties(&self) -> EquivalenceProperties {
+        self.cpu.equivalence_properties().clone()
+    }
+
+    /// The columns of the sort's input that it is computed of.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for functions of results of others.
+    pub(super) fn needed(&self) -> Result<Needed> {
+        let mut exprs: Vec<Arc<dyn PhysicalExpr>> =
+            self.sorted.keys().iter().map(|key| Arc::clone(&key.expr)).collect();
+        for computed in &self.functions {
+            let all = computed.function.all_expressions();
+            for expr in all.args.iter().chain(&all.partition_by_exprs).chain(&all.order_by_exprs) {
+                exprs.push(self.of_input(expr, &computed.inputs)?);
+            }
+        }
+        let columns = self.outputs.iter().filter_map(|output| match output {
+            WindowOutput::Column(column) => Some(*column),
+            WindowOutput::Function(_) => None,
+        });
+        Ok(columns_of(&exprs).into_iter().chain(columns).collect())
+    }
+
+    /// `expr`, over columns that are `inputs`, over the columns of the sort's input.
+    fn of_input(
+        &self,
+        expr: &Arc<dyn PhysicalExpr>,
+        inputs: &[WindowOutput],
+    ) -> Result<Arc<dyn PhysicalExpr>> {
+        let schema = self.sorted.input.schema();
+        let mut is_over_result = false;
+        let moved = Arc::clone(expr).transform_up(|node| {
+            let Some(column) = node.downcast_ref::<Column>() else { return Ok(Transformed::no(node)) };
+            Ok(match inputs[column.index()] {
+                WindowOutput::Column(index) => {
+                    Transformed::yes(Arc::new(Column::new(schema.field(index).name(), index)) as _)
+                }
+                WindowOutput::Function(_) => {
+                    is_over_result = true;
+                    Transformed::no(node)
+                }
+            })
+        });
+        let moved = moved.map_err(from_datafusion)?.data;
+        match is_over_result {
+            true => Err(Error::unsupported("a window function of the result of another one")),
+            false => Ok(moved),
+        }
+    }
+
+    /// What is computed of the rows of `flow`, whose outputs have the types of `schema`; `columns` and `late` become what the
+    /// rows are to have.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for functions, frames and orders that kernels do not have.
+    pub(super) fn lower(
+        &self,
+        flow: &mut Flow,
+        schema: &SchemaRef,
+        columns: &mut Vec<Expr>,
+        late: &mut Vec<Option<LateText>>,
+    ) -> Result<Windows> {
+        let outputs = self.outputs.iter().map(|output| match *output {
+            WindowOutput::Column(column) => {
+                let value = flow.output(column)?;
+                columns.push(value.expr.clone());
+                late.push(value.late.clone());
+                Ok(WindowOutput::Column(columns.len() - 1))
+            }
+            WindowOutput::Function(_) => {
+                late.push(None);
+                Ok(*output)
+            }
+        });
+        let outputs = outputs.collect::<Result<_>>()?;
+        let mut lowering =
+            Functions { windowed: self, inputs: &[], flow, schema, columns, may_overflow: false };
+        let functions = self.functions.iter().map(|Computed { function, inputs }| {
+            lowering.inputs = inputs;
+            let name = function.name().to_owned();
+            let (partition_keys, peer_keys) = self.keys_of(function, inputs)?;
+            let kind = lowering.kind(function).map_err(|error| error.context(name.clone()))?;
+            Ok(WindowFunction { name, partition_keys, peer_keys, kind })
+        });
+        let functions = functions.collect::<Result<_>>()?;
+        Ok(Windows { outputs, functions, may_overflow: lowering.may_overflow })
+    }
+
+    /// How many of the sort's keys tell partitions of `function` apart, and how many its peers.
+    fn keys_of(&self, function: &Arc<dyn WindowExpr>, inputs: &[WindowOutput]) -> Result<(usize, usize)> {
+        let keys = self.sorted.keys();
+        let mut partition: Vec<Arc<dyn PhysicalExpr>> = Vec::new();
+        for key in function.partition_by() {
+            let key = self.of_input(key, inputs)?;
+            if !partition.contains(&key) {
+                partition.push(key);
+            }
+        }
+        let (first, rest) = keys.split_at_checked(partition.len()).unwrap_or_default();
+        let is_prefix =
+            first.len() == partition.len() && first.iter().all(|key| partition.contains(&key.expr));
+        let mut order: Vec<PhysicalSortExpr> = Vec::new();
+        for key in function.order_by() {
+            let expr = self.of_input(&key.expr, inputs)?;
+            let is_constant = expr.is::<LiteralExpr>();
+            if !is_constant && !partition.contains(&expr) && !order.iter().any(|known| known.expr.eq(&expr)) {
+                order.push(PhysicalSortExpr { expr, options: key.options });
+            }
+        }
+        let is_order =
+            order.len() <= rest.len() && order.iter().zip(rest).all(|(key, of_sort)| key == of_sort);
+        match is_prefix && is_order {
+            true => Ok((partition.len(), partition.len() + order.len())),
+            false => Err(Error::unsupported(format!(
+                "{}: its keys are not the first ones that rows are sorted by",
+                function.name()
+            ))),
+        }
+    }
+
+    /// Whether `device` should compute the windows of `plan`, which has been lowered.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` with why the CPU is to do it.
+    pub(super) fn check(&self, plan: &Plan, device: &DeviceHandle) -> Result<()> {
+        self.sorted.check(plan, device)?;
+        let Some(last) = plan.pipelines.last() else { return Ok(()) };
+        if let (Source::Table(scan), count @ 2..) = (&last.source, device.device_count())
+            && scan.row_groups.len() > 1
+        {
+            return Err(Error::unsupported(format!("{count} devices do not compute windows together")));
+        }
+        let rows = pelton_planner::estimated_rows(&self.sorted.input);
+        if let (Some(rows), Some(limit)) = (rows, device.memory_limit_bytes()) {
+            let bytes = rows * (FUNCTION_BYTES * self.functions.len() as u64) as f64;
+            if bytes > limit as f64 {
+                return Err(Error::unsupported(format!(
+                    "windows of {rows:.0} rows, about {:.0} MB, do not fit the device's memory of {:.0} MB; \
+                     raise --device-memory-limit",
+                    bytes / 1e6,
+                    limit as f64 / 1e6
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// True for windows.
+pub(super) fn is_window(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<BoundedWindowAggExec>() || plan.is::<WindowAggExec>() || plan.is::<SpillingWindowExec>()
+}
+
+/// What `plan` does, and its input, if it is a window or hands on columns.
+fn step(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<(Step<'_>, &Arc<dyn ExecutionPlan>)>> {
+    if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+        let index = |computed: &ProjectionExpr| Some(computed.expr.downcast_ref::<Column>()?.index());
+        let columns: Option<Vec<usize>> = projection.expr().iter().map(index).collect();
+        return Ok(columns.map(|columns| (Step::Columns(columns), projection.input())));
+    }
+    if let Some(window) = plan.downcast_ref::<BoundedWindowAggExec>() {
+        return match window.input_order_mode {
+            InputOrderMode::Sorted => Ok(Some((Step::Window(window.window_expr()), window.input()))),
+            _ => Err(Error::unsupported("a window whose partitions are not sorted")),
+        };
+    }
+    let window = match plan.downcast_ref::<SpillingWindowExec>() {
+        Some(spilling) => Some(spilling.window()),
+        None => plan.downcast_ref::<WindowAggExec>(),
+    };
+    Ok(window.map(|window| (Step::Window(window.window_expr()), window.input())))
+}
+
+/// Functions as they are lowered.
+struct Functions<'f> {
+    windowed: &'f Windowed,
+    /// What the columns are that the function at hand is over.
+    inputs: &'f [WindowOutput],
+    flow: &'f mut Flow,
+    schema: &'f SchemaRef,
+    columns: &'f mut Vec<Expr>,
+    may_overflow: bool,
+}
+
+impl Functions<'_> {
+    fn kind(&mut self, function: &Arc<dyn WindowExpr>) -> Result<WindowKind> {
+        let frame = function.get_window_frame();
+        let any = function.as_any();
+        if let Some(standard) = any.downcast_ref::<StandardWindowExpr>() {
+            let standard = standard.get_standard_func_expr();
+            return match standard.as_any().downcast_ref::<WindowUDFExpr>() {
+                Some(udf) => self.standard(udf, frame),
+                None => Err(Error::unsupported("kernels have no such window function")),
+            };
+        }
+        let (aggregate, text) = match any.downcast_ref::<PlainAggregateWindowExpr>() {
+            Some(plain) => (plain.get_aggregate_expr(), format!("{plain:?}")),
+            None => match any.downcast_ref::<SlidingAggregateWindowExpr>() {
+                Some(sliding) => (sliding.get_aggregate_expr(), format!("{sliding:?}")),
+                None => return Err(Error::unsupported("kernels have no such window function")),
+            },
+        };
+        // The filter can be seen in no other way.
+        if !text.ends_with("filter: None }") {
+            return Err(Error::unsupported("kernels have no FILTER of windows"));
+        }
+        self.aggregate(aggregate, frame)
+    }
+
+    /// The number of the column that holds `value`.
+    fn column(&mut self, value: Value) -> Result<usize> {
+        kernel_type(&value.data_type)?;
+        let is_plain_text = value.is_text() && !self.flow.builder.has_dictionary(&value.expr);
+        if value.late.is_some() || is_plain_text {
+            return Err(Error::unsupported("text without a dictionary in a window"));
+        }
+        let known = self.columns.iter().position(|column| *column == value.expr);
+        Ok(known.unwrap_or_else(|| {
+            self.columns.push(value.expr);
+            self.columns.len() - 1
+        }))
+    }
+
+    /// The number of the column that a value of another row is taken of, and its type.
+    fn picked(&mut self, argument: &Arc<dyn PhysicalExpr>) -> Result<(usize, DataType)> {
+        let argument = self.windowed.of_input(argument, self.inputs)?;
+        let value = self.flow.exprs(self.schema).carry(&argument)?;
+        let data_type = value.data_type.clone();
+        self.look_at_decimals(&data_type);
+        Ok((self.column(value)?, data_type))
+    }
+
+    /// Values of decimals are looked at before they are given out, unless their sums show that there is no need.
+    fn look_at_decimals(&mut self, data_type: &DataType) {
+        self.may_overflow |= matches!(data_type, DataType::Decimal128(..));
+    }
+
+    fn standard(&mut self, function: &WindowUDFExpr, frame: &WindowFrame) -> Result<WindowKind> {
+        // Both can be seen in no other way.
+        if !format!("{function:?}").ends_with("is_reversed: false, ignore_nulls: false }") {
+            return Err(Error::unsupported("kernels have no functions in reverse or that ignore NULL"));
+        }
+        let args = function.args();
+        let first = || args.first().ok_or_else(|| Error::unsupported("a window function of nothing"));
+        let number = |index: usize| match args.get(index).map(constant) {
+            None => Ok(None),
+            Some(Ok(ScalarValue::Int64(Some(number)))) => Ok(Some(number)),
+            Some(_) => Err(Error::unsupported("a window function by a number that is no constant")),
+        };
+        match function.fun().name() {
+            "row_number" => Ok(WindowKind::RowNumber),
+            "rank" => Ok(WindowKind::Rank),
+            "dense_rank" => Ok(WindowKind::DenseRank),
+            "percent_rank" => Ok(WindowKind::PercentRank),
+            "cume_dist" => Ok(WindowKind::CumeDist),
+            "ntile" => {
+                let tiles = constant(first()?)?.cast_to(&DataType::UInt64);
+                match tiles {
+                    Ok(ScalarValue::UInt64(Some(tiles @ 1..))) => Ok(WindowKind::Ntile(tiles)),
+                    _ => Err(Error::unsupported("a number of tiles that the CPU looks at")),
+                }
+            }
+            name @ ("lag" | "lead") => {
+                let rows = number(1)?.unwrap_or(1);
+                let rows = if name == "lag" { rows.checked_neg() } else { Some(rows) };
+                let rows = rows.ok_or_else(|| Error::unsupported("an offset past 64 bits"))?;
+                let (column, data_type) = self.picked(first()?)?;
+                let default = args.get(2).map(|default| default_of(default, &data_type)).transpose()?;
+                Ok(WindowKind::Shift { column, rows, default: default.flatten() })
+            }
+            name @ ("first_value" | "last_value" | "nth_value") => {
+                let number = match name {
+                    "first_value" => 1,
+                    "last_value" => -1,
+                    _ => number(1)?
+                        .filter(|number| *number != 0 && *number > i64::MIN)
+                        .ok_or_else(|| Error::unsupported("the number of a value that the CPU looks at"))?,
+                };
+                let frame = frame_of(frame)?;
+                Ok(WindowKind::Pick { column: self.picked(first()?)?.0, number, frame })
+            }
+            name => Err(Error::unsupported(format!("kernels have no window function {name}"))),
+        }
+    }
+
+    fn aggregate(&mut self, function: &AggregateFunctionExpr, frame: &WindowFrame) -> Result<WindowKind> {
+        let name = function.fun().name();
+        if function.is_distinct() || function.ignore_nulls() {
+            return Err(Error::unsupported(format!("kernels have no {name} of distinct values in windows")));
+        }
+        if !matches!(name, "count" | "sum" | "avg" | "min" | "max") {
+            return Err(Error::unsupported(format!("kernels have no {name} in windows")));
+        }
+        let frame = frame_of(frame)?;
+        let begins_later = || match frame.start {
+            FrameEdge::Partition => Ok(()),
+            _ => Err(Error::unsupported(
+                "kernels have frames that begin later for counts and exact sums alone",
+            )),
+        };
+        let arguments = function.expressions();
+        let arguments = arguments.iter().map(|argument| self.windowed.of_input(argument, self.inputs));
+        let arguments = arguments.collect::<Result<Vec<_>>>()?;
+        let Some(value) = argument_of(function, &arguments, None, None, self.flow, self.schema)? else {
+            return Ok(WindowKind::Count { column: None, frame });
+        };
+        let result = function.field();
+        match name {
+            "count" => {
+                let column = Some(self.column(value)?);
+                Ok(WindowKind::Count { column, frame })
+            }
+            "min" | "max" => {
+                begins_later()?;
+                if !matches!(kernel_type(&value.data_type)?, Type::I32 | Type::I64 | Type::I128 | Type::F64) {
+                    return Err(Error::unsupported(format!(
+                        "kernels have no {name} of {} in windows",
+                        value.data_type
+                    )));
+                }
+                self.look_at_decimals(&value.data_type);
+                let column = self.column(value)?;
+                Ok(if name == "min" {
+                    WindowKind::Min { column, frame }
+                } else {
+                    WindowKind::Max { column, frame }
+                })
+            }
+            "sum" => {
+                if value.data_type == DataType::Float64 {
+                    begins_later()?;
+                }
+                check_sum(&value, result.data_type(), name)?;
+                self.may_overflow |= may_pass(&value, result.data_type());
+                Ok(WindowKind::Sum { column: self.column(value)?, frame })
+            }
+            _ => {
+                if value.data_type == DataType::Float64 {
+                    begins_later()?;
+                }
+                if *result.data_type() != DataType::Float64 {
+                    return Err(Error::unsupported(format!("{name}: an average of another type")));
+                }
+                let unit = unit_of(&value, name)?;
+                Ok(WindowKind::Average { column: self.column(value)?, unit, frame })
+            }
+        }
+    }
+}
+
+/// Whether `result` may not hold a sum of so many values as a window may have.
+fn may_pass(value: &Value, result: &DataType) -> bool {
+    let Some(Bounds { min, max }) = value.bounds_or_type() else {
+        return value.data_type != DataType::Float64;
+    };
+    let most = min.unsigned_abs().max(max.unsigned_abs()).checked_mul(ROWS_MAX);
+    let held = match result {
+        DataType::Int64 => Some(i64::MAX as u128),
+        DataType::Decimal128(precision, _) => {
+            10_u128.checked_pow(u32::from(*precision)).map(|beyond| beyond - 1)
+        }
+        _ => None,
+    };
+    most.zip(held).is_none_or(|(most, held)| most > held)
+}
+
+fn constant(expr: &Arc<dyn PhysicalExpr>) -> Result<ScalarValue> {
+    let literal = expr.downcast_ref::<LiteralExpr>();
+    literal
+        .map(|literal| literal.value().clone())
+        .ok_or_else(|| Error::unsupported(format!("{expr} in place of a constant")))
+}
+
+/// What stands in for a value of `data_type`; `None`: NULL.
+fn default_of(expr: &Arc<dyn PhysicalExpr>, data_type: &DataType) -> Result<Option<Literal>> {
+    let value = constant(expr)?;
+    if value.is_null() {
+        return Ok(None);
+    }
+    let value = value.cast_to(data_type).map_err(|error| Error::unsupported(error.to_string()))?;
+    match literal(&value)?.expr {
+        Expr::Literal(Literal::Null(_)) => Ok(None),
+        Expr::Literal(literal) => Ok(Some(literal)),
+        other => Err(Error::unsupported(format!("{other:?} in place of a constant"))),
+    }
+}
+
+/// # Errors
+///
+/// `Unsupported` for frames by distances of values, or of groups of peers.
+fn frame_of(frame: &WindowFrame) -> Result<Frame> {
+    let by_rows = frame.units == WindowFrameUnits::Rows;
+    let distance = |value: &ScalarValue, sign: i64| match value {
+        ScalarValue::UInt64(Some(rows)) if by_rows => {
+            Ok(FrameEdge::Rows(sign * i64::try_from(*rows).unwrap_or(i64::MAX).min(ROWS_MAX as i64)))
+        }
+        _ => Err(Error::unsupported(format!("kernels have no frames of {:?} with distances", frame.units))),
+    };
+    let edge = |bound: &WindowFrameBound, unbounded: i64| match bound {
+        WindowFrameBound::CurrentRow if by_rows => Ok(FrameEdge::Rows(0)),
+        WindowFrameBound::CurrentRow => Ok(FrameEdge::Peers),
+        WindowFrameBound::Preceding(value) if value.is_null() && unbounded < 0 => Ok(FrameEdge::Partition),
+        WindowFrameBound::Following(value) if value.is_null() && unbounded > 0 => Ok(FrameEdge::Partition),
+        WindowFrameBound::Preceding(value) => distance(value, -1),
+        WindowFrameBound::Following(value) => distance(value, 1),
+    };
+    Ok(Frame { start: edge(&frame.start_bound, -1)?, end: edge(&frame.end_bound, 1)? })
+}
