@@ -104,6 +104,9 @@ pub struct RuntimeOptions {
     /// Groups that are worth a sort on the device at least: of fewer the host's sort takes less time than the kernel that
     /// gathers them. Planners read it, runs do not. A guess.
     pub sorted_groups_min: u64,
+    /// Rows of a result that are worth being dealt to all cores at least, where the CPU goes on with them. Planners read
+    /// it, runs do not. Two batches: of one nothing can be dealt.
+    pub dealt_rows_min: u64,
     /// Memory that is made short: a test.
     pub memory_test: MemoryTest,
     /// How conditions are computed.
@@ -145,6 +148,7 @@ impl Default for RuntimeOptions {
             equal_hashes: false,
             first_rows: None,
             sorted_groups_min: 1 << 16,
+            dealt_rows_min: 2 * 8192,
             memory_test: MemoryTest::Off,
             filters: Filters::Branching,
             overflow_checks: OverflowChecks::WhereNeeded,
