@@ -107,6 +107,9 @@ pub struct RuntimeOptions {
     /// Bytes of sorted runs that the host holds at most for the query that is planned; `None`: any number. Planners read it,
     /// runs are told by [`RunWith`].
     pub sorted_bytes_max: Option<u64>,
+    /// Rows of a result that are worth being dealt to all cores at least, where the CPU goes on with them. Planners read
+    /// it, runs do not. Two batches: of one nothing can be dealt.
+    pub dealt_rows_min: u64,
     /// Memory that is made short: a test.
     pub memory_test: MemoryTest,
     /// How conditions are computed.
@@ -149,6 +152,7 @@ impl Default for RuntimeOptions {
             first_rows: None,
             sorted_groups_min: 1 << 16,
             sorted_bytes_max: None,
+            dealt_rows_min: 2 * 8192,
             memory_test: MemoryTest::Off,
             filters: Filters::Branching,
             overflow_checks: OverflowChecks::WhereNeeded,

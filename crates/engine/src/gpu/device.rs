@@ -220,6 +220,11 @@ impl DeviceHandle {
         self.options.sorted_bytes_max
     }
 
+    /// Rows of a result that are dealt to all cores at least.
+    pub(super) fn dealt_rows_min(&self) -> u64 {
+        self.options.dealt_rows_min
+    }
+
     /// Whether the device can sort.
     ///
     /// # Errors

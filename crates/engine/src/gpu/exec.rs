@@ -197,6 +197,11 @@ impl PeltonGpuExec {
         &self.reason
     }
 
+    /// Whether the CPU goes on with these rows faster if they are dealt to all its cores, as far as is known.
+    pub(super) fn is_worth_dealing(&self) -> bool {
+        self.estimated_rows.is_none_or(|rows| rows >= self.device.dealt_rows_min() as f64)
+    }
+
     /// The device that it runs on.
     pub(crate) fn device(&self) -> &Arc<DeviceHandle> {
         &self.device

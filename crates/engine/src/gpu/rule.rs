@@ -12,7 +12,9 @@
 //! gives no more rows than it needs (`top.rs`).
 //!
 //! It runs last of all, on plans whose distribution and order are settled. So an order that parents count on is restored
-//! by a sort of what comes out of the device (what drops the columns of the order stays above it), and where parents count on rows being partitioned by hash, a repartition goes above the device's node. What
+//! by a sort of what comes out of the device (what drops the columns of the order stays above it), and where parents count on rows being partitioned by hash, a repartition goes above the device's node.
+//! Where nobody counts on either and there are many rows, they are dealt to as many partitions as there were before, so that
+//! what stays on the CPU runs on all cores. What
 //! else an operator may count on is checked when it has its new children (`contract.rs`): where it does not hold, the
 //! operator and all below it stay on the CPU.
 
@@ -144,7 +146,7 @@ fn rewrite(
     }
     let children = plan.children().into_iter().enumerate().map(|(index, child)| {
         let by_hash = counts_on_hash(plan, index, by_hash);
-        rewrite(child, device, by_hash)
+        dealt(plan, child, rewrite(child, device, by_hash)?)
     });
     let children = children.collect::<DataFusionResult<Vec<_>>>()?;
     if !Contract::of(plan, by_hash).holds_over(&children) {
@@ -279,6 +281,25 @@ fn partitioned_as(
         }
         _ => Ok(node),
     }
+}
+
+/// `after`, which is in place of `before` below `parent`: dealt to as many partitions as that had, where the parent works on
+/// these side by side. Whoever counts on partitions by hash, or on an order, has had these restored already.
+fn dealt(
+    parent: &Arc<dyn ExecutionPlan>,
+    before: &Arc<dyn ExecutionPlan>,
+    after: Arc<dyn ExecutionPlan>,
+) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+    let brings_together = parent.is::<CoalescePartitionsExec>()
+        || parent.is::<SortPreservingMergeExec>()
+        || parent.is::<RepartitionExec>()
+        || parent.fetch().is_some();
+    let count = before.output_partitioning().partition_count();
+    let is_worth_it = after.downcast_ref::<PeltonGpuExec>().is_some_and(PeltonGpuExec::is_worth_dealing);
+    if brings_together || count < 2 || !is_worth_it || after.output_ordering().is_some() {
+        return Ok(after);
+    }
+    Ok(Arc::new(RepartitionExec::try_new(after, Partitioning::RoundRobinBatch(count))?))
 }
 
 /// `node` in the order that parents of `plan` may count on.

@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 use pelton_engine::{PeltonGpuExec, SessionOptions};
+use pelton_exec::RuntimeOptions;
 
 use crate::common::{Tables, integers, run};
 use crate::{assert_same_rows, on_host};
@@ -204,6 +206,15 @@ fn is_above_device(plan: &Arc<dyn ExecutionPlan>, name: &str) -> bool {
         || children.into_iter().any(|child| is_above_device(child, name))
 }
 
+/// Whether rows of a device are dealt to several partitions somewhere in `plan`.
+fn is_dealt(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let is_here = plan.downcast_ref::<RepartitionExec>().is_some_and(|repartition| {
+        matches!(repartition.partitioning(), Partitioning::RoundRobinBatch(_))
+            && repartition.input().is::<PeltonGpuExec>()
+    });
+    is_here || plan.children().into_iter().any(is_dealt)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_operator_above_a_device_has_what_it_counts_on() {
     let tables = Tables::new();
@@ -213,14 +224,23 @@ async fn an_operator_above_a_device_has_what_it_counts_on() {
     let dim = [("d_key", (0..97).collect()), ("d_group", (0..97).map(|key| key / 10).collect())];
     tables.add("dim", integers(&dim), 97, vec![]);
     let mut missing = Vec::new();
-    for threads in [4, 1] {
+    let mut dealt = BTreeSet::new();
+    // As they are, and with the rows of devices dealt to all partitions in small batches.
+    for (threads, dealt_rows_min, batch_rows) in [(4, 1 << 40, 8192), (4, 0, 7), (1, 0, 7)] {
         for parent in parents() {
-            let session = tables.session(&SessionOptions { threads: Some(threads), ..on_host() });
+            let host = on_host();
+            let runtime = RuntimeOptions { dealt_rows_min, ..host.runtime };
+            let session = tables.session(&SessionOptions { threads: Some(threads), runtime, ..host });
+            run(&session, &format!("SET datafusion.execution.batch_size = {batch_rows}")).await;
             for setting in parent.settings {
                 run(&session, setting).await;
             }
             let (actual, query) = run(&session, &parent.sql).await;
             assert_same_rows(&actual, &tables.expected(&parent.sql).await, &parent.sql);
+            if is_dealt(query.physical_plan()) {
+                assert!(threads > 1 && dealt_rows_min == 0, "{}", parent.sql);
+                dealt.insert(parent.operator);
+            }
             if threads > 1 && !is_above_device(query.physical_plan(), parent.operator) {
                 let plan = datafusion::physical_plan::displayable(query.physical_plan().as_ref())
                     .indent(false)
@@ -228,6 +248,11 @@ async fn an_operator_above_a_device_has_what_it_counts_on() {
                 missing.push(format!("{}: {}\n{plan}", parent.operator, parent.sql));
             }
         }
+    }
+    for operator in
+        ["FilterExec", "ProjectionExec", "AggregateExec", "HashJoinExec", "UnionExec", "UnnestExec"]
+    {
+        assert!(dealt.contains(operator), "no rows of a device are dealt below {operator}: {dealt:?}");
     }
     assert!(missing.is_empty(), "no plan has these above a device's node:\n{}", missing.join("\n"));
 }

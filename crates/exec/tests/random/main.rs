@@ -15,8 +15,8 @@
 //! spilling, first room, devices, workers). Plans of one shape share kernels, so 10,000 plans have 80 shapes, and the
 //! run says how many kernels it compiled. Numbers decide everything: other numbers are other shapes.
 //!
-//! Bound: the system's compiler, 0.4 s of one core a kernel, and some 10 ms a plan. The default numbers are always the same, so that a failure is due to a
-//! change and programs are found on disk when the test runs again.
+//! Bound: the system's compiler, 0.4 s of one core a kernel, and some 10 ms a plan. The default numbers are always the
+//! same, so that a failure is due to a change and programs are found on disk when the test runs again.
 //!
 //! What a plan has that kernels refuse counts as refused. What is new in the IR is added to `evaluate.rs` or
 //! `interpret.rs`, which the compiler asks for, and then to `expressions.rs` or `generate.rs`, which nobody asks for.

@@ -135,18 +135,18 @@ fn other_texts(kernel: &TextKernel, random: &mut Random) -> TextKernel {
     match kernel {
         TextKernel::Compare { op, input, with } if !with.is_empty() => {
             let with = random.pick(&TEXTS[1..]).as_bytes().to_vec();
-            TextKernel::Compare { op: *op, input: *input, with }
+            TextKernel::Compare { op: *op, input: input.clone(), with }
         }
         TextKernel::In { input, values, is_negated } => {
             let values = values.iter().map(|_| random.pick(&TEXTS).as_bytes().to_vec()).collect();
-            TextKernel::In { input: *input, values, is_negated: *is_negated }
+            TextKernel::In { input: input.clone(), values, is_negated: *is_negated }
         }
         TextKernel::Like { input, pattern, is_negated } if !pattern.has_any_character() => {
             // Other pieces, as many and in the same places.
             let pieces =
                 pattern.pieces.iter().map(|_| random.pick(&TEXTS[1..]).as_bytes().to_vec()).collect();
             let pattern = LikePattern { pieces, ..pattern.clone() };
-            TextKernel::Like { input: *input, pattern, is_negated: *is_negated }
+            TextKernel::Like { input: input.clone(), pattern, is_negated: *is_negated }
         }
         other => other.clone(),
     }
