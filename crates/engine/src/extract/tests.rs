@@ -1,3 +1,5 @@
+//! What is taken out of texts is what DataFusion makes of them; what is not understood is left.
+
 use datafusion::arrow::array::{LargeStringArray, StringArray, StringViewArray};
 use datafusion::common::ScalarValue;
 use datafusion::functions::regex::regexp_replace;
