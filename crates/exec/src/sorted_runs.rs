@@ -351,7 +351,7 @@ mod tests {
     fn rows_are_sorted_by_the_first_word_and_then_the_next_however_many_are_wanted() {
         let mut seed = 9;
         let list: Vec<[u64; 2]> =
-            (0..100).map(|_| [next(&mut seed) % 4 << 62, next(&mut seed) % 2]).collect();
+            (0..100).map(|_| [(next(&mut seed) % 4) << 62, next(&mut seed) % 2]).collect();
         let mut expected = list.clone();
         expected.sort_unstable();
         for wanted in [0, 1, 50, 99, 100, 1000] {
