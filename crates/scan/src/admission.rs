@@ -16,7 +16,7 @@ pub(super) struct Admission {
 /// The turn, until dropped.
 pub(super) struct AdmissionTurn<'a> {
     _turn: MutexGuard<'a, ()>,
-    _in_background: Option<Counted<'a>>,
+    _counted: Option<Counted<'a>>,
 }
 
 struct Counted<'a>(&'a AtomicUsize);
@@ -37,20 +37,20 @@ impl Drop for Counted<'_> {
 impl Admission {
     /// Waits for the turn. `None` for work that somebody waits for, while other work in the background has it.
     pub(super) fn enter(&self, is_in_background: bool) -> Option<AdmissionTurn<'_>> {
-        let _in_background = is_in_background.then(|| Counted::new(&self.in_background));
+        let counted = is_in_background.then(|| Counted::new(&self.in_background));
         if let Some(turn) = self.try_turn() {
-            return Some(AdmissionTurn { _turn: turn, _in_background });
+            return Some(AdmissionTurn { _turn: turn, _counted: counted });
         }
         if !is_in_background && self.in_background.load(Ordering::SeqCst) > 0 {
             return None;
         }
         let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(AdmissionTurn { _turn: turn, _in_background })
+        Some(AdmissionTurn { _turn: turn, _counted: counted })
     }
 
     /// The turn, where nobody has it.
     pub(super) fn try_enter(&self) -> Option<AdmissionTurn<'_>> {
-        self.try_turn().map(|turn| AdmissionTurn { _turn: turn, _in_background: None })
+        self.try_turn().map(|turn| AdmissionTurn { _turn: turn, _counted: None })
     }
 
     fn try_turn(&self) -> Option<MutexGuard<'_, ()>> {

@@ -12,8 +12,6 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use datafusion::arrow::array::RecordBatch;
-use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
@@ -34,7 +32,7 @@ pub(crate) struct Foreground {
     state: Mutex<State>,
     /// Nobody is in the foreground any more.
     over: Condvar,
-    /// Without waiting for the clock: tests.
+    /// Of all work in the background together.
     bytes_per_s: f64,
 }
 
@@ -74,7 +72,7 @@ impl Foreground {
             None
         });
         let rows = rows.map(Some).chain(at_end).filter_map(std::future::ready);
-        Box::pin(RecordBatchStreamAdapter::new(schema, rows.map(|batch: Result<RecordBatch>| batch)))
+        Box::pin(RecordBatchStreamAdapter::new(schema, rows))
     }
 
     /// One more query, until the guard is dropped.
@@ -120,6 +118,7 @@ impl Drop for InForeground {
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
+    use datafusion::arrow::array::RecordBatch;
     use datafusion::arrow::datatypes::Schema;
 
     use super::*;
