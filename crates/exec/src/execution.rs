@@ -29,7 +29,7 @@ use super::rows_out::TakeRows;
 use super::runtime::Worker;
 use super::sorted_runs::SortedRun;
 use super::spill::{Run, SpilledGroups, advice};
-use super::tasks::Tasks;
+use super::tasks::{Tasks, in_threads};
 use super::team::{Given, Shared};
 use super::trace::RunTrace;
 use super::{Filters, MemoryTest, OverflowChecks, Runtime};
@@ -760,21 +760,6 @@ fn described(pipeline: &Pipeline, layout: &GroupLayout) -> Pipeline {
         (column.ty, column.is_nullable, column.bounds) = (known.ty, known.is_nullable, known.bounds);
     }
     described
-}
-
-/// Runs each of `parts` in a thread of its own, the first in this one; gives what each answers.
-pub(super) fn in_threads<P: Send, T: Send>(parts: &mut [P], run: impl Fn(&mut P) -> T + Sync) -> Vec<T> {
-    let Some((first, others)) = parts.split_first_mut() else { return Vec::new() };
-    let run = &run;
-    std::thread::scope(|threads| {
-        let others: Vec<_> = others.iter_mut().map(|other| threads.spawn(move || run(other))).collect();
-        let first = run(first);
-        let joined = others.into_iter().map(|other| match other.join() {
-            Ok(outcome) => outcome,
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        [first].into_iter().chain(joined).collect()
-    })
 }
 
 /// What names the keys that `pipeline` builds a table by, if it builds one from a table: by now, and the next time.

@@ -23,8 +23,8 @@ use pelton_device::{Buffer, Machine, MemoryKind, OnFull};
 use pelton_error::{CancelFlag, Result};
 use pelton_pipeline::codegen::PayloadColumn;
 
-use super::execution::in_threads;
 use super::rows_out::{COLUMN_ALIGNMENT, PartColumn, RowsPart};
+use super::tasks::in_threads;
 
 /// Rows of a part at least, but for tests: of fewer, finding where it begins takes longer than merging it. A guess.
 const PART_ROWS_MIN: usize = 4096;

@@ -108,6 +108,21 @@ impl Tasks {
     }
 }
 
+/// Runs each of `parts` in a thread of its own, the first in this one; gives what each answers.
+pub(crate) fn in_threads<P: Send, T: Send>(parts: &mut [P], run: impl Fn(&mut P) -> T + Sync) -> Vec<T> {
+    let Some((first, others)) = parts.split_first_mut() else { return Vec::new() };
+    let run = &run;
+    std::thread::scope(|threads| {
+        let others: Vec<_> = others.iter_mut().map(|other| threads.spawn(move || run(other))).collect();
+        let first = run(first);
+        let joined = others.into_iter().map(|other| match other.join() {
+            Ok(outcome) => outcome,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        [first].into_iter().chain(joined).collect()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

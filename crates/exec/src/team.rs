@@ -34,14 +34,14 @@ use pelton_trace::Tracer;
 
 use crate::Runtime;
 use crate::combine::{Combiner, GroupPartition, GroupsPart, fixed_kernel};
-use crate::execution::{Execution, Groups, HeldGroups, in_threads};
+use crate::execution::{Execution, Groups, HeldGroups};
 use crate::finish::{Outcome, gather_on_host, gather_to, group_rows_of, without_key};
 use crate::memory::is_out_of_memory;
 use crate::report::PipelineReport;
 use crate::results::{append, with_texts};
 use crate::rows_out::TakeRows;
 use crate::runtime::{RunWith, Worker};
-use crate::tasks::Tasks;
+use crate::tasks::{Tasks, in_threads};
 use crate::top::Top;
 
 /// Bytes of groups that are on their way between two devices at once.
