@@ -6,10 +6,12 @@
 Over lineorder of the Star Schema Benchmark, generated and loaded where it is missing (`pelton bench queries ssb`). A time
 is that of a query until its last row is there: of Pelton with `--format none`, of DuckDB as Arrow batches that are
 dropped; the median of the warm runs. `device`: one process whose columns are in device memory, as they have been read
-before. `cpu`: the same process with --device cpu.
+before. `pinned`: the same with the table in pinned memory and no columns kept on the device. `cpu`: the same with
+--device cpu.
 
-Answers are held against DuckDB's at the size that is timed: five slices of 1,000 rows of a whole order. Exits with 1 where
-one differs. Needs the package duckdb of tests/oracle/requirements.txt.
+Answers are held against DuckDB's at the size that is timed: five slices of 1,000 rows of a whole order, and of the running
+sum how many there are, their sum, and the sum of what a remainder makes of each. Exits with 1 where one differs. Needs the
+package duckdb of tests/oracle/requirements.txt.
 """
 
 import argparse
@@ -36,6 +38,7 @@ QUERIES = {
 # Nothing ties in it, so that rows have one order.
 WHOLE = ("SELECT lo_orderkey, lo_linenumber, lo_custkey, lo_revenue FROM lineorder "
          "ORDER BY lo_revenue DESC, lo_orderkey, lo_linenumber LIMIT 1000 OFFSET {offset}")
+CHECK = f"SELECT count(*), sum(running), sum(running % 1000003) FROM ({QUERIES['running sum']})"
 
 
 def pelton(args, statements, *flags):
@@ -48,9 +51,14 @@ def pelton(args, statements, *flags):
     return done
 
 
-def times(args, queries, device):
+def flags_of(args, tier):
+    pinned = ["--pin", "lineorder", "--device-cache", "0"] if tier == "pinned" else []
+    return ["--device", "cpu" if tier == "cpu" else args.device, *pinned]
+
+
+def times(args, queries, tier):
     statements = [sql for sql in queries.values() for _ in range(args.runs + 2)]
-    found = pelton(args, statements, "--device", device, "--format", "none", "--stats")
+    found = pelton(args, statements, *flags_of(args, tier), "--format", "none", "--stats")
     seconds = [float(text) for text in re.findall(r"^\d+ rows? in ([0-9.]+) s", found.stderr, re.M)]
     each = args.runs + 2
     of = [seconds[start:start + each] for start in range(0, len(seconds), each)]
@@ -94,7 +102,7 @@ def main() -> int:
     queries = {name: sql.format(hundredth=rows // 100) for name, sql in QUERIES.items() if args.only in name}
     figures = {"duckdb": times_of_duckdb(connection, queries, args.runs)}
     for tier in args.tiers.split(","):
-        figures[tier] = times(args, queries, "cpu" if tier == "cpu" else args.device)
+        figures[tier] = times(args, queries, tier)
     print(f"{rows} rows of lineorder, ms")
     print(f"{'':<20}" + "".join(f"{name:>12}" for name in figures) + "".join(f"{'DuckDB/' + name:>16}" for name in args.tiers.split(",")))
     for name in queries:
@@ -109,7 +117,11 @@ def main() -> int:
               for row in connection.execute(WHOLE.format(offset=offset)).fetchall()]
     is_same = ours == theirs
     print(f"{len(ours)} rows of a whole order at {len(offsets)} places: {'as DuckDB' if is_same else 'NOT as DuckDB'}")
-    return 0 if is_same else 1
+    found = pelton(args, [CHECK], "--device", args.device, "--format", "csv")
+    theirs = ",".join(str(cell) for cell in connection.execute(CHECK).fetchall()[0])
+    is_same_sum = found.stdout.splitlines()[-1] == theirs
+    print(f"running sums: {theirs}: {'as DuckDB' if is_same_sum else 'NOT as DuckDB: ' + found.stdout.splitlines()[-1]}")
+    return 0 if is_same and is_same_sum else 1
 
 
 if __name__ == "__main__":
