@@ -320,8 +320,10 @@ impl Computing<'_, '_> {
     fn input(&self, index: usize) -> Result<Input> {
         let column = self.layout.columns[index].clone();
         let state = &self.kernel.state;
-        let values = whole(state, Arg::Output(index), column.form.bytes())?;
-        let valid = column.is_nullable.then(|| whole(state, Arg::OutputValid(index), 1)).transpose()?;
+        // Arrays are padded, each by its own width.
+        let of_rows = |arg, width| Ok::<_, Error>(state.span(arg)?.slice(0..self.count * width));
+        let values = of_rows(Arg::Output(index), column.form.bytes())?;
+        let valid = column.is_nullable.then(|| of_rows(Arg::OutputValid(index), 1)).transpose()?;
         Ok(Input { column, values, valid })
     }
 
@@ -514,12 +516,6 @@ impl Computing<'_, '_> {
         self.execution.stream().run(work)?;
         Ok(target)
     }
-}
-
-/// All rows of the array of `arg`.
-fn whole(state: &State, arg: Arg, width: usize) -> Result<Span> {
-    let span = state.span(arg)?;
-    Ok(span.slice(0..span.len() / width * width))
 }
 
 /// Whether a frame may have no rows at all.

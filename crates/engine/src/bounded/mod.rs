@@ -9,6 +9,9 @@
 //! Rust ends a process that is refused memory, so the question comes first. A function with constant arguments is
 //! evaluated while a query is planned; a result of more than 4 KiB stays a call then, so that what it takes is asked for
 //! with the number of rows that it is repeated for.
+//!
+//! Functions that keep the order of their argument only in a range of values are in the same hands: where nobody knows the
+//! range, DataFusion 55 has an error for it, and a query that sorts by `abs(length(word))` would end with it.
 
 mod size;
 
@@ -44,6 +47,10 @@ const CONSTANT_BYTES_MAX: u64 = 4 << 10;
 /// A result below this size is made without asking.
 const ASK_BYTES: u64 = 1 << 20;
 
+/// Functions that ask for the range of their argument when they are asked for their order.
+const ORDERED_IN_RANGES: [&str; 11] =
+    ["abs", "acos", "acosh", "asin", "atanh", "cosh", "ln", "log", "log10", "log2", "sqrt"];
+
 thread_local! {
     static IS_FOLDING: Cell<bool> = const { Cell::new(false) };
 }
@@ -64,7 +71,8 @@ pub(crate) async fn folding<T>(work: impl Future<Output = T>) -> T {
 pub(crate) fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     if let Some(functions) = builder.scalar_functions() {
         for function in functions {
-            if let Some(size) = Size::of(function.name()) {
+            let size = Size::of(function.name());
+            if size.is_some() || ORDERED_IN_RANGES.contains(&function.name()) {
                 let inner = Arc::clone(function);
                 *function = Arc::new(ScalarUDF::new_from_impl(Bounded { inner, size }));
             }
@@ -78,11 +86,11 @@ pub(crate) fn unbounded(function: &ScalarUDF) -> &ScalarUDF {
     function.inner().downcast_ref::<Bounded>().map_or(function, |bounded| &bounded.inner)
 }
 
-/// A function that asks for room first.
+/// A function that asks for room first, if it has a size.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Bounded {
     inner: Arc<ScalarUDF>,
-    size: Size,
+    size: Option<Size>,
 }
 
 impl Bounded {
@@ -92,7 +100,8 @@ impl Bounded {
             return Ok(parts); // no longer than the texts
         }
         let rows = args.number_rows;
-        let Some(bytes) = self.size.bytes(&args.args, rows) else { return self.inner.invoke_with_args(args) };
+        let sized = self.size.and_then(|size| Some((size, size.bytes(&args.args, rows)?)));
+        let Some((size, bytes)) = sized else { return self.inner.invoke_with_args(args) };
         let is_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         if is_constant && bytes > CONSTANT_BYTES_MAX && IS_FOLDING.get() {
             // Planning goes on with the call as it stands.
@@ -104,12 +113,12 @@ impl Bounded {
         if bytes < ASK_BYTES {
             return self.inner.invoke_with_args(args);
         }
-        if is_constant && self.size.is_loose() {
+        if is_constant && size.is_loose() {
             return self.constant(args, bytes / rows.max(1) as u64);
         }
         match process_room(bytes) {
             Ok(()) => self.inner.invoke_with_args(args),
-            Err(_) if self.size.is_loose() && rows > 1 => self.by_halves(&args),
+            Err(_) if size.is_loose() && rows > 1 => self.by_halves(&args),
             Err(no_room) => Err(self.refused(no_room, rows)),
         }
     }
@@ -232,7 +241,8 @@ impl ScalarUDFImpl for Bounded {
     }
 
     fn output_ordering(&self, inputs: &[ExprProperties]) -> Result<SortProperties> {
-        self.inner.output_ordering(inputs)
+        // Nothing is known of a range that it cannot use.
+        self.inner.output_ordering(inputs).or(Ok(SortProperties::Unordered))
     }
 
     fn preserves_lex_ordering(&self, inputs: &[ExprProperties]) -> Result<bool> {

@@ -11,7 +11,7 @@ use pelton_store::{Table, Warehouse, WriteMode};
 
 use super::FileCopies;
 use super::files::FileSet;
-use crate::gpu::{DeviceHandle, Way, give_way};
+use crate::gpu::DeviceHandle;
 
 /// A copy is begun so long after the rows of its query: a process that ends with its query never begins one.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -35,7 +35,7 @@ impl FileCopies {
         let work = move || {
             std::thread::sleep(PAUSE.max(own.settles_in()));
             if !copies.cancel.is_cancelled() {
-                give_way(Way::Nice, || copies.make(&own, &device));
+                copies.make(&own, &device);
             }
         };
         // Not a thread of the runtime, which would not end before the copy is made.

@@ -14,7 +14,8 @@
 //! caches hold of it. Copies are made where queries may run on a device; elsewhere the Parquet reader is as good.
 //!
 //! Bound: the bytes of all copies stay below half of what may be spilled; the copy that was not used for longest goes first,
-//! and what alone is larger is not copied. One copy is made at a time, by threads that give way.
+//! and what alone is larger is not copied. One copy is made at a time, by as many threads as half of the cores: queries keep
+//! the other half. Threads that give way were tried first: on cores that are always busy, copies were there three rounds later.
 
 mod build;
 mod exec;
@@ -116,7 +117,7 @@ impl FileCopies {
             space: SpillSpace::new(&options.spill),
             io: Arc::clone(io),
             scan: options.scan,
-            threads: threads.unwrap_or(1),
+            threads: threads.map_or(1, |threads| threads.div_ceil(2)),
             encoder_bytes,
             state: Mutex::default(),
             turn: Mutex::default(),

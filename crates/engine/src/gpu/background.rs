@@ -7,7 +7,7 @@ const NICENESS: i32 = 10;
 
 /// How far work gives way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(super) enum Way {
     /// It runs where cores would be idle: nobody has asked for what it finds out.
     Idle,
     /// It gets a tenth of what others get: somebody has asked.
@@ -16,7 +16,7 @@ pub(crate) enum Way {
 
 /// Runs `work` on a thread that gives way to others, as do the threads that it starts, and waits for it. So nothing that
 /// lives longer than the work may start threads in it.
-pub(crate) fn give_way<T: Send>(way: Way, work: impl FnOnce() -> T + Send) -> T {
+pub(super) fn give_way<T: Send>(way: Way, work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(move || {
             if way == Way::Nice || !pelton_limits::run_when_idle() {
