@@ -2,14 +2,11 @@
 //!
 //! 1. A Python environment of its own in `build/stores-venv`, made once, with what `requirements.txt` pins.
 //! 2. `tests/stores/serve.py` serves S3 and HTTP on free ports of the loopback interface, and says which.
-//! 3. The test program `stores` of the command gets that line in `PELTON_TEST_STORES`. It is the one that the tests of the
-//!    workspace have built: asked for alone, cargo would give it other features, and DataFusion a second compilation.
+//! 3. The test `stores` of the command gets that line in `PELTON_TEST_STORES`.
 //! 4. The servers end with the pipe that they read from, however this program ends.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
-
-use serde_json::Value;
 
 use crate::oracle::environment;
 use crate::process::{self, Result};
@@ -23,34 +20,13 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let serve = serve.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut server = serve.spawn().map_err(|error| format!("cannot start tests/stores/serve.py: {error}"))?;
     let result = first_line(&mut server).and_then(|stores| {
-        let program = test_program(workspace)?;
-        let mut command = process::command(&workspace.root.join("crates/cli"), &program, &[] as &[&str]);
-        process::run(command.env("PELTON_TEST_STORES", stores))
+        let what =
+            ["test", "--release", "--locked", "--workspace", "--features", FEATURES, "--test", "stores"];
+        process::run(process::cargo(&workspace.root, &what).env("PELTON_TEST_STORES", stores))
     });
     drop(server.stdin.take());
     server.wait().map_err(|error| format!("waiting for tests/stores/serve.py: {error}"))?;
     result
-}
-
-/// The test program, built with all others.
-fn test_program(workspace: &Workspace) -> Result<String> {
-    let what = [
-        "test",
-        "--release",
-        "--locked",
-        "--workspace",
-        "--features",
-        FEATURES,
-        "--no-run",
-        "--message-format=json-render-diagnostics",
-    ];
-    let messages = process::output(&mut process::cargo(&workspace.root, &what))?;
-    let found = messages.lines().find_map(|line| {
-        let message: Value = serde_json::from_str(line).ok()?;
-        let is_it = message["target"]["name"] == "stores" && message["profile"]["test"] == true;
-        is_it.then(|| message["executable"].as_str().map(str::to_owned)).flatten()
-    });
-    found.ok_or_else(|| "cargo built no test program 'stores'".into())
 }
 
 /// What the servers say of themselves.
