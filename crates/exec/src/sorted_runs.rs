@@ -147,7 +147,7 @@ fn picks(runs: &[SortedRun], from: &[usize], to: &[usize]) -> Vec<Pick> {
     let mut next = from.to_vec();
     let count = from.iter().zip(to).map(|(from, to)| to - from).sum();
     let mut picks: Vec<Pick> = Vec::with_capacity(count);
-    // A heap of the runs that are left, each by its next row; the first word of that is at hand.
+    // A heap of the runs that are left, ordered by the next row of each; it holds a copy of that row's first word.
     let first_word = |run: usize, row: usize| runs[run].words.first().map_or(0, |words| word(words, row));
     let mut heap: Vec<(u64, usize)> = (0..runs.len())
         .filter(|run| from[*run] < to[*run])

@@ -15,7 +15,7 @@
 //!
 //! Bound: the bytes of all copies stay below half of what may be spilled; the copy that was not used for longest goes first,
 //! and what alone is larger is not copied. One copy is made at a time, by as many threads as half of the cores: queries keep
-//! the other half. Threads that give way were tried first: on cores that are always busy, copies were there three rounds later.
+//! the other half. Threads of low priority hardly run where queries keep all cores busy.
 
 mod build;
 mod exec;

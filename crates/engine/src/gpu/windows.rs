@@ -319,7 +319,7 @@ fn step(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<(Step<'_>, &Arc<dyn Exec
 /// Functions as they are lowered.
 struct Functions<'f> {
     windowed: &'f Windowed,
-    /// What the columns are that the function at hand is over.
+    /// What each input column of these functions is: a column of the rows, or what an earlier function gave.
     inputs: &'f [WindowOutput],
     flow: &'f mut Flow,
     schema: &'f SchemaRef,
