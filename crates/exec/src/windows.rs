@@ -27,7 +27,6 @@ use pelton_pipeline::ir::{
 };
 
 use super::execution::{Execution, Kernel};
-use super::memory::State;
 
 /// Results of window functions, by row in order.
 pub(super) struct WindowColumns {
