@@ -161,8 +161,6 @@ DEV f64 of_bits(u64 bits) { return __longlong_as_double(i64(bits)); }
 
 #else  // the host
 
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #define DEV inline __attribute__((always_inline))
 #define LANES 32
