@@ -38,14 +38,21 @@ DEV u64 slot_of(const u64* keys, u64 slot_mask, u64 key) {
   return NO_KEY;
 }
 
+// A hash of K words.
+template <u32 K>
+DEV u64 hash_of_words(const u64 (&words)[K]) {
+  u64 hash = 0;
+  UNROLL
+  for (u32 i = 0; i < K; i++) hash = hash_of(words[i] + hash * 0x9E3779B97F4A7C15ull);
+  return hash;
+}
+
 // The same for keys of K words. A slot is found by a tag, the upper bits of the hash, and then all words are compared,
 // which lie `stride` words apart behind `words`. A tag is even until the words of its slot are there: whoever meets it
 // waits for whoever writes them.
 template <u32 K>
 DEV u64 slot_to_insert_wide(u64* tags, u64 slot_mask, const u64 (&key)[K], u64* words, u32 stride, const u64* waiting) {
-  u64 hash = 0;
-  UNROLL
-  for (u32 i = 0; i < K; i++) hash = hash_of(key[i] + hash * 0x9E3779B97F4A7C15ull);
+  const u64 hash = hash_of_words(key);
   const u64 tag = hash & 0x7FFFFFFFFFFFFFFEull;
   u64 slot = (hash >> 1) & slot_mask;
   for (u64 step = 0; step <= slot_mask && step < PROBES_MAX; step++) {

@@ -402,8 +402,8 @@ pub enum Op {
         /// How many times; at least once.
         count: u32,
     },
-    /// Looks keys up in a table that an earlier pipeline built. Keys are integers (`I32`, `I64`, `I128`), as many and
-    /// in the order of the build; NULL matches nothing. `Inner` and `Outer` add the table's payload columns,
+    /// Looks keys up in a table that an earlier pipeline built. Keys are of the types of the build, and in its order; NULL
+    /// matches nothing. Of doubles, the two zeros are one key, and so are all NaNs. `Inner` and `Outer` add the table's payload columns,
     /// `Mark` adds a column of its own.
     Probe {
         /// Which table.
@@ -453,7 +453,7 @@ pub enum Sink {
     Build {
         /// The number under which later pipelines probe it.
         table: usize,
-        /// Integers.
+        /// Of any type but `Text`, and of any bounds.
         keys: Vec<Expr>,
         /// What a match brings.
         payload: Vec<Expr>,

@@ -22,6 +22,13 @@ impl Dictionary {
         Self { entries, is_sorted: OnceLock::new() }
     }
 
+    /// A dictionary of one entry.
+    pub(crate) fn of_one(entry: &[u8]) -> Self {
+        let mut entries = ByteValues::default();
+        entries.push(entry).expect("one short entry has room");
+        Self::new(entries)
+    }
+
     /// Whether the numbers of entries are in the order of the texts.
     pub(crate) fn is_sorted(&self) -> bool {
         *self.is_sorted.get_or_init(|| self.entries.iter().is_sorted())

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   rule.rs      the largest subtrees that can run there, from the top; subquery.rs: with scalar subqueries that read the
-//!                same as they do; raw_keys.rs: groups by texts of which the host computes the keys
+//!                same as they do; raw_keys.rs: groups by texts of which the host computes the keys; full.rs: FULL joins
 //!     lower.rs   a subtree as pipelines: scan.rs, join.rs, aggregate.rs (functions.rs, distinct.rs), top.rs, sort.rs;
 //!                expr.rs, arithmetic.rs, dates.rs, text.rs
 //!     enough.rs  limits without an order above it
@@ -34,6 +34,7 @@ mod enough;
 mod exec;
 mod expr;
 mod foreground;
+mod full;
 mod functions;
 mod host_input;
 mod join;

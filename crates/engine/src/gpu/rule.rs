@@ -42,6 +42,7 @@ use super::cost::Prediction;
 use super::device::{DeviceChoice, DeviceHandle};
 use super::enough;
 use super::exec::PeltonGpuExec;
+use super::full::FullParts;
 use super::join::Join;
 use super::lower::{Asked, Lowered, lower};
 use super::raw_keys::ByRawKeys;
@@ -144,6 +145,9 @@ fn rewrite(
     if let Some(placed) = by_raw_keys(plan, device, by_hash)? {
         return Ok(placed);
     }
+    if let Some(placed) = full_join(plan, device, by_hash)? {
+        return Ok(placed);
+    }
     let children = plan.children().into_iter().enumerate().map(|(index, child)| {
         let by_hash = counts_on_hash(plan, index, by_hash);
         dealt(plan, child, rewrite(child, device, by_hash)?)
@@ -178,6 +182,31 @@ fn by_raw_keys(
     };
     let above = by_raw_keys.over(groups)?;
     Ok(above.filter(|above| Contract::of(plan, by_hash).is_kept_by(above)))
+}
+
+/// `plan`, which is over a FULL join, as two parts that both run on the device.
+fn full_join(
+    plan: &Arc<dyn ExecutionPlan>,
+    device: &Arc<DeviceHandle>,
+    by_hash: bool,
+) -> DataFusionResult<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(full) = FullParts::of(plan)? else { return Ok(None) };
+    let place = |part: &Arc<dyn ExecutionPlan>| -> DataFusionResult<Option<Arc<dyn ExecutionPlan>>> {
+        if !attempt(part, Asked::All, device).is_ok_and(|(lowered, _)| FullParts::is_cheap(&lowered)) {
+            return Ok(None);
+        }
+        Ok(match on_device(part, Asked::All, device)? {
+            Some(Placed::Device(node)) => Some(node),
+            Some(Placed::Trial(node, key)) => {
+                Some(Arc::new(PeltonTrialExec::new(Arc::clone(part), node, key)))
+            }
+            None => None,
+        })
+    };
+    let Some(left) = place(&full.parts[0])? else { return Ok(None) };
+    let Some(right) = place(&full.parts[1])? else { return Ok(None) };
+    let above = full.over([left, right])?;
+    Ok(Some(above).filter(|above| Contract::of(plan, by_hash).is_kept_by(above)))
 }
 
 /// The child of a merge of all rows that has them in order and in one partition: there is nothing to merge.

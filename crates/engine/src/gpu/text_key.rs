@@ -1,5 +1,5 @@
-//! Texts without a dictionary where only their equality counts: as keys of groups, arguments of COUNT(DISTINCT), and
-//! beside each other in `=` and `<>`.
+//! Texts without a dictionary where only their equality counts: as keys of groups and joins, arguments of COUNT(DISTINCT),
+//! and beside each other in `=` and `<>`.
 //!
 //! ```text
 //!   GROUP BY url                                       key: hash of url
@@ -171,7 +171,11 @@ impl Exprs<'_> {
     }
 
     /// The hash of a text: of one that is fetched at the end, or of a column that has a dictionary.
-    fn hash_of(&mut self, expr: &Arc<dyn PhysicalExpr>) -> Result<Value> {
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` for texts whose hash kernels do not have.
+    pub(super) fn hash_of(&mut self, expr: &Arc<dyn PhysicalExpr>) -> Result<Value> {
         let value = self.carry(without_cast(expr))?;
         if let Some(late) = &value.late {
             return self.hash_of_late(&value, late);

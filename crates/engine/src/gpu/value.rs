@@ -144,11 +144,11 @@ pub(super) fn type_bounds(data_type: &DataType) -> Option<Bounds> {
 ///
 /// # Errors
 ///
-/// `Unsupported` for text (which only functions of a text column may hold) and for types that kernels lack.
+/// `Unsupported` for text but NULL (only functions of a text column may hold it) and for types that kernels lack.
 pub(super) fn literal(scalar: &ScalarValue) -> Result<Value> {
     let data_type = scalar.data_type();
     let ty = kernel_type(&data_type)?;
-    if ty == Type::Text {
+    if ty == Type::Text && !scalar.is_null() {
         return Err(Error::unsupported(format!("the text constant {scalar} stands by itself")));
     }
     if scalar.is_null() {

@@ -11,6 +11,7 @@ mod copies;
 mod dates;
 mod fallback;
 mod fetched;
+mod join_keys;
 mod nodes;
 mod parents;
 mod placed;

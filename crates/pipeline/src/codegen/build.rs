@@ -8,7 +8,7 @@ use pelton_error::{Error, Result};
 use super::args::Arg;
 use super::block::Block;
 use super::groups::Limits;
-use super::layout::{KeyDomain, SinkLayout, TableKind, TableLayout, count_packed_keys};
+use super::layout::{SinkLayout, TableKind, TableLayout, packed_domains};
 use super::probe;
 use super::sink::{RowCode, store, values_of};
 use super::source::RowScope;
@@ -22,6 +22,9 @@ const DIRECT_KEYS_PER_ROW: u64 = 16;
 /// As many keys are noted for the host at most: each is looked for in the zone map of every row group of later scans.
 /// A guess at where that still costs less than what it saves.
 pub const KEYS_NOTED_MAX: usize = 64;
+
+/// How many packed keys there may be where they are hashes.
+const HASHES: u64 = 1 << 62;
 
 /// The build of one table.
 pub(super) struct Build<'b> {
@@ -45,11 +48,16 @@ impl Build<'_> {
         block: &mut Block,
     ) -> Result<RowCode> {
         let key_values = self.valid_keys(scope, block)?;
-        let domains =
-            key_values.iter().map(|key| KeyDomain::of(key, "a join key")).collect::<Result<Vec<_>>>()?;
-        let packed_key_count = count_packed_keys(&domains, "join keys")?;
-        let kind = self.kind(packed_key_count, domains.len(), limits);
-        let key = probe::packed_key(&key_values, &domains, block);
+        let packed = packed_domains(&key_values, "a join key");
+        let compared_keys = if packed.is_none() { key_values.len() } else { 0 };
+        let (keys, packed_key_count) = packed.unwrap_or((Vec::new(), HASHES));
+        let (kind, key) = match compared_keys {
+            0 => {
+                let kind = self.kind(packed_key_count, keys.len(), limits);
+                (kind, probe::packed_key(&key_values, &keys, block))
+            }
+            _ => (TableKind::Hashed, probe::hashed_key(&probe::words_of_keys(&key_values, block), block)),
+        };
         let stats = scope.kernel.args.pointer(Arg::TableStats(self.table), "i64");
         let place = match kind {
             TableKind::Direct => self.set_bit(&key, &stats, scope, block),
@@ -58,9 +66,10 @@ impl Build<'_> {
         block.line(format!("if (i64({key}) < AT(least)) AT(least) = i64({key});"));
         block.line(format!("if (i64({key}) > AT(most)) AT(most) = i64({key});"));
         let arrays = |index| (Arg::Payload(self.table, index), Arg::PayloadValid(self.table, index));
-        let payload = values_of(self.payload, scope, block)?;
+        let mut payload = values_of(self.payload, scope, block)?;
+        payload.extend(key_values.into_iter().take(compared_keys));
         let payload = store(&payload, &place, arrays, scope, block)?;
-        Ok(with_stats(TableLayout { kind, keys: domains, packed_key_count, payload }, &stats))
+        Ok(with_stats(TableLayout { kind, keys, packed_key_count, payload, compared_keys }, &stats))
     }
 
     /// The keys of a row that has all of them.
@@ -72,7 +81,7 @@ impl Build<'_> {
             values.iter_mut().for_each(|key| key.valid = None);
         }
         if values.iter().any(|key| key.ty == Type::Text) {
-            return Err(Error::unsupported("a join on text"));
+            return Err(Error::unsupported("a join on texts, not on hashes of them"));
         }
         Ok(values)
     }

@@ -4,6 +4,8 @@
 //! they do not, and is checked only where even its type might not hold it (`arithmetic.rs`). CASE, AND and OR compute
 //! all that they have for every row; what SQL would not have evaluated is kept from counting as an overflow by guards.
 
+use std::sync::Arc;
+
 use pelton_error::{Error, Result};
 
 use super::args::Arg;
@@ -13,6 +15,7 @@ use super::dates;
 use super::scope::Scope;
 use super::value::{Form, Value, both_valid, constant, type_bounds, union};
 use crate::ir::{Bounds, CompareOp, Expr, Literal, SignChange, Type};
+use crate::text::Dictionary;
 
 /// Values of a list that come with the arguments at most.
 const IN_ARGUMENTS_MAX: usize = 16;
@@ -172,7 +175,8 @@ pub(super) fn literal_value(literal: Literal) -> Value {
         Literal::F64(value) => Value::new(double_constant(value), Type::F64, None),
         Literal::Null(ty) => {
             let zero = Some(Bounds { min: 0, max: 0 });
-            let value = Value::new(constant(0, Form::of(ty, zero)), ty, zero);
+            let mut value = Value::new(constant(0, Form::of(ty, zero)), ty, zero);
+            value.dictionary = (ty == Type::Text).then(|| Arc::new(Dictionary::of_one(b"")));
             value.with_valid(Some("false".into()))
         }
     }

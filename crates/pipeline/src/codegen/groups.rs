@@ -16,8 +16,8 @@ use super::block::Block;
 use super::checks::Checks;
 use super::expr;
 use super::layout::{
-    AggregateOutput, GroupKind, GroupLayout, KeyDomain, PayloadColumn, SinkLayout, WideKey, WideKeys,
-    WordKind, count_packed_keys, hashed_slots,
+    AggregateOutput, GroupKind, GroupLayout, PayloadColumn, SinkLayout, WideKey, WideKeys, WordKind,
+    hashed_slots, packed_domains,
 };
 use super::probe;
 use super::scope::Scope;
@@ -84,7 +84,7 @@ pub(super) fn aggregate(
 ) -> Result<RowCode> {
     let key_values = keys.iter().map(|key| expr::generate(key, scope, block)).collect::<Result<Vec<_>>>()?;
     let (mut words, outputs, contributions) = state_of(aggregates, limits, scope, block)?;
-    let packed = packed_domains(&key_values);
+    let packed = packed_domains(&key_values, "a group key");
     let wide = match packed {
         Some(_) => None,
         None => Some(wide_keys(&key_values, &mut words)?),
@@ -124,14 +124,6 @@ pub(super) fn aggregate(
             in_memory(code, &layout, &group, &contributions, limits, scope, block)
         }
     })
-}
-
-/// The domains of keys that one number holds together, and how many numbers that are; `None` for others.
-fn packed_domains(keys: &[Value]) -> Option<(Vec<KeyDomain>, u64)> {
-    let domains =
-        keys.iter().map(|key| KeyDomain::of(key, "a group key")).collect::<Result<Vec<_>>>().ok()?;
-    let count = count_packed_keys(&domains, "group keys").ok()?;
-    Some((domains, count))
 }
 
 /// Places for keys behind `words`, the state of a group.

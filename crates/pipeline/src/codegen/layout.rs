@@ -3,6 +3,9 @@
 //! Keys become one number, the *packed key*: each key minus its least value, times the product of the sizes before it.
 //! Packed keys are below 2^63, so one word of all ones is free to mean "no key".
 //!
+//! Keys of tables that one number does not hold, such as doubles and hashes of texts, are found by 62 bits of a hash of them,
+//! which is their packed key. The keys themselves lie behind the payload, and only rows whose keys are equal match.
+//!
 //! ```text
 //!   table, direct    bitmap [key], payload columns [key]                         unique keys of a small range
 //!   table, hashed    keys [slot], heads [slot] ─► rows: next, payload [row]      anything else; Bloom filter beside
@@ -77,6 +80,13 @@ pub(crate) fn count_packed_keys(domains: &[KeyDomain], what: &str) -> Result<u64
     })
 }
 
+/// The domains of keys that one number holds together, and how many numbers that are; `None` for others.
+pub(crate) fn packed_domains(keys: &[Value], what: &str) -> Option<(Vec<KeyDomain>, u64)> {
+    let domains = keys.iter().map(|key| KeyDomain::of(key, what)).collect::<Result<Vec<_>>>().ok()?;
+    let count = count_packed_keys(&domains, what).ok()?;
+    Some((domains, count))
+}
+
 /// What a match brings.
 #[derive(Debug, Clone)]
 pub struct PayloadColumn {
@@ -122,11 +132,21 @@ pub enum TableKind {
 pub struct TableLayout {
     /// How it finds keys.
     pub kind: TableKind,
+    /// Of the keys that are packed; empty where the packed key is a hash.
     pub(crate) keys: Vec<KeyDomain>,
     /// How many packed keys there may be: places of a direct table.
     pub packed_key_count: u64,
-    /// Its columns.
+    /// Its columns: what a match brings, then the keys that are compared.
     pub payload: Vec<PayloadColumn>,
+    /// How many of its last columns are keys; none where they are packed.
+    pub(crate) compared_keys: usize,
+}
+
+impl TableLayout {
+    /// How many columns a match brings.
+    pub(crate) fn brought_columns(&self) -> usize {
+        self.payload.len() - self.compared_keys
+    }
 }
 
 /// What is known of a table once it is built, to probe it by.

@@ -1,4 +1,4 @@
-//! Packing keys into one number, and looking them up.
+//! Packing keys into one number, or hashing them to one, and looking them up.
 
 use pelton_error::Result;
 
@@ -8,7 +8,7 @@ use super::expr;
 use super::layout::KeyDomain;
 use super::source::RowScope;
 use super::value::{Form, Value, i64_constant};
-use crate::ir::Expr;
+use crate::ir::{Expr, Type};
 
 /// A key as a number from 0, without NULL: below `size` where the domain has it.
 fn offset(value: &Value, domain: &KeyDomain) -> String {
@@ -66,6 +66,44 @@ pub(super) fn packed_key_within(
     (condition, key)
 }
 
+/// The words of a key, by which it is hashed and compared: those of equal keys are equal however the two sides hold them.
+/// Both sides have one type.
+fn words_of_key(key: &Value) -> Vec<String> {
+    let code = &key.code;
+    match key.ty {
+        Type::I128 => vec![format!("u64(i128({code}))"), format!("u64(i128({code}) >> 64)")],
+        Type::F64 => vec![format!("bits_of(float_key({code}))")],
+        Type::Bool | Type::I32 | Type::I64 => vec![format!("u64(i64({code}))")],
+        Type::Text => unreachable!("texts are looked up by their hashes"),
+    }
+}
+
+/// The words of all keys, as an array; its name.
+pub(super) fn words_of_keys(keys: &[Value], block: &mut Block) -> String {
+    let words: Vec<String> = keys.iter().flat_map(words_of_key).collect();
+    let name = block.name("k");
+    block.line(format!("const u64 {name}[{}] = {{{}}};", words.len(), words.join(", ")));
+    name
+}
+
+/// The packed key of keys that are hashed, of which `words` are the words.
+pub(super) fn hashed_key(words: &str, block: &mut Block) -> String {
+    block.define("u64", "k", format!("hash_of_words({words}) >> 2"))
+}
+
+/// The condition under which row `row` of table `table` has the keys of which `words` are the words.
+pub(super) fn has_keys(table: usize, words: &str, row: &str, scope: &mut RowScope<'_, '_>) -> String {
+    let layout =
+        &scope.kernel.tables[table].as_ref().expect("tables are built before they are probed").layout;
+    let keys: Vec<_> = layout.payload.iter().cloned().enumerate().skip(layout.brought_columns()).collect();
+    let of_row = keys.into_iter().flat_map(|(index, key)| {
+        let array = scope.kernel.args.pointer(Arg::Payload(table, index), key.form.array_type());
+        words_of_key(&Value::new(format!("{array}[{row}]"), key.ty, key.bounds))
+    });
+    let equal = of_row.enumerate().map(|(word, code)| format!("{code} == {words}[{word}]"));
+    equal.collect::<Vec<_>>().join(" && ")
+}
+
 /// Whether direct table `table` has the keys.
 pub(super) fn bitmap_test(
     table: usize,
@@ -73,21 +111,44 @@ pub(super) fn bitmap_test(
     scope: &mut RowScope<'_, '_>,
     block: &mut Block,
 ) -> Result<String> {
-    let (condition, key) = probe_key(table, keys, scope, block)?;
+    let ProbeKey { condition, key, .. } = probe_key(table, keys, scope, block)?;
     let bitmap = scope.kernel.args.pointer(Arg::Bitmap(table), "const u32");
     Ok(format!("{condition} && bitmap_holds({bitmap}, {key})"))
 }
 
-/// The condition under which keys may be in table `table`, and their packed key.
+/// What is looked up in a table.
+pub(super) struct ProbeKey {
+    /// Without this there is no match.
+    pub(super) condition: String,
+    /// The packed key.
+    pub(super) key: String,
+    /// The words that a row must have to match besides this packed key, where that is a hash of them.
+    pub(super) words: Option<String>,
+}
+
+/// How keys are looked up in table `table`.
 pub(super) fn probe_key(
     table: usize,
     keys: &[Expr],
     scope: &mut RowScope<'_, '_>,
     block: &mut Block,
-) -> Result<(String, String)> {
+) -> Result<ProbeKey> {
     let values = keys.iter().map(|key| expr::generate(key, scope, block)).collect::<Result<Vec<_>>>()?;
     let built = scope.kernel.tables[table].as_ref().expect("tables are built before they are probed");
-    let domains = built.layout.keys.clone();
-    assert_eq!(values.len(), domains.len(), "a probe has the keys of its build");
-    Ok(packed_key_within(&values, &domains, block))
+    if built.layout.compared_keys == 0 {
+        let domains = built.layout.keys.clone();
+        assert_eq!(values.len(), domains.len(), "a probe has the keys of its build");
+        let (condition, key) = packed_key_within(&values, &domains, block);
+        return Ok(ProbeKey { condition, key, words: None });
+    }
+    let of_build = built.layout.payload[built.layout.brought_columns()..].iter().map(|key| key.ty);
+    assert!(
+        values.iter().map(|key| key.ty).eq(of_build),
+        "keys of a probe have the types of those of its build"
+    );
+    let valid = values.iter().filter_map(|key| key.valid.clone()).collect::<Vec<_>>();
+    let condition = if valid.is_empty() { "true".into() } else { valid.join(" && ") };
+    let words = words_of_keys(&values, block);
+    let key = hashed_key(&words, block);
+    Ok(ProbeKey { condition, key, words: Some(words) })
 }

@@ -183,7 +183,7 @@ struct Probe<'p> {
 
 impl Probe<'_> {
     fn payload_columns(&self, scope: &RowScope<'_, '_>) -> usize {
-        scope.kernel.tables[self.table].as_ref().expect("built before").layout.payload.len()
+        scope.kernel.tables[self.table].as_ref().expect("built before").layout.brought_columns()
     }
 
     fn added_columns(&self, scope: &RowScope<'_, '_>) -> usize {
@@ -199,12 +199,16 @@ impl Probe<'_> {
         if self.is_matched && !self.kind.brings_payload() {
             return Ok(());
         }
-        let (condition, key) = probe::probe_key(self.table, self.keys, scope, block)?;
+        let probe::ProbeKey { condition, key, words } =
+            probe::probe_key(self.table, self.keys, scope, block)?;
         let built = scope.kernel.tables[self.table].as_ref().expect("built before");
         let (kind, is_unique) = (built.layout.kind, built.is_unique);
-        if self.residual.is_some() || self.kind == ProbeKind::Mark {
+        let is_tested = self.residual.is_some()
+            || self.kind == ProbeKind::Mark
+            || self.kind != ProbeKind::Inner && words.is_some();
+        if is_tested {
             let first = self.first_match(kind, &condition, &key, scope, block);
-            let matches = Matches { probe: self, kind, first, first_column };
+            let matches = Matches { probe: self, kind, words, first, first_column };
             return match self.kind {
                 ProbeKind::Outer => matches.all_or_none(scope, block),
                 _ => matches.any(scope, block),
@@ -214,6 +218,10 @@ impl Probe<'_> {
             TableKind::Direct => self.direct(&condition, key, scope, block),
             TableKind::Hashed => self.hashed(&condition, &key, is_unique, scope, block),
         };
+        if let Some(words) = words {
+            let is_equal = probe::has_keys(self.table, &words, &row, scope);
+            block.open(format!("if ({is_equal}) {{"));
+        }
         if self.kind.brings_payload() {
             self.set_payload(first_column, &row, matched.as_ref(), scope);
         }
@@ -334,10 +342,13 @@ impl Probe<'_> {
     }
 }
 
-/// The rows of a key's chain, of which those are matches that fulfil a residual condition, if there is one.
+/// The rows of a key's chain, of which those are matches that have the keys, where the chain is that of their hash, and
+/// fulfil a residual condition, if there is one.
 struct Matches<'p> {
     probe: &'p Probe<'p>,
     kind: TableKind,
+    /// The words of the keys, where they are compared.
+    words: Option<String>,
     /// A variable: the next row of the chain, counted from 1; 0 at its end.
     first: String,
     first_column: usize,
@@ -356,36 +367,43 @@ impl Matches<'_> {
         }
     }
 
-    /// Sets variable `found` to `value` where the next row of the chain fulfils the residual, and goes on to the one
-    /// behind it; all while `found` is 0.
-    fn find(
-        &self,
-        found: &str,
-        value: &str,
-        residual: &Expr,
-        scope: &mut RowScope<'_, '_>,
-        block: &mut Block,
-    ) -> Result<()> {
+    /// Whether not all rows of the chain are matches.
+    fn are_tested(&self) -> bool {
+        self.words.is_some() || self.probe.residual.is_some()
+    }
+
+    /// Sets variable `found` to `value` where the next row of the chain is a match, and goes on to the one behind it; all
+    /// while `found` is 0.
+    fn find(&self, found: &str, value: &str, scope: &mut RowScope<'_, '_>, block: &mut Block) -> Result<()> {
         let (first, step) = (&self.first, self.step(scope));
+        let depth = block.depth();
         block.open(format!("for (; {first} && !{found}; {step}) {{"));
+        let row = format!("({first} - 1)");
+        if let Some(words) = &self.words {
+            let is_equal = probe::has_keys(self.probe.table, words, &row, scope);
+            block.open(format!("if ({is_equal}) {{"));
+        }
         let outside = scope.snapshot();
-        self.probe.set_payload(self.first_column, &format!("({first} - 1)"), None, scope);
-        let holds = expr::generate(residual, scope, block)?.is_true();
-        block.line(format!("if ({holds}) {found} = {value};"));
+        self.probe.set_payload(self.first_column, &row, None, scope);
+        if let Some(residual) = self.probe.residual {
+            let holds = expr::generate(residual, scope, block)?.is_true();
+            block.open(format!("if ({holds}) {{"));
+        }
+        block.line(format!("{found} = {value};"));
         scope.restore(outside);
-        block.close();
+        block.close_to(depth);
         Ok(())
     }
 
     /// Looks for any match: opens the condition under which the row goes on, or adds the column that says so.
     fn any(&self, scope: &mut RowScope<'_, '_>, block: &mut Block) -> Result<()> {
         let found = block.name("b");
-        match self.probe.residual {
-            Some(residual) => {
+        match self.are_tested() {
+            true => {
                 block.line(format!("bool {found} = false;"));
-                self.find(&found, "true", residual, scope, block)?;
+                self.find(&found, "true", scope, block)?;
             }
-            None => block.line(format!("const bool {found} = {} != 0;", self.first)),
+            false => block.line(format!("const bool {found} = {} != 0;", self.first)),
         }
         match self.probe.kind {
             ProbeKind::Mark => scope.set(self.first_column, Value::new(found, Type::Bool, None)),
@@ -397,14 +415,13 @@ impl Matches<'_> {
 
     /// Opens the loop over all matches, or once over none.
     fn all_or_none(&self, scope: &mut RowScope<'_, '_>, block: &mut Block) -> Result<()> {
-        let residual = self.probe.residual.expect("without one the chain has the matches");
         let (found, any, more) = (block.name("m"), block.name("a"), block.name("q"));
         block.line(format!("u32 {found} = 0;"));
         block.line(format!("bool {any} = false;"));
         let again = format!("{any} = true, {more} = {found} && {}", self.first);
         block.open(format!("for (bool {more} = true; {more}; {again}) {{"));
         block.line(format!("{found} = 0;"));
-        self.find(&found, &self.first, residual, scope, block)?;
+        self.find(&found, &self.first, scope, block)?;
         // Behind the last match there may be rows that are none.
         block.open(format!("if ({found} || !{any}) {{"));
         let matched = block.define("bool", "b", format!("{found} != 0"));

@@ -52,7 +52,9 @@ fn value_and_null(key: &Value) -> Result<[Value; 2]> {
         Type::I32 => Literal::I32(0),
         Type::I64 => Literal::I64(0),
         Type::I128 => Literal::I128(0),
-        _ => return Err(Error::unsupported(format!("{} as the key of a join", key.data_type))),
+        Type::F64 => Literal::F64(0.0),
+        Type::Bool => Literal::Bool(false),
+        Type::Text => return Err(Error::unsupported(format!("{} as the key of a join", key.data_type))),
     };
     let is_null = Expr::IsNull(Box::new(key.expr.clone()));
     let value = Expr::Case {
@@ -86,7 +88,7 @@ impl Lowering<'_> {
         };
         let needed = columns_of([*key]);
         let mut counted = self.flow_or_host_input(roles.build, &needed, BUILD_HOST_INPUT_ROWS_MAX)?;
-        let key = counted.exprs(&roles.build.schema()).lower(key)?;
+        let key = counted.exprs(&roles.build.schema()).counted(key, false)?;
         let count = |input| Aggregate { function: AggregateFunction::Count, input };
         let aggregates = vec![count(None), count(Some(key.expr))];
         let sink = Sink::Aggregate { keys: Vec::new(), aggregates, expected: None };

@@ -11,12 +11,13 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, JoinOnRef, NestedLoopJoinExec};
 use pelton_error::{Error, Result};
-use pelton_pipeline::ir::{CONSTANT_KEY_ROWS_MAX, Expr, Literal, ProbeKind, Type};
+use pelton_pipeline::ir::{CONSTANT_KEY_ROWS_MAX, Expr, Literal, ProbeKind};
 
 use super::super::arithmetic;
 use super::super::builder::Flow;
-use super::super::value::{Value, kernel_type};
+use super::super::value::{Value, is_text};
 use super::SideColumn;
+use crate::error::from_datafusion;
 use crate::scan::PeltonScanExec;
 
 /// The most rows that the right side of an inner join builds a table of in order to let the larger scan probe: 16 bytes
@@ -177,7 +178,8 @@ impl<'a> Roles<'a> {
         }
     }
 
-    /// Both sides' keys, pair by pair of one type. Where nothing is equal, the key of all rows is one constant.
+    /// Both sides' keys, pair by pair of one type: of texts their hashes. Where nothing is equal, the key of all rows is one
+    /// constant.
     pub(super) fn keys(&self, build: &mut Flow, probe: &mut Flow) -> Result<(Vec<Value>, Vec<Value>)> {
         if self.build_keys.is_empty() {
             return Ok((vec![constant_key()], vec![constant_key()]));
@@ -185,13 +187,12 @@ impl<'a> Roles<'a> {
         let (build_schema, probe_schema) = (self.build.schema(), self.probe.schema());
         let (mut build_keys, mut probe_keys) = (Vec::new(), Vec::new());
         for (build_key, probe_key) in self.build_keys.iter().zip(&self.probe_keys) {
-            let built = build.exprs(&build_schema).lower(build_key)?;
-            let probed = probe.exprs(&probe_schema).lower(probe_key)?;
-            let (built, probed) = arithmetic::to_one_type(built, probed)?;
-            match kernel_type(&built.data_type)? {
-                Type::I32 | Type::I64 | Type::I128 => {}
-                _ => return Err(Error::unsupported(format!("{} as the key of a join", built.data_type))),
-            }
+            let (mut built, mut probed) = (build.exprs(&build_schema), probe.exprs(&probe_schema));
+            let (built, probed) = match is_text(&build_key.data_type(&build_schema).map_err(from_datafusion)?)
+            {
+                true => (built.hash_of(build_key)?, probed.hash_of(probe_key)?),
+                false => arithmetic::to_one_type(built.lower(build_key)?, probed.lower(probe_key)?)?,
+            };
             build_keys.push(built);
             probe_keys.push(probed);
         }
@@ -210,7 +211,10 @@ impl<'a> Roles<'a> {
         let pairs = self.build_keys.iter().zip(build.iter().zip(probe));
         let equal = pairs.filter_map(|(expr, (built, probed))| {
             let column = expr.downcast_ref::<Column>()?.index();
-            let is_same = built.data_type == probed.data_type && probed.as_column().is_some();
+            // Of two doubles that are equal one may be -0.0.
+            let is_same = built.data_type == probed.data_type
+                && built.data_type != DataType::Float64
+                && probed.as_column().is_some();
             is_same.then(|| (column, probed.clone()))
         });
         equal.collect()
