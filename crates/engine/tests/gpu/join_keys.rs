@@ -97,7 +97,7 @@ const JOINS: [(&str, usize); 14] = [
     ("SELECT count(*), sum(id) FROM l WHERE text NOT IN (SELECT text FROM r WHERE id < 2000)", 1),
 ];
 
-async fn hold(options: &SessionOptions, joins: impl Iterator<Item = &(&str, usize)>) {
+async fn hold(options: &SessionOptions, joins: impl Iterator<Item = &(&'static str, usize)>) {
     let tables = tables();
     let session = tables.session(options);
     // Plain DataFusion compares some doubles by their bits; ours on the CPU does not.
