@@ -48,6 +48,7 @@ use crate::sideways::SidewaysRule;
 use crate::spilling::{DistinctCounts, SpillingRule};
 use crate::stores::Stores;
 use crate::yielding::YieldingRule;
+use crate::subqueries::Subqueries;
 use crate::{shadowed, simplify};
 
 /// What [`with_pelton`] gives back: the builder to go on with, and what tables are made with.
@@ -116,6 +117,7 @@ fn with_sql_semantics(
     analyzer.rules.push(Arc::new(ListsOfColumns));
     analyzer.rules.push(Arc::new(OrderedAggregatesRule));
     analyzer.rules.push(Arc::new(DistinctCounts::new(memory_limit_bytes)));
+    analyzer.rules.push(Arc::new(Subqueries));
     analyzer.rules.push(Arc::new(FloatKeyRule));
     *builder.analyzer() = Some(analyzer);
     builder.with_config(config)
