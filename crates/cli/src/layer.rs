@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::sync::mpsc::channel;
 
+use pelton_bench::join::paper::PaperJoins;
 use pelton_bench::join::{self, JoinExperiment};
 use pelton_bench::p2p::{self, P2pOptions, Subject};
+use pelton_bench::sort::paper::PaperSorts;
 use pelton_bench::sort::{self, SortExperiment};
 use pelton_bench::transfer::{self, TransferExperiment};
 use pelton_bench::{Harness, Report};
@@ -67,6 +69,18 @@ pub(crate) fn run_p2p(args: &P2pArgs, cancel: &CancelFlag) -> Result<()> {
 }
 
 pub(crate) fn run_sort(args: &SortArgs, cancel: &CancelFlag) -> Result<()> {
+    if args.paper {
+        let defaults = PaperSorts::default();
+        let thread_count = args.threads.unwrap_or(defaults.thread_count);
+        let options = PaperSorts { held_keys: args.held, thread_count, cancel: cancel.clone() };
+        let report = run_blocking(cancel, move || sort::paper::run(&options))?;
+        let plots = sort::paper::plots(&report);
+        return publish(
+            &report,
+            args.json.as_deref(),
+            args.plots.as_deref().map(|folder| (folder, &plots[..])),
+        );
+    }
     let opened = machine::open(&args.machine, None)?;
     console::say(format_args!("on {}", topology::name(&opened.machine)));
     let is_here = opened.machine.info().devices.iter().any(|it| matches!(it.kind, DeviceKind::Cuda { .. }));
@@ -105,6 +119,18 @@ pub(crate) fn run_sort(args: &SortArgs, cancel: &CancelFlag) -> Result<()> {
 }
 
 pub(crate) fn run_join(args: &JoinArgs, cancel: &CancelFlag) -> Result<()> {
+    if args.paper {
+        let defaults = PaperJoins::default();
+        let thread_count = args.threads.unwrap_or(defaults.thread_count);
+        let options = PaperJoins { held_rows: args.held, thread_count, cancel: cancel.clone() };
+        let report = run_blocking(cancel, move || join::paper::run(&options))?;
+        let plots = join::paper::plots(&report);
+        return publish(
+            &report,
+            args.json.as_deref(),
+            args.plots.as_deref().map(|folder| (folder, &plots[..])),
+        );
+    }
     let opened = machine::open(&args.machine, None)?;
     console::say(format_args!("on {}", topology::name(&opened.machine)));
     let is_here = opened.machine.info().devices.iter().any(|it| matches!(it.kind, DeviceKind::Cuda { .. }));

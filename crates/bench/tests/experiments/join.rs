@@ -1,7 +1,8 @@
 //! The experiment `join` on a logical device.
 
-use pelton_bench::Outcome;
+use pelton_bench::join::paper::PaperJoins;
 use pelton_bench::join::{self, JoinExperiment};
+use pelton_bench::{Outcome, Tag, Verdict};
 use pelton_device::host::{self, HostOptions};
 use pelton_error::ErrorKind;
 use pelton_join::Algorithm;
@@ -47,4 +48,29 @@ fn what_cannot_be_is_refused() {
     let mut wide = experiment();
     wide.workload.width_bytes = 16;
     assert_eq!(join::run(&wide).unwrap_err().kind(), &ErrorKind::InvalidInput);
+}
+
+#[test]
+fn the_papers_joins_are_simulated_beside_its_numbers() {
+    let options = PaperJoins { held_rows: 1 << 13, thread_count: 2, ..PaperJoins::default() };
+    let report = join::paper::run(&options).unwrap();
+    println!("{}", report.to_text());
+    assert!(report.rows.iter().all(|row| row.tag == Tag::Simulated));
+    let inputs: Vec<_> = report.rows.iter().filter(|row| row.is_input).collect();
+    assert!(inputs.len() >= 6 && inputs.iter().all(|row| row.ratio().is_none() && !row.note.is_empty()));
+    for experiment in ["E2", "E3", "E4", "E5", "E6", "E7", "E8", "E9", "E10", "E11"] {
+        let prefix = format!("{experiment}:");
+        assert!(report.rows.iter().any(|row| row.what.starts_with(&prefix)), "{experiment}");
+    }
+    let verdict = |id: &str| report.shapes.iter().find(|shape| shape.id.starts_with(id)).unwrap().holds;
+    // A hybrid table of so few rows is less than a page, so that D3 is for more of them.
+    for id in ["D1", "D2", "E2", "E3", "E4", "E6", "E8"] {
+        assert_eq!(verdict(id), Verdict::Pass, "{id}: {}", report.to_text());
+    }
+    for id in ["D4", "D5", "D6"] {
+        assert_eq!(verdict(id), Verdict::NotApplicable, "{id}");
+    }
+    assert!(!join::paper::plots(&report).is_empty());
+    let few = PaperJoins { held_rows: 100, ..options };
+    assert_eq!(join::paper::run(&few).unwrap_err().kind(), &ErrorKind::InvalidInput);
 }
