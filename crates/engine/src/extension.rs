@@ -47,6 +47,7 @@ use crate::session::SessionOptions;
 use crate::sideways::SidewaysRule;
 use crate::spilling::{DistinctCounts, SpillingRule};
 use crate::stores::Stores;
+use crate::window_filters::WindowFilters;
 use crate::yielding::YieldingRule;
 use crate::{shadowed, simplify};
 
@@ -116,6 +117,7 @@ fn with_sql_semantics(
     analyzer.rules.push(Arc::new(ListsOfColumns));
     analyzer.rules.push(Arc::new(OrderedAggregatesRule));
     analyzer.rules.push(Arc::new(DistinctCounts::new(memory_limit_bytes)));
+    analyzer.rules.push(Arc::new(WindowFilters));
     analyzer.rules.push(Arc::new(FloatKeyRule));
     *builder.analyzer() = Some(analyzer);
     builder.with_config(config)

@@ -67,6 +67,7 @@ mod stores;
 #[cfg(feature = "substrait")]
 mod substrait;
 mod version;
+mod window_filters;
 mod yielding;
 
 pub use copies::CopyColumns;
