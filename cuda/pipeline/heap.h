@@ -22,8 +22,7 @@ DEV TextView kept_text(const u64* heap, u64 word) {
 struct ShortText { u128 value; u32 length; };
 DEV ShortText short_of(u128 value) { return {value, u32(value) & 255}; }
 
-// Bytes from `i` on, a multiple of 4, as `bytes_at`.
-DEV u32 word_of(TextView text, u32 i, u32 count) { return bytes_at(text.at + i, count); }
+// As that of a view (text.h).
 DEV u32 word_of(ShortText text, u32 i, u32 count) { return swap_bytes(u32(text.value >> (96 - 8 * i))) & first_bytes(count); }
 
 // Less than 0, 0, or more, as `text` comes before what is kept at `kept`, is it, or comes after it. What is kept may have

@@ -40,6 +40,9 @@ DEV u32 bytes_at(const u8* at, u32 count) {
 }
 DEV u32 at_most_four(u32 count) { return count < 4 ? count : 4; }
 
+// Bytes of a text from `i` on, a multiple of 4, as `bytes_at`.
+DEV u32 word_of(TextView text, u32 i, u32 count) { return bytes_at(text.at + i, count); }
+
 // Whether these bytes, `length` of which there are, are those of a constant.
 DEV bool bytes_equal(const u8* at, const u8* constant, u32 length) {
   for (u32 i = 0; i < length; i += 4) {
@@ -278,6 +281,18 @@ DEV u128 short_text(TextView text) {
   UNROLL
   for (u32 i = 0; i < 16; i += 4) {
     if (i < text.length) halves[i >> 3] |= u64(swap_bytes(bytes_at(text.at + i, at_most_four(text.length - i)))) << (i & 4 ? 0 : 32);
+  }
+  return (u128(halves[0]) << 64) | halves[1];
+}
+
+// The beginning of a text of any length, likewise: in the lowest byte of one that goes on beyond it is one more than any
+// short text has. Where that is not so, equal values are equal texts; the order of the values is never against that of texts.
+template <class Text> DEV u128 text_prefix(Text text) {
+  const u32 length = text.length > SHORT_TEXT_BYTES ? SHORT_TEXT_BYTES : text.length;
+  u64 halves[2] = {0, text.length > SHORT_TEXT_BYTES ? SHORT_TEXT_BYTES + 1 : text.length};
+  UNROLL
+  for (u32 i = 0; i < 16; i += 4) {
+    if (i < length) halves[i >> 3] |= u64(swap_bytes(word_of(text, i, at_most_four(length - i)))) << (i & 4 ? 0 : 32);
   }
   return (u128(halves[0]) << 64) | halves[1];
 }

@@ -31,6 +31,7 @@ use super::sorted_runs::SortedRun;
 use super::spill::{Run, SpilledGroups, advice};
 use super::tasks::{Tasks, in_threads};
 use super::team::{Given, Shared};
+use super::text_ties::ReadTexts;
 use super::trace::RunTrace;
 use super::{Filters, MemoryTest, OverflowChecks, Runtime};
 
@@ -60,6 +61,8 @@ pub(crate) struct Execution<'r> {
     pub(super) sorted_bytes_max: u64,
     /// So many groups are enough where they are the result.
     pub(super) groups_enough: u64,
+    /// Who has the texts that rows are sorted by, if somebody does.
+    pub(super) texts: Option<&'r dyn ReadTexts>,
     host_inputs: Vec<Arc<Rows>>,
     parameters: Arc<[Literal]>,
     built: Vec<Option<BuiltTable>>,
@@ -219,6 +222,7 @@ impl<'r> Execution<'r> {
             rows_taker: given.rows_taker,
             sorted_bytes_max: given.sorted_bytes_max,
             groups_enough: given.groups_enough,
+            texts: given.texts,
             host_inputs: given.host_inputs.clone(),
             parameters: Arc::clone(&given.parameters),
             built: vec![None; plan.table_count],
@@ -308,6 +312,7 @@ impl<'r> Execution<'r> {
             rows_taker: self.rows_taker,
             sorted_bytes_max: self.sorted_bytes_max,
             groups_enough: self.groups_enough,
+            texts: self.texts,
             host_inputs: self.host_inputs.clone(),
             parameters: Arc::clone(&self.parameters),
             built: self.built.clone(),

@@ -47,6 +47,8 @@ mod sorted_runs;
 mod spill;
 mod tasks;
 mod team;
+mod text_order;
+mod text_ties;
 mod top;
 mod trace;
 mod waiting;
@@ -59,3 +61,4 @@ pub use rows_out::{PartColumn, RowsPart, TakeRows};
 pub use runtime::{
     Filters, MemoryTest, OverflowChecks, RunWith, Runtime, RuntimeOptions, TargetChoice, stages,
 };
+pub use text_ties::ReadTexts;

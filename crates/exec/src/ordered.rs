@@ -9,7 +9,8 @@
 //! ```
 //!
 //! The words are those of `pelton_pipeline::codegen::OrderLayout`: whoever sorts knows nothing of types, NULLs and
-//! directions. Rows with equal words come in any order. No row is scanned twice because a sort found no memory, and of
+//! directions. Rows with equal words come in any order, but where words hold the beginning of a text: the host compares
+//! the texts of those that begin alike (text_order.rs). No row is scanned twice because a sort found no memory, and of
 //! a run no more rows leave the device than are wanted of all.
 
 use std::ops::Range;
@@ -35,6 +36,7 @@ use super::rows_out::{PAUSE, RowsOut, RowsPart};
 use super::runtime::TargetChoice;
 use super::sorted_runs::{Merge, SortedRun, host_array, places_of};
 use super::spill::advice;
+use super::text_order::{InWordOrder, KeyTexts, key_texts};
 use super::windows::{ArraySource, Levels, Marked, WindowColumns};
 
 /// Rows that are sorted on a device at most: their numbers take 32 bits.
@@ -155,6 +157,8 @@ impl<'r> Execution<'r> {
                 }
                 Err(refusal) if is_out_of_memory(&refusal) => {
                     let unsorted = self.bring_unsorted(kernel, layout, some)?;
+                    // Which of texts that begin alike come first is known once all runs are there.
+                    let wanted = if order.texts.is_empty() { wanted } else { usize::MAX };
                     (unsorted.sorted(&layout.columns[..layout.output_columns()], wanted), "host")
                 }
                 run => (run?, if report.sorted_by.is_empty() { "device" } else { report.sorted_by }),
@@ -171,7 +175,8 @@ impl<'r> Execution<'r> {
         Ok(())
     }
 
-    /// The rows in `some` places, sorted on the device, and no more of them than are wanted of all.
+    /// The rows in `some` places, sorted on the device, and no more of them than are wanted of all and those like the last
+    /// one.
     fn run_on_device(
         &self,
         kernel: &Kernel,
@@ -179,9 +184,9 @@ impl<'r> Execution<'r> {
         some: Range<usize>,
         wanted: usize,
     ) -> Result<SortedRun> {
-        let (places, _) = self.sort_on_device(kernel, layout, some, true)?;
+        let SortedPlaces { places, .. } = self.sort_on_device(kernel, layout, some, wanted, None)?;
         let library = self.library()?;
-        let count = (places.len() / 4).min(wanted);
+        let count = places.len() / 4;
         let carried = carried(layout);
         let (arrays, at_once) = self.arrays_for_some(&carried, count)?;
         self.bring_pieces(&carried, count, at_once, layout, |piece, arg, width| {
@@ -288,10 +293,14 @@ impl<'r> Execution<'r> {
         let texts =
             source.as_ref().filter(|_| has_kept).map_or(Ok(Vec::new()), |groups| texts_of(self, groups))?;
         let started = Instant::now();
-        let windows = layout.order.as_ref().and_then(|order| order.windows.as_ref());
+        let order = layout.order.as_ref().expect("rows that are to be sorted");
+        let windows = order.windows.as_ref();
         if !is_part && kernel.sorted_runs.is_empty() && count > 0 {
-            match self.sort_on_device(&kernel, &layout, 0..count as usize, false) {
-                Ok((places, marked)) => {
+            let wanted =
+                order.row_count.map_or(usize::MAX, |rows| usize::try_from(rows).unwrap_or(usize::MAX));
+            let of_keys = key_texts(&layout, &texts, self.texts);
+            match self.sort_on_device(&kernel, &layout, 0..count as usize, wanted, Some(&of_keys)) {
+                Ok(SortedPlaces { places, marked, tied_rows }) => {
                     // The words have served.
                     let first_word = layout.output_columns();
                     kernel.state.forget(|arg| matches!(arg, Arg::Output(index) if *index >= first_word));
@@ -300,6 +309,7 @@ impl<'r> Execution<'r> {
                     });
                     let windows = windows.transpose()?;
                     (report.sorted_rows, report.sorted_by) = (count, "device");
+                    report.tied_rows += tied_rows;
                     report.sort += started.elapsed();
                     let layout = sorted_layout(&layout, windows.as_ref());
                     let out = (&layout, windows.as_ref());
@@ -338,8 +348,8 @@ impl<'r> Execution<'r> {
         report: &mut PipelineReport,
     ) -> Result<Rows> {
         let columns = &layout.columns[..layout.output_columns()];
-        let wanted = layout.order.as_ref().and_then(|order| order.row_count);
-        let wanted = wanted.map_or(usize::MAX, |rows| usize::try_from(rows).unwrap_or(usize::MAX));
+        let order = layout.order.as_ref().expect("rows that are to be sorted");
+        let wanted = order.row_count.map_or(usize::MAX, |rows| usize::try_from(rows).unwrap_or(usize::MAX));
         let (machine, cancel, threads) = (self.runtime.machine(), self.cancel, self.merging_threads());
         let merge = Merge { runs, columns, machine, threads, cancel };
         let part_rows = |bytes| match self.runtime.options.first_rows {
@@ -348,9 +358,24 @@ impl<'r> Execution<'r> {
         };
         let (started, mut waited) = (Instant::now(), Duration::ZERO);
         let mut rows = no_rows(columns);
+        let picks = match order.texts.is_empty() {
+            true => None,
+            false => {
+                let mut picks = merge.picks(part_rows(MERGED_BYTES))?;
+                let of_keys = key_texts(layout, texts, self.texts);
+                report.tied_rows +=
+                    self.order_merged_by_texts(&merge, order, &of_keys, &mut picks)?.row_count();
+                picks.truncate(wanted);
+                Some(picks)
+            }
+        };
+        let run = |part_rows: usize, give: &mut dyn FnMut(RowsPart) -> Result<()>| match &picks {
+            Some(picks) => merge.give(picks, part_rows, give),
+            None => merge.run(wanted, part_rows, give),
+        };
         match self.rows_taker.filter(|_| may_give_out) {
             Some(taker) => {
-                let given = merge.run(wanted, part_rows(taker.part_bytes()), &mut |part| {
+                let given = run(part_rows(taker.part_bytes()), &mut |part| {
                     let started = Instant::now();
                     let arbiter = self.turn.arbiter();
                     while taker.is_full() && arbiter.parked() == 0 && !self.turn.is_asked_to_park() {
@@ -363,7 +388,7 @@ impl<'r> Execution<'r> {
                 report.rows_out += given as u64;
             }
             None => {
-                merge.run(wanted, part_rows(MERGED_BYTES), &mut |part| append(&mut rows, as_rows(&part)))?;
+                run(part_rows(MERGED_BYTES), &mut |part| append(&mut rows, as_rows(&part)))?;
             }
         }
         report.reader_wait += waited;
@@ -372,7 +397,7 @@ impl<'r> Execution<'r> {
     }
 
     /// Cores that merge.
-    fn merging_threads(&self) -> usize {
+    pub(super) fn merging_threads(&self) -> usize {
         let cores = std::thread::available_parallelism().map_or(1, |count| count.get());
         match self.runtime.options.target {
             TargetChoice::Host => cores.min(self.runtime.options.workers.max(1) as usize),
@@ -388,16 +413,17 @@ impl<'r> Execution<'r> {
         }
     }
 
-    /// Sorts the numbers of the rows in `some` places by the words of the rows; it changes neither where it `keeps` them, and
-    /// gives the numbers of those rows that are wanted, and where groups of them begin where window functions ask. Where
-    /// memory is refused, nothing has changed.
+    /// Sorts the numbers of the rows in `some` places by the words of the rows and by `texts`, where words hold the beginning
+    /// of those. Without these, for a run: then neither words nor numbers change, and of rows whose texts begin alike those
+    /// come that may be among the `wanted`. Where memory is refused, nothing has changed.
     fn sort_on_device(
         &self,
         kernel: &Kernel,
         layout: &RowsLayout,
         some: Range<usize>,
-        keeps: bool,
-    ) -> Result<(Span, Option<Marked>)> {
+        wanted: usize,
+        texts: Option<&KeyTexts<'_>>,
+    ) -> Result<SortedPlaces> {
         let library = self.library()?;
         let order = layout.order.as_ref().expect("rows that are to be sorted");
         let (first, word_count, count) = (layout.output_columns(), order.word_bits.len(), some.len());
@@ -407,19 +433,20 @@ impl<'r> Execution<'r> {
         };
         let words = (first..first + word_count).map(|index| array(index, 8)).collect::<Result<Vec<_>>>()?;
         let numbers = array(first + word_count, 4)?.slice(some.start * 4..some.end * 4);
-        let wanted = order.row_count.map_or(count, |wanted| wanted.min(count as u64) as usize);
+        let wanted = wanted.min(count);
         let sorts: Vec<RadixSort> = order.word_bits.iter().map(|bits| radix_sort(*bits)).collect();
         let scratch_bytes = sorts.iter().map(|sort| sort.scratch_bytes(count as u64)).max();
         let levels = Levels::of(order)?;
         let Some((scratch_bytes, last)) = scratch_bytes.zip(words.last()) else {
             let mark = |levels| self.mark(levels, &[], None, &numbers, self.window_array(count, 8)?);
-            return Ok((numbers.slice(0..wanted * 4), levels.map(mark).transpose()?));
+            let marked = levels.map(mark).transpose()?;
+            return Ok(SortedPlaces { places: numbers.slice(0..wanted * 4), marked, tied_rows: 0 });
         };
         let last = last.slice(some.start * 8..some.end * 8);
         let (machine, device) = (self.runtime.machine(), MemoryKind::Device(self.device()));
         // What looks at the last word asks for its place among the rows again.
-        let keeps =
-            keeps || (word_count > 1 && levels.as_ref().is_some_and(|levels| levels.look_at(word_count - 1)));
+        let looks_at_last = || levels.as_ref().is_some_and(|levels| levels.look_at(word_count - 1));
+        let keeps = texts.is_none() || !order.texts.is_empty() || (word_count > 1 && looks_at_last());
         let [mut sorted, mut other, mut sorted_numbers, mut other_numbers, scratch] =
             self.making_room(|| {
                 self.refuse_first(Arg::Output(first), scratch_bytes)?;
@@ -452,10 +479,24 @@ impl<'r> Execution<'r> {
                 std::mem::swap(&mut sorted, &mut other);
             }
         }
+        let (mut wanted, mut resolved) = (wanted, None);
+        if !order.texts.is_empty() {
+            let (words, numbers) = (&words, &sorted_numbers);
+            let rows = InWordOrder { kernel, order, words, numbers, scratch: &other };
+            match texts {
+                Some(texts) => resolved = Some(self.order_by_texts(&rows, texts, wanted)?),
+                None => wanted = self.with_ties(&rows, wanted)?,
+            }
+        }
+        // Rows that tie are equal by the first word, which a text does not fit in: it is in order still.
         let mark = |levels| self.mark(levels, &words, Some(&sorted), &sorted_numbers, other);
         let marked = levels.map(mark).transpose()?;
+        if let (Some(marked), Some(resolved)) = (&marked, &resolved) {
+            self.mark_breaks(marked, resolved.breaks())?;
+        }
         self.stream().wait_blocking()?;
-        Ok((sorted_numbers.slice(0..wanted * 4), marked))
+        let tied_rows = resolved.map_or(0, |resolved| resolved.row_count());
+        Ok(SortedPlaces { places: sorted_numbers.slice(0..wanted * 4), marked, tied_rows })
     }
 
     /// Brings the rows with the numbers in `places`, in that order, and gives them out where somebody takes rows; gives those
@@ -512,6 +553,16 @@ impl<'r> Execution<'r> {
         report.rows_out += out.row_count();
         Ok(no_rows(&layout.columns))
     }
+}
+
+/// Rows that are sorted on a device.
+struct SortedPlaces {
+    /// The numbers of those that are wanted, in order.
+    places: Span,
+    /// Where groups of them begin, where window functions ask.
+    marked: Option<Marked>,
+    /// Rows whose texts begin alike.
+    tied_rows: u64,
 }
 
 /// The columns of sorted rows that come out.

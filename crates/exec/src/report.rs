@@ -97,6 +97,8 @@ pub struct PipelineReport {
     pub sort: Duration,
     /// See `sorted_rows`.
     pub sorted_by: &'static str,
+    /// Rows among them whose texts begin alike, which the host put in order by whole texts.
+    pub tied_rows: u64,
     /// Sorted runs that went to the host: what a device has no room for, or what several sort.
     pub sorted_runs: usize,
     /// Bytes of these runs, and of them over the link of each worker, where several divided the rows.
@@ -198,6 +200,7 @@ impl PipelineReport {
         if self.sorted_by.is_empty() || other.sorted_by == "host" {
             self.sorted_by = other.sorted_by;
         }
+        self.tied_rows += other.tied_rows;
         self.sorted_runs += other.sorted_runs;
         self.run_bytes += other.run_bytes;
         self.merge = self.merge.max(other.merge);
@@ -314,6 +317,10 @@ impl PipelineReport {
         if !self.sorted_by.is_empty() {
             let (rows, by, took) = (self.sorted_rows, self.sorted_by, ms(self.sort));
             lines.push(format!("  sorted {rows} rows on the {by} in {took:.2} ms"));
+            if self.tied_rows > 0 {
+                let rows = self.tied_rows;
+                lines.push(format!("  {rows} rows whose texts begin alike: put in order by the host"));
+            }
             lines.extend(self.run_lines());
         }
         if self.parked > 0 {

@@ -178,7 +178,6 @@ fn short_texts(values: impl Iterator<Item = i128>) -> Result<RowValues> {
 
 /// The texts that words of state lead to in `heap`, as numbers of a dictionary made of them.
 fn kept_texts(heap: &[u8], words: impl Iterator<Item = u64>) -> Result<RowValues> {
-    let lost = |word: u64| Error::corrupt(format!("a text at {word} of a heap of {} bytes", heap.len()));
     let mut entries = ByteValues::default();
     let mut numbers: HashMap<&[u8], u32> = HashMap::new();
     let mut ids = Vec::new();
@@ -187,10 +186,7 @@ fn kept_texts(heap: &[u8], words: impl Iterator<Item = u64>) -> Result<RowValues
             ids.push(0);
             continue;
         }
-        let (length, bytes) =
-            heap.get(word as usize..).and_then(|rest| rest.split_at_checked(8)).ok_or_else(|| lost(word))?;
-        let length = u64::from_le_bytes(length.try_into().expect("8 bytes"));
-        let text = bytes.get(..length as usize).ok_or_else(|| lost(word))?;
+        let text = text_in(heap, word)?;
         let next = entries.len() as u32;
         let number = *numbers.entry(text).or_insert(next);
         if number == next {
@@ -199,6 +195,15 @@ fn kept_texts(heap: &[u8], words: impl Iterator<Item = u64>) -> Result<RowValues
         ids.push(number);
     }
     Ok(RowValues::Text { ids, dictionary: Dictionary::new(entries).into() })
+}
+
+/// The text that `word`, which is not NULL, leads to in `heap`.
+pub(crate) fn text_in(heap: &[u8], word: u64) -> Result<&[u8]> {
+    let lost = || Error::corrupt(format!("a text at {word} of a heap of {} bytes", heap.len()));
+    let (length, bytes) =
+        heap.get(word as usize..).and_then(|rest| rest.split_at_checked(8)).ok_or_else(lost)?;
+    let length = u64::from_le_bytes(length.try_into().expect("8 bytes"));
+    bytes.get(..length as usize).ok_or_else(lost)
 }
 
 /// `more` after `rows`, of the same columns.

@@ -32,6 +32,7 @@ use crate::memory::{HeldLanes, Lanes, is_out_of_memory};
 use crate::report::RunReport;
 use crate::rows_out::TakeRows;
 use crate::team::{Given, Team};
+use crate::text_ties::ReadTexts;
 
 /// What pipelines run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,6 +185,8 @@ pub struct RunWith<'r> {
     pub sorted_bytes_max: Option<u64>,
     /// Of groups that are the result so many are enough, whichever they are; `None`: all are asked for. There may be more.
     pub groups_enough: Option<u64>,
+    /// Has the texts that rows are sorted by; where it is asked for and nobody does, that is an error of kind `Unsupported`.
+    pub texts: Option<&'r dyn ReadTexts>,
 }
 
 /// Runs plans on one device, or on several together. `Send` and `Sync`; one serves a session.

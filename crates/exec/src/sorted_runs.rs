@@ -40,7 +40,7 @@ pub(crate) struct SortedRun {
 }
 
 /// Where a row is: the number of its run, and its place there.
-type Pick = (u32, u32);
+pub(crate) type Pick = (u32, u32);
 
 impl SortedRun {
     /// Bytes of words and columns.
@@ -247,6 +247,42 @@ impl Merge<'_> {
             parts.into_iter().try_for_each(|part| give(part?))?;
         }
         Ok(total)
+    }
+
+    /// All rows in the order of their words, found in parts of `part_rows`.
+    pub(crate) fn picks(&self, part_rows: usize) -> Result<Vec<Pick>> {
+        let total: usize = self.runs.iter().map(|run| run.row_count).sum();
+        let part_rows = part_rows.max(1);
+        let mut starts: Vec<usize> = (0..total).step_by(part_rows).collect();
+        let mut all = Vec::with_capacity(total);
+        for starts in starts.chunks_mut(self.threads.max(1)) {
+            self.cancel.check()?;
+            let parts = in_threads(starts, |start| {
+                let [from, to] = [*start, total.min(*start + part_rows)].map(|rank| cut(&self.runs, rank));
+                picks(&self.runs, &from, &to)
+            });
+            all.extend(parts.into_iter().flatten());
+        }
+        Ok(all)
+    }
+
+    /// Hands these rows to `give`, in parts of `part_rows`; answers how many there were.
+    ///
+    /// # Errors
+    ///
+    /// Those of `give`, and of memory.
+    pub(crate) fn give(
+        &self,
+        picks: &[Pick],
+        part_rows: usize,
+        give: &mut dyn FnMut(RowsPart) -> Result<()>,
+    ) -> Result<usize> {
+        let mut parts: Vec<&[Pick]> = picks.chunks(part_rows.max(1)).collect();
+        for parts in parts.chunks_mut(self.threads.max(1)) {
+            self.cancel.check()?;
+            in_threads(parts, |picks| self.part(picks)).into_iter().try_for_each(|part| give(part?))?;
+        }
+        Ok(picks.len())
     }
 
     /// These rows.

@@ -42,6 +42,7 @@ use crate::results::{append, with_texts};
 use crate::rows_out::TakeRows;
 use crate::runtime::{RunWith, Worker};
 use crate::tasks::{Tasks, in_threads};
+use crate::text_ties::ReadTexts;
 use crate::top::Top;
 
 /// Bytes of groups that are on their way between two devices at once.
@@ -54,6 +55,7 @@ pub(crate) struct Given<'r> {
     pub(crate) rows_taker: Option<&'r dyn TakeRows>,
     pub(crate) sorted_bytes_max: u64,
     pub(crate) groups_enough: u64,
+    pub(crate) texts: Option<&'r dyn ReadTexts>,
 }
 
 impl<'r> Given<'r> {
@@ -66,8 +68,8 @@ impl<'r> Given<'r> {
         let host_inputs = host_inputs.into_iter().map(Arc::new).collect();
         let sorted_bytes_max = with.sorted_bytes_max.unwrap_or(u64::MAX);
         let groups_enough = with.groups_enough.unwrap_or(u64::MAX);
-        let rows_taker = with.rows_taker;
-        Ok(Self { host_inputs, parameters: parameters.into(), rows_taker, sorted_bytes_max, groups_enough })
+        let (parameters, rows_taker, texts) = (parameters.into(), with.rows_taker, with.texts);
+        Ok(Self { host_inputs, parameters, rows_taker, sorted_bytes_max, groups_enough, texts })
     }
 }
 

@@ -27,6 +27,7 @@ use pelton_pipeline::ir::{
 };
 
 use super::execution::{Execution, Kernel};
+use super::memory::download_blocking;
 
 /// Results of window functions, by row in order.
 pub(super) struct WindowColumns {
@@ -126,6 +127,19 @@ impl Execution<'_> {
             self.stream().run(mark_groups(library, other.clone(), &masks, flags.clone(), false))?;
         }
         Ok(Marked { flags, levels })
+    }
+
+    /// Marks in addition where rows differ by texts that words do not tell apart: in which place, and by which key's.
+    pub(super) fn mark_breaks(&self, marked: &Marked, breaks: &[(usize, usize)]) -> Result<()> {
+        if breaks.is_empty() {
+            return Ok(());
+        }
+        let mut flags = download_blocking(self.stream(), &marked.flags)?;
+        for &(place, key) in breaks {
+            let levels = marked.levels.keys.iter().enumerate().filter(|(_, keys)| **keys > key);
+            levels.for_each(|(level, _)| flags[place] |= 1 << level);
+        }
+        self.send(&flags, &marked.flags)
     }
 
     /// An array of `count` elements on the device.

@@ -494,13 +494,16 @@ pub struct RowOrder {
 /// One of several keys that rows are sorted by.
 #[derive(Debug, Clone)]
 pub struct SortKey {
-    /// Of any type; a `Text` has a dictionary or is short. Doubles have the order of their bits, as in IEEE 754's total
-    /// order; texts have the order of their bytes.
+    /// Of any type. Doubles have the order of their bits, as in IEEE 754's total order; texts have the order of their bytes.
     pub key: Expr,
     /// The greatest values come first.
     pub is_descending: bool,
     /// NULL comes before all values, whichever way these are ordered; else after them.
     pub nulls_first: bool,
+    /// Of a text without a dictionary that is not short: the number of the column by which whoever runs the plan finds all of
+    /// it where two begin alike. In that is the text, where it is one of the groups that are the source; else a number
+    /// (`I64`) that the caller of the run knows the text by.
+    pub text: Option<usize>,
 }
 
 /// The first rows by a key, in no particular order, and perhaps some more: what a sort above it needs, wherever it puts

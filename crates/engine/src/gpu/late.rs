@@ -10,14 +10,15 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, AsArray, UInt64Array, new_null_array};
 use datafusion::arrow::compute::{cast, concat, take};
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
 use pelton_error::{CancelFlag, Error, Result};
+use pelton_exec::ReadTexts;
 use pelton_pipeline::{RowColumn, RowValues, Rows};
 use pelton_scan::parallel;
 use pelton_store::{AlignedBytes, IoEngine, Table, column_to_arrow, read_chunk_pages_blocking};
 
 use super::device::DeviceHandle;
-use super::text::text_array;
+use super::text::{text_array, texts};
 use super::text_pages::{PageKey, TextPages};
 use super::value::LateText;
 use crate::error::from_datafusion;
@@ -76,6 +77,33 @@ pub(super) fn fetch_all(
         }))
     });
     fetched.collect()
+}
+
+/// The texts that rows are sorted by, read for those rows whose texts begin alike.
+pub(super) struct KeyTexts {
+    /// By sort key.
+    pub(super) keys: Vec<Option<LateText>>,
+    pub(super) device: Arc<DeviceHandle>,
+    pub(super) cancel: CancelFlag,
+}
+
+impl ReadTexts for KeyTexts {
+    fn read(&self, key: usize, numbers: &[i64], give: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let Some(Some(late)) = self.keys.get(key) else {
+            return Err(Error::invalid_input(format!("sort key {key} is no text that is read")));
+        };
+        let values = RowValues::I64(numbers.to_vec());
+        let rows = Rows { row_count: numbers.len(), columns: vec![RowColumn { values, valid: None }] };
+        let field = late.table.arrow_schema().field(late.column).clone();
+        let (late, schema) = ([Some(late.clone())], Arc::new(Schema::new(vec![field])));
+        let fetched = fetch_all(&late, &rows, &schema, &Reader::of(&self.device, &self.cancel))?;
+        for array in fetched.iter().flatten() {
+            for text in texts(array) {
+                give(text.ok_or_else(|| Error::corrupt("a text that was there is NULL"))?);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Puts the numbers of rows in the place of keys that are hashes of texts, and drops the columns that they were.

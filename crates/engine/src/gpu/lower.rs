@@ -68,6 +68,8 @@ pub(super) struct Lowered {
     pub(super) parameters: Vec<Arc<dyn PhysicalExpr>>,
     /// Columns of the result that are fetched once its rows are known, by column.
     pub(super) late: Vec<Option<LateText>>,
+    /// By key of the order of rows: the text that is read where those of several rows begin alike.
+    pub(super) key_texts: Vec<Option<LateText>>,
     /// Columns of groups that are hashes of texts, each with the column that has the numbers of their rows: the latter
     /// are the last ones.
     pub(super) key_rows: Vec<(usize, usize)>,
@@ -156,6 +158,7 @@ fn lower_with(
         schema,
         parameters: lowering.parameters.list(),
         late,
+        key_texts: lowering.key_texts,
         key_rows: lowering.key_rows,
         average_counts: lowering.average_counts,
         of_groups: lowering.of_groups,
@@ -176,6 +179,8 @@ pub(super) struct Lowering<'a> {
     pub(super) has_late: bool,
     /// See [`Lowered`].
     pub(super) late: Vec<Option<LateText>>,
+    /// See [`Lowered`].
+    key_texts: Vec<Option<LateText>>,
     /// See [`Lowered`].
     pub(super) key_rows: Vec<(usize, usize)>,
     /// Hash tables whose keys must not repeat.
@@ -202,6 +207,7 @@ impl<'a> Lowering<'a> {
             views,
             has_late: false,
             late: Vec::new(),
+            key_texts: Vec::new(),
             key_rows: Vec::new(),
             unique_tables: Vec::new(),
             pipelines: Vec::new(),
@@ -240,18 +246,7 @@ impl<'a> Lowering<'a> {
             Asked::All | Asked::First(_) | Asked::InOrder(_) => (0..column_count).collect(),
         };
         let mut flow = self.flow(plan, &needed)?;
-        let (mut columns, mut late) = (Vec::new(), Vec::new());
-        let (top, order) = match asked {
-            Asked::All => (None, None),
-            Asked::First(first) => (Some(first.lower(&mut flow, &plan.schema())?), None),
-            Asked::InOrder(sorted) => (None, Some(sorted.lower(&mut flow, &plan.schema())?)),
-            Asked::Windowed(windowed) => {
-                let schema = plan.schema();
-                let mut order = windowed.sorted.lower(&mut flow, &schema)?;
-                order.windows = Some(windowed.lower(&mut flow, &schema, &mut columns, &mut late)?);
-                (None, Some(order))
-            }
-        };
+        let (mut columns, mut late, schema) = (Vec::new(), Vec::new(), plan.schema());
         if !matches!(asked, Asked::Windowed(_)) {
             for index in 0..column_count {
                 let value = flow.output(index)?;
@@ -259,6 +254,26 @@ impl<'a> Lowering<'a> {
                 late.push(value.late.clone());
             }
         }
+        let (top, order) = match asked {
+            Asked::All => (None, None),
+            Asked::First(first) => (Some(first.lower(&mut flow, &schema)?), None),
+            Asked::InOrder(sorted) => {
+                let (order, texts) = sorted.lower(&mut flow, &schema, &mut columns)?;
+                if columns.len() > column_count {
+                    return Err(Error::unsupported(
+                        "a sort by texts that are not among the columns of its rows",
+                    ));
+                }
+                self.key_texts = texts;
+                (None, Some(order))
+            }
+            Asked::Windowed(windowed) => {
+                let (mut order, texts) = windowed.sorted.lower(&mut flow, &schema, &mut columns)?;
+                order.windows = Some(windowed.lower(&mut flow, &schema, &mut columns, &mut late)?);
+                self.key_texts = texts;
+                (None, Some(order))
+            }
+        };
         self.late = late;
         let does_more = top.is_some() || order.is_some();
         self.finish(flow.builder, "rows of", Sink::Materialize { columns, top, order });

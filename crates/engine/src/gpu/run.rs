@@ -95,6 +95,8 @@ pub(super) struct Run {
     pub(super) children: Vec<Arc<dyn ExecutionPlan>>,
     pub(super) parameters: Vec<Arc<dyn PhysicalExpr>>,
     pub(super) late: Vec<Option<LateText>>,
+    /// By key of the order of rows.
+    pub(super) key_texts: Vec<Option<LateText>>,
     pub(super) key_rows: Vec<(usize, usize)>,
     pub(super) average_counts: Vec<usize>,
     pub(super) of_groups: Option<Arc<OfGroups>>,
@@ -241,6 +243,11 @@ impl Run {
             None => self.cpu.schema(),
         };
         let (late, key_rows) = (self.late.clone(), self.key_rows.clone());
+        let texts = late::KeyTexts {
+            keys: self.key_texts.clone(),
+            device: Arc::clone(&device),
+            cancel: flag.clone(),
+        };
         let batch_rows = context.session_config().batch_size();
         let conversion = Conversion {
             schema: Arc::clone(&schema),
@@ -259,7 +266,13 @@ impl Run {
         let work = move || {
             let inputs = Inputs { host_inputs, parameters };
             let rows_taker = gives_out.then_some(&outlet as &dyn TakeRows);
-            let with = RunWith { tracer: tracer.as_ref(), rows_taker, sorted_bytes_max, groups_enough };
+            let with = RunWith {
+                tracer: tracer.as_ref(),
+                rows_taker,
+                sorted_bytes_max,
+                groups_enough,
+                texts: Some(&texts),
+            };
             let runtime = device.runtime()?;
             let host_rows: Vec<usize> = inputs.host_inputs.iter().map(|rows| rows.row_count).collect();
             let predicted = predict(&plan, &device, &host_rows)?;

@@ -24,12 +24,12 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, replace_children_if_necessary};
 use pelton_error::{Error, Result};
-use pelton_pipeline::ir::{Plan, RowOrder, Sink, SortKey, Source};
+use pelton_pipeline::ir::{Expr, Plan, RowOrder, Sink, SortKey, Source};
 
 use super::builder::Flow;
 use super::device::DeviceHandle;
 use super::top::FirstRows;
-use super::value::kernel_type;
+use super::value::{LateText, kernel_type};
 use crate::deferred::DeferredExec;
 
 /// Of so many rows at most the first are found by a threshold: the host looks at as many again after each morsel. A guess.
@@ -95,27 +95,53 @@ impl Sorted {
         &self.keys
     }
 
-    /// The order of the rows of `flow`, whose outputs have the types of `schema`.
+    /// The order of the rows of `flow`, whose outputs have the types of `schema`; and by key, which text is read where those
+    /// of several rows begin alike. `columns`: those of the rows, to which others may be added that are not the result.
     ///
     /// # Errors
     ///
     /// `Unsupported` for keys that kernels do not compute or sort by.
-    pub(super) fn lower(&self, flow: &mut Flow, schema: &SchemaRef) -> Result<RowOrder> {
+    pub(super) fn lower(
+        &self,
+        flow: &mut Flow,
+        schema: &SchemaRef,
+        columns: &mut Vec<Expr>,
+    ) -> Result<(RowOrder, Vec<Option<LateText>>)> {
+        let mut texts = Vec::with_capacity(self.keys.len());
         let keys = self.keys.iter().map(|key| {
-            let value = flow.exprs(schema).lower(&key.expr)?;
-            kernel_type(&value.data_type)?;
-            if value.is_text() && !flow.builder.has_dictionary(&value.expr) {
-                return Err(Error::unsupported(format!("a sort by {}, text without a dictionary", key.expr)));
-            }
             let (is_descending, nulls_first) = (key.options.descending, key.options.nulls_first);
-            Ok(SortKey { key: value.expr, is_descending, nulls_first })
+            let value = flow.exprs(schema).carry(&key.expr)?;
+            kernel_type(&value.data_type)?;
+            let view = value.late.as_ref().and_then(|late| late.view);
+            let (key, text) = match (&value.late, view) {
+                (Some(_), Some(view)) => (Expr::Column(view), Some(value.expr)),
+                (Some(_), None) => (flow.exprs(schema).lower(&key.expr)?.expr, None),
+                (None, _) if !value.is_text() || flow.builder.has_dictionary(&value.expr) => {
+                    (value.expr, None)
+                }
+                (None, _) if flow.builder.is_view(&value.expr) => (value.expr.clone(), Some(value.expr)),
+                (None, _) => {
+                    let text = format!("a sort by {}, text without a dictionary", key.expr);
+                    return Err(Error::unsupported(text));
+                }
+            };
+            let text = text.map(|text| {
+                let known = columns.iter().position(|column| *column == text);
+                known.unwrap_or_else(|| {
+                    columns.push(text);
+                    columns.len() - 1
+                })
+            });
+            texts.push(value.late.filter(|_| text.is_some()));
+            Ok(SortKey { key, is_descending, nulls_first, text })
         });
-        Ok(RowOrder {
+        let order = RowOrder {
             keys: keys.collect::<Result<_>>()?,
             row_count: self.row_count.map(|rows| rows as u64),
             expected: pelton_planner::estimated_rows(&self.input).map(|rows| rows as u64),
             windows: None,
-        })
+        };
+        Ok((order, texts))
     }
 
     /// Whether `device` should sort the rows of `plan`, which has been lowered.
@@ -187,7 +213,9 @@ impl Runs {
             Source::Table(scan) => scan.row_groups.len().clamp(1, device.device_count()),
             Source::Groups(_) | Source::HostInput(_) => 1,
         };
-        let values = (columns.len() + order.keys.len()) as u64;
+        // The beginning of a text takes two words.
+        let texts = order.keys.iter().filter(|key| key.text.is_some()).count();
+        let values = (columns.len() + order.keys.len() + texts) as u64;
         let (held, of_run) = ((8 * values + SORT_BYTES) as f64, (8 * values) as f64);
         let limit = device.memory_limit_bytes().map_or(f64::INFINITY, |bytes| bytes as f64);
         let fits_device = rows * held <= limit;

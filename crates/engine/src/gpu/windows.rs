@@ -218,15 +218,22 @@ impl Windowed {
         });
         let outputs = outputs.collect::<Result<_>>()?;
         let mut lowering =
-            Functions { windowed: self, inputs: &[], flow, schema, columns, may_overflow: false };
+            Functions { windowed: self, inputs: &[], flow, schema, columns, may_overflow: false, late: None };
+        let mut late_functions = Vec::with_capacity(self.functions.len());
         let functions = self.functions.iter().map(|Computed { function, inputs }| {
             lowering.inputs = inputs;
             let name = function.name().to_owned();
             let (partition_keys, peer_keys) = self.keys_of(function, inputs)?;
             let kind = lowering.kind(function).map_err(|error| error.context(name.clone()))?;
+            late_functions.push(lowering.late.take());
             Ok(WindowFunction { name, partition_keys, peer_keys, kind })
         });
         let functions = functions.collect::<Result<_>>()?;
+        for (late, output) in late.iter_mut().zip(&self.outputs) {
+            if let WindowOutput::Function(function) = output {
+                late.clone_from(&late_functions[*function]);
+            }
+        }
         Ok(Windows { outputs, functions, may_overflow: lowering.may_overflow })
     }
 
@@ -325,6 +332,8 @@ struct Functions<'f> {
     schema: &'f SchemaRef,
     columns: &'f mut Vec<Expr>,
     may_overflow: bool,
+    /// The text that the current function's results are the rows of.
+    late: Option<LateText>,
 }
 
 impl Functions<'_> {
@@ -359,20 +368,29 @@ impl Functions<'_> {
         if value.late.is_some() || is_plain_text {
             return Err(Error::unsupported("text without a dictionary in a window"));
         }
-        let known = self.columns.iter().position(|column| *column == value.expr);
-        Ok(known.unwrap_or_else(|| {
-            self.columns.push(value.expr);
+        Ok(self.number_of(value.expr))
+    }
+
+    fn number_of(&mut self, expr: Expr) -> usize {
+        let known = self.columns.iter().position(|column| *column == expr);
+        known.unwrap_or_else(|| {
+            self.columns.push(expr);
             self.columns.len() - 1
-        }))
+        })
     }
 
     /// The number of the column that a value of another row is taken of, and its type.
     fn picked(&mut self, argument: &Arc<dyn PhysicalExpr>) -> Result<(usize, DataType)> {
         let argument = self.windowed.of_input(argument, self.inputs)?;
-        let value = self.flow.exprs(self.schema).carry(&argument)?;
+        let mut value = self.flow.exprs(self.schema).carry(&argument)?;
         let data_type = value.data_type.clone();
         self.look_at_decimals(&data_type);
-        Ok((self.column(value)?, data_type))
+        // Of a text without a dictionary the row is handed on.
+        self.late = value.late.take();
+        match self.late.is_some() {
+            true => Ok((self.number_of(value.expr), data_type)),
+            false => Ok((self.column(value)?, data_type)),
+        }
     }
 
     /// Values of decimals are looked at before they are given out, unless their sums show that there is no need.
@@ -411,7 +429,11 @@ impl Functions<'_> {
                 let rows = rows.ok_or_else(|| Error::unsupported("an offset past 64 bits"))?;
                 let (column, data_type) = self.picked(first()?)?;
                 let default = args.get(2).map(|default| default_of(default, &data_type)).transpose()?;
-                Ok(WindowKind::Shift { column, rows, default: default.flatten() })
+                let default = default.flatten();
+                if default.is_some() && self.late.is_some() {
+                    return Err(Error::unsupported("a default in place of text"));
+                }
+                Ok(WindowKind::Shift { column, rows, default })
             }
             name @ ("first_value" | "last_value" | "nth_value") => {
                 let number = match name {

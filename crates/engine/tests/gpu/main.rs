@@ -22,6 +22,7 @@ mod served;
 mod shapes;
 mod shared;
 mod sorted;
+mod sorted_texts;
 mod stages;
 mod text_keys;
 mod together;

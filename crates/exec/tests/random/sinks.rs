@@ -128,7 +128,8 @@ impl Generator<'_> {
                 Type::F64 => Expr::FloatKey { input: Box::new(made.expr) },
                 _ => made.expr,
             };
-            SortKey { key, is_descending: self.random.one_in(2), nulls_first: self.random.one_in(2) }
+            let (is_descending, nulls_first) = (self.random.one_in(2), self.random.one_in(2));
+            SortKey { key, is_descending, nulls_first, text: None }
         });
         let keys = keys.collect();
         let row_count = *self.random.pick(&[None, None, None, Some(0), Some(1), Some(100), Some(u64::MAX)]);

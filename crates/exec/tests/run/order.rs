@@ -25,6 +25,7 @@ fn order(keys: &[Key], row_count: Option<u64>) -> Option<RowOrder> {
         key: column(index),
         is_descending,
         nulls_first,
+        text: None,
     };
     Some(RowOrder { keys: keys.iter().map(key).collect(), row_count, expected: None, windows: None })
 }

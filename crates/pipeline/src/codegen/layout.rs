@@ -411,13 +411,37 @@ pub struct OrderLayout {
     pub word_bits: Vec<u32>,
     /// How many bits each key has, of all words put together; the first keys have the highest.
     pub key_bits: Vec<u32>,
+    /// The keys that are texts of which words hold the beginning, in order.
+    pub texts: Vec<TextKey>,
     /// How many of the first rows are wanted; `None`: all.
     pub row_count: Option<u64>,
     /// What is computed of the rows in order.
     pub windows: Option<Windows>,
 }
 
+/// A key of 128 bits that is the beginning of a text: rows that are equal by it may not be equal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TextKey {
+    /// The number of the key.
+    pub key: usize,
+    /// The number of the column by which the text is found.
+    pub column: usize,
+    /// The greatest texts come first.
+    pub is_descending: bool,
+    /// The lowest byte of the key where the text goes on beyond its beginning, and of no other: neither of a shorter text
+    /// nor of NULL.
+    pub goes_on: u8,
+}
+
 impl OrderLayout {
+    /// The lowest byte of key `key`, whose bits are at least as many, of a row with these words.
+    pub fn lowest_byte(&self, key: usize, words: &[u64]) -> u8 {
+        let below: u32 = self.key_bits[key + 1..].iter().sum();
+        let (word, bit) = (words.len() - 1 - (below / u64::BITS) as usize, below % u64::BITS);
+        let more = if bit > 0 && word > 0 { words[word - 1] << (u64::BITS - bit) } else { 0 };
+        (words[word] >> bit | more) as u8
+    }
+
     /// The bits of each word by which the first `keys` keys of rows differ.
     pub fn masks_of(&self, keys: usize) -> Vec<u64> {
         let mut below: u32 = self.key_bits.iter().skip(keys).sum();

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   key       number, from 0 to the greatest that it may be        integers: less the least one; doubles: their bits in
-//!                                                                   order; texts: entries of a sorted dictionary
+//!                                                                   order; texts: entries of a sorted dictionary, or their beginning
 //!     descending    the greatest less the number
 //!     NULL          0, and all others 1 more; or 1 more than all others; where no number is left, a bit of its own
 //!   keys      a ‖ b ‖ c          as many bits each as its greatest number has
@@ -10,20 +10,23 @@
 //! ```
 //!
 //! What is known of columns makes keys narrow: a flag and a date are one word of 13 bits, which a radix sort goes over
-//! twice. (Normalised keys: Graefe, "Implementing Sorting in Database Systems", 2006, section 2.2.)
+//! twice. Of a text without a dictionary a key has the first 15 bytes: whoever sorts puts those in order that begin alike.
+//! (Normalised keys: Graefe, "Implementing Sorting in Database Systems", 2006, section 2.2.)
 
 use pelton_error::{Error, Result};
 
 use super::block::Block;
 use super::expr;
-use super::layout::OrderLayout;
+use super::layout::{OrderLayout, TextKey};
 use super::source::RowScope;
 use super::text_extremes::in_order;
 use super::value::{Form, Value};
-use crate::ir::{Bounds, RowOrder, SortKey, Type};
+use crate::ir::{Bounds, RowOrder, SHORT_TEXT_BYTES, SortKey, Type};
 
 /// Bits of a word.
 const WORD_BITS: u32 = 64;
+/// The lowest byte of a text's beginning where the text goes on beyond it (cuda/pipeline/text.h).
+const GOES_ON: u8 = SHORT_TEXT_BYTES as u8 + 1;
 
 /// Some bits of the keys: the lowest of `code`, in which no others are set.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,16 +49,19 @@ struct Number {
 ///
 /// # Errors
 ///
-/// `Unsupported` for texts that are neither numbers of a dictionary's entries nor short.
+/// `Unsupported` for integers without bounds, and for texts that are not found again where they begin alike.
 pub(super) fn sort_words(
     order: &RowOrder,
     scope: &mut RowScope<'_, '_>,
     block: &mut Block,
 ) -> Result<(Vec<Value>, OrderLayout)> {
-    let (mut fields, mut key_bits) = (Vec::new(), Vec::new());
-    for key in &order.keys {
+    let (mut fields, mut key_bits, mut texts) = (Vec::new(), Vec::new(), Vec::new());
+    for (number, key) in order.keys.iter().enumerate() {
         let value = expr::generate(&key.key, scope, block)?;
         let value = in_order(value, scope, block)?;
+        if value.form == Form::View {
+            texts.push(text_key(number, key, &value)?);
+        }
         let of_key = fields_of(&value, key, block)?;
         key_bits.push(of_key.iter().map(|field| field.bits).sum());
         fields.extend(of_key);
@@ -68,7 +74,17 @@ pub(super) fn sort_words(
         Value::new(format!("i64({name})"), Type::I64, None)
     });
     let (row_count, windows) = (order.row_count, order.windows.clone());
-    Ok((values.collect(), OrderLayout { word_bits, key_bits, row_count, windows }))
+    Ok((values.collect(), OrderLayout { word_bits, key_bits, texts, row_count, windows }))
+}
+
+/// What is known of key `number`, a view.
+fn text_key(number: usize, key: &SortKey, value: &Value) -> Result<TextKey> {
+    let unknown = || Error::unsupported("a sort by text without a dictionary, which nobody finds again");
+    let column = key.text.ok_or_else(unknown)?;
+    // Numbers of 128 bits are left for NULL.
+    let before = u8::from(key.nulls_first && value.valid.is_some());
+    let goes_on = before + if key.is_descending { 0 } else { GOES_ON };
+    Ok(TextKey { key: number, column, is_descending: key.is_descending, goes_on })
 }
 
 /// The bits of `value` as `key`, the highest first; none where all rows have the same.
@@ -140,7 +156,12 @@ fn number_of(value: &Value) -> Result<Number> {
             narrow(format!("u64({code})"), dictionary.entries.len().saturating_sub(1) as u128)
         }
         (Form::Short, _) => Number { code: code.clone(), greatest: u128::MAX, is_wide: true },
-        (Form::Id | Form::View | Form::Kept, _) => {
+        (Form::View, _) => Number {
+            code: format!("text_prefix({code})"),
+            greatest: u128::MAX << 8 | u128::from(GOES_ON),
+            is_wide: true,
+        },
+        (Form::Id | Form::Kept, _) => {
             return Err(Error::unsupported("a sort by text without a dictionary"));
         }
     })
@@ -211,7 +232,7 @@ mod tests {
 
     fn fields(value: &Value, is_descending: bool, nulls_first: bool) -> (String, Vec<u32>) {
         let mut block = Block::default();
-        let key = SortKey { key: Expr::Column(0), is_descending, nulls_first };
+        let key = SortKey { key: Expr::Column(0), is_descending, nulls_first, text: None };
         let fields = fields_of(value, &key, &mut block).unwrap();
         (block.into_text(), fields.iter().map(|field| field.bits).collect())
     }
@@ -253,6 +274,7 @@ mod tests {
         let layout = |word_bits: &[u32], key_bits: &[u32]| OrderLayout {
             word_bits: word_bits.to_vec(),
             key_bits: key_bits.to_vec(),
+            texts: Vec::new(),
             row_count: None,
             windows: None,
         };
@@ -270,6 +292,42 @@ mod tests {
         // A key that all rows have in common decides nothing, and no key makes no word.
         assert_eq!(layout(&[13], &[0, 13]).masks_of(1), [0]);
         assert_eq!(layout(&[], &[0, 0]).masks_of(2), [] as [u64; 0]);
+    }
+
+    #[test]
+    fn the_lowest_byte_of_a_key_is_found_wherever_words_are_cut() {
+        let mut layout = OrderLayout {
+            word_bits: vec![8, 64, 64],
+            key_bits: vec![8, 128],
+            texts: Vec::new(),
+            row_count: None,
+            windows: None,
+        };
+        assert_eq!(layout.lowest_byte(1, &[0xAB, 1, 0xCD]), 0xCD);
+        assert_eq!(layout.lowest_byte(0, &[0xAB, 1, 0xCD]), 0xAB);
+        // 60 bits of the last key, after which the byte is cut in two.
+        (layout.word_bits, layout.key_bits) = (vec![60, 64, 64], vec![128, 60]);
+        assert_eq!(layout.lowest_byte(0, &[0, 0xB, 0xA << 60]), 0xBA);
+        (layout.word_bits, layout.key_bits) = (vec![64, 64, 64], vec![128, 64]);
+        assert_eq!(layout.lowest_byte(0, &[0, 0xBA, u64::MAX]), 0xBA);
+    }
+
+    #[test]
+    fn texts_that_go_on_are_told_from_others_and_from_null() {
+        let text = |is_descending, nulls_first, valid: Option<&str>| {
+            let key = SortKey { key: Expr::Column(0), is_descending, nulls_first, text: Some(3) };
+            let value = Value { form: Form::View, ..Value::new("x", Type::Text, None) };
+            let value = value.with_valid(valid.map(str::to_owned));
+            let mut block = Block::default();
+            let bits: u32 = fields_of(&value, &key, &mut block).unwrap().iter().map(|field| field.bits).sum();
+            assert_eq!(bits, 128, "NULL takes no bit");
+            let found = text_key(7, &key, &value).unwrap();
+            assert_eq!((found.key, found.column, found.is_descending), (7, 3, is_descending));
+            found.goes_on
+        };
+        assert_eq!([text(false, true, None), text(true, true, None)], [16, 0]);
+        assert_eq!([text(false, true, Some("v")), text(true, true, Some("v"))], [17, 1]);
+        assert_eq!([text(false, false, Some("v")), text(true, false, Some("v"))], [16, 0]);
     }
 
     #[test]
