@@ -194,6 +194,17 @@ async fn windows_are_over_partitions_and_peers_of_whole_texts() {
     ] {
         check_windows(&session, &tables, &over(of_rows, window)).await;
     }
+    // Texts of other rows.
+    let of_texts = "lag(url) OVER ({w}), lead(name, 3) OVER ({w}), first_value(url) OVER ({w}), \
+                    last_value(name) OVER ({w} ROWS BETWEEN 1 FOLLOWING AND 2 FOLLOWING), \
+                    nth_value(url, 2) OVER ({w} ROWS BETWEEN 3 PRECEDING AND 1 PRECEDING), lag(word) OVER ({w})";
+    for window in
+        ["PARTITION BY n ORDER BY many, id", "PARTITION BY url ORDER BY name, id", "ORDER BY id DESC"]
+    {
+        check_windows(&session, &tables, &over(of_texts, window)).await;
+    }
+    let sql = "SELECT t.id, lag(t.url) OVER (PARTITION BY few.size ORDER BY t.id) FROM few JOIN t ON t.many = few.key";
+    check_windows(&session, &tables, sql).await;
     check_windows(
         &session,
         &tables,
