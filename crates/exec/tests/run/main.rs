@@ -17,6 +17,7 @@ mod order;
 mod overflow;
 mod skipping;
 mod text_extremes;
+mod text_order;
 mod text_reference;
 mod texts;
 mod top;
