@@ -1,3 +1,5 @@
+//! Ties among texts, put in order by the host: against a stable sort of all rows by their whole texts.
+
 use super::*;
 
 /// A row: a number, a text, a number, a text that may be NULL, a number.

@@ -54,7 +54,8 @@ pub use filter::Range;
 pub use group_source::ROW_GROUP_PLACES;
 pub use layout::{
     AggregateOutput, BuiltTable, GroupKind, GroupLayout, KeyDomain, OrderLayout, PayloadColumn, RowsLayout,
-    SinkLayout, TableKind, TableLayout, TextKey, TopLayout, WideKey, WideKeys, WordKind, hashed_slots, of_order,
+    SinkLayout, TableKind, TableLayout, TextKey, TopLayout, WideKey, WideKeys, WordKind, hashed_slots,
+    of_order,
 };
 pub use runtime_filter::{KeyList, is_key_set, wants_keys};
 pub use source::{SourceColumn, StoredAs};
