@@ -49,6 +49,7 @@ use crate::spilling::{DistinctCounts, SpillingRule};
 use crate::stores::Stores;
 use crate::window_filters::WindowFilters;
 use crate::yielding::YieldingRule;
+use crate::subqueries::Subqueries;
 use crate::{shadowed, simplify};
 
 /// What [`with_pelton`] gives back: the builder to go on with, and what tables are made with.
@@ -118,6 +119,7 @@ fn with_sql_semantics(
     analyzer.rules.push(Arc::new(OrderedAggregatesRule));
     analyzer.rules.push(Arc::new(DistinctCounts::new(memory_limit_bytes)));
     analyzer.rules.push(Arc::new(WindowFilters));
+    analyzer.rules.push(Arc::new(Subqueries));
     analyzer.rules.push(Arc::new(FloatKeyRule));
     *builder.analyzer() = Some(analyzer);
     builder.with_config(config)

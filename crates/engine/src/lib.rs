@@ -64,6 +64,7 @@ mod spill;
 mod spilling;
 mod statistics;
 mod stores;
+mod subqueries;
 #[cfg(feature = "substrait")]
 mod substrait;
 mod version;

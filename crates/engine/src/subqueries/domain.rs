@@ -1,0 +1,368 @@
+//! A subquery for all rows of its query at once: each of its operators works on the rows of each combination of outer
+//! columns by itself.
+//!
+//! ```text
+//!   D: the combinations of the outer columns that the subquery names, each once
+//!
+//!   no outer columns below     T                  D × T
+//!   Filter, Projection         outer(k)           D.k
+//!   Aggregate                  GROUP BY g         GROUP BY D, g; without g, and for a D without rows, what is over no rows
+//!   Window                     PARTITION BY p     PARTITION BY D, p
+//!   LIMIT                      ORDER BY o         rows whose row_number() OVER (PARTITION BY D ORDER BY o) is in its range
+//!   UNION ALL                  A, B               A of its D, B of its D
+//!   Join                       A, B               A of D joined with B, or with B of D where D is the same
+//! ```
+//!
+//! Names of copies of D and of its columns are each there once in a plan.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema, JoinType, Result};
+use datafusion::functions_aggregate::expr_fn::count;
+use datafusion::functions_window::expr_fn::row_number;
+use datafusion::logical_expr::expr::Case;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{
+    Aggregate, Distinct, Expr, ExprFunctionExt, ExprSchemable, FetchType, Filter, Join, Limit, LogicalPlan,
+    LogicalPlanBuilder, Projection, SkipType, Sort, SortExpr, Union, Window, lit,
+};
+use pelton_error::Error;
+
+use super::Names;
+use super::marks::same;
+use super::outer::{OuterColumn, outer_columns, outer_columns_of, replace_outer};
+use crate::error::to_datafusion;
+
+/// The combinations of outer columns that there are.
+pub(super) struct Domain<'a> {
+    /// Its columns are `outer`'s, in their order, each combination once.
+    plan: Arc<LogicalPlan>,
+    outer: Vec<OuterColumn>,
+    names: &'a Names,
+}
+
+/// A plan and those of its columns that hold the domain's.
+pub(super) struct Pushed {
+    pub(super) plan: LogicalPlan,
+    pub(super) columns: Vec<Column>,
+}
+
+impl<'a> Domain<'a> {
+    /// The combinations of `outer` in the rows of `plan`.
+    pub(super) fn new(plan: &LogicalPlan, outer: Vec<OuterColumn>, names: &'a Names) -> Result<Self> {
+        let columns: Vec<Expr> = outer.iter().enumerate().map(|(at, (_, column))| {
+            Expr::Column(column.clone()).alias(format!("k{at}"))
+        }).collect();
+        let plan = LogicalPlanBuilder::from(plan.clone()).project(columns)?.distinct()?.build()?;
+        Ok(Self { plan: Arc::new(plan), outer, names })
+    }
+
+    /// `plan` for each combination.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` where an operator cannot work on each combination by itself.
+    pub(super) fn push(&self, plan: &LogicalPlan) -> Result<Pushed> {
+        if !self.reaches(plan) {
+            let copy = self.copy()?;
+            let plan = LogicalPlanBuilder::from(copy.plan).cross_join(plan.clone())?.build()?;
+            return Ok(Pushed { plan, columns: copy.columns });
+        }
+        match plan {
+            LogicalPlan::Filter(filter) => self.filter(filter),
+            LogicalPlan::Projection(projection) => self.projection(projection),
+            LogicalPlan::SubqueryAlias(alias) => {
+                let Pushed { plan, columns } = self.push(&alias.input)?;
+                let plan = LogicalPlanBuilder::from(plan).alias(alias.alias.clone())?.build()?;
+                let named = |column: Column| Column::new(Some(alias.alias.clone()), column.name);
+                Ok(Pushed { plan, columns: columns.into_iter().map(named).collect() })
+            }
+            LogicalPlan::Distinct(Distinct::All(input)) => {
+                let Pushed { plan, columns } = self.push(input)?;
+                Ok(Pushed { plan: LogicalPlan::Distinct(Distinct::All(Arc::new(plan))), columns })
+            }
+            LogicalPlan::Sort(sort) if sort.fetch.is_none() => self.sort(sort),
+            LogicalPlan::Limit(limit) => self.limit(limit),
+            LogicalPlan::Aggregate(aggregate) => self.aggregate(aggregate),
+            LogicalPlan::Window(window) => self.window(window),
+            LogicalPlan::Union(union) => self.union(union),
+            LogicalPlan::Join(join) => self.join(join),
+            other => Err(cannot_move(&other.display().to_string())),
+        }
+    }
+
+    /// Whether `plan` depends on the domain.
+    fn reaches(&self, plan: &LogicalPlan) -> bool {
+        outer_columns(plan).iter().any(|(_, column)| self.position(column).is_some())
+    }
+
+    fn reaches_expr(&self, expr: &Expr, inputs: &[&LogicalPlan]) -> bool {
+        outer_columns_of(expr, inputs).iter().any(|(_, column)| self.position(column).is_some())
+    }
+
+    fn position(&self, column: &Column) -> Option<usize> {
+        self.outer.iter().position(|(_, outer)| outer == column)
+    }
+
+    /// The domain once more, under names of its own.
+    fn copy(&self) -> Result<Pushed> {
+        let name = self.names.next("outer");
+        let names: Vec<String> = (0..self.outer.len()).map(|at| format!("{name}_{at}")).collect();
+        let columns: Vec<Expr> = self
+            .plan
+            .schema()
+            .columns()
+            .into_iter()
+            .zip(&names)
+            .map(|(column, name)| Expr::Column(column).alias(name))
+            .collect();
+        let plan = LogicalPlanBuilder::new_from_arc(Arc::clone(&self.plan)).project(columns)?;
+        let columns = names.into_iter().map(|column| Column::new(Some(name.as_str()), column)).collect();
+        Ok(Pushed { plan: plan.alias(name.as_str())?.build()?, columns })
+    }
+
+    /// `expr`, over the rows of `inputs`, with `columns` in place of the outer references.
+    fn own(&self, expr: &Expr, inputs: &[&LogicalPlan], columns: &[Column]) -> Result<Expr> {
+        let inputs: Vec<_> = inputs.iter().map(|input| Arc::clone(input.schema())).collect();
+        replace_outer(expr.clone(), &inputs, &|column| self.position(column).map(|at| columns[at].clone()))
+    }
+
+    fn own_all(&self, exprs: &[Expr], input: &LogicalPlan, columns: &[Column]) -> Result<Vec<Expr>> {
+        let names = NamePreserver::new_for_projection();
+        let own = |expr: &Expr| Ok(names.save(expr).restore(self.own(expr, &[input], columns)?));
+        exprs.iter().map(own).collect()
+    }
+
+    fn own_keys(&self, keys: &[SortExpr], input: &LogicalPlan, columns: &[Column]) -> Result<Vec<SortExpr>> {
+        let own =
+            |key: &SortExpr| Ok(SortExpr { expr: self.own(&key.expr, &[input], columns)?, ..key.clone() });
+        keys.iter().map(own).collect()
+    }
+
+    fn filter(&self, filter: &Filter) -> Result<Pushed> {
+        let Pushed { plan, columns } = self.push(&filter.input)?;
+        let predicate = self.own(&filter.predicate, &[&filter.input], &columns)?;
+        Ok(Pushed { plan: LogicalPlan::Filter(Filter::try_new(predicate, Arc::new(plan))?), columns })
+    }
+
+    fn projection(&self, projection: &Projection) -> Result<Pushed> {
+        let Pushed { plan, columns } = self.push(&projection.input)?;
+        let mut exprs = self.own_all(&projection.expr, &projection.input, &columns)?;
+        exprs.extend(columns.iter().cloned().map(Expr::Column));
+        let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(plan))?);
+        Ok(Pushed { plan, columns })
+    }
+
+    fn sort(&self, sort: &Sort) -> Result<Pushed> {
+        let Pushed { plan, columns } = self.push(&sort.input)?;
+        let expr = self.own_keys(&sort.expr, &sort.input, &columns)?;
+        Ok(Pushed { plan: LogicalPlan::Sort(Sort { expr, input: Arc::new(plan), fetch: None }), columns })
+    }
+
+    /// Rows by their number among those of their combination.
+    fn limit(&self, limit: &Limit) -> Result<Pushed> {
+        let (SkipType::Literal(skip), FetchType::Literal(fetch)) =
+            (limit.get_skip_type()?, limit.get_fetch_type()?)
+        else {
+            return Err(cannot_move("LIMIT or OFFSET that is no number"));
+        };
+        // ORDER BY by what is not selected stands below the projection.
+        if let LogicalPlan::Projection(projection) = limit.input.as_ref() {
+            let below = LogicalPlan::Limit(Limit { input: Arc::clone(&projection.input), ..limit.clone() });
+            return self.projection(&Projection::try_new_with_schema(
+                projection.expr.clone(),
+                Arc::new(below),
+                Arc::clone(&projection.schema),
+            )?);
+        }
+        let (input, keys) = match limit.input.as_ref() {
+            LogicalPlan::Sort(sort) if sort.fetch.is_none() => (&sort.input, sort.expr.as_slice()),
+            _ => (&limit.input, [].as_slice()),
+        };
+        let Pushed { plan, columns } = self.push(input)?;
+        let output: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
+        let nth = self.names.next("nth");
+        let partition = columns.iter().cloned().map(Expr::Column).collect();
+        let mut numbered = row_number().partition_by(partition);
+        if !keys.is_empty() {
+            numbered = numbered.order_by(self.own_keys(keys, input, &columns)?);
+        }
+        let number = Expr::Column(Column::new_unqualified(nth.as_str()));
+        let as_number = |rows: usize| lit(rows as u64);
+        let mut in_range = number.clone().gt(as_number(skip));
+        if let Some(fetch) = fetch {
+            in_range = in_range.and(number.lt_eq(as_number(skip.saturating_add(fetch))));
+        }
+        let plan = LogicalPlanBuilder::from(plan)
+            .window([numbered.build()?.alias(nth)])?
+            .filter(in_range)?
+            .project(output)?
+            .build()?;
+        Ok(Pushed { plan, columns })
+    }
+
+    fn window(&self, window: &Window) -> Result<Pushed> {
+        let Pushed { plan, columns } = self.push(&window.input)?;
+        let names = NamePreserver::new_for_projection();
+        let exprs = window.window_expr.iter().map(|expr| {
+            let name = names.save(expr);
+            let own = self.own(expr, &[&window.input], &columns)?.transform_down(|expr| match expr {
+                Expr::WindowFunction(mut call) => {
+                    let partition = columns.iter().cloned().map(Expr::Column);
+                    call.params.partition_by = partition.chain(call.params.partition_by).collect();
+                    Ok(Transformed::yes(Expr::WindowFunction(call)))
+                }
+                other => Ok(Transformed::no(other)),
+            })?;
+            Ok(name.restore(own.data))
+        });
+        let exprs = exprs.collect::<Result<Vec<Expr>>>()?;
+        let plan = LogicalPlan::Window(Window::try_new(exprs, Arc::new(plan))?);
+        Ok(Pushed { plan, columns })
+    }
+
+    fn union(&self, union: &Union) -> Result<Pushed> {
+        let name = self.names.next("outer");
+        let mut inputs = Vec::new();
+        let mut fields = Vec::new();
+        for input in &union.inputs {
+            let output: Vec<Column> = input.schema().columns();
+            let Pushed { plan, columns } = self.push(input)?;
+            let renamed = columns.into_iter().enumerate();
+            let renamed: Vec<Expr> =
+                renamed.map(|(at, column)| Expr::Column(column).alias(format!("{name}_{at}"))).collect();
+            let output = output.into_iter().map(Expr::Column).chain(renamed);
+            let plan = LogicalPlanBuilder::from(plan).project(output)?.build()?;
+            fields = plan.schema().fields()[union.schema.fields().len()..].to_vec();
+            inputs.push(Arc::new(plan));
+        }
+        let fields = fields.into_iter().map(|field| (None, field)).collect();
+        let domain = DFSchema::new_with_metadata(fields, HashMap::new())?;
+        let schema = Arc::new(union.schema.join(&domain)?);
+        let columns = domain.columns();
+        Ok(Pushed { plan: LogicalPlan::Union(Union { inputs, schema }), columns })
+    }
+
+    fn aggregate(&self, aggregate: &Aggregate) -> Result<Pushed> {
+        if aggregate.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_))) {
+            return Err(cannot_move("GROUPING SETS"));
+        }
+        let Pushed { plan, columns } = self.push(&aggregate.input)?;
+        let keys = columns.iter().cloned().map(Expr::Column);
+        let keys = keys.chain(self.own_all(&aggregate.group_expr, &aggregate.input, &columns)?).collect();
+        let mut calls = self.own_all(&aggregate.aggr_expr, &aggregate.input, &columns)?;
+        let of_all_rows = aggregate.group_expr.is_empty();
+        let rows = self.names.next("rows");
+        if of_all_rows {
+            calls.push(count(lit(1_i64)).alias(&rows));
+        }
+        let grouped = Pushed {
+            plan: LogicalPlan::Aggregate(Aggregate::try_new(Arc::new(plan), keys, calls)?),
+            columns,
+        };
+        if of_all_rows { self.with_empty_groups(grouped, aggregate, &rows) } else { Ok(grouped) }
+    }
+
+    /// A row also for each combination without rows, with the values that aggregates have over no rows.
+    fn with_empty_groups(&self, grouped: Pushed, aggregate: &Aggregate, rows: &str) -> Result<Pushed> {
+        let all = self.copy()?;
+        let on: Vec<Expr> = self.equal(&all.columns, &grouped.columns).collect();
+        let is_empty = Expr::Column(Column::new_unqualified(rows)).is_null();
+        let mut output: Vec<Expr> = all.columns.iter().cloned().map(Expr::Column).collect();
+        for (call, column) in aggregate.aggr_expr.iter().zip(aggregate.schema.columns()) {
+            let over_rows = Expr::Column(column.clone());
+            let call = call.clone().unalias_nested().data;
+            let Expr::AggregateFunction(function) = &call else {
+                output.push(over_rows);
+                continue;
+            };
+            let data_type = call.get_type(aggregate.input.schema().as_ref())?;
+            let over_none = function.func.default_value(&data_type)?;
+            output.push(match over_none.is_null() {
+                true => over_rows,
+                false => {
+                    let when = vec![(Box::new(is_empty.clone()), Box::new(lit(over_none)))];
+                    let case = Expr::Case(Case::new(None, when, Some(Box::new(over_rows))));
+                    case.alias_qualified(column.relation, column.name)
+                }
+            });
+        }
+        let plan = LogicalPlanBuilder::from(all.plan)
+            .join_on(grouped.plan, JoinType::Left, on)?
+            .project(output)?
+            .build()?;
+        Ok(Pushed { plan, columns: all.columns })
+    }
+
+    fn equal<'b>(&'b self, left: &'b [Column], right: &'b [Column]) -> impl Iterator<Item = Expr> + 'b {
+        self.outer.iter().zip(left.iter().zip(right)).map(|((field, _), (left, right))| {
+            same(Expr::Column(left.clone()), Expr::Column(right.clone()), field.is_nullable())
+        })
+    }
+
+    fn join(&self, join: &Join) -> Result<Pushed> {
+        use JoinType::{Full, Inner, Left, LeftAnti, LeftMark, LeftSemi, Right, RightAnti, RightMark, RightSemi};
+        let inputs = [join.left.as_ref(), join.right.as_ref()];
+        let in_condition = join.filter.iter().any(|filter| self.reaches_expr(filter, &inputs))
+            || join.on.iter().flat_map(|(a, b)| [a, b]).any(|key| self.reaches_expr(key, &inputs));
+        let (in_left, in_right) = (self.reaches(&join.left), self.reaches(&join.right));
+        let (left_is_kept, right_is_kept) = match join.join_type {
+            Inner => (in_left || !in_right, in_right),
+            Left | LeftSemi | LeftAnti | LeftMark => (true, in_right),
+            Right | RightSemi | RightAnti | RightMark => (in_left, true),
+            Full => return Err(cannot_move("FULL JOIN")),
+        };
+        if join.null_aware && (in_right || in_condition) {
+            return Err(cannot_move("NOT IN"));
+        }
+        let side = |plan: &Arc<LogicalPlan>, kept: bool| -> Result<(Arc<LogicalPlan>, Option<Vec<Column>>)> {
+            Ok(match kept {
+                true => self.push(plan).map(|pushed| (Arc::new(pushed.plan), Some(pushed.columns)))?,
+                false => (Arc::clone(plan), None),
+            })
+        };
+        let (left, left_columns) = side(&join.left, left_is_kept)?;
+        let (right, right_columns) = side(&join.right, right_is_kept)?;
+        let of_right = matches!(join.join_type, Right | RightSemi | RightAnti | RightMark);
+        let columns = match of_right {
+            true => right_columns.as_ref().or(left_columns.as_ref()),
+            false => left_columns.as_ref().or(right_columns.as_ref()),
+        };
+        let columns = columns.expect("one side has the domain").clone();
+        let on = join
+            .on
+            .iter()
+            .map(|(left, right)| {
+                Ok((self.own(left, &inputs, &columns)?, self.own(right, &inputs, &columns)?))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let mut filter: Vec<Expr> = Vec::new();
+        if let (Some(left), Some(right)) = (&left_columns, &right_columns) {
+            filter.extend(self.equal(left, right));
+        }
+        if let Some(condition) = &join.filter {
+            filter.push(self.own(condition, &inputs, &columns)?);
+        }
+        let plan = LogicalPlan::Join(Join::try_new(
+            left,
+            right,
+            on,
+            filter.into_iter().reduce(Expr::and),
+            join.join_type,
+            join.join_constraint,
+            join.null_equality,
+            join.null_aware,
+        )?);
+        debug_assert!(columns.iter().all(|column| plan.schema().has_column(column)));
+        Ok(Pushed { plan, columns })
+    }
+}
+
+fn cannot_move(what: &str) -> datafusion::error::DataFusionError {
+    to_datafusion(Error::unsupported(format!(
+        "a subquery that names columns of its query has {what} over rows that depend on them; write it as a join with a \
+         subquery in FROM that has those columns in its SELECT list"
+    )))
+}

@@ -1,0 +1,163 @@
+//! What a subquery asks of its query's row, taken off the top of the subquery where that leaves the same rows.
+//!
+//! ```text
+//!   Filter  y = outer(x)                   conditions: a + b = outer(x), k = outer(k), a > 3
+//!     Projection  a + b AS y          ─▶   base:       s
+//!       Filter  k = outer(k) AND a > 3
+//!         Scan s
+//! ```
+//!
+//! Whether a row passes such a filter does not depend on other rows. Where it does, as below aggregates, windows and
+//! LIMIT, or where another operator makes rows of those that pass, there is nothing to take off.
+
+use std::collections::{HashMap, HashSet};
+
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, Result};
+use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::logical_expr::{
+    Distinct, Expr, FetchType, Filter, Join, JoinType, Limit, LogicalPlan, Projection, SkipType,
+};
+
+use super::outer::{has_outer, has_subquery, outer_columns_of};
+
+/// Whether DataFusion's own semi and anti joins are right for this subquery as a conjunct of WHERE.
+pub(super) fn joins_as_it_is(subquery: &LogicalPlan) -> bool {
+    is_plain(subquery) && names_are_distinct(subquery)
+}
+
+fn is_plain(subquery: &LogicalPlan) -> bool {
+    match subquery {
+        plan if !has_outer(plan) => true,
+        LogicalPlan::Projection(Projection { expr, input, .. }) => {
+            !expr.iter().any(|expr| names_outer(expr, input)) && is_plain(input)
+        }
+        LogicalPlan::Distinct(Distinct::All(input)) => is_plain(input),
+        LogicalPlan::SubqueryAlias(alias) => is_plain(&alias.input),
+        LogicalPlan::Filter(Filter { predicate, input, .. }) => {
+            split_conjunction(predicate).iter().all(|expr| may_join(expr, input)) && is_plain(input)
+        }
+        _ => false,
+    }
+}
+
+/// Whether columns that conditions compare with the query's row, which join the output, can be told apart by their names
+/// alone.
+fn names_are_distinct(subquery: &LogicalPlan) -> bool {
+    let mut columns: HashSet<Column> = HashSet::new();
+    // The closures give no errors.
+    let _ = subquery.apply(|plan| {
+        if let LogicalPlan::Filter(filter) = plan {
+            let outer = split_conjunction(&filter.predicate).into_iter().filter(|expr| expr.contains_outer());
+            columns.extend(outer.flat_map(|expr| expr.column_refs().into_iter().cloned().collect::<Vec<_>>()));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    let names: HashSet<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+    let clashes = |column: &Column| names.contains(column.name.as_str()) && !columns.contains(column);
+    names.len() == columns.len() && !subquery.schema().columns().iter().any(clashes)
+}
+
+/// Whether `expr`, over the rows of `input`, names a column of a query around.
+fn names_outer(expr: &Expr, input: &LogicalPlan) -> bool {
+    !outer_columns_of(expr, &[input]).is_empty()
+}
+
+/// Whether `expr` may be a condition of a join with the query around: it names no column of that in a subquery of its own.
+fn may_join(expr: &Expr, input: &LogicalPlan) -> bool {
+    !has_subquery(expr) || !names_outer(expr, input)
+}
+
+/// A subquery as rows and what is asked of them.
+pub(super) struct Peeled {
+    /// Names no column of a query around.
+    pub(super) base: LogicalPlan,
+    /// Conjuncts over rows of `base` and columns of queries around.
+    pub(super) conditions: Vec<Expr>,
+}
+
+/// `plan`, of which only is asked whether it has rows, as rows and conditions; `None` where it has another form.
+pub(super) fn peel(plan: &LogicalPlan) -> Result<Option<Peeled>> {
+    let mut conditions = Vec::new();
+    let Some(base) = base_of(plan, &mut conditions)? else { return Ok(None) };
+    Ok(Some(Peeled { base, conditions }))
+}
+
+fn base_of(plan: &LogicalPlan, conditions: &mut Vec<Expr>) -> Result<Option<LogicalPlan>> {
+    match plan {
+        plan if !has_outer(plan) => Ok(Some(plan.clone())),
+        LogicalPlan::Filter(Filter { predicate, input, .. }) => {
+            let conjuncts = split_conjunction(predicate);
+            if !conjuncts.iter().all(|expr| may_join(expr, input)) {
+                return Ok(None);
+            }
+            conditions.extend(conjuncts.into_iter().cloned());
+            base_of(input, conditions)
+        }
+        LogicalPlan::Projection(Projection { expr, input, .. }) => {
+            if expr.iter().any(|expr| expr.is_volatile() || has_subquery(expr)) {
+                return Ok(None);
+            }
+            let output = plan.schema().columns().into_iter();
+            let inputs = output.zip(expr.iter().map(|expr| expr.clone().unalias())).collect();
+            substitute(conditions, &inputs, input)
+        }
+        LogicalPlan::SubqueryAlias(alias) => {
+            let output = plan.schema().columns().into_iter();
+            let inputs = output.zip(alias.input.schema().columns().into_iter().map(Expr::Column)).collect();
+            substitute(conditions, &inputs, &alias.input)
+        }
+        LogicalPlan::Distinct(Distinct::All(input)) => base_of(input, conditions),
+        LogicalPlan::Sort(sort) if sort.fetch.is_none() => base_of(&sort.input, conditions),
+        LogicalPlan::Limit(limit) if conditions.is_empty() && leaves_a_row(limit)? => {
+            base_of(&limit.input, conditions)
+        }
+        LogicalPlan::Join(join)
+            if join.join_type == JoinType::Inner && !has_outer(&join.left) && !has_outer(&join.right) =>
+        {
+            let named = join.on.iter().any(|(left, right)| has_subquery(left) || has_subquery(right))
+                || join.on.iter().any(|(left, right)| left.contains_outer() || right.contains_outer())
+                || join.filter.as_ref().is_some_and(has_subquery);
+            if named {
+                return Ok(None);
+            }
+            conditions.extend(join.filter.iter().flat_map(split_conjunction).cloned());
+            Ok(Some(LogicalPlan::Join(Join { filter: None, ..join.clone() })))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Goes on below a node that gives columns other names.
+fn substitute(
+    conditions: &mut Vec<Expr>,
+    inputs: &HashMap<Column, Expr>,
+    input: &LogicalPlan,
+) -> Result<Option<LogicalPlan>> {
+    // A subquery in a condition names the columns as outer ones.
+    if conditions.iter().any(has_subquery) {
+        return Ok(None);
+    }
+    for condition in conditions.iter_mut() {
+        let substituted = condition.clone().transform_up(|expr| match &expr {
+            Expr::Column(column) => Ok(match inputs.get(column) {
+                Some(input) => Transformed::yes(input.clone()),
+                None => Transformed::no(expr),
+            }),
+            _ => Ok(Transformed::no(expr)),
+        })?;
+        *condition = substituted.data;
+    }
+    base_of(input, conditions)
+}
+
+/// LIMIT 1 and more, without OFFSET, of some rows is some rows.
+fn leaves_a_row(limit: &Limit) -> Result<bool> {
+    let skips = !matches!(limit.get_skip_type()?, SkipType::Literal(0));
+    let fetches = match limit.get_fetch_type()? {
+        FetchType::Literal(Some(rows)) => rows > 0,
+        FetchType::Literal(None) => true,
+        FetchType::UnsupportedExpr => false,
+    };
+    Ok(!skips && fetches)
+}
