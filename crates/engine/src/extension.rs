@@ -47,9 +47,9 @@ use crate::session::SessionOptions;
 use crate::sideways::SidewaysRule;
 use crate::spilling::{DistinctCounts, SpillingRule};
 use crate::stores::Stores;
+use crate::subqueries::Subqueries;
 use crate::window_filters::WindowFilters;
 use crate::yielding::YieldingRule;
-use crate::subqueries::Subqueries;
 use crate::{shadowed, simplify};
 
 /// What [`with_pelton`] gives back: the builder to go on with, and what tables are made with.

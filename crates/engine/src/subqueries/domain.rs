@@ -6,7 +6,7 @@
 //!
 //!   no outer columns below     T                  D × T
 //!   Filter, Projection         outer(k)           D.k
-//!   Aggregate                  GROUP BY g         GROUP BY D, g; without g, and for a D without rows, what is over no rows
+//!   Aggregate                  GROUP BY g         GROUP BY D, g; without g also a D without rows, with what is over none
 //!   Window                     PARTITION BY p     PARTITION BY D, p
 //!   LIMIT                      ORDER BY o         rows whose row_number() OVER (PARTITION BY D ORDER BY o) is in its range
 //!   UNION ALL                  A, B               A of its D, B of its D
@@ -19,20 +19,20 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, DFSchema, JoinType, Result};
+use datafusion::common::{Column, DFSchema, JoinType, NullEquality, Result};
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
-    Aggregate, Distinct, Expr, ExprFunctionExt, ExprSchemable, FetchType, Filter, Join, Limit, LogicalPlan,
-    LogicalPlanBuilder, Projection, SkipType, Sort, SortExpr, Union, Window, lit,
+    Aggregate, BinaryExpr, Distinct, Expr, ExprFunctionExt, ExprSchemable, FetchType, Filter, Join, Limit,
+    LogicalPlan, LogicalPlanBuilder, Operator, Projection, SkipType, Sort, SortExpr, Union, Window, lit,
 };
 use pelton_error::Error;
 
 use super::Names;
-use super::marks::same;
 use super::outer::{OuterColumn, outer_columns, outer_columns_of, replace_outer};
+use super::rows::differ;
 use crate::error::to_datafusion;
 
 /// The combinations of outer columns that there are.
@@ -50,12 +50,16 @@ pub(super) struct Pushed {
 }
 
 impl<'a> Domain<'a> {
-    /// The combinations of `outer` in the rows of `plan`.
+    /// The combinations of `outer` in the rows of `plan`, and maybe more.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` where the rows of `plan` need not be the same when they are computed once more.
     pub(super) fn new(plan: &LogicalPlan, outer: Vec<OuterColumn>, names: &'a Names) -> Result<Self> {
-        let columns: Vec<Expr> = outer.iter().enumerate().map(|(at, (_, column))| {
-            Expr::Column(column.clone()).alias(format!("k{at}"))
-        }).collect();
-        let plan = LogicalPlanBuilder::from(plan.clone()).project(columns)?.distinct()?.build()?;
+        let exprs: Vec<Expr> = outer.iter().map(|(_, column)| Expr::Column(column.clone())).collect();
+        let (plan, exprs) = same_again(plan, exprs)?;
+        let exprs = exprs.into_iter().enumerate().map(|(at, expr)| expr.alias(format!("k{at}")));
+        let plan = LogicalPlanBuilder::from(plan.clone()).project(exprs)?.distinct()?.build()?;
         Ok(Self { plan: Arc::new(plan), outer, names })
     }
 
@@ -183,23 +187,20 @@ impl<'a> Domain<'a> {
         };
         let Pushed { plan, columns } = self.push(input)?;
         let output: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
-        let nth = self.names.next("nth");
         let partition = columns.iter().cloned().map(Expr::Column).collect();
         let mut numbered = row_number().partition_by(partition);
         if !keys.is_empty() {
             numbered = numbered.order_by(self.own_keys(keys, input, &columns)?);
         }
-        let number = Expr::Column(Column::new_unqualified(nth.as_str()));
+        let numbered = LogicalPlanBuilder::from(plan).window([numbered.build()?])?.build()?;
+        let (relation, field) = numbered.schema().qualified_field(output.len());
+        let number = Expr::Column(Column::from((relation, field)));
         let as_number = |rows: usize| lit(rows as u64);
         let mut in_range = number.clone().gt(as_number(skip));
         if let Some(fetch) = fetch {
             in_range = in_range.and(number.lt_eq(as_number(skip.saturating_add(fetch))));
         }
-        let plan = LogicalPlanBuilder::from(plan)
-            .window([numbered.build()?.alias(nth)])?
-            .filter(in_range)?
-            .project(output)?
-            .build()?;
+        let plan = LogicalPlanBuilder::from(numbered).filter(in_range)?.project(output)?.build()?;
         Ok(Pushed { plan, columns })
     }
 
@@ -268,7 +269,7 @@ impl<'a> Domain<'a> {
     /// A row also for each combination without rows, with the values that aggregates have over no rows.
     fn with_empty_groups(&self, grouped: Pushed, aggregate: &Aggregate, rows: &str) -> Result<Pushed> {
         let all = self.copy()?;
-        let on: Vec<Expr> = self.equal(&all.columns, &grouped.columns).collect();
+        let on = self.equal(&all.columns, &grouped.columns);
         let is_empty = Expr::Column(Column::new_unqualified(rows)).is_null();
         let mut output: Vec<Expr> = all.columns.iter().cloned().map(Expr::Column).collect();
         for (call, column) in aggregate.aggr_expr.iter().zip(aggregate.schema.columns()) {
@@ -296,14 +297,17 @@ impl<'a> Domain<'a> {
         Ok(Pushed { plan, columns: all.columns })
     }
 
-    fn equal<'b>(&'b self, left: &'b [Column], right: &'b [Column]) -> impl Iterator<Item = Expr> + 'b {
-        self.outer.iter().zip(left.iter().zip(right)).map(|((field, _), (left, right))| {
-            same(Expr::Column(left.clone()), Expr::Column(right.clone()), field.is_nullable())
-        })
+    /// That two copies of the domain have the same combination.
+    fn equal(&self, left: &[Column], right: &[Column]) -> Vec<Expr> {
+        let pairs = left.iter().zip(right);
+        let pairs = pairs.map(|(left, right)| (Expr::Column(left.clone()), Expr::Column(right.clone())));
+        equal(&self.outer, pairs)
     }
 
     fn join(&self, join: &Join) -> Result<Pushed> {
-        use JoinType::{Full, Inner, Left, LeftAnti, LeftMark, LeftSemi, Right, RightAnti, RightMark, RightSemi};
+        use JoinType::{
+            Full, Inner, Left, LeftAnti, LeftMark, LeftSemi, Right, RightAnti, RightMark, RightSemi,
+        };
         let inputs = [join.left.as_ref(), join.right.as_ref()];
         let in_condition = join.filter.iter().any(|filter| self.reaches_expr(filter, &inputs))
             || join.on.iter().flat_map(|(a, b)| [a, b]).any(|key| self.reaches_expr(key, &inputs));
@@ -331,16 +335,19 @@ impl<'a> Domain<'a> {
             false => left_columns.as_ref().or(right_columns.as_ref()),
         };
         let columns = columns.expect("one side has the domain").clone();
-        let on = join
-            .on
-            .iter()
-            .map(|(left, right)| {
-                Ok((self.own(left, &inputs, &columns)?, self.own(right, &inputs, &columns)?))
-            })
-            .collect::<Result<Vec<_>>>()?;
         let mut filter: Vec<Expr> = Vec::new();
         if let (Some(left), Some(right)) = (&left_columns, &right_columns) {
             filter.extend(self.equal(left, right));
+        }
+        let mut on = Vec::new();
+        for (left, right) in &join.on {
+            match self.reaches_expr(left, &inputs) || self.reaches_expr(right, &inputs) {
+                true => {
+                    let [left, right] = [left, right].map(|key| self.own(key, &inputs, &columns));
+                    filter.push(same(left?, right?, join.null_equality == NullEquality::NullEqualsNull));
+                }
+                false => on.push((left.clone(), right.clone())),
+            }
         }
         if let Some(condition) = &join.filter {
             filter.push(self.own(condition, &inputs, &columns)?);
@@ -358,6 +365,67 @@ impl<'a> Domain<'a> {
         debug_assert!(columns.iter().all(|column| plan.schema().has_column(column)));
         Ok(Pushed { plan, columns })
     }
+}
+
+/// That the two of each pair are the same, NULL and NULL too; `outer` are the columns that the pairs are of. Joins hash
+/// keys of one kind, so one that may be NULL makes all of them such.
+pub(super) fn equal(outer: &[OuterColumn], pairs: impl Iterator<Item = (Expr, Expr)>) -> Vec<Expr> {
+    let null_is_null = outer.iter().any(|(field, _)| field.is_nullable());
+    pairs.map(|(left, right)| same(left, right, null_is_null)).collect()
+}
+
+fn same(left: Expr, right: Expr, null_is_null: bool) -> Expr {
+    let op = if null_is_null { Operator::IsNotDistinctFrom } else { Operator::Eq };
+    Expr::BinaryExpr(BinaryExpr { left: Box::new(left), op, right: Box::new(right) })
+}
+
+/// A plan below `plan` that gives the same rows whenever it is computed, and `exprs` over it, which are `exprs` over `plan`
+/// for the rows of `plan` and maybe more.
+fn same_again(mut plan: &LogicalPlan, mut exprs: Vec<Expr>) -> Result<(&LogicalPlan, Vec<Expr>)> {
+    while differ(plan)? {
+        let inputs: Option<HashMap<Column, Expr>> = match plan {
+            LogicalPlan::Limit(_)
+            | LogicalPlan::Filter(_)
+            | LogicalPlan::Sort(_)
+            | LogicalPlan::Window(_) => None,
+            LogicalPlan::Distinct(Distinct::All(_)) => None,
+            LogicalPlan::SubqueryAlias(alias) => {
+                let inputs = alias.input.schema().columns().into_iter().map(Expr::Column);
+                Some(plan.schema().columns().into_iter().zip(inputs).collect())
+            }
+            LogicalPlan::Projection(projection) => {
+                let inputs = projection.expr.iter().map(|expr| expr.clone().unalias());
+                Some(plan.schema().columns().into_iter().zip(inputs).collect())
+            }
+            _ => return Err(differs()),
+        };
+        if let Some(inputs) = inputs {
+            exprs = exprs.into_iter().map(|expr| substituted(expr, &inputs)).collect::<Result<_>>()?;
+        }
+        plan = plan.inputs()[0];
+        let is_below = |column: &&Column| plan.schema().has_column(column);
+        let are_same = |expr: &Expr| !expr.is_volatile() && expr.column_refs().iter().all(is_below);
+        if !exprs.iter().all(are_same) {
+            return Err(differs());
+        }
+    }
+    Ok((plan, exprs))
+}
+
+/// `expr` with columns replaced by what they are.
+pub(super) fn substituted(expr: Expr, inputs: &HashMap<Column, Expr>) -> Result<Expr> {
+    let substituted = expr.transform_up(|expr| {
+        let input = if let Expr::Column(column) = &expr { inputs.get(column) } else { None };
+        Ok(input.map_or(Transformed::no(expr.clone()), |input| Transformed::yes(input.clone())))
+    })?;
+    Ok(substituted.data)
+}
+
+fn differs() -> datafusion::error::DataFusionError {
+    to_datafusion(Error::unsupported(
+        "a subquery names columns of rows that need not be the same when they are computed once more, because of a LIMIT, a \
+         window or a volatile function among what makes them; create a table of them first",
+    ))
 }
 
 fn cannot_move(what: &str) -> datafusion::error::DataFusionError {

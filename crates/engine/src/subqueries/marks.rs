@@ -2,19 +2,23 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, DFSchema, Result, Spans};
-use datafusion::functions_aggregate::expr_fn::count;
-use datafusion::logical_expr::expr::{Case, Exists, InSubquery, SetComparison, SetQuantifier};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema, Result};
+use datafusion::functions_aggregate::expr_fn::max;
+use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison, SetQuantifier};
 use datafusion::logical_expr::{
-    BinaryExpr, Expr, ExprSchemable, Filter, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, lit, not,
+    BinaryExpr, Expr, ExprSchemable, Filter, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, lit, not,
 };
-use datafusion::scalar::ScalarValue;
 
 use super::Names;
-use super::domain::Domain;
-use super::outer::{OuterColumn, as_outer, has_outer, outer_columns, replace_outer};
+use super::comparison::{Comparison, Truth, Wanted};
+use super::domain::{Domain, Pushed, equal};
+use super::outer::{OuterColumn, has_outer, outer_columns, replace_outer};
 use super::peel::{Peeled, peel};
+use super::rows::{self, differ, first_column, is_there, scalar};
+
+/// What DataFusion calls the column that a mark join adds.
+const MARK: &str = "mark";
 
 /// A plan that grows by marks; its rows stay the same.
 pub(super) struct Marks<'a> {
@@ -22,6 +26,15 @@ pub(super) struct Marks<'a> {
     base: LogicalPlan,
     plan: LogicalPlan,
     names: &'a Names,
+}
+
+/// Whether `expr` itself is an IN, an ANY or an ALL over a subquery or an EXISTS.
+pub(super) fn is_condition(expr: &Expr) -> bool {
+    matches!(expr, Expr::Exists(_)) || may_be_null(expr)
+}
+
+fn may_be_null(expr: &Expr) -> bool {
+    matches!(expr, Expr::InSubquery(_) | Expr::SetComparison(_))
 }
 
 impl<'a> Marks<'a> {
@@ -44,79 +57,116 @@ impl<'a> Marks<'a> {
     ///
     /// `Unsupported` for subqueries that cannot be computed apart from their query's row.
     pub(super) fn settle(&mut self, expr: Expr) -> Result<Expr> {
-        let settled = expr.transform_up(|expr| {
-            Ok(Transformed::yes(match expr {
-                Expr::Exists(Exists { subquery, negated }) => {
-                    let found = self.mark(&subquery.subquery)?;
-                    if negated { not(found) } else { found }
-                }
-                Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
-                    let found = self.any(*expr, Operator::Eq, &subquery.subquery)?;
-                    if negated { not(found) } else { found }
-                }
-                Expr::SetComparison(SetComparison { expr, subquery, op, quantifier }) => {
-                    let subquery = &subquery.subquery;
-                    match quantifier {
-                        SetQuantifier::Any => self.any(*expr, op, subquery)?,
-                        SetQuantifier::All => self.all(*expr, op, subquery)?,
-                    }
-                }
+        let settled = expr.transform_down(|expr| {
+            let settled = match expr {
+                Expr::IsTrue(inner) if may_be_null(&inner) => self.condition(*inner, Wanted::True)?,
+                condition if is_condition(&condition) => self.condition(condition, Wanted::Value)?,
                 other => return Ok(Transformed::no(other)),
-            }))
+            };
+            Ok(Transformed::new(settled, true, TreeNodeRecursion::Jump))
         });
         Ok(settled?.data)
     }
 
-    /// `value <op> ANY (subquery)`; IN is ANY with `=`.
-    fn any(&mut self, value: Expr, op: Operator, subquery: &Arc<LogicalPlan>) -> Result<Expr> {
-        let value = self.named(value)?;
-        let found = self.mark_of(subquery, compared(&value, op, subquery, &self.plan)?)?;
-        let unknown = self.unknown(&value, subquery)?;
-        Ok(truth(found, true, unknown))
+    /// The same for a condition of a filter or a join, where NULL is as good as FALSE.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::settle`].
+    pub(super) fn settle_filter(&mut self, expr: Expr) -> Result<Expr> {
+        let asked = expr.transform_down(|expr| {
+            Ok(match expr {
+                Expr::BinaryExpr(BinaryExpr { op: Operator::And | Operator::Or, .. }) => {
+                    Transformed::no(expr)
+                }
+                other if may_be_null(&other) => {
+                    Transformed::new(other.is_true(), true, TreeNodeRecursion::Jump)
+                }
+                other => Transformed::new(other, false, TreeNodeRecursion::Jump),
+            })
+        });
+        self.settle(asked?.data)
     }
 
-    /// `value <op> ALL (subquery)`: no row is on the wrong side.
-    fn all(&mut self, value: Expr, op: Operator, subquery: &Arc<LogicalPlan>) -> Result<Expr> {
+    fn condition(&mut self, condition: Expr, wanted: Wanted) -> Result<Expr> {
+        let (value, comparison) = match &condition {
+            Expr::Exists(Exists { subquery, negated }) => {
+                let found = self.mark(&subquery.subquery)?;
+                return Ok(if *negated { not(found) } else { found });
+            }
+            Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
+                let subquery = &subquery.subquery;
+                (expr, Comparison { op: Operator::Eq, subquery, sought: true, decided: !negated })
+            }
+            Expr::SetComparison(SetComparison { expr, subquery, op, quantifier }) => {
+                let is_any = *quantifier == SetQuantifier::Any;
+                (expr, Comparison { op: *op, subquery: &subquery.subquery, sought: is_any, decided: is_any })
+            }
+            _ => return Ok(condition),
+        };
+        let value = self.settle(value.as_ref().clone())?;
         let value = self.named(value)?;
-        let fails = not(compared(&value, op, subquery, &self.plan)?);
-        let found = self.mark_of(subquery, fails)?;
-        let unknown = self.unknown(&value, subquery)?;
-        Ok(truth(found, false, unknown))
+        Ok(self.truth(&value, comparison, wanted)?.into_expr(wanted))
     }
 
-    /// Whether a comparison of `value` with a row of `subquery` is NULL; `None` where none can be.
-    fn unknown(&mut self, value: &Expr, subquery: &Arc<LogicalPlan>) -> Result<Option<Expr>> {
+    fn truth(&mut self, value: &Expr, comparison: Comparison<'_>, wanted: Wanted) -> Result<Truth> {
+        let Comparison { subquery, decided, .. } = comparison;
         let value_may_be_null = value.nullable(self.plan.schema().as_ref())?;
         let row_may_be_null = subquery.schema().field(0).is_nullable();
-        if !value_may_be_null && !row_may_be_null {
-            return Ok(None);
+        let is_asked = (value_may_be_null || row_may_be_null) && !(decided && wanted == Wanted::True);
+        if is_asked && (differ(subquery)? || has_outer(subquery) && peel(subquery)?.is_none()) {
+            return self.truth_at_once(value, comparison);
         }
-        if !has_outer(subquery) {
-            let contents = scalar(contents(subquery)?);
-            return Ok(Some(match value_may_be_null {
-                // More than nothing makes it NULL where the value is, a NULL among the rows where it is not.
-                true => contents.gt(case(value.clone().is_null(), lit(EMPTY), lit(NO_NULLS))),
-                false => contents.eq(lit(WITH_NULLS)),
-            }));
+        let found = self.mark_of(subquery, comparison.decides(value, self.plan.schema())?)?;
+        let unknown = match (is_asked, has_outer(subquery)) {
+            (false, _) => None,
+            (true, false) => Some(rows::unknown(value, value_may_be_null, subquery)?),
+            (true, true) => {
+                let with_null = match row_may_be_null {
+                    true => Some(self.mark_of(subquery, first_column(subquery).is_null())?),
+                    false => None,
+                };
+                let of_null = match value_may_be_null {
+                    true => Some(value.clone().is_null().and(self.mark(subquery)?)),
+                    false => None,
+                };
+                with_null.into_iter().chain(of_null).reduce(Expr::or)
+            }
+        };
+        Ok(Truth { found, unknown, decided })
+    }
+
+    /// The same from one computation of the subquery, for each combination of the value and the outer columns: two
+    /// computations need not give the same rows where a LIMIT, a window or a volatile function has a say.
+    fn truth_at_once(&mut self, value: &Expr, comparison: Comparison<'_>) -> Result<Truth> {
+        let state = comparison.state(value, self.plan.schema())?;
+        let name = self.names.next("rows");
+        let state_name = format!("{name}_state");
+        let states = LogicalPlanBuilder::new_from_arc(Arc::clone(comparison.subquery))
+            .project([state.alias(&state_name)])?
+            .build()?;
+        let (Pushed { plan, columns }, outer) = self.for_each_row(&states)?;
+        let greatest = max(Expr::Column(Column::new_unqualified(&state_name))).alias(&name);
+        let keys: Vec<Expr> = columns.iter().cloned().map(Expr::Column).collect();
+        let aggregate = LogicalPlanBuilder::from(plan).aggregate(keys, [greatest])?;
+        let state = Expr::Column(Column::new_unqualified(&name)).alias(&state_name);
+        let output: Vec<Expr> = numbered(&columns, &name).chain([state]).collect();
+        let rows = aggregate.project(output)?;
+        if !has_outer(rows.plan()) && columns.is_empty() {
+            return Ok(comparison.truth_of(scalar(rows.build()?)));
         }
-        let with_null = match row_may_be_null {
-            true => Some(self.mark_of(subquery, first_column(subquery).is_null())?),
-            false => None,
-        };
-        let of_null = match value_may_be_null {
-            true => Some(value.clone().is_null().and(self.mark(subquery)?)),
-            false => None,
-        };
-        Ok(with_null.into_iter().chain(of_null).reduce(Expr::or))
+        let on = self.equal_to_rows(&outer, &name);
+        let rows = rows.alias(name.as_str())?.build()?;
+        self.plan = LogicalPlanBuilder::from(self.plan.clone()).join_on(rows, JoinType::Left, on)?.build()?;
+        Ok(comparison.truth_of(Expr::Column(Column::new(Some(name), state_name))))
     }
 
     /// `value` as something that may be named in several places at no cost: a column of the plan, or a constant.
     fn named(&mut self, value: Expr) -> Result<Expr> {
-        let simple = match &value {
-            Expr::Cast(cast) => matches!(*cast.expr, Expr::Column(_) | Expr::Literal(..)),
-            other => matches!(other, Expr::Column(_) | Expr::Literal(..) | Expr::OuterReferenceColumn(..)),
+        let is_simple = |expr: &Expr| {
+            matches!(expr, Expr::Column(_) | Expr::Literal(..) | Expr::OuterReferenceColumn(..))
         };
-        if simple {
+        if is_simple(&value) || matches!(&value, Expr::Cast(cast) if is_simple(&cast.expr)) {
             return Ok(value);
         }
         let name = self.names.next("value");
@@ -136,78 +186,62 @@ impl<'a> Marks<'a> {
         if !has_outer(subquery) {
             return Ok(scalar(is_there(subquery)?));
         }
-        match peel(subquery)? {
-            Some(peeled) => self.mark_of_rows(peeled),
-            None => self.mark_of_domain(subquery),
+        if let Some(peeled) = peel(subquery)? {
+            return self.mark_of_rows(peeled);
         }
+        let name = self.names.next("rows");
+        let (Pushed { plan, columns }, outer) = self.for_each_row(subquery)?;
+        let mut output: Vec<Expr> = numbered(&columns, &name).collect();
+        if output.is_empty() {
+            output.push(lit(true).alias(&name));
+        }
+        let rows = LogicalPlanBuilder::from(plan).project(output)?.distinct()?;
+        let on = self.equal_to_rows(&outer, &name);
+        self.join(rows.alias(name.as_str())?.build()?, &name, on)
     }
 
     /// Rows that are there for all rows of the plan alike, joined by what is asked of them.
     fn mark_of_rows(&mut self, Peeled { mut base, conditions }: Peeled) -> Result<Expr> {
-        let (asked, own): (Vec<Expr>, Vec<Expr>) =
-            conditions.into_iter().partition(Expr::contains_outer);
+        let (asked, own): (Vec<Expr>, Vec<Expr>) = conditions.into_iter().partition(Expr::contains_outer);
         if let Some(predicate) = own.into_iter().reduce(Expr::and) {
             base = LogicalPlan::Filter(Filter::try_new(predicate, Arc::new(base))?);
         }
         let name = self.names.next("rows");
         let mut columns: Vec<Column> = Vec::new();
         for column in asked.iter().flat_map(|expr| expr.column_refs()) {
-            if base.schema().has_column(column) && !columns.contains(column) {
+            if !columns.contains(column) {
                 columns.push(column.clone());
             }
         }
-        let renamed = |at: usize| Column::new(Some(name.clone()), format!("c{at}"));
-        let asked = asked.into_iter().map(|expr| {
-            let expr = expr.transform_up(|expr| {
-                Ok(match &expr {
-                    Expr::Column(column) => match columns.iter().position(|other| other == column) {
-                        Some(at) => Transformed::yes(Expr::Column(renamed(at))),
-                        None => Transformed::no(expr),
-                    },
-                    _ => Transformed::no(expr),
-                })
+        let renamed = asked.into_iter().map(|expr| {
+            let renamed = expr.transform_up(|expr| {
+                let Expr::Column(column) = &expr else { return Ok(Transformed::no(expr)) };
+                let at = columns.iter().position(|other| other == column).expect("it is among its columns");
+                Ok(Transformed::yes(row_column(&name, at)))
             })?;
-            self.own(expr.data)
+            self.own(renamed.data)
         });
-        let asked = asked.collect::<Result<Vec<Expr>>>()?;
-        let mut output: Vec<Expr> = columns.iter().cloned().enumerate().map(|(at, column)| {
-            Expr::Column(column).alias(format!("c{at}"))
-        }).collect();
+        let on = renamed.collect::<Result<Vec<Expr>>>()?;
+        let mut output: Vec<Expr> = numbered(&columns, &name).collect();
         if output.is_empty() {
-            output.push(lit(true).alias("c"));
+            output.push(lit(true).alias(&name));
         }
         let rows = LogicalPlanBuilder::from(base).project(output)?.alias(name.as_str())?.build()?;
-        self.join(rows, &name, asked)
+        self.join(rows, &name, on)
     }
 
-    /// Rows computed for each combination of the outer columns that they depend on, joined by these.
-    fn mark_of_domain(&mut self, subquery: &LogicalPlan) -> Result<Expr> {
-        let columns: Vec<OuterColumn> = outer_columns(subquery)
-            .into_iter()
-            .filter(|(_, column)| self.plan.schema().has_column(column))
-            .collect();
-        let name = self.names.next("rows");
-        if columns.is_empty() {
-            // What it names belongs to a query further out.
-            let output = [lit(true).alias("c")];
-            let rows = LogicalPlanBuilder::from(subquery.clone()).project(output)?.alias(name.as_str())?.build()?;
-            return self.join(rows, &name, vec![lit(true)]);
+    /// The rows of `subquery` for each combination of the plan's columns that it names, and these columns; where it names
+    /// none, what it names is of a query further out, and its rows are as they are.
+    fn for_each_row(&self, subquery: &LogicalPlan) -> Result<(Pushed, Vec<OuterColumn>)> {
+        let is_own = |(_, column): &OuterColumn| self.plan.schema().has_column(column);
+        let outer: Vec<OuterColumn> = outer_columns(subquery).into_iter().filter(is_own).collect();
+        if outer.is_empty() {
+            return Ok((Pushed { plan: subquery.clone(), columns: Vec::new() }, outer));
         }
-        let all_in_base = columns.iter().all(|(_, column)| self.base.schema().has_column(column));
+        let all_in_base = outer.iter().all(|(_, column)| self.base.schema().has_column(column));
         let of = if all_in_base { &self.base } else { &self.plan };
-        let domain = Domain::new(of, columns.clone(), self.names)?;
-        let pushed = domain.push(subquery)?;
-        let output: Vec<Expr> = pushed.columns.iter().cloned().enumerate().map(|(at, column)| {
-            Expr::Column(column).alias(format!("c{at}"))
-        }).collect();
-        let rows =
-            LogicalPlanBuilder::from(pushed.plan).project(output)?.distinct()?.alias(name.as_str())?.build()?;
-        let equal = columns.into_iter().enumerate().map(|(at, (field, column))| {
-            let row = Expr::Column(Column::new(Some(name.clone()), format!("c{at}")));
-            same(Expr::Column(column), row, field.is_nullable())
-        });
-        let equal = equal.collect();
-        self.join(rows, &name, equal)
+        let domain = Domain::new(of, outer.clone(), self.names)?;
+        Ok((domain.push(subquery)?, outer))
     }
 
     /// An expression of a subquery with the plan's columns in place of outer references to them.
@@ -216,72 +250,67 @@ impl<'a> Marks<'a> {
         replace_outer(expr, &[], &|column| schema.has_column(column).then(|| column.clone()))
     }
 
+    /// That the plan's columns `outer` are those of the rows called `name`.
+    fn equal_to_rows(&self, outer: &[OuterColumn], name: &str) -> Vec<Expr> {
+        let pairs = outer
+            .iter()
+            .enumerate()
+            .map(|(at, (_, column))| (Expr::Column(column.clone()), row_column(name, at)));
+        let on = equal(outer, pairs);
+        if on.is_empty() { vec![lit(true)] } else { on }
+    }
+
+    /// The mark of rows called `name` for which `on` holds.
     fn join(&mut self, rows: LogicalPlan, name: &str, on: Vec<Expr>) -> Result<Expr> {
-        self.plan = LogicalPlanBuilder::from(self.plan.clone()).join_on(rows, JoinType::LeftMark, on)?.build()?;
-        Ok(Expr::Column(Column::new(Some(name), "mark")))
+        let is_taken = |plan: &LogicalPlan| {
+            plan.schema().iter().any(|(relation, field)| relation.is_none() && field.name() == MARK)
+        };
+        let mark = Column::new(Some(name), MARK);
+        if !is_taken(&self.plan) {
+            let plan = LogicalPlanBuilder::from(self.plan.clone());
+            self.plan = plan.join_on(rows, JoinType::LeftMark, on)?.build()?;
+            return Ok(Expr::Column(mark));
+        }
+        // A column that is called so too has another name meanwhile.
+        let (theirs, ours) =
+            (Column::new_unqualified(MARK), Column::new_unqualified(self.names.next("kept")));
+        let columns = self.plan.schema().columns();
+        let meanwhile = |expr: Expr| {
+            let renamed = expr.transform_up(|expr| {
+                Ok(match expr {
+                    Expr::Column(column) if column == theirs => Transformed::yes(Expr::Column(ours.clone())),
+                    other => Transformed::no(other),
+                })
+            });
+            Ok(renamed?.data)
+        };
+        let on = on.into_iter().map(&meanwhile).collect::<Result<Vec<Expr>>>()?;
+        let renamed = columns.iter().cloned().map(|column| match column == theirs {
+            true => Expr::Column(column).alias(&ours.name),
+            false => Expr::Column(column),
+        });
+        let own_mark = self.names.next(MARK);
+        let back = columns.iter().cloned().map(|column| match column == theirs {
+            true => Expr::Column(ours.clone()).alias(MARK),
+            false => Expr::Column(column),
+        });
+        self.plan = LogicalPlanBuilder::from(self.plan.clone())
+            .project(renamed.collect::<Vec<Expr>>())?
+            .join_on(rows, JoinType::LeftMark, on)?
+            .project(back.chain([Expr::Column(mark).alias(&own_mark)]).collect::<Vec<Expr>>())?
+            .build()?;
+        Ok(Expr::Column(Column::new_unqualified(own_mark)))
     }
 }
 
-/// Two values are the same, NULL and NULL too.
-pub(super) fn same(left: Expr, right: Expr, may_be_null: bool) -> Expr {
-    let op = if may_be_null { Operator::IsNotDistinctFrom } else { Operator::Eq };
-    Expr::BinaryExpr(BinaryExpr { left: Box::new(left), op, right: Box::new(right) })
+/// `columns` as the rows called `name` have them.
+fn numbered<'b>(columns: &'b [Column], name: &'b str) -> impl Iterator<Item = Expr> + 'b {
+    columns
+        .iter()
+        .enumerate()
+        .map(move |(at, column)| Expr::Column(column.clone()).alias(format!("{name}_{at}")))
 }
 
-/// `found` decides, else it is NULL where `unknown` is true, else the opposite.
-fn truth(found: Expr, decided: bool, unknown: Option<Expr>) -> Expr {
-    let Some(unknown) = unknown else { return if decided { found } else { not(found) } };
-    let null = lit(ScalarValue::Boolean(None));
-    let whens = vec![(found, lit(decided)), (unknown, null)];
-    let whens = whens.into_iter().map(|(when, then)| (Box::new(when), Box::new(then))).collect();
-    Expr::Case(Case::new(None, whens, Some(Box::new(lit(!decided)))))
-}
-
-fn case(when: Expr, then: Expr, otherwise: Expr) -> Expr {
-    Expr::Case(Case::new(None, vec![(Box::new(when), Box::new(then))], Some(Box::new(otherwise))))
-}
-
-/// The subquery's column compared with `value`, as a condition in the subquery.
-fn compared(value: &Expr, op: Operator, subquery: &LogicalPlan, plan: &LogicalPlan) -> Result<Expr> {
-    let left = Box::new(as_outer(value.clone(), plan.schema())?);
-    Ok(Expr::BinaryExpr(BinaryExpr { left, op, right: Box::new(first_column(subquery)) }))
-}
-
-fn first_column(subquery: &LogicalPlan) -> Expr {
-    Expr::Column(Column::from(subquery.schema().qualified_field(0)))
-}
-
-/// What [`contents`] says of a subquery.
-const EMPTY: i64 = 0;
-const NO_NULLS: i64 = 1;
-const WITH_NULLS: i64 = 2;
-
-/// One row: whether `subquery` is empty, and whether its first column holds a NULL.
-fn contents(subquery: &Arc<LogicalPlan>) -> Result<LogicalPlan> {
-    let [rows, values] = ["rows", "values"];
-    let counts = [count(lit(1_i64)).alias(rows), count(first_column(subquery)).alias(values)];
-    let column = |name| Expr::Column(Column::new_unqualified(name));
-    let contents = case(
-        column(rows).eq(lit(0_i64)),
-        lit(EMPTY),
-        case(column(values).lt(column(rows)), lit(WITH_NULLS), lit(NO_NULLS)),
-    );
-    LogicalPlanBuilder::new_from_arc(Arc::clone(subquery))
-        .aggregate(Vec::<Expr>::new(), counts)?
-        .project([contents.alias("contents")])?
-        .build()
-}
-
-/// One row: whether `subquery` has any.
-fn is_there(subquery: &LogicalPlan) -> Result<LogicalPlan> {
-    let rows = "rows";
-    LogicalPlanBuilder::from(subquery.clone())
-        .limit(0, Some(1))?
-        .aggregate(Vec::<Expr>::new(), [count(lit(1_i64)).alias(rows)])?
-        .project([Expr::Column(Column::new_unqualified(rows)).gt(lit(0_i64)).alias("is_there")])?
-        .build()
-}
-
-fn scalar(plan: LogicalPlan) -> Expr {
-    Expr::ScalarSubquery(Subquery { subquery: Arc::new(plan), outer_ref_columns: Vec::new(), spans: Spans::new() })
+fn row_column(name: &str, at: usize) -> Expr {
+    Expr::Column(Column::new(Some(name), format!("{name}_{at}")))
 }

@@ -20,11 +20,13 @@
 //! holds a NULL. Where the comparison with the query's row cannot be moved up to the join, the subquery is computed for each
 //! combination of the outer columns that it names, as T. Neumann and A. Kemper, "Unnesting Arbitrary Queries" (2015), do.
 
+mod comparison;
 mod domain;
 mod marks;
 mod outer;
 mod peel;
 mod places;
+mod rows;
 
 use std::cell::Cell;
 

@@ -126,7 +126,8 @@ fn replaced(
 /// `subquery` with its outer references named anew.
 fn renamed(subquery: Subquery, to: &dyn Fn(&Column) -> Option<Column>) -> Result<Subquery> {
     let plan = Arc::unwrap_or_clone(subquery.subquery).transform_up(|plan| {
-        let inputs: Vec<DFSchemaRef> = plan.inputs().into_iter().map(|input| Arc::clone(input.schema())).collect();
+        let inputs: Vec<DFSchemaRef> =
+            plan.inputs().into_iter().map(|input| Arc::clone(input.schema())).collect();
         let names = NamePreserver::new(&plan);
         plan.map_expressions(|expr| {
             let name = names.save(&expr);

@@ -12,13 +12,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{
     Distinct, Expr, FetchType, Filter, Join, JoinType, Limit, LogicalPlan, Projection, SkipType,
 };
 
+use super::domain::substituted;
 use super::outer::{has_outer, has_subquery, outer_columns_of};
 
 /// Whether DataFusion's own semi and anti joins are right for this subquery as a conjunct of WHERE.
@@ -49,7 +50,8 @@ fn names_are_distinct(subquery: &LogicalPlan) -> bool {
     let _ = subquery.apply(|plan| {
         if let LogicalPlan::Filter(filter) = plan {
             let outer = split_conjunction(&filter.predicate).into_iter().filter(|expr| expr.contains_outer());
-            columns.extend(outer.flat_map(|expr| expr.column_refs().into_iter().cloned().collect::<Vec<_>>()));
+            columns
+                .extend(outer.flat_map(|expr| expr.column_refs().into_iter().cloned().collect::<Vec<_>>()));
         }
         Ok(TreeNodeRecursion::Continue)
     });
@@ -139,14 +141,7 @@ fn substitute(
         return Ok(None);
     }
     for condition in conditions.iter_mut() {
-        let substituted = condition.clone().transform_up(|expr| match &expr {
-            Expr::Column(column) => Ok(match inputs.get(column) {
-                Some(input) => Transformed::yes(input.clone()),
-                None => Transformed::no(expr),
-            }),
-            _ => Ok(Transformed::no(expr)),
-        })?;
-        *condition = substituted.data;
+        *condition = substituted(condition.clone(), inputs)?;
     }
     base_of(input, conditions)
 }

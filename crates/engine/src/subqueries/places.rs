@@ -6,21 +6,24 @@
 //!   GROUP BY, sum(…)     Aggregate
 //!   OVER (…)             Window       } marks are taken off above
 //!   ORDER BY             Sort         }
-//!   ON                   Join         marks come to the side whose columns the condition names
+//!   ON                   Join         filters the side whose columns it names, where that may be; else marks come to it
 //! ```
 
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
+use datafusion::error::DataFusionError;
 use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
-use datafusion::logical_expr::{Expr, ExprSchemable, Filter, Join, JoinType, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{
+    Expr, ExprSchemable, Filter, Join, JoinType, LogicalPlan, LogicalPlanBuilder,
+};
 use pelton_error::Error;
 
 use super::Names;
-use super::marks::Marks;
+use super::marks::{Marks, is_condition};
 use super::outer::{has_outer, outer_columns, subquery_of};
 use super::peel::joins_as_it_is;
 use crate::error::to_datafusion;
@@ -46,8 +49,7 @@ pub(super) fn rewrite(plan: LogicalPlan, names: &Names) -> Result<Transformed<Lo
 
 /// Whether there is an IN, an EXISTS, an ANY or an ALL over a subquery in `expr`.
 fn has_condition(expr: &Expr) -> bool {
-    expr.exists(|expr| Ok(matches!(expr, Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_))))
-        .unwrap_or(true)
+    expr.exists(|expr| Ok(is_condition(expr))).unwrap_or(true)
 }
 
 fn of_filter(filter: Filter, names: &Names) -> Result<Transformed<LogicalPlan>> {
@@ -55,6 +57,8 @@ fn of_filter(filter: Filter, names: &Names) -> Result<Transformed<LogicalPlan>> 
     let (mut below, mut stay, mut marked) = (Vec::new(), Vec::new(), Vec::new());
     for conjunct in split_conjunction_owned(filter.predicate.clone()) {
         match &conjunct {
+            // What compares with a row of a query around stays where a join with that query finds it.
+            plain if !has_condition(plain) && plain.contains_outer() => stay.push(conjunct),
             plain if !has_condition(plain) => below.push(conjunct),
             condition if becomes_a_join(condition, &schema)? => stay.push(conjunct),
             _ => marked.push(conjunct),
@@ -69,7 +73,7 @@ fn of_filter(filter: Filter, names: &Names) -> Result<Transformed<LogicalPlan>> 
     }
     let mut marks = Marks::over(Arc::unwrap_or_clone(input), names);
     for conjunct in marked {
-        stay.push(marks.settle(conjunct)?);
+        stay.push(marks.settle_filter(conjunct)?);
     }
     let predicate = conjunction(stay).expect("there is a condition");
     let filtered = LogicalPlan::Filter(Filter::try_new(predicate, Arc::new(marks.into_plan()))?);
@@ -124,66 +128,77 @@ fn of_input(plan: LogicalPlan, names: &Names) -> Result<Transformed<LogicalPlan>
 
 fn of_join(join: Join, names: &Names) -> Result<Transformed<LogicalPlan>> {
     let schema = Arc::clone(&join.schema);
-    let mut left = Marks::over(Arc::unwrap_or_clone(join.left), names);
-    let mut right = Marks::over(Arc::unwrap_or_clone(join.right), names);
-    let (mut on, mut filters, mut above) = (Vec::new(), Vec::new(), Vec::new());
-    for (a, b) in join.on {
-        on.push((left.settle(a)?, right.settle(b)?));
-    }
+    // The sides that a condition may filter before they are joined.
+    let (may_filter_left, may_filter_right) = match join.join_type {
+        JoinType::Inner => (true, true),
+        JoinType::Left => (false, true),
+        JoinType::Right => (true, false),
+        _ => (false, false),
+    };
+    let (mut of_left, mut of_right, mut on_both, mut above) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for conjunct in join.filter.map(split_conjunction_owned).into_iter().flatten() {
-        match of_sides(&conjunct, &mut left, &mut right)? {
-            Some(settled) => filters.push(settled),
-            None if join.join_type == JoinType::Inner => above.push(conjunct),
-            None => {
-                let message = "a subquery in ON of an outer join names columns of both sides of the join; compute its \
-                               condition in the SELECT list of a subquery in FROM, and name that column in ON";
-                return Err(to_datafusion(Error::unsupported(message)));
-            }
+        match side_of(&conjunct, join.left.schema(), join.right.schema()) {
+            _ if !has_condition(&conjunct) => on_both.push(conjunct),
+            Some(Side::Left) if may_filter_left => of_left.push(conjunct),
+            Some(Side::Right) if may_filter_right => of_right.push(conjunct),
+            _ if join.join_type == JoinType::Inner => above.push(conjunct),
+            _ => on_both.push(conjunct),
         }
     }
-    let (left, right) = (Arc::new(left.into_plan()), Arc::new(right.into_plan()));
+    let mut left = Marks::over(filtered(join.left, of_left, names)?, names);
+    let mut right = Marks::over(filtered(join.right, of_right, names)?, names);
+    let on =
+        join.on.into_iter().map(|(a, b)| Ok((left.settle(a)?, right.settle(b)?))).collect::<Result<_>>()?;
+    let on_both = on_both.into_iter().map(|conjunct| of_sides(conjunct, &mut left, &mut right));
+    let on_both = on_both.collect::<Result<Vec<Expr>>>()?;
     let joined = LogicalPlan::Join(Join::try_new(
-        left,
-        right,
+        Arc::new(left.into_plan()),
+        Arc::new(right.into_plan()),
         on,
-        conjunction(filters),
+        conjunction(on_both),
         join.join_type,
         join.join_constraint,
         join.null_equality,
         join.null_aware,
     )?);
-    let joined = only_columns_of(joined, &schema)?;
-    Ok(Transformed::yes(match conjunction(above) {
-        Some(predicate) => of_filter(Filter::try_new(predicate, Arc::new(joined))?, names)?.data,
-        None => joined,
-    }))
+    let joined = Arc::new(only_columns_of(joined, &schema)?);
+    Ok(Transformed::yes(filtered(joined, above, names)?))
 }
 
-/// A conjunct of ON with marks of the sides whose columns its conditions name; `None` where one names columns of both.
-fn of_sides(conjunct: &Expr, left: &mut Marks, right: &mut Marks) -> Result<Option<Expr>> {
-    let mut one_side = true;
-    conjunct.apply(|expr| {
-        if has_condition_itself(expr) {
-            one_side &= side_of(expr, left.schema(), right.schema()).is_some();
-        }
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    if !one_side {
-        return Ok(None);
+/// The rows of `input` for which all of `conjuncts` hold.
+fn filtered(input: Arc<LogicalPlan>, conjuncts: Vec<Expr>, names: &Names) -> Result<LogicalPlan> {
+    match conjunction(conjuncts) {
+        Some(predicate) => Ok(of_filter(Filter::try_new(predicate, input)?, names)?.data),
+        None => Ok(Arc::unwrap_or_clone(input)),
     }
-    let settled = conjunct.clone().transform_down(|expr| {
-        if !has_condition_itself(&expr) {
+}
+
+/// A conjunct of ON with marks of the sides whose columns its conditions name.
+///
+/// # Errors
+///
+/// `Unsupported` where a condition names columns of both.
+fn of_sides(conjunct: Expr, left: &mut Marks, right: &mut Marks) -> Result<Expr> {
+    let settled = conjunct.transform_down(|expr| {
+        if !is_condition(&expr) {
             return Ok(Transformed::no(expr));
         }
-        let is_left = side_of(&expr, left.schema(), right.schema()) == Some(Side::Left);
-        let settled = if is_left { left.settle(expr)? } else { right.settle(expr)? };
+        let settled = match side_of(&expr, left.schema(), right.schema()) {
+            Some(Side::Left) => left.settle(expr)?,
+            Some(Side::Right) => right.settle(expr)?,
+            None => return Err(names_both_sides()),
+        };
         Ok(Transformed::new(settled, true, TreeNodeRecursion::Jump))
     })?;
-    Ok(Some(settled.data))
+    Ok(settled.data)
 }
 
-fn has_condition_itself(expr: &Expr) -> bool {
-    matches!(expr, Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_))
+fn names_both_sides() -> DataFusionError {
+    to_datafusion(Error::unsupported(
+        "a subquery in ON of an outer join names columns of both sides of the join; compute its condition in the SELECT \
+         list of a subquery in FROM, and name that column in ON",
+    ))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
