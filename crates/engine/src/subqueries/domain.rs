@@ -1,14 +1,14 @@
-//! A subquery for all rows of its query at once: each of its operators works on the rows of each combination of outer
-//! columns by itself.
+//! A subquery for all rows of its query at once: each of its operators works on the rows of each combination
+//! of outer columns by itself.
 //!
 //! ```text
 //!   D: the combinations of the outer columns that the subquery names, each once
 //!
 //!   no outer columns below     T                  D × T
 //!   Filter, Projection         outer(k)           D.k
-//!   Aggregate                  GROUP BY g         GROUP BY D, g; without g also a D without rows, with what is over none
+//!   Aggregate                  GROUP BY g         GROUP BY D, g; without g a row also for a D without rows
 //!   Window                     PARTITION BY p     PARTITION BY D, p
-//!   LIMIT                      ORDER BY o         rows whose row_number() OVER (PARTITION BY D ORDER BY o) is in its range
+//!   LIMIT                      ORDER BY o         by row_number() OVER (PARTITION BY D ORDER BY o)
 //!   UNION ALL                  A, B               A of its D, B of its D
 //!   Join                       A, B               A of D joined with B, or with B of D where D is the same
 //! ```
@@ -28,6 +28,7 @@ use datafusion::logical_expr::{
     Aggregate, BinaryExpr, Distinct, Expr, ExprFunctionExt, ExprSchemable, FetchType, Filter, Join, Limit,
     LogicalPlan, LogicalPlanBuilder, Operator, Projection, SkipType, Sort, SortExpr, Union, Window, lit,
 };
+use datafusion::scalar::ScalarValue;
 use pelton_error::Error;
 
 use super::Names;
@@ -229,12 +230,20 @@ impl<'a> Domain<'a> {
         let mut inputs = Vec::new();
         let mut fields = Vec::new();
         for input in &union.inputs {
-            let output: Vec<Column> = input.schema().columns();
+            let output: Vec<Expr> = (union.schema.iter().zip(input.schema().columns()))
+                .map(|((relation, field), column)| {
+                    let (named, name) = (relation.cloned(), field.name());
+                    match column.relation == named && column.name == *name {
+                        true => Expr::Column(column),
+                        false => Expr::Column(column).alias_qualified(named, name),
+                    }
+                })
+                .collect();
             let Pushed { plan, columns } = self.push(input)?;
             let renamed = columns.into_iter().enumerate();
             let renamed: Vec<Expr> =
                 renamed.map(|(at, column)| Expr::Column(column).alias(format!("{name}_{at}"))).collect();
-            let output = output.into_iter().map(Expr::Column).chain(renamed);
+            let output = output.into_iter().chain(renamed);
             let plan = LogicalPlanBuilder::from(plan).project(output)?.build()?;
             fields = plan.schema().fields()[union.schema.fields().len()..].to_vec();
             inputs.push(Arc::new(plan));
@@ -269,7 +278,7 @@ impl<'a> Domain<'a> {
     /// A row also for each combination without rows, with the values that aggregates have over no rows.
     fn with_empty_groups(&self, grouped: Pushed, aggregate: &Aggregate, rows: &str) -> Result<Pushed> {
         let all = self.copy()?;
-        let on = self.equal(&all.columns, &grouped.columns);
+        let on = self.equal(&all.columns, &grouped.columns)?;
         let is_empty = Expr::Column(Column::new_unqualified(rows)).is_null();
         let mut output: Vec<Expr> = all.columns.iter().cloned().map(Expr::Column).collect();
         for (call, column) in aggregate.aggr_expr.iter().zip(aggregate.schema.columns()) {
@@ -298,7 +307,7 @@ impl<'a> Domain<'a> {
     }
 
     /// That two copies of the domain have the same combination.
-    fn equal(&self, left: &[Column], right: &[Column]) -> Vec<Expr> {
+    fn equal(&self, left: &[Column], right: &[Column]) -> Result<Vec<Expr>> {
         let pairs = left.iter().zip(right);
         let pairs = pairs.map(|(left, right)| (Expr::Column(left.clone()), Expr::Column(right.clone())));
         equal(&self.outer, pairs)
@@ -337,7 +346,7 @@ impl<'a> Domain<'a> {
         let columns = columns.expect("one side has the domain").clone();
         let mut filter: Vec<Expr> = Vec::new();
         if let (Some(left), Some(right)) = (&left_columns, &right_columns) {
-            filter.extend(self.equal(left, right));
+            filter.extend(self.equal(left, right)?);
         }
         let mut on = Vec::new();
         for (left, right) in &join.on {
@@ -367,11 +376,29 @@ impl<'a> Domain<'a> {
     }
 }
 
-/// That the two of each pair are the same, NULL and NULL too; `outer` are the columns that the pairs are of. Joins hash
-/// keys of one kind, so one that may be NULL makes all of them such.
-pub(super) fn equal(outer: &[OuterColumn], pairs: impl Iterator<Item = (Expr, Expr)>) -> Vec<Expr> {
-    let null_is_null = outer.iter().any(|(field, _)| field.is_nullable());
-    pairs.map(|(left, right)| same(left, right, null_is_null)).collect()
+/// That the two of each pair are the same, NULL and NULL too; `outer` are the columns that the pairs are of. They are
+/// equalities that are never NULL: DataFusion hashes all keys of a join alike, and makes keys also of what a filter above
+/// compares, where NULL equals nothing.
+///
+/// # Errors
+///
+/// Where a type has no value but NULL.
+pub(super) fn equal(outer: &[OuterColumn], pairs: impl Iterator<Item = (Expr, Expr)>) -> Result<Vec<Expr>> {
+    let mut equal = Vec::new();
+    for ((field, _), (left, right)) in outer.iter().zip(pairs) {
+        if !field.is_nullable() {
+            equal.push(left.eq(right));
+            continue;
+        }
+        let any_value = lit(ScalarValue::new_default(field.data_type())?);
+        let value = |column: &Expr| {
+            let when = vec![(Box::new(column.clone().is_null()), Box::new(any_value.clone()))];
+            Expr::Case(Case::new(None, when, Some(Box::new(column.clone()))))
+        };
+        equal.push(value(&left).eq(value(&right)));
+        equal.push(left.is_null().eq(right.is_null()));
+    }
+    Ok(equal)
 }
 
 fn same(left: Expr, right: Expr, null_is_null: bool) -> Expr {
@@ -379,16 +406,18 @@ fn same(left: Expr, right: Expr, null_is_null: bool) -> Expr {
     Expr::BinaryExpr(BinaryExpr { left: Box::new(left), op, right: Box::new(right) })
 }
 
-/// A plan below `plan` that gives the same rows whenever it is computed, and `exprs` over it, which are `exprs` over `plan`
-/// for the rows of `plan` and maybe more.
+/// A plan below `plan` that gives the same rows whenever it is computed, and `exprs` over it, which are
+/// `exprs` over `plan` for the rows of `plan` and maybe more.
 fn same_again(mut plan: &LogicalPlan, mut exprs: Vec<Expr>) -> Result<(&LogicalPlan, Vec<Expr>)> {
-    while differ(plan)? {
+    let is_marked =
+        |plan: &LogicalPlan| matches!(plan, LogicalPlan::Join(join) if join.join_type == JoinType::LeftMark);
+    while is_marked(plan) || differ(plan)? {
         let inputs: Option<HashMap<Column, Expr>> = match plan {
             LogicalPlan::Limit(_)
             | LogicalPlan::Filter(_)
             | LogicalPlan::Sort(_)
-            | LogicalPlan::Window(_) => None,
-            LogicalPlan::Distinct(Distinct::All(_)) => None,
+            | LogicalPlan::Window(_)
+            | LogicalPlan::Distinct(Distinct::All(_)) => None,
             LogicalPlan::SubqueryAlias(alias) => {
                 let inputs = alias.input.schema().columns().into_iter().map(Expr::Column);
                 Some(plan.schema().columns().into_iter().zip(inputs).collect())
@@ -396,6 +425,10 @@ fn same_again(mut plan: &LogicalPlan, mut exprs: Vec<Expr>) -> Result<(&LogicalP
             LogicalPlan::Projection(projection) => {
                 let inputs = projection.expr.iter().map(|expr| expr.clone().unalias());
                 Some(plan.schema().columns().into_iter().zip(inputs).collect())
+            }
+            LogicalPlan::Join(join) => {
+                plan = side_with(join, &exprs).ok_or_else(differs)?;
+                continue;
             }
             _ => return Err(differs()),
         };
@@ -412,6 +445,20 @@ fn same_again(mut plan: &LogicalPlan, mut exprs: Vec<Expr>) -> Result<(&LogicalP
     Ok((plan, exprs))
 }
 
+/// A side of `join` that has the columns of `exprs`, and all rows of that side that the join has.
+fn side_with<'b>(join: &'b Join, exprs: &[Expr]) -> Option<&'b LogicalPlan> {
+    use JoinType::{Inner, Left, LeftAnti, LeftMark, LeftSemi, Right, RightAnti, RightMark, RightSemi};
+    let has_all = |side: &LogicalPlan| {
+        let mut columns = exprs.iter().flat_map(Expr::column_refs);
+        columns.all(|column| side.schema().has_column(column))
+    };
+    match join.join_type {
+        Inner | Left | LeftAnti | LeftMark | LeftSemi if has_all(&join.left) => Some(&join.left),
+        Inner | Right | RightAnti | RightMark | RightSemi if has_all(&join.right) => Some(&join.right),
+        _ => None,
+    }
+}
+
 /// `expr` with columns replaced by what they are.
 pub(super) fn substituted(expr: Expr, inputs: &HashMap<Column, Expr>) -> Result<Expr> {
     let substituted = expr.transform_up(|expr| {
@@ -423,14 +470,14 @@ pub(super) fn substituted(expr: Expr, inputs: &HashMap<Column, Expr>) -> Result<
 
 fn differs() -> datafusion::error::DataFusionError {
     to_datafusion(Error::unsupported(
-        "a subquery names columns of rows that need not be the same when they are computed once more, because of a LIMIT, a \
-         window or a volatile function among what makes them; create a table of them first",
+        "a subquery names columns of rows that need not be the same when they are computed once more, because of \
+         a LIMIT, a window or a volatile function among what makes them; create a table of them first",
     ))
 }
 
 fn cannot_move(what: &str) -> datafusion::error::DataFusionError {
     to_datafusion(Error::unsupported(format!(
-        "a subquery that names columns of its query has {what} over rows that depend on them; write it as a join with a \
-         subquery in FROM that has those columns in its SELECT list"
+        "a subquery that names columns of its query has {what} over rows that depend on them; write it as a join \
+         with a subquery in FROM that has those columns in its SELECT list"
     )))
 }

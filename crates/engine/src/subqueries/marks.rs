@@ -7,14 +7,15 @@ use datafusion::common::{Column, DFSchema, Result};
 use datafusion::functions_aggregate::expr_fn::max;
 use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison, SetQuantifier};
 use datafusion::logical_expr::{
-    BinaryExpr, Expr, ExprSchemable, Filter, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, lit, not,
+    BinaryExpr, Expr, ExprSchemable, Filter, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Subquery,
+    lit, not,
 };
 
 use super::Names;
 use super::comparison::{Comparison, Truth, Wanted};
 use super::domain::{Domain, Pushed, equal};
 use super::outer::{OuterColumn, has_outer, outer_columns, replace_outer};
-use super::peel::{Peeled, peel};
+use super::peel::{Peeled, peel, value_joins_as_it_is};
 use super::rows::{self, differ, first_column, is_there, scalar};
 
 /// What DataFusion calls the column that a mark join adds.
@@ -28,9 +29,16 @@ pub(super) struct Marks<'a> {
     names: &'a Names,
 }
 
-/// Whether `expr` itself is an IN, an ANY or an ALL over a subquery or an EXISTS.
+/// Whether `expr` itself is an EXISTS, an IN, an ANY or an ALL over a subquery, or the value of one that
+/// DataFusion does not compute.
 pub(super) fn is_condition(expr: &Expr) -> bool {
-    matches!(expr, Expr::Exists(_)) || may_be_null(expr)
+    match expr {
+        Expr::Exists(_) => true,
+        Expr::ScalarSubquery(Subquery { subquery, .. }) => {
+            !value_joins_as_it_is(subquery) && subquery.max_rows().is_some_and(|rows| rows <= 1)
+        }
+        other => may_be_null(other),
+    }
 }
 
 fn may_be_null(expr: &Expr) -> bool {
@@ -102,6 +110,7 @@ impl<'a> Marks<'a> {
                 let is_any = *quantifier == SetQuantifier::Any;
                 (expr, Comparison { op: *op, subquery: &subquery.subquery, sought: is_any, decided: is_any })
             }
+            Expr::ScalarSubquery(Subquery { subquery, .. }) => return self.value(subquery),
             _ => return Ok(condition),
         };
         let value = self.settle(value.as_ref().clone())?;
@@ -136,8 +145,9 @@ impl<'a> Marks<'a> {
         Ok(Truth { found, unknown, decided })
     }
 
-    /// The same from one computation of the subquery, for each combination of the value and the outer columns: two
-    /// computations need not give the same rows where a LIMIT, a window or a volatile function has a say.
+    /// The same from one computation of the subquery, for each combination of the value and the outer
+    /// columns: two computations need not give the same rows where a LIMIT, a window or a volatile function
+    /// has a say.
     fn truth_at_once(&mut self, value: &Expr, comparison: Comparison<'_>) -> Result<Truth> {
         let state = comparison.state(value, self.plan.schema())?;
         let name = self.names.next("rows");
@@ -155,13 +165,27 @@ impl<'a> Marks<'a> {
         if !has_outer(rows.plan()) && columns.is_empty() {
             return Ok(comparison.truth_of(scalar(rows.build()?)));
         }
-        let on = self.equal_to_rows(&outer, &name);
+        let on = self.equal_to_rows(&outer, &name)?;
         let rows = rows.alias(name.as_str())?.build()?;
         self.plan = LogicalPlanBuilder::from(self.plan.clone()).join_on(rows, JoinType::Left, on)?.build()?;
         Ok(comparison.truth_of(Expr::Column(Column::new(Some(name), state_name))))
     }
 
-    /// `value` as something that may be named in several places at no cost: a column of the plan, or a constant.
+    /// The first column of `subquery`, which has at most one row; NULL where it has none.
+    fn value(&mut self, subquery: &LogicalPlan) -> Result<Expr> {
+        let name = self.names.next("rows");
+        let value_name = format!("{name}_value");
+        let (Pushed { plan, columns }, outer) = self.for_each_row(subquery)?;
+        let value = first_column(subquery).alias(&value_name);
+        let output: Vec<Expr> = numbered(&columns, &name).chain([value]).collect();
+        let rows = LogicalPlanBuilder::from(plan).project(output)?.alias(name.as_str())?.build()?;
+        let on = self.equal_to_rows(&outer, &name)?;
+        self.plan = LogicalPlanBuilder::from(self.plan.clone()).join_on(rows, JoinType::Left, on)?.build()?;
+        Ok(Expr::Column(Column::new(Some(name), value_name)))
+    }
+
+    /// `value` as something that may be named in several places at no cost: a column of the plan, or a
+    /// constant.
     fn named(&mut self, value: Expr) -> Result<Expr> {
         let is_simple = |expr: &Expr| {
             matches!(expr, Expr::Column(_) | Expr::Literal(..) | Expr::OuterReferenceColumn(..))
@@ -196,7 +220,7 @@ impl<'a> Marks<'a> {
             output.push(lit(true).alias(&name));
         }
         let rows = LogicalPlanBuilder::from(plan).project(output)?.distinct()?;
-        let on = self.equal_to_rows(&outer, &name);
+        let on = self.equal_to_rows(&outer, &name)?;
         self.join(rows.alias(name.as_str())?.build()?, &name, on)
     }
 
@@ -221,7 +245,10 @@ impl<'a> Marks<'a> {
             })?;
             self.own(renamed.data)
         });
-        let on = renamed.collect::<Result<Vec<Expr>>>()?;
+        let mut on = renamed.collect::<Result<Vec<Expr>>>()?;
+        if on.is_empty() {
+            on.push(lit(true));
+        }
         let mut output: Vec<Expr> = numbered(&columns, &name).collect();
         if output.is_empty() {
             output.push(lit(true).alias(&name));
@@ -230,8 +257,8 @@ impl<'a> Marks<'a> {
         self.join(rows, &name, on)
     }
 
-    /// The rows of `subquery` for each combination of the plan's columns that it names, and these columns; where it names
-    /// none, what it names is of a query further out, and its rows are as they are.
+    /// The rows of `subquery` for each combination of the plan's columns that it names, and these columns;
+    /// where it names none, what it names is of a query further out, and its rows are as they are.
     fn for_each_row(&self, subquery: &LogicalPlan) -> Result<(Pushed, Vec<OuterColumn>)> {
         let is_own = |(_, column): &OuterColumn| self.plan.schema().has_column(column);
         let outer: Vec<OuterColumn> = outer_columns(subquery).into_iter().filter(is_own).collect();
@@ -251,13 +278,13 @@ impl<'a> Marks<'a> {
     }
 
     /// That the plan's columns `outer` are those of the rows called `name`.
-    fn equal_to_rows(&self, outer: &[OuterColumn], name: &str) -> Vec<Expr> {
+    fn equal_to_rows(&self, outer: &[OuterColumn], name: &str) -> Result<Vec<Expr>> {
         let pairs = outer
             .iter()
             .enumerate()
             .map(|(at, (_, column))| (Expr::Column(column.clone()), row_column(name, at)));
-        let on = equal(outer, pairs);
-        if on.is_empty() { vec![lit(true)] } else { on }
+        let on = equal(outer, pairs)?;
+        Ok(if on.is_empty() { vec![lit(true)] } else { on })
     }
 
     /// The mark of rows called `name` for which `on` holds.

@@ -1,13 +1,14 @@
 //! Outer references: columns of the query around a subquery, as expressions in the subquery name them.
 //!
-//! DataFusion says by its name only which column is meant. A name means the innermost query that has such a column, so
-//! references are looked up from the inside out, and what the nearest query does not have is left to those around it.
+//! DataFusion says by its name only which column is meant. A name means the innermost query that has such a
+//! column, so references are looked up from the inside out, and what the nearest query does not have is left
+//! to those around it.
 
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::FieldRef;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema, DFSchemaRef, Result};
+use datafusion::common::{Column, DFSchema, DFSchemaRef, ExprSchema, Result};
 use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan, Subquery};
@@ -15,8 +16,8 @@ use datafusion::logical_expr::{Expr, LogicalPlan, Subquery};
 /// A column of a query around, with its field.
 pub(super) type OuterColumn = (FieldRef, Column);
 
-/// The outer references in `plan`, each once, in the order found; with those of subqueries in it that mean no column of
-/// `plan`'s own.
+/// The outer references in `plan`, each once, in the order found; with those of subqueries in it that mean no
+/// column of `plan`'s own.
 pub(super) fn outer_columns(plan: &LogicalPlan) -> Vec<OuterColumn> {
     let mut found = Vec::new();
     // The closures give no errors.
@@ -78,8 +79,8 @@ pub(super) fn has_subquery(expr: &Expr) -> bool {
     expr.exists(|expr| Ok(subquery_of(expr).is_some())).unwrap_or(true)
 }
 
-/// `expr`, over the rows of `inputs`, with each outer reference for which `to` has a column made that column; in
-/// subqueries of `expr` it is an outer reference to that column.
+/// `expr`, over the rows of `inputs`, with each outer reference for which `to` has a column made that column;
+/// in subqueries of `expr` it is an outer reference to that column.
 pub(super) fn replace_outer(
     expr: Expr,
     inputs: &[DFSchemaRef],

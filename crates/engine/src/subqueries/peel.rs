@@ -1,4 +1,5 @@
-//! What a subquery asks of its query's row, taken off the top of the subquery where that leaves the same rows.
+//! What a subquery asks of its query's row, taken off the top of the subquery where that leaves the same
+//! rows.
 //!
 //! ```text
 //!   Filter  y = outer(x)                   conditions: a + b = outer(x), k = outer(k), a > 3
@@ -7,16 +8,18 @@
 //!         Scan s
 //! ```
 //!
-//! Whether a row passes such a filter does not depend on other rows. Where it does, as below aggregates, windows and
-//! LIMIT, or where another operator makes rows of those that pass, there is nothing to take off.
+//! Whether a row passes such a filter does not depend on other rows. Where it does, as below aggregates,
+//! windows and LIMIT, or where another operator makes rows of those that pass, there is nothing to take off.
 
 use std::collections::{HashMap, HashSet};
 
+use datafusion::arrow::datatypes::FieldRef;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, Result};
+use datafusion::common::{Column, DFSchema, Result};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{
-    Distinct, Expr, FetchType, Filter, Join, JoinType, Limit, LogicalPlan, Projection, SkipType,
+    Aggregate, BinaryExpr, Distinct, Expr, ExprSchemable, FetchType, Filter, Join, JoinType, Limit,
+    LogicalPlan, Operator, Projection, SkipType,
 };
 
 use super::domain::substituted;
@@ -42,22 +45,81 @@ fn is_plain(subquery: &LogicalPlan) -> bool {
     }
 }
 
-/// Whether columns that conditions compare with the query's row, which join the output, can be told apart by their names
-/// alone.
+/// Whether columns that conditions compare with the query's row, which join the output, can be told apart by
+/// their names alone; those of floats among the output become keys under the same names.
 fn names_are_distinct(subquery: &LogicalPlan) -> bool {
     let mut columns: HashSet<Column> = HashSet::new();
+    let mut output: Vec<Expr> = Vec::new();
     // The closures give no errors.
     let _ = subquery.apply(|plan| {
-        if let LogicalPlan::Filter(filter) = plan {
-            let outer = split_conjunction(&filter.predicate).into_iter().filter(|expr| expr.contains_outer());
-            columns
-                .extend(outer.flat_map(|expr| expr.column_refs().into_iter().cloned().collect::<Vec<_>>()));
+        match plan {
+            LogicalPlan::Filter(filter) => {
+                let conjuncts = split_conjunction(&filter.predicate);
+                let outer = conjuncts.into_iter().filter(|expr| expr.contains_outer());
+                columns.extend(outer.flat_map(Expr::column_refs).cloned());
+            }
+            LogicalPlan::Projection(projection) => output.extend(projection.expr.iter().cloned()),
+            _ => {}
         }
         Ok(TreeNodeRecursion::Continue)
     });
     let names: HashSet<&str> = columns.iter().map(|column| column.name.as_str()).collect();
-    let clashes = |column: &Column| names.contains(column.name.as_str()) && !columns.contains(column);
-    names.len() == columns.len() && !subquery.schema().columns().iter().any(clashes)
+    let flat_names: HashSet<String> = columns.iter().map(Column::flat_name).collect();
+    let is_other = |expr: &Expr| !matches!(expr, Expr::Column(_));
+    let clashes = |(column, field): (Column, &FieldRef)| {
+        names.contains(column.name.as_str())
+            && (!columns.contains(&column) || field.data_type().is_floating())
+    };
+    names.len() == columns.len()
+        && !subquery.schema().columns().into_iter().zip(subquery.schema().fields()).any(clashes)
+        && !output.iter().any(|expr| is_other(expr) && flat_names.contains(&expr.schema_name().to_string()))
+}
+
+/// Whether DataFusion joins the value of this subquery: an aggregate of rows of which columns equal the
+/// query's.
+pub(super) fn value_joins_as_it_is(subquery: &LogicalPlan) -> bool {
+    match subquery {
+        plan if !has_outer(plan) => true,
+        LogicalPlan::Projection(Projection { expr, input, .. }) => {
+            !expr.iter().any(|expr| names_outer(expr, input)) && value_joins_as_it_is(input)
+        }
+        LogicalPlan::SubqueryAlias(alias) => value_joins_as_it_is(&alias.input),
+        LogicalPlan::Filter(Filter { predicate, input, .. }) => {
+            !names_outer(predicate, input) && value_joins_as_it_is(input)
+        }
+        LogicalPlan::Aggregate(Aggregate { group_expr, aggr_expr, input, .. }) => {
+            group_expr.is_empty() && !aggr_expr.iter().any(|expr| names_outer(expr, input)) && has_keys(input)
+        }
+        _ => false,
+    }
+}
+
+/// Whether all that `plan` asks of its query's row is that columns equal something of it.
+fn has_keys(plan: &LogicalPlan) -> bool {
+    match plan {
+        plan if !has_outer(plan) => true,
+        LogicalPlan::Projection(Projection { expr, input, .. }) => {
+            !expr.iter().any(|expr| names_outer(expr, input)) && has_keys(input)
+        }
+        LogicalPlan::SubqueryAlias(alias) => has_keys(&alias.input),
+        LogicalPlan::Filter(Filter { predicate, input, .. }) => {
+            let mut conjuncts = split_conjunction(predicate).into_iter();
+            conjuncts.all(|expr| !names_outer(expr, input) || is_key(expr, input.schema())) && has_keys(input)
+        }
+        _ => false,
+    }
+}
+
+/// Whether `expr` says that a column equals something of the query's row; floats are compared by what is made of them.
+fn is_key(expr: &Expr, schema: &DFSchema) -> bool {
+    let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = expr else { return false };
+    let is_column = |expr: &Expr| match expr {
+        Expr::Cast(cast) => matches!(*cast.expr, Expr::Column(_)),
+        other => matches!(other, Expr::Column(_)),
+    };
+    let is_outer = |expr: &Expr| !has_subquery(expr) && !expr.any_column_refs();
+    let is_float = left.get_type(schema).is_ok_and(|of_key| of_key.is_floating());
+    !is_float && (is_column(left) && is_outer(right) || is_column(right) && is_outer(left))
 }
 
 /// Whether `expr`, over the rows of `input`, names a column of a query around.
@@ -65,7 +127,8 @@ fn names_outer(expr: &Expr, input: &LogicalPlan) -> bool {
     !outer_columns_of(expr, &[input]).is_empty()
 }
 
-/// Whether `expr` may be a condition of a join with the query around: it names no column of that in a subquery of its own.
+/// Whether `expr` may be a condition of a join with the query around: it names no column of that in a
+/// subquery of its own.
 fn may_join(expr: &Expr, input: &LogicalPlan) -> bool {
     !has_subquery(expr) || !names_outer(expr, input)
 }
@@ -78,7 +141,8 @@ pub(super) struct Peeled {
     pub(super) conditions: Vec<Expr>,
 }
 
-/// `plan`, of which only is asked whether it has rows, as rows and conditions; `None` where it has another form.
+/// `plan`, of which only is asked whether it has rows, as rows and conditions; `None` where it has another
+/// form.
 pub(super) fn peel(plan: &LogicalPlan) -> Result<Option<Peeled>> {
     let mut conditions = Vec::new();
     let Some(base) = base_of(plan, &mut conditions)? else { return Ok(None) };

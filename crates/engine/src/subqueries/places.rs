@@ -1,12 +1,12 @@
 //! Where conditions stand: each node that has some gets an input with their marks.
 //!
 //! ```text
-//!   WHERE, HAVING        Filter       conjuncts that become semi or anti joins stay; those without conditions go below marks
+//!   WHERE, HAVING        Filter       semi and anti joins are made of conjuncts above, what has no conditions is below
 //!   SELECT               Projection
 //!   GROUP BY, sum(…)     Aggregate
 //!   OVER (…)             Window       } marks are taken off above
 //!   ORDER BY             Sort         }
-//!   ON                   Join         filters the side whose columns it names, where that may be; else marks come to it
+//!   ON                   Join         filters the side whose columns it names where that may be, else has marks there
 //! ```
 
 use std::sync::Arc;
@@ -18,13 +18,14 @@ use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    Expr, ExprSchemable, Filter, Join, JoinType, LogicalPlan, LogicalPlanBuilder,
+    Expr, ExprSchemable, Filter, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, not_exists,
 };
 use pelton_error::Error;
 
 use super::Names;
+use super::comparison::Comparison;
 use super::marks::{Marks, is_condition};
-use super::outer::{has_outer, outer_columns, subquery_of};
+use super::outer::{has_outer, has_subquery, outer_columns, subquery_of};
 use super::peel::joins_as_it_is;
 use crate::error::to_datafusion;
 
@@ -52,21 +53,38 @@ fn has_condition(expr: &Expr) -> bool {
     expr.exists(|expr| Ok(is_condition(expr))).unwrap_or(true)
 }
 
+/// Where a conjunct of a filter stands, seen from the marks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Below,
+    Marked,
+    Above,
+}
+
 fn of_filter(filter: Filter, names: &Names) -> Result<Transformed<LogicalPlan>> {
     let schema = Arc::clone(filter.input.schema());
-    let (mut below, mut stay, mut marked) = (Vec::new(), Vec::new(), Vec::new());
-    for conjunct in split_conjunction_owned(filter.predicate.clone()) {
-        match &conjunct {
+    let mut conjuncts = Vec::new();
+    for conjunct in split_conjunction_owned(filter.predicate) {
+        let (place, conjunct) = match has_condition(&conjunct) {
+            true => match as_a_join(&conjunct, &schema)? {
+                Some(join) => (Place::Above, join),
+                None => (Place::Marked, conjunct),
+            },
             // What compares with a row of a query around stays where a join with that query finds it.
-            plain if !has_condition(plain) && plain.contains_outer() => stay.push(conjunct),
-            plain if !has_condition(plain) => below.push(conjunct),
-            condition if becomes_a_join(condition, &schema)? => stay.push(conjunct),
-            _ => marked.push(conjunct),
-        }
+            false if conjunct.contains_outer() => (Place::Above, conjunct),
+            false => (Place::Below, conjunct),
+        };
+        conjuncts.push((place, conjunct));
     }
-    if marked.is_empty() {
-        return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+    if !conjuncts.iter().any(|(place, _)| *place == Place::Marked) {
+        let predicate = conjunction(conjuncts.into_iter().map(|(_, conjunct)| conjunct));
+        let predicate = predicate.expect("a filter has a predicate");
+        return Ok(Transformed::yes(LogicalPlan::Filter(Filter::try_new(predicate, filter.input)?)));
     }
+    let mut at = |wanted: Place| -> Vec<Expr> {
+        conjuncts.extract_if(.., |(place, _)| *place == wanted).map(|(_, conjunct)| conjunct).collect()
+    };
+    let (below, mut stay, marked) = (at(Place::Below), at(Place::Above), at(Place::Marked));
     let mut input = filter.input;
     if let Some(predicate) = conjunction(below) {
         input = Arc::new(LogicalPlan::Filter(Filter::try_new(predicate, input)?));
@@ -80,26 +98,39 @@ fn of_filter(filter: Filter, names: &Names) -> Result<Transformed<LogicalPlan>> 
     Ok(Transformed::yes(only_columns_of(filtered, &schema)?))
 }
 
-/// Whether DataFusion makes a semi or an anti join of `conjunct`, and a right one.
-fn becomes_a_join(conjunct: &Expr, schema: &DFSchema) -> Result<bool> {
+/// What `conjunct` is to DataFusion where that makes a semi or an anti join of it, and a right one; `schema` is of the
+/// filter's input.
+fn as_a_join(conjunct: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
     let (condition, is_not) = match conjunct {
         Expr::Not(condition) => (condition.as_ref(), true),
         other => (other, false),
     };
     match condition {
-        Expr::Exists(Exists { subquery, .. }) => Ok(joins_as_it_is(&subquery.subquery)),
+        Expr::Exists(Exists { subquery, .. }) if joins_as_it_is(&subquery.subquery) => {
+            Ok(Some(conjunct.clone()))
+        }
         Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
-            if has_condition(expr) || !joins_as_it_is(&subquery.subquery) {
-                return Ok(false);
+            let plan = &subquery.subquery;
+            if has_subquery(expr) || !joins_as_it_is(plan) {
+                return Ok(None);
             }
             if *negated == is_not {
-                return Ok(true);
+                return Ok(Some(conjunct.clone()));
             }
             // NOT IN: the join that knows NULLs has one key and no other condition.
-            let may_be_null = expr.nullable(schema)? || subquery.subquery.schema().field(0).is_nullable();
-            Ok(!may_be_null || !has_outer(&subquery.subquery) && expr.any_column_refs())
+            let may_be_null = expr.nullable(schema)? || plan.schema().field(0).is_nullable();
+            if !has_outer(plan) && expr.any_column_refs() {
+                return Ok(Some(conjunct.clone()));
+            }
+            if may_be_null {
+                return Ok(None);
+            }
+            let comparison = Comparison { op: Operator::Eq, subquery: plan, sought: true, decided: false };
+            let equal = Filter::try_new(comparison.decides(expr, schema)?, Arc::clone(plan))?;
+            let equal = LogicalPlan::Filter(equal);
+            Ok(joins_as_it_is(&equal).then(|| not_exists(Arc::new(equal))))
         }
-        _ => Ok(false),
+        _ => Ok(None),
     }
 }
 
@@ -196,8 +227,8 @@ fn of_sides(conjunct: Expr, left: &mut Marks, right: &mut Marks) -> Result<Expr>
 
 fn names_both_sides() -> DataFusionError {
     to_datafusion(Error::unsupported(
-        "a subquery in ON of an outer join names columns of both sides of the join; compute its condition in the SELECT \
-         list of a subquery in FROM, and name that column in ON",
+        "a subquery in ON of an outer join names columns of both sides of the join; compute its condition in the \
+         SELECT list of a subquery in FROM, and name that column in ON",
     ))
 }
 

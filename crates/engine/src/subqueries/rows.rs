@@ -41,7 +41,8 @@ pub(super) fn first_column(subquery: &LogicalPlan) -> Expr {
     Expr::Column(Column::from(subquery.schema().qualified_field(0)))
 }
 
-/// Whether a comparison of `value` with a row of `subquery`, which names no column of a query around, is NULL.
+/// Whether a comparison of `value` with a row of `subquery`, which names no column of a query around, is
+/// NULL.
 pub(super) fn unknown(value: &Expr, value_may_be_null: bool, subquery: &Arc<LogicalPlan>) -> Result<Expr> {
     let contents = scalar(contents(subquery)?);
     Ok(match value_may_be_null {
