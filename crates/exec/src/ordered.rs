@@ -24,12 +24,13 @@ use pelton_pipeline::Rows;
 use pelton_pipeline::codegen::{Arg, Form, RowsLayout, SinkLayout};
 use pelton_pipeline::ir::RowOrder;
 
-use super::execution::{Execution, HeldGroups, Kernel, Prepared, ROOM_LEAST};
+use super::execution::{Execution, HeldGroups, Kernel, ROOM_LEAST};
 use super::finish::{
     OUTPUT_ROWS_MAX, OUTPUT_ROWS_MIN, Outcome, flags, no_rows, output_arrays, room, row_arrays, rows_in,
     texts_of,
 };
 use super::memory::{State, download_words_blocking, is_out_of_memory, lasting_host_buffer};
+use super::prepare::Prepared;
 use super::report::PipelineReport;
 use super::results::{append, output_column, with_texts};
 use super::rows_out::{PAUSE, RowsOut, RowsPart};
@@ -59,7 +60,7 @@ impl Kernel {
 
     /// Whether what is in its sink can be moved to the host while rows come.
     pub(super) fn may_spill(&self) -> bool {
-        self.spillable_groups().is_some() || self.held_rows().is_some()
+        self.spillable_groups().is_some() || self.held_rows().is_some() || self.spillable_table().is_some()
     }
 }
 

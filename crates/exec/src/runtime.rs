@@ -78,6 +78,8 @@ pub enum MemoryTest {
     RefuseOnce,
     /// Groups found by hashing are spilled after every morsel.
     SpillAlways,
+    /// Hash tables are spilled after every morsel, and when they are built: all that probes one runs in partitions.
+    SpillTables,
 }
 
 /// How pipelines run. None of it changes results.

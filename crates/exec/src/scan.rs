@@ -23,11 +23,11 @@ use pelton_pipeline::ir::{Pipeline, TableScan};
 use pelton_scan::{DataTier, MorselTimings, PrefetchOptions, Prefetcher, RowGroups};
 use pelton_trace::{Activity, SpanSize};
 
-use super::MemoryTest;
-use super::execution::{Execution, Kernel, Prepared};
+use super::execution::{Execution, Kernel};
 use super::launch::{Launched, Morsel, vectors};
 use super::memory::{HeldLanes, State, is_out_of_memory, upload};
 use super::parking::Memory;
+use super::prepare::Prepared;
 use super::report::PipelineReport;
 use super::results::append;
 use super::rows_out::RowsOut;
@@ -279,7 +279,7 @@ impl Execution<'_> {
     ) -> Result<bool> {
         // Rows that come out are taken before the next morsel.
         let may_wait = kernel.generated.sink.may_be_full() && progress.rows.is_none();
-        let spills = self.runtime.options.memory_test == MemoryTest::SpillAlways && kernel.may_spill();
+        let spills = self.spills_after_morsels(kernel);
         let mut is_over = true;
         for turn in 0.. {
             self.cancel.check()?;
