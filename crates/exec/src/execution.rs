@@ -55,8 +55,8 @@ pub(crate) struct Execution<'r> {
     pub(super) cancel: &'r CancelFlag,
     /// Who takes the rows of the result while the run goes on, if somebody does.
     pub(super) rows_taker: Option<&'r dyn TakeRows>,
-    /// Bytes of rows at most that the host sorts.
-    pub(super) sorted_bytes_max: u64,
+    /// Bytes at most of rows that the host sorts, and of hash tables there with the rows that wait for them.
+    pub(super) host_bytes_max: u64,
     /// So many groups are enough where they are the result.
     pub(super) groups_enough: u64,
     /// Who has the texts that rows are sorted by, if somebody does.
@@ -211,7 +211,7 @@ impl<'r> Execution<'r> {
             shared: Arc::clone(shared),
             cancel,
             rows_taker: given.rows_taker,
-            sorted_bytes_max: given.sorted_bytes_max,
+            host_bytes_max: given.host_bytes_max,
             groups_enough: given.groups_enough,
             texts: given.texts,
             host_inputs: given.host_inputs.clone(),
@@ -312,7 +312,7 @@ impl<'r> Execution<'r> {
             shared: Arc::clone(&self.shared),
             cancel: self.cancel,
             rows_taker: self.rows_taker,
-            sorted_bytes_max: self.sorted_bytes_max,
+            host_bytes_max: self.host_bytes_max,
             groups_enough: self.groups_enough,
             texts: self.texts,
             host_inputs: self.host_inputs.clone(),
@@ -410,7 +410,11 @@ impl<'r> Execution<'r> {
         };
         let outcome = match self.spilled_probe(pipeline, 0) {
             Some(at) => self.run_in_partitions((index, pipeline), prepared, at, &mut report)?,
-            None => self.attempts((index, pipeline), &mut prepared, &mut report)?,
+            None => {
+                let outcome = self.attempts((index, pipeline), &mut prepared, &mut report)?;
+                drop(prepared);
+                outcome
+            }
         };
         let rows = match outcome {
             Outcome::Built(table, state) => {

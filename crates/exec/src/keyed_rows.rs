@@ -1,34 +1,75 @@
 //! Rows in memory of the host, split by a hash of keys: equal keys are in parts of the same number, of whichever side
 //! of a join and in whichever width.
 //!
-//! Traffic: each row is read once and written once a split. What is split is let go column by column.
+//! Traffic: each row is read once and written once a split, by all cores where rows are many: first parts are found, a piece
+//! of the rows a core, then columns are split, a column a core. What is split is let go as many columns at a time.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use pelton_pipeline::{RowColumn, RowValues, Rows};
 
 use super::memory::VECTOR_ROWS;
+use super::results::retain;
+use super::tasks::in_threads;
 
-/// Splits of what does not fit, each by another hash.
-pub(super) const SPLITS_MAX: u32 = 6;
+/// Splits of what does not fit, each by another hash: beside a key with many rows no other is left in the end.
+pub(super) const SPLITS_MAX: u32 = 16;
+
+/// Rows that are worth a thread at least. A guess.
+const ROWS_OF_THREAD: usize = 1 << 16;
 
 /// Splits `rows` into `count` parts by the columns `keys`, by another hash for each number of `splits`.
 pub(super) fn split(rows: Rows, keys: &[usize], count: usize, splits: u32) -> Vec<Rows> {
     if count == 1 {
         return vec![rows];
     }
-    let parts: Vec<u32> =
-        hashes(&rows, keys, splits).into_iter().map(|hash| part_of(hash, count) as u32).collect();
+    let parts = parts_of(&rows, keys, count, splits);
+    split_by(rows, &parts, count)
+}
+
+/// The part of each row, of `count` parts by the columns `keys`, by another hash for each number of `splits`.
+pub(super) fn parts_of(rows: &Rows, keys: &[usize], count: usize, splits: u32) -> Vec<u32> {
+    let mut parts = vec![0; rows.row_count];
+    let piece_rows = rows.row_count.div_ceil(threads(rows.row_count)).max(1);
+    let pieces = parts.chunks_mut(piece_rows).enumerate();
+    let mut pieces: Vec<(usize, &mut [u32])> =
+        pieces.map(|(piece, parts)| (piece * piece_rows, parts)).collect();
+    in_threads(&mut pieces, |(first, parts)| {
+        let hashes = hashes(rows, keys, *first..*first + parts.len(), splits);
+        parts.iter_mut().zip(hashes).for_each(|(part, hash)| *part = part_of(hash, count) as u32);
+    });
+    parts
+}
+
+/// Threads for work on so many rows.
+fn threads(row_count: usize) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, |count| count.get());
+    (row_count / ROWS_OF_THREAD).clamp(1, cores)
+}
+
+/// Whether all rows are in one part.
+pub(super) fn are_together(parts: &[u32]) -> bool {
+    parts.iter().all(|part| *part == parts[0])
+}
+
+/// Splits `rows` into `count` parts, of which `parts` has one for each row.
+pub(super) fn split_by(rows: Rows, parts: &[u32], count: usize) -> Vec<Rows> {
     let mut row_counts = vec![0; count];
     parts.iter().for_each(|part| row_counts[*part as usize] += 1);
     let of_count = |row_count: &usize| Rows { row_count: *row_count, columns: Vec::new() };
     let mut split: Vec<Rows> = row_counts.iter().map(of_count).collect();
-    for column in rows.columns {
-        for (rows, column) in split.iter_mut().zip(split_column(column, &parts, &row_counts)) {
-            rows.columns.push(column);
+    let threads = threads(rows.row_count);
+    let mut left = rows.columns.into_iter();
+    loop {
+        let mut columns: Vec<RowColumn> = left.by_ref().take(threads).collect();
+        if columns.is_empty() {
+            return split;
+        }
+        for columns in in_threads(&mut columns, |column| split_column(column, parts, &row_counts)) {
+            split.iter_mut().zip(columns).for_each(|(rows, column)| rows.columns.push(column));
         }
     }
-    split
 }
 
 /// The part of several that a hash belongs to.
@@ -36,21 +77,29 @@ fn part_of(hash: u64, count: usize) -> usize {
     ((u128::from(hash) * count as u128) >> 64) as usize
 }
 
-/// One hash a row of the columns `keys`: of equal keys the same, whichever integer type they have. NULL hashes like some
-/// value.
-fn hashes(rows: &Rows, keys: &[usize], splits: u32) -> Vec<u64> {
+/// One hash for each row in `range`, of the columns `keys`: of equal keys the same, whichever integer type they have. NULL
+/// hashes like some value.
+fn hashes(rows: &Rows, keys: &[usize], range: Range<usize>, splits: u32) -> Vec<u64> {
     let seed = 0x9E37_79B9_7F4A_7C15 ^ u64::from(splits) << 57;
-    let mut hashes = vec![seed; rows.row_count];
+    let mut hashes = vec![seed; range.len()];
     for key in keys {
         let add =
             |(hash, word): (&mut u64, i128)| *hash = mixed(mixed(*hash, word as u64), (word >> 64) as u64);
-        let each = hashes.iter_mut();
+        let (each, range) = (hashes.iter_mut(), range.clone());
         match &rows.columns[*key].values {
-            RowValues::Bool(values) => each.zip(values.iter().map(|value| i128::from(*value))).for_each(add),
-            RowValues::I32(values) => each.zip(values.iter().map(|value| i128::from(*value))).for_each(add),
-            RowValues::I64(values) => each.zip(values.iter().map(|value| i128::from(*value))).for_each(add),
-            RowValues::I128(values) => each.zip(values.iter().copied()).for_each(add),
-            RowValues::F64(values) => each.zip(values.iter().map(|value| key_bits(*value))).for_each(add),
+            RowValues::Bool(values) => {
+                each.zip(values[range].iter().map(|value| i128::from(*value))).for_each(add)
+            }
+            RowValues::I32(values) => {
+                each.zip(values[range].iter().map(|value| i128::from(*value))).for_each(add)
+            }
+            RowValues::I64(values) => {
+                each.zip(values[range].iter().map(|value| i128::from(*value))).for_each(add)
+            }
+            RowValues::I128(values) => each.zip(values[range].iter().copied()).for_each(add),
+            RowValues::F64(values) => {
+                each.zip(values[range].iter().map(|value| key_bits(*value))).for_each(add)
+            }
             RowValues::Text { .. } => unreachable!("texts are looked up by their hashes"),
         }
     }
@@ -70,7 +119,7 @@ fn mixed(hash: u64, word: u64) -> u64 {
     hash ^ hash >> 32
 }
 
-fn split_column(column: RowColumn, parts: &[u32], row_counts: &[usize]) -> Vec<RowColumn> {
+fn split_column(column: &RowColumn, parts: &[u32], row_counts: &[usize]) -> Vec<RowColumn> {
     let valid: Vec<Option<Vec<bool>>> = match &column.valid {
         Some(valid) => scattered(valid, parts, row_counts).into_iter().map(Some).collect(),
         None => vec![None; row_counts.len()],
@@ -125,22 +174,48 @@ pub(super) fn some_of(rows: &Rows, range: Range<usize>) -> Rows {
     Rows { row_count: range.len(), columns: rows.columns.iter().map(column).collect() }
 }
 
-/// Of rows whose first `key_count` columns are keys, none of which is NULL: the first of each key.
-pub(super) fn first_of_each_key(rows: &Rows, key_count: usize) -> Rows {
-    let word = |column: usize, row: usize| match &rows.columns[column].values {
-        RowValues::Bool(values) => i128::from(values[row]),
-        RowValues::I32(values) => i128::from(values[row]),
-        RowValues::I64(values) => i128::from(values[row]),
-        RowValues::I128(values) => values[row],
-        RowValues::F64(values) => key_bits(values[row]),
-        RowValues::Text { .. } => unreachable!("texts are looked up by their hashes"),
+/// The key of a row, a word for each of the columns `keys`; `None` where one is NULL.
+fn key_of(rows: &Rows, keys: &[usize], row: usize) -> Option<Vec<i128>> {
+    let word = |key: &usize| {
+        let RowColumn { values, valid } = &rows.columns[*key];
+        let is_null = valid.as_ref().is_some_and(|valid| !valid[row]);
+        (!is_null).then(|| match values {
+            RowValues::Bool(values) => i128::from(values[row]),
+            RowValues::I32(values) => i128::from(values[row]),
+            RowValues::I64(values) => i128::from(values[row]),
+            RowValues::I128(values) => values[row],
+            RowValues::F64(values) => key_bits(values[row]),
+            RowValues::Text { .. } => unreachable!("texts are looked up by their hashes"),
+        })
     };
-    let mut seen = std::collections::HashSet::new();
-    let is_first = |row: usize| seen.insert((0..key_count).map(|key| word(key, row)).collect::<Vec<i128>>());
-    let is_kept: Vec<bool> = (0..rows.row_count).map(is_first).collect();
-    let mut kept = some_of(rows, 0..rows.row_count);
-    super::results::retain(&mut kept, &is_kept);
-    kept
+    keys.iter().map(word).collect()
+}
+
+/// The first row of each key of `rows`.
+pub(super) fn first_of_each_key(rows: &Rows, keys: &[usize]) -> Rows {
+    let mut seen = HashSet::new();
+    let is_first: Vec<bool> = (0..rows.row_count).map(|row| seen.insert(key_of(rows, keys, row))).collect();
+    chosen(rows, &is_first)
+}
+
+/// The key that all `rows` have, if they have one in common.
+pub(super) fn common_key(rows: &Rows, keys: &[usize]) -> Option<Vec<i128>> {
+    let key = (rows.row_count > 0).then(|| key_of(rows, keys, 0)).flatten()?;
+    (1..rows.row_count).all(|row| key_of(rows, keys, row).as_ref() == Some(&key)).then_some(key)
+}
+
+/// Those of `rows` that have this key, and the others.
+pub(super) fn with_key(rows: &Rows, keys: &[usize], key: &[i128]) -> (Rows, Rows) {
+    let has_key: Vec<bool> =
+        (0..rows.row_count).map(|row| key_of(rows, keys, row).is_some_and(|of_row| of_row == key)).collect();
+    let has_another: Vec<bool> = has_key.iter().map(|has_key| !has_key).collect();
+    (chosen(rows, &has_key), chosen(rows, &has_another))
+}
+
+fn chosen(rows: &Rows, is_chosen: &[bool]) -> Rows {
+    let mut chosen = rows.clone();
+    retain(&mut chosen, is_chosen);
+    chosen
 }
 
 /// Bytes of a row as chunks hold it, at least.
@@ -202,13 +277,45 @@ mod tests {
     }
 
     #[test]
+    fn many_rows_are_split_by_several_threads_as_few_are_by_one() {
+        let count = 3 * ROWS_OF_THREAD + 77;
+        let keys: Vec<i64> = (0..count as i64).map(|row| row * 7919 % 1000).collect();
+        let columns = vec![column(RowValues::I64(keys)), column(RowValues::I64((0..count as i64).collect()))];
+        let rows = Rows { row_count: count, columns };
+        let alone: Vec<u32> =
+            hashes(&rows, &[0], 0..count, 2).into_iter().map(|hash| part_of(hash, 5) as u32).collect();
+        assert_eq!(parts_of(&rows, &[0], 5, 2), alone);
+        let split = split(rows, &[0], 5, 2);
+        for (part, rows) in split.iter().enumerate() {
+            let of_part: Vec<i64> =
+                (0..count).filter(|row| alone[*row] == part as u32).map(|row| row as i64).collect();
+            assert_eq!(numbers(rows, 1), of_part);
+        }
+    }
+
+    #[test]
     fn zeros_and_nans_are_one_key_each() {
         let values = vec![0.0, -0.0, f64::NAN, -f64::NAN, 1.0];
         let rows = Rows { row_count: 5, columns: vec![column(RowValues::F64(values))] };
-        let hashes = hashes(&rows, &[0], 0);
+        let hashes = hashes(&rows, &[0], 0..5, 0);
         assert_eq!((hashes[0], hashes[2]), (hashes[1], hashes[3]));
         assert_ne!(hashes[0], hashes[4]);
-        assert_eq!(first_of_each_key(&rows, 1).row_count, 3);
+        assert_eq!(first_of_each_key(&rows, &[0]).row_count, 3);
+    }
+
+    #[test]
+    fn rows_with_a_key_are_told_from_others_and_from_null() {
+        let build = column(RowValues::I64(vec![7, 7]));
+        let build = Rows { row_count: 2, columns: vec![build.clone(), build] };
+        let key = common_key(&build, &[0, 1]).unwrap();
+        let (first, second) = (vec![7, 7, 7, 6], vec![7, 6, 7, 7]);
+        let valid = Some(vec![true, true, false, true]);
+        let second = RowColumn { values: RowValues::I32(second), valid };
+        let probe = Rows { row_count: 4, columns: vec![second, column(RowValues::I64(first))] };
+        let (same, others) = with_key(&probe, &[1, 0], &key);
+        assert_eq!((numbers(&same, 0), numbers(&others, 0)), (vec![7], vec![6, 7, 7]));
+        assert_eq!(common_key(&probe, &[1]), None);
+        assert_eq!(common_key(&Rows::default(), &[]), None);
     }
 
     #[test]

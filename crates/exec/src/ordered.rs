@@ -140,7 +140,7 @@ impl<'r> Execution<'r> {
         let wanted = order.row_count.map_or(usize::MAX, |rows| usize::try_from(rows).unwrap_or(usize::MAX));
         let held: u64 = kernel.sorted_runs.iter().map(SortedRun::bytes).sum();
         let bytes = held.saturating_add(count.min(wanted as u64).saturating_mul(row_bytes(layout)));
-        let most = self.sorted_bytes_max / self.runtime.workers.len() as u64;
+        let most = self.host_bytes_max / self.runtime.workers.len() as u64;
         if bytes > most {
             return Err(Error::unsupported(format!(
                 "{bytes} bytes of sorted rows to be merged on the host, which has {most} for them"

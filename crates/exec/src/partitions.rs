@@ -13,8 +13,9 @@
 //!
 //! A row of the probe side meets all rows of the build side that have its key in one partition, so every kind of join is
 //! done there, and rows without a match are found out there too. A partition whose table does not fit is split by another
-//! hash. Where that does not help, since one key has too many rows: an inner join takes some rows of the build side after
-//! the others, and where only keys are asked for, each is kept once. Anything else is an error of kind `OutOfMemory`.
+//! hash. Where that does not help, since one key has too many rows: inner and outer joins take some rows of the build side
+//! after the others, and where only keys are asked for, each is kept once. What is left, further conditions of other than
+//! inner joins, is an error of kind `OutOfMemory`.
 //!
 //! Traffic: rows that wait are copied to the host and back once. Host memory: those of one probe, twice while they are
 //! split, and those of the next one.
@@ -29,12 +30,15 @@ use pelton_pipeline::{Cut, Rows};
 use super::execution::{Execution, Kernel};
 use super::finish::{Outcome, no_rows};
 use super::host_input::copy_rows;
-use super::keyed_rows::{ROWS_LEAST, SPLITS_MAX, bytes, first_of_each_key, row_bytes, some_of, split};
+use super::keyed_rows::{
+    ROWS_LEAST, SPLITS_MAX, are_together, bytes, common_key, first_of_each_key, parts_of, row_bytes, some_of,
+    split, split_by, with_key,
+};
 use super::memory::is_out_of_memory;
 use super::parking::Memory;
 use super::prepare::Prepared;
 use super::report::PipelineReport;
-use super::results::append;
+use super::results::{append, with_texts};
 use super::spilled_tables::PartitionBuild;
 
 /// Rows of the probe side that are copied to the device in one go take this part of its memory at most.
@@ -82,31 +86,39 @@ impl Probe {
         let Pair { build, probe, splits } = pair;
         let of_build: Vec<usize> = (0..self.key_count).collect();
         for splits in splits + 1..=SPLITS_MAX {
-            let parts = split(Rows::clone(build), &of_build, PARTS, splits);
-            if parts.iter().any(|part| part.row_count == build.row_count) {
+            let parts = parts_of(build, &of_build, PARTS, splits);
+            if are_together(&parts) {
                 continue;
             }
+            let parts = split_by(Rows::clone(build), &parts, PARTS);
             let probes = split(Rows::clone(probe), &self.keys, PARTS, splits);
             let pair = |(build, probe)| Pair { build: Arc::new(build), probe: Arc::new(probe), splits };
             return Some(parts.into_iter().zip(probes).map(pair).collect());
         }
         let count = build.row_count;
-        if self.kind == ProbeKind::Inner && !self.is_unique && count > 1 {
-            let halves = [0..count / 2, count / 2..count];
-            let half = |range| Pair {
-                build: Arc::new(some_of(build, range)),
-                probe: Arc::clone(probe),
-                splits: SPLITS_MAX,
-            };
-            return Some(halves.map(half).into());
-        }
-        if self.kind.brings_payload() || self.has_residual {
+        if self.is_unique || count < 2 {
             return None;
         }
-        let first = first_of_each_key(build, self.key_count);
-        let is_smaller = first.row_count < count;
-        is_smaller
-            .then(|| vec![Pair { build: Arc::new(first), probe: Arc::clone(probe), splits: SPLITS_MAX }])
+        let pair = |build, probe: &Arc<Rows>| Pair {
+            build: Arc::new(build),
+            probe: Arc::clone(probe),
+            splits: SPLITS_MAX,
+        };
+        let halves = |probe| [0..count / 2, count / 2..count].map(|rows| pair(some_of(build, rows), probe));
+        match self.kind {
+            ProbeKind::Inner => Some(halves(probe).into()),
+            // A row with the key has matches in both halves, all others have none.
+            ProbeKind::Outer if !self.has_residual => {
+                let (same, others) = with_key(probe, &self.keys, &common_key(build, &of_build)?);
+                let without_match = pair(some_of(build, 0..0), &Arc::new(others));
+                Some(halves(&Arc::new(same)).into_iter().chain([without_match]).collect())
+            }
+            ProbeKind::Outer => None,
+            ProbeKind::Semi | ProbeKind::Anti | ProbeKind::Mark => {
+                let first = first_of_each_key(build, &of_build);
+                (!self.has_residual && first.row_count < count).then(|| vec![pair(first, probe)])
+            }
+        }
     }
 }
 
@@ -131,6 +143,7 @@ impl Execution<'_> {
         loop {
             let Cut { before, mut after, keys } = pipeline.cut_before(at, &payload_columns);
             let rows = self.rows_that_wait((index, &before), &mut prepared, report)?;
+            self.check_host_bytes([&rows])?;
             rows_in.get_or_insert(report.rows_in);
             let layout = prepared.rows_layout.take().expect("rows have come out");
             describe(&mut after, &layout);
@@ -165,7 +178,9 @@ impl Execution<'_> {
         self.let_partitions_go(prepared);
         let Outcome::Rows(rows) = outcome? else { unreachable!("it ends in rows") };
         match &prepared.rows_layout {
-            Some(layout) if rows.columns.is_empty() => Ok(no_rows(&layout.columns)),
+            Some(layout) if rows.columns.is_empty() => {
+                with_texts(no_rows(&layout.columns), &layout.columns, &[])
+            }
             _ => Ok(rows),
         }
     }
@@ -244,9 +259,8 @@ impl Execution<'_> {
             }
             match self.bring_table_up(kernel, &waiting.build, &pair.build, report) {
                 Err(refusal) if is_out_of_memory(&refusal) => {
-                    let smaller = waiting.probe.smaller(&pair).ok_or_else(|| too_many(refusal, &pair))?;
-                    report.partitions_split += 1;
-                    pending.extend(smaller.into_iter().rev());
+                    let instead = self.make_table_fit(kernel, waiting, pair, refusal, report)?;
+                    pending.extend(instead.into_iter().rev());
                     continue;
                 }
                 built => built?,
@@ -263,10 +277,38 @@ impl Execution<'_> {
                     (Some(rows), Some(more)) => append(rows, more)?,
                     (rows, more) => *rows = more.or(rows.take()),
                 }
+                self.check_host_bytes(waiting.pairs.iter().map(|pair| &*pair.probe).chain(&rows))?;
             }
             self.let_table_go(kernel, waiting.build.table);
         }
         Ok(rows)
+    }
+
+    /// The table of `pair` was refused memory: gives smaller pairs in its place, or the same one where what the sink of
+    /// `kernel` holds was in the way of a table of the size that was planned for, and is so no longer.
+    fn make_table_fit(
+        &self,
+        kernel: &mut Kernel,
+        waiting: &Waiting,
+        pair: Pair,
+        refusal: Error,
+        report: &mut PipelineReport,
+    ) -> Result<Vec<Pair>> {
+        let is_large = waiting.build.table_bytes(pair.build.row_count) > self.partition_bytes()?;
+        let mut smaller = if is_large { waiting.probe.smaller(&pair) } else { None };
+        if smaller.is_none() {
+            match self.relieve(kernel, refusal, false, report) {
+                Err(refusal) if is_out_of_memory(&refusal) => {
+                    smaller = if is_large { None } else { waiting.probe.smaller(&pair) };
+                    if smaller.is_none() {
+                        return Err(too_many(refusal, &pair));
+                    }
+                }
+                relieved => relieved?,
+            }
+        }
+        report.partitions_split += usize::from(smaller.is_some());
+        Ok(smaller.unwrap_or_else(|| vec![pair]))
     }
 
     /// Makes a table of `rows` of the build side for `kernel`, whose own memory may be moved meanwhile.
@@ -346,5 +388,109 @@ fn payload_columns(plan: &Plan) -> Vec<usize> {
 fn describe(after: &mut Pipeline, layout: &RowsLayout) {
     for (column, known) in after.columns.iter_mut().zip(&layout.columns) {
         (column.ty, column.is_nullable, column.bounds) = (known.ty, known.is_nullable, known.bounds);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pelton_pipeline::{RowColumn, RowValues};
+
+    use super::*;
+
+    /// Rows of a key and their number.
+    fn rows(keys: Vec<i64>) -> Arc<Rows> {
+        let column = |values| RowColumn { values: RowValues::I64(values), valid: None };
+        let numbers = (0..keys.len() as i64).collect();
+        Arc::new(Rows { row_count: keys.len(), columns: vec![column(keys), column(numbers)] })
+    }
+
+    fn probe(kind: ProbeKind) -> Probe {
+        Probe { kind, has_residual: false, keys: vec![0], key_count: 1, is_unique: false }
+    }
+
+    fn pair(build: Vec<i64>, probe: Vec<i64>) -> Pair {
+        Pair { build: rows(build), probe: rows(probe), splits: 0 }
+    }
+
+    fn pairs_of(rows: &Rows) -> Vec<(i64, i64)> {
+        let column = |index: usize| match &rows.columns[index].values {
+            RowValues::I64(values) => values.clone(),
+            _ => unreachable!("numbers"),
+        };
+        column(0).into_iter().zip(column(1)).collect()
+    }
+
+    /// The numbers of the rows that match, sorted, and how many rows of the probe side match none: all pairs together.
+    fn joined(pairs: &[Pair]) -> (Vec<(i64, i64)>, usize) {
+        let (mut matches, mut alone) = (Vec::new(), 0);
+        for Pair { build, probe, .. } in pairs {
+            let build = pairs_of(build);
+            for (key, number) in pairs_of(probe) {
+                let of_row =
+                    build.iter().filter(|(other, _)| *other == key).map(|(_, other)| (number, *other));
+                let before = matches.len();
+                matches.extend(of_row);
+                alone += usize::from(matches.len() == before);
+            }
+        }
+        matches.sort_unstable();
+        (matches, alone)
+    }
+
+    /// Makes pairs smaller until no build side has more than `rows_max` rows.
+    fn until_small(probe: &Probe, pair: &Pair, rows_max: usize) -> Vec<Pair> {
+        let (mut pending, mut small) = (vec![pair.clone()], Vec::new());
+        while let Some(pair) = pending.pop() {
+            match pair.build.row_count <= rows_max {
+                true => small.push(pair),
+                false => pending.extend(probe.smaller(&pair).expect("it becomes smaller")),
+            }
+        }
+        small
+    }
+
+    #[test]
+    fn a_partition_of_many_keys_is_split_until_it_is_small() {
+        let whole = pair((0..3000).map(|row| row % 1500).collect(), (-500..2000).collect());
+        for kind in [ProbeKind::Inner, ProbeKind::Outer, ProbeKind::Semi, ProbeKind::Anti, ProbeKind::Mark] {
+            let small = until_small(&probe(kind), &whole, 100);
+            assert!(small.len() > 30, "{}", small.len());
+            assert_eq!(joined(&small), joined(std::slice::from_ref(&whole)), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn one_key_of_many_rows_is_taken_in_pieces_or_kept_once() {
+        let build: Vec<i64> = (0..2000).map(|row| if row % 3 > 0 { 7 } else { row }).collect();
+        let whole = pair(build, vec![7, 3, 7, -1, 6, 8]);
+        let expected = joined(std::slice::from_ref(&whole));
+        let small = until_small(&probe(ProbeKind::Inner), &whole, 10);
+        assert_eq!(joined(&small).0, expected.0);
+        let small = until_small(&probe(ProbeKind::Outer), &whole, 10);
+        // Pieces without rows to look up bring nothing.
+        assert_eq!(joined(&small), expected);
+        for kind in [ProbeKind::Semi, ProbeKind::Anti, ProbeKind::Mark] {
+            let small = until_small(&probe(kind), &whole, 10);
+            let matched = |pairs: &[Pair]| {
+                let mut numbers: Vec<i64> = joined(pairs).0.into_iter().map(|(number, _)| number).collect();
+                numbers.dedup();
+                numbers
+            };
+            assert_eq!((matched(&small), joined(&small).1), (vec![0, 1, 2, 4], expected.1), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_taken_in_pieces_is_refused() {
+        let whole = pair(vec![7; 100], vec![7, 3]);
+        for kind in [ProbeKind::Outer, ProbeKind::Semi, ProbeKind::Anti, ProbeKind::Mark] {
+            let probe = Probe { has_residual: true, ..probe(kind) };
+            assert!(probe.smaller(&whole).is_none(), "{kind:?}");
+        }
+        for kind in [ProbeKind::Inner, ProbeKind::Semi] {
+            let probe = Probe { is_unique: true, ..probe(kind) };
+            assert!(probe.smaller(&whole).is_none(), "{kind:?}");
+        }
+        assert!(probe(ProbeKind::Inner).smaller(&pair(vec![7], vec![7])).is_none());
     }
 }

@@ -55,6 +55,8 @@ struct Progress<'r> {
     left: Vec<u32>,
     again: Vec<Again>,
     rows: Option<Rows>,
+    /// They wait on the host for a spilled table.
+    is_part: bool,
     /// Where they go instead, if they are given out.
     out: Option<RowsOut<'r>>,
     top: Option<Top>,
@@ -155,6 +157,7 @@ impl Execution<'_> {
             left: Vec::new(),
             again: Vec::new(),
             rows,
+            is_part: prepared.is_part,
             out,
             top,
             halvings: 0,
@@ -339,6 +342,9 @@ impl Execution<'_> {
                     return Err(refusal);
                 }
                 more => progress.add(more?)?,
+            }
+            if progress.is_part {
+                self.check_host_bytes(&progress.rows)?;
             }
             let done = stream.record()?;
             match may_wait {

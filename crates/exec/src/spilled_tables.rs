@@ -52,6 +52,8 @@ pub(crate) struct SpilledTable {
     /// How many of the first columns are keys.
     pub(super) key_count: usize,
     pub(super) row_count: u64,
+    /// Of all rows.
+    bytes: u64,
     /// Makes a table of rows of a partition.
     pipeline: Pipeline,
 }
@@ -64,6 +66,16 @@ pub(super) struct PartitionBuild {
     /// No key may repeat.
     must_be_unique: bool,
     pub(super) table: usize,
+}
+
+impl PartitionBuild {
+    /// Bytes of the table of a partition of so many rows.
+    pub(super) fn table_bytes(&self, rows: usize) -> u64 {
+        match &self.generated.sink {
+            SinkLayout::Build(layout) => hashed_bytes(layout, rows as u64),
+            _ => unreachable!("it builds a table"),
+        }
+    }
 }
 
 impl Kernel {
@@ -133,6 +145,7 @@ impl Execution<'_> {
             return Ok(0);
         }
         let rows = self.rows_of_table(&kernel.state, table, &layout, count as usize)?;
+        self.check_host_bytes(kernel.table_runs.iter().chain([&rows]))?;
         self.fill(kernel, self.stream(), kernel.state.span(Arg::TableKeys(table))?, u64::MAX, 0, 1)?;
         for span in [kernel.state.span(Arg::Heads(table))?, kernel.state.span(Arg::Bloom(table))?, &head] {
             self.clear(kernel, self.stream(), span)?;
@@ -173,6 +186,23 @@ impl Execution<'_> {
         Ok(())
     }
 
+    /// Looks whether the host has room for `rows` beside the tables that it holds.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` where it has not.
+    pub(super) fn check_host_bytes<'r>(&self, rows: impl IntoIterator<Item = &'r Rows>) -> Result<()> {
+        let held: u64 = self.spilled.values().map(|spilled| spilled.bytes).sum();
+        let (wanted, most) = (held + rows.into_iter().map(bytes).sum::<u64>(), self.host_bytes_max);
+        match wanted > most {
+            true => Err(Error::unsupported(format!(
+                "{wanted} bytes of hash tables that the device has no room for, and of rows that wait for them, on the host, \
+                 which has {most} for them; raise --device-memory-limit or --memory-limit"
+            ))),
+            false => Ok(()),
+        }
+    }
+
     fn note_spilled(&self, rows: &Rows, report: &mut PipelineReport) {
         report.spilled_table_rows += rows.row_count as u64;
         report.spilled_table_bytes += bytes(rows);
@@ -211,12 +241,18 @@ impl Execution<'_> {
             return Ok(outcome);
         }
         let rows = self.rows_of_table(state, *table, &built.layout, built.row_count as usize)?;
+        self.check_host_bytes([&rows])?;
         self.note_spilled(&rows, report);
         let spilled = self.spilled(&built.layout, sink, vec![rows], report)?;
         Ok(Outcome::Spilled(Arc::new(spilled)))
     }
 
-    /// Splits `runs` so that the table of a partition takes a quarter of what is left by other tables.
+    /// Bytes that the table of a partition is to take: a quarter of what other tables leave.
+    pub(super) fn partition_bytes(&self) -> Result<u64> {
+        Ok((self.device_memory_limit()?.saturating_sub(self.tables.bytes()) / 4).max(1))
+    }
+
+    /// Splits `runs` into partitions of which each has a table of about [`Self::partition_bytes`].
     fn spilled(
         &self,
         layout: &TableLayout,
@@ -226,8 +262,9 @@ impl Execution<'_> {
     ) -> Result<SpilledTable> {
         let Sink::Build { table, keys, .. } = sink else { unreachable!("only builds have tables") };
         let row_count = runs.iter().map(|rows| rows.row_count as u64).sum();
-        let free = self.device_memory_limit()?.saturating_sub(self.tables.bytes());
-        let count = hashed_bytes(layout, row_count).div_ceil((free / 4).max(1)).clamp(1, PARTITIONS_MAX);
+        let bytes = runs.iter().map(bytes).sum();
+        let count =
+            hashed_bytes(layout, row_count).div_ceil(self.partition_bytes()?).clamp(1, PARTITIONS_MAX);
         let is_test = self.runtime.options.memory_test == MemoryTest::SpillTables;
         let count = if is_test { count.max(PARTITIONS_OF_TEST) } else { count } as usize;
         let key_count = keys.len();
@@ -241,7 +278,7 @@ impl Execution<'_> {
         report.spilled_table_partitions += count;
         let partitions = partitions.into_iter().map(Arc::new).collect();
         let pipeline = partition_pipeline(layout, *table, key_count);
-        Ok(SpilledTable { partitions, key_count, row_count, pipeline })
+        Ok(SpilledTable { partitions, key_count, row_count, bytes, pipeline })
     }
 
     /// The rows of a table, `count` of them.

@@ -8,6 +8,7 @@ use pelton_engine::{PeltonSession, Query, RuntimeOptions, SessionOptions};
 use pelton_exec::MemoryTest;
 
 use crate::common::{Tables, run};
+use crate::nodes::explanation;
 use crate::{assert_same_rows, device_nodes, fallbacks, on_host};
 
 /// Rows of the larger table.
@@ -25,14 +26,21 @@ fn rows(count: i64, step: i64) -> RecordBatch {
         3 => Some(0.0),
         _ => Some((row * step % 40_000) as f64 / 8.0),
     };
-    let columns: Vec<(&str, ArrayRef)> = vec![
+    table(vec![
         ("id", Arc::new(Int64Array::from_iter_values(0..count))),
         ("key", Arc::new((0..count).map(key).collect::<Int64Array>())),
         ("double", Arc::new((0..count).map(double).collect::<Float64Array>())),
-        ("word", Arc::new((0..count).map(|row| Some(format!("word {}", row % 7))).collect::<StringArray>())),
-    ];
+        ("word", texts(count, |row| format!("word {}", row % 7))),
+    ])
+}
+
+fn table(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
     let columns = columns.into_iter().map(|(name, column)| (name, column, name != "id"));
     RecordBatch::try_from_iter_with_nullable(columns).unwrap()
+}
+
+fn texts(count: i64, text: impl Fn(i64) -> String) -> ArrayRef {
+    Arc::new((0..count).map(|row| Some(text(row))).collect::<StringArray>())
 }
 
 fn tables() -> Tables {
@@ -43,7 +51,7 @@ fn tables() -> Tables {
     tables
 }
 
-/// What the report says of spilled tables: rows of them, rows that waited, partitions joined and split, rows scanned.
+/// What the report says of spilled tables: rows of them, rows that waited, partitions joined and split.
 #[derive(Debug, Default)]
 struct Spilled {
     table_rows: u64,
@@ -83,7 +91,7 @@ async fn check(tables: &Tables, session: &PeltonSession, cpu: Option<&PeltonSess
     spilled(&query)
 }
 
-const JOINS: [&str; 14] = [
+const JOINS: [&str; 15] = [
     "SELECT count(*), sum(l.id), sum(r.id) FROM l JOIN r ON l.key = r.key",
     "SELECT l.id, r.id, r.word FROM l JOIN r ON l.key = r.key WHERE l.id % 13 = 1",
     "SELECT r.word, l.word, count(*), max(l.id) FROM l JOIN r ON l.key = r.key AND l.id < r.id GROUP BY r.word, l.word",
@@ -96,6 +104,7 @@ const JOINS: [&str; 14] = [
     "SELECT count(*), sum(id) FROM l WHERE NOT EXISTS (SELECT 1 FROM r WHERE r.key = l.key)",
     "SELECT count(*), sum(id) FROM l WHERE id % 7 = 1 OR key IN (SELECT key FROM r WHERE id > 4000)",
     "SELECT id FROM l WHERE key NOT IN (SELECT key FROM r WHERE key IS NOT NULL AND id % 5 > 0) ORDER BY id DESC LIMIT 40",
+    "SELECT count(*) FROM l WHERE key IS NULL OR key NOT IN (SELECT key FROM r WHERE id % 97 > 0)",
     "SELECT l.id, r.id FROM l JOIN r ON l.key = r.key ORDER BY l.id, r.id LIMIT 500",
     "SELECT k, sum(n) FROM (SELECT l.key AS k, r.word AS w, count(*) AS n FROM l JOIN r ON l.key = r.key GROUP BY l.key, r.word) \
      GROUP BY k HAVING sum(n) > 3",
@@ -160,4 +169,171 @@ async fn rows_wait_again_at_the_next_spilled_table() {
         let spilled = check(&tables, &session, None, sql).await;
         assert!(spilled.table_rows > ROWS as u64 && spilled.waited > 0, "{sql}: {spilled:?}");
     }
+}
+
+/// Of half of the rows the key is `common`, of the others each one has its own; some have none.
+fn skewed(count: i64, common: impl Fn(i64) -> i64) -> RecordBatch {
+    let key = |row: i64| match row % 97 {
+        0 => None,
+        _ if row % 2 == 0 => Some(common(row)),
+        _ => Some(row - 100),
+    };
+    table(vec![
+        ("id", Arc::new(Int64Array::from_iter_values(0..count))),
+        ("key", Arc::new((0..count).map(key).collect::<Int64Array>())),
+        ("word", texts(count, |row| format!("word {}", row % 7))),
+    ])
+}
+
+/// `one` has one key that more rows have than a hash table has room for, `few` has some keys of which a partition has too
+/// many together.
+fn skewed_tables() -> Tables {
+    let tables = Tables::new();
+    tables.add("l", rows(ROWS, 7), 4096, vec![]);
+    tables.add("one", skewed(ROWS - 4_000, |_| 1), 4096, vec![]);
+    tables.add("few", skewed(ROWS - 4_000, |row| row / 2 % 4 * 1_000_003), 4096, vec![]);
+    tables
+}
+
+/// Of table `s`. Where the second is true, one key with many rows is an error on the device.
+const SKEWED: [(&str, bool); 9] = [
+    ("SELECT count(*), sum(l.id), sum(s.id), count(s.word) FROM l JOIN s ON l.key = s.key", false),
+    (
+        "SELECT l.word, s.word, count(*), sum(s.id) FROM l LEFT JOIN s ON l.key = s.key GROUP BY l.word, s.word",
+        false,
+    ),
+    ("SELECT count(*), sum(l.id), count(l.id), sum(s.id) FROM l FULL JOIN s ON l.key = s.key", false),
+    ("SELECT count(*), sum(id) FROM l WHERE EXISTS (SELECT 1 FROM s WHERE s.key = l.key)", false),
+    ("SELECT count(*), sum(id) FROM l WHERE NOT EXISTS (SELECT 1 FROM s WHERE s.key = l.key)", false),
+    ("SELECT count(*), sum(id) FROM l WHERE id % 7 = 1 OR key IN (SELECT key FROM s)", false),
+    (
+        "SELECT count(*), sum(l.id), count(s.id), sum(s.id) FROM l LEFT JOIN s ON l.key = s.key AND l.id < s.id",
+        true,
+    ),
+    (
+        "SELECT count(*), sum(id) FROM l WHERE EXISTS (SELECT 1 FROM s WHERE s.key = l.key AND s.id > l.id)",
+        true,
+    ),
+    (
+        "SELECT count(*), sum(id) FROM l WHERE NOT EXISTS (SELECT 1 FROM s WHERE s.key = l.key AND s.id > l.id)",
+        true,
+    ),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn partitions_that_are_too_large_are_split_further() {
+    let tables = skewed_tables();
+    let session = tables.session(&limited(LIMIT_BYTES));
+    for (sql, _) in SKEWED {
+        let sql = sql.replace(" s ", " few AS s ").replace(" s)", " few AS s)");
+        let spilled = check(&tables, &session, None, &sql).await;
+        assert!(spilled.table_rows > 0 && spilled.split > 0, "{sql}: {spilled:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_key_of_more_rows_than_fit_is_joined_piece_by_piece_or_by_the_cpu() {
+    let tables = skewed_tables();
+    let session = tables.session(&limited(LIMIT_BYTES));
+    for (sql, is_refused) in SKEWED {
+        let sql = sql.replace(" s ", " one AS s ").replace(" s)", " one AS s)");
+        if !is_refused {
+            let spilled = check(&tables, &session, None, &sql).await;
+            assert!(spilled.table_rows > 0 && spilled.split > 0, "{sql}: {spilled:?}");
+            continue;
+        }
+        let (actual, query) = run(&session, &sql).await;
+        assert_same_rows(&actual, &tables.expected(&sql).await, &sql);
+        let reasons = fallbacks(&query);
+        assert!(reasons.len() == 1 && reasons[0].contains("have one key, or few"), "{sql}: {reasons:?}");
+        assert!(reasons[0].contains("raise --device-memory-limit"), "{sql}: {reasons:?}");
+    }
+}
+
+/// The rows of `r` beside texts that have no dictionary, half of which occur twice.
+fn plain_texts() -> RecordBatch {
+    let count = ROWS - 9_000;
+    let more = texts(count, |row| format!("Customer#{:09}", row * 17 % 34_000));
+    let rows = rows(count, 11);
+    let names = ["id", "key", "double", "word"];
+    let columns = names.iter().zip(rows.columns()).map(|(name, column)| (*name, Arc::clone(column)));
+    table(columns.chain([("name", more)]).collect())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_of_spilled_tables_bring_texts_without_a_dictionary() {
+    let tables = Tables::new();
+    tables.add("l", rows(ROWS, 7), 4096, vec![]);
+    tables.add("p", plain_texts(), 4096, vec![]);
+    let session = tables.session(&limited(LIMIT_BYTES));
+    for sql in [
+        "SELECT l.id, p.name FROM l JOIN p ON l.key = p.key WHERE l.id % 13 = 1",
+        "SELECT l.id, p.name, l.word FROM l LEFT JOIN p ON l.key = p.key AND l.id < p.id WHERE l.id % 13 = 1",
+        "SELECT count(*), sum(octet_length(p.name)), sum(l.id) FROM l JOIN p ON l.key = p.key WHERE p.name LIKE '%7'",
+        "SELECT count(*), sum(a.id), sum(b.id) FROM p AS a JOIN p AS b ON a.name = b.name",
+        "SELECT p.name, l.id FROM l JOIN p ON l.key = p.key ORDER BY l.id DESC, p.id LIMIT 300",
+    ] {
+        let spilled = check(&tables, &session, None, sql).await;
+        assert!(spilled.table_rows > 0 && spilled.joined > 1, "{sql}: {spilled:?}");
+    }
+    // What the host would have to hold of them, rows have no room for: the CPU runs it, with the same answer.
+    for sql in [
+        "SELECT substr(p.name, 10, 5) AS part, count(*) FROM l JOIN p ON l.key = p.key GROUP BY part",
+        "SELECT p.name, p.id, l.id FROM p JOIN l ON l.key = p.key WHERE l.id % 5 = 2 ORDER BY p.name, p.id, l.id",
+    ] {
+        let (actual, query) = run(&session, sql).await;
+        assert_same_rows(&actual, &tables.expected(sql).await, sql);
+        println!("{sql}: {:?}", fallbacks(&query));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_host_has_no_room_for_either_is_left_to_the_cpu() {
+    let tables = tables();
+    let session =
+        tables.session(&SessionOptions { memory_limit_bytes: Some(3 << 20), ..limited(LIMIT_BYTES) });
+    let sql = "SELECT count(*), sum(l.id), sum(r.id) FROM l JOIN r ON l.key = r.key";
+    let (actual, query) = run(&session, sql).await;
+    assert_same_rows(&actual, &tables.expected(sql).await, sql);
+    let reasons = fallbacks(&query);
+    assert!(reasons.len() == 1 && reasons[0].contains("rows that wait for them"), "{reasons:?}");
+    assert!(reasons[0].contains("raise --device-memory-limit or --memory-limit"), "{reasons:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explanations_say_what_of_a_join_was_spilled() {
+    let tables = tables();
+    let sql = "SELECT count(*), sum(l.id), sum(r.id) FROM l JOIN r ON l.key = r.key";
+    let text = explanation(&tables.session(&limited(LIMIT_BYTES)), &format!("EXPLAIN ANALYZE {sql}")).await;
+    let line = |what: &str| {
+        let line = text.lines().find(|line| line.contains(what));
+        line.unwrap_or_else(|| panic!("{what}: {text}")).trim().to_owned()
+    };
+    let table = line("spilled a hash table of ");
+    assert!(table.contains(" rows, ") && table.contains(" MB, in "), "{table}");
+    let partitions = table.rsplit(' ').nth(1).unwrap();
+    assert!(partitions.parse::<u64>().unwrap() > 4, "{table}");
+    let rows = line(" waited on the host for ");
+    assert!(rows.contains(&format!(" for {partitions} partitions of spilled hash tables")), "{rows}");
+    let text = explanation(&tables.session(&limited(64 << 20)), &format!("EXPLAIN ANALYZE {sql}")).await;
+    assert!(!text.contains("spilled") && !text.contains("waited on the host"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn several_queries_at_once_join_in_partitions_in_turn() {
+    let tables = tables();
+    let session = tables.session(&limited(LIMIT_BYTES));
+    let mut expected = Vec::new();
+    for sql in &JOINS[..8] {
+        expected.push(tables.expected(sql).await);
+    }
+    let all = futures::future::join_all((0..16).map(|number| run(&session, JOINS[number % 8]))).await;
+    let mut joined = 0;
+    for (number, (actual, query)) in all.into_iter().enumerate() {
+        let sql = JOINS[number % 8];
+        assert_same_rows(&actual, &expected[number % 8], sql);
+        assert_eq!(fallbacks(&query), Vec::<String>::new(), "{sql}");
+        joined += spilled(&query).joined;
+    }
+    assert!(joined > 32, "{joined} partitions");
 }
