@@ -219,7 +219,8 @@ async fn where_a_device_refused_the_plan_of_the_cpu_stands_below() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_join_of_a_spilled_table_counts_what_went_to_the_host() {
     let tables = tables();
-    let limited = SessionOptions { device_memory_limit_bytes: Some(600 << 10), ..on_host() };
+    let runtime = RuntimeOptions { morsel_bytes: 64 << 10, ..on_host().runtime };
+    let limited = SessionOptions { device_memory_limit_bytes: Some(1 << 20), runtime, ..on_host() };
     let sql = "SELECT count(*), sum(a.value), sum(b.value) FROM f AS a JOIN f AS b ON a.id = b.id + 1";
     let counted = |profile: &QueryProfile, name: &str| -> u64 {
         let metrics = nodes(profile).into_iter().flat_map(|node| node.metrics.clone());

@@ -112,7 +112,8 @@ impl Execution<'_> {
         }
     }
 
-    /// Moves all groups so far to the host, or rows to be sorted, or those of a hash table; answers how many there were. No kernel is under way.
+    /// Moves all groups so far to the host, or rows to be sorted, or those of a hash table; answers how many there were. No
+    /// kernel is under way.
     pub(super) fn spill(&self, kernel: &mut Kernel, report: &mut PipelineReport) -> Result<u64> {
         if kernel.held_rows().is_some() {
             return self.spill_rows(kernel, report);
