@@ -217,6 +217,31 @@ async fn where_a_device_refused_the_plan_of_the_cpu_stands_below() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_join_of_a_spilled_table_counts_what_went_to_the_host() {
+    let tables = tables();
+    let runtime = RuntimeOptions { morsel_bytes: 64 << 10, ..on_host().runtime };
+    let limited = SessionOptions { device_memory_limit_bytes: Some(1 << 20), runtime, ..on_host() };
+    let sql = "SELECT count(*), sum(a.value), sum(b.value) FROM f AS a JOIN f AS b ON a.id = b.id + 1";
+    let counted = |profile: &QueryProfile, name: &str| -> u64 {
+        let metrics = nodes(profile).into_iter().flat_map(|node| node.metrics.clone());
+        metrics.filter(|metric| metric.name == name).map(|metric| metric.value).sum()
+    };
+    let profile = profiled(&tables.session(&limited), sql).await;
+    let [rows, bytes, partitions, waited, joined] = [
+        "spilled_table_rows",
+        "spilled_table_bytes",
+        "spilled_table_partitions",
+        "rows_waited_for_tables",
+        "partitions_joined",
+    ]
+    .map(|name| counted(&profile, name));
+    assert_eq!((rows, waited), (20_000, 20_000));
+    assert!(bytes >= rows * 16 && partitions > 1 && joined >= partitions, "{bytes} {partitions} {joined}");
+    let profile = profiled(&tables.session(&on_host()), sql).await;
+    assert_eq!(counted(&profile, "spilled_table_rows"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_query_that_failed_or_was_stopped_says_so() {
     let tables = tables();
     let session = tables.session(&on_cpu());

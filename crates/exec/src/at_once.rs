@@ -14,11 +14,11 @@ use pelton_pipeline::Rows;
 use pelton_pipeline::codegen::{Arg, ROW_GROUP_PLACES};
 use pelton_trace::{Activity, SpanSize};
 
-use super::MemoryTest;
-use super::execution::{Execution, Groups, HeldGroups, Kernel, Prepared};
+use super::execution::{Execution, Groups, HeldGroups, Kernel};
 use super::launch::{Launched, Morsel};
 use super::memory::{descriptor_words, host_buffer, is_out_of_memory};
 use super::parking::Memory;
+use super::prepare::Prepared;
 use super::report::PipelineReport;
 use super::results::append;
 use super::spill::SpilledGroups;
@@ -217,7 +217,7 @@ impl Execution<'_> {
                 }
                 outcome => {
                     let rows = outcome?;
-                    if self.runtime.options.memory_test == MemoryTest::SpillAlways {
+                    if self.spills_after_morsels(kernel) {
                         self.spill(kernel, report)?;
                     }
                     return Ok((rows, launched));

@@ -1,7 +1,7 @@
 //! What one worker does in a run of a plan: what was built so far, and the current pipeline.
 
 use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,26 +9,24 @@ use std::time::{Duration, Instant};
 use pelton_device::{DeviceId, Event, Span, Stream, Turn};
 use pelton_error::{CancelFlag, Error, Result, ResultExt};
 use pelton_pipeline::codegen::{
-    self, Arg, BuiltTable, Generated, GroupKind, GroupLayout, Request, SinkLayout, SourceColumn, StoredAs,
-    TableKind,
+    self, Arg, BuiltTable, Generated, GroupKind, GroupLayout, Request, SinkLayout, TableKind,
 };
 use pelton_pipeline::ir::{
-    CONSTANT_KEY_ROWS_MAX, Expr, Literal, Op, Pipeline, Plan, ProbeKind, Sink, Source, TableScan, Type,
+    CONSTANT_KEY_ROWS_MAX, Expr, Literal, Op, Pipeline, Plan, ProbeKind, Sink, Source,
 };
-use pelton_pipeline::{Dictionary, Program, RowValues, Rows, TextSource};
-use pelton_scan::{ColumnText, formats};
-use pelton_store::Table;
+use pelton_pipeline::{Program, Rows};
 use pelton_trace::{Activity, Tracer};
 
 use super::finish::{End, Outcome, finish, hold_groups};
-use super::host_input::{CopiedInput, copy_rows};
 use super::memory::{HeldLanes, State, is_out_of_memory};
 use super::parking::{Memory, Refusals};
+use super::prepare::Prepared;
 use super::report::PipelineReport;
 use super::rows_out::TakeRows;
 use super::runtime::Worker;
 use super::sorted_runs::SortedRun;
 use super::spill::{Run, SpilledGroups, advice};
+use super::spilled_tables::SpilledTable;
 use super::tasks::{Tasks, in_threads};
 use super::team::{Given, Shared};
 use super::text_ties::ReadTexts;
@@ -51,23 +49,27 @@ pub(super) const ROOM_LEAST: u64 = 1 << 6;
 pub(crate) struct Execution<'r> {
     pub(crate) runtime: &'r Runtime,
     pub(crate) worker: &'r Worker,
-    plan: &'r Plan,
+    pub(super) plan: &'r Plan,
     /// By pipeline.
     shared: Arc<[Shared]>,
     pub(super) cancel: &'r CancelFlag,
     /// Who takes the rows of the result while the run goes on, if somebody does.
     pub(super) rows_taker: Option<&'r dyn TakeRows>,
-    /// Bytes of rows at most that the host sorts.
-    pub(super) sorted_bytes_max: u64,
+    /// Bytes at most of rows that the host sorts, and of hash tables there with the rows that wait for them.
+    pub(super) host_bytes_max: u64,
     /// So many groups are enough where they are the result.
     pub(super) groups_enough: u64,
     /// Who has the texts that rows are sorted by, if somebody does.
     pub(super) texts: Option<&'r dyn ReadTexts>,
-    host_inputs: Vec<Arc<Rows>>,
+    pub(super) host_inputs: Vec<Arc<Rows>>,
     parameters: Arc<[Literal]>,
-    built: Vec<Option<BuiltTable>>,
+    pub(super) built: Vec<Option<BuiltTable>>,
     /// The groups that later pipelines read, by the pipeline that made them.
     pub(super) groups: HashMap<usize, Groups>,
+    /// Tables that are more than fits, on the host.
+    pub(super) spilled: HashMap<usize, Arc<SpilledTable>>,
+    /// Of kernels that wait while another one runs.
+    pub(super) resting: Vec<State>,
     /// Sorted rows of a pipeline that several workers divide.
     pub(super) sorted_runs: Vec<SortedRun>,
     /// Arrays of the tables built so far.
@@ -81,30 +83,6 @@ pub(crate) struct Execution<'r> {
     pub(super) refusals: Refusals,
     /// Dropped last, when all memory is free.
     pub(super) turn: Turn,
-}
-
-/// The source of a pipeline, ready to be read.
-pub(super) struct Prepared {
-    pub(super) columns: Vec<SourceColumn>,
-    dictionaries: HashMap<usize, Arc<Dictionary>>,
-    pub(super) texts: Vec<(usize, Arc<ColumnText>)>,
-    pub(super) host_input: Option<CopiedInput>,
-    /// The pipeline whose groups they are.
-    groups: Option<usize>,
-    pub(super) row_count: u64,
-}
-
-impl Prepared {
-    fn of(row_count: u64) -> Self {
-        Self {
-            columns: Vec::new(),
-            dictionaries: HashMap::new(),
-            texts: Vec::new(),
-            host_input: None,
-            groups: None,
-            row_count,
-        }
-    }
 }
 
 /// Groups that later pipelines read.
@@ -168,6 +146,10 @@ pub(crate) struct Kernel {
     pub(super) runs: Vec<Run>,
     /// Sorted rows that found no room on the device.
     pub(super) sorted_runs: Vec<SortedRun>,
+    /// Rows of a hash table that found no room on the device.
+    pub(super) table_runs: Vec<Rows>,
+    /// The hash table that it builds may be spilled.
+    pub(super) spills_table: bool,
     /// Rows that come out at most, as far as that is known.
     pub(super) rows_max: u64,
 }
@@ -175,8 +157,17 @@ pub(crate) struct Kernel {
 impl Kernel {
     pub(crate) fn new(program: Arc<Program>, generated: Arc<Generated>) -> Self {
         let (state, started) = (State::default(), RefCell::new(None));
-        let (runs, sorted_runs) = (Vec::new(), Vec::new());
-        Self { program, generated, state, started, runs, sorted_runs, rows_max: u64::MAX }
+        Self {
+            program,
+            generated,
+            state,
+            started,
+            runs: Vec::new(),
+            sorted_runs: Vec::new(),
+            table_runs: Vec::new(),
+            spills_table: false,
+            rows_max: u64::MAX,
+        }
     }
 
     /// The layout of groups found by hashing that lead nowhere, if that is what it ends in: they can be spilled.
@@ -220,13 +211,15 @@ impl<'r> Execution<'r> {
             shared: Arc::clone(shared),
             cancel,
             rows_taker: given.rows_taker,
-            sorted_bytes_max: given.sorted_bytes_max,
+            host_bytes_max: given.host_bytes_max,
             groups_enough: given.groups_enough,
             texts: given.texts,
             host_inputs: given.host_inputs.clone(),
             parameters: Arc::clone(&given.parameters),
             built: vec![None; plan.table_count],
             groups: HashMap::new(),
+            spilled: HashMap::new(),
+            resting: Vec::new(),
             sorted_runs: Vec::new(),
             tables: State::default(),
             lane,
@@ -267,8 +260,17 @@ impl<'r> Execution<'r> {
         let outcomes = self.at_once(indexes, lanes);
         self.turn.resume();
         let mut rows = None;
+        let mut again = Vec::new();
         for (index, execution, outcome) in outcomes {
-            rows = self.take_in(index, execution, outcome)?.or(rows);
+            let gives_rows = matches!(self.plan.pipelines[index].sink, Sink::Materialize { .. });
+            match &outcome {
+                Err(refusal) if is_out_of_memory(refusal) && !gives_rows => again.push(index),
+                _ => rows = self.take_in(index, execution, outcome)?.or(rows),
+            }
+        }
+        // What found no room beside others may find it once they are done.
+        for index in again {
+            rows = self.pipeline(index)?.or(rows);
         }
         Ok(rows)
     }
@@ -310,13 +312,15 @@ impl<'r> Execution<'r> {
             shared: Arc::clone(&self.shared),
             cancel: self.cancel,
             rows_taker: self.rows_taker,
-            sorted_bytes_max: self.sorted_bytes_max,
+            host_bytes_max: self.host_bytes_max,
             groups_enough: self.groups_enough,
             texts: self.texts,
             host_inputs: self.host_inputs.clone(),
             parameters: Arc::clone(&self.parameters),
             built: self.built.clone(),
             groups: self.groups.clone(),
+            spilled: self.spilled.clone(),
+            resting: Vec::new(),
             sorted_runs: Vec::new(),
             tables: self.tables.clone(),
             lane,
@@ -330,7 +334,7 @@ impl<'r> Execution<'r> {
 
     /// Takes over what pipeline `index`, run apart, has left.
     fn take_in(&mut self, index: usize, apart: Self, outcome: Result<Option<Rows>>) -> Result<Option<Rows>> {
-        let Self { tables, mut built, mut groups, sorted_runs, lane, reports, turn, .. } = apart;
+        let Self { tables, mut built, mut groups, mut spilled, sorted_runs, lane, reports, turn, .. } = apart;
         drop(turn);
         // What comes next runs on other streams.
         lane.wait_blocking()?;
@@ -338,6 +342,7 @@ impl<'r> Execution<'r> {
         if let Sink::Build { table, .. } = &self.plan.pipelines[index].sink {
             self.tables.adopt(&tables, |arg| arg.is_of_table(*table));
             self.built[*table] = built[*table].take();
+            self.spilled.extend(spilled.remove(table).map(|spilled| (*table, spilled)));
         }
         self.groups.extend(groups.remove(&index).map(|held| (index, held)));
         self.sorted_runs.extend(sorted_runs);
@@ -403,41 +408,66 @@ impl<'r> Execution<'r> {
             Sink::Aggregate { .. } => "groups",
             Sink::Materialize { .. } => "room for rows",
         };
+        let outcome = match self.spilled_probe(pipeline, 0) {
+            Some(at) => self.run_in_partitions((index, pipeline), prepared, at, &mut report)?,
+            None => {
+                let outcome = self.attempts((index, pipeline), &mut prepared, &mut report)?;
+                drop(prepared);
+                outcome
+            }
+        };
+        let rows = match outcome {
+            Outcome::Built(table, state) => {
+                report.rows_out = table.row_count;
+                check_constant_key(&pipeline.sink, table.row_count)?;
+                self.keep_table(&pipeline.sink, *table, state);
+                None
+            }
+            Outcome::Spilled(spilled) => {
+                report.rows_out = spilled.row_count;
+                self.keep_spilled(&pipeline.sink, spilled);
+                None
+            }
+            Outcome::Groups(groups) => {
+                report.rows_out = groups.count();
+                self.groups.insert(index, groups);
+                None
+            }
+            Outcome::Rows(rows) => {
+                // Others may have been given out.
+                report.rows_out += rows.row_count as u64;
+                Some(rows)
+            }
+            Outcome::NotUnique | Outcome::NoRoom => unreachable!("another table was tried"),
+        };
+        self.turn.gave_back();
+        let apart = report.compile + report.reader_wait;
+        report.elapsed = started.elapsed().saturating_sub(apart);
+        self.reports.push((index, report));
+        Ok(rows)
+    }
+
+    /// Runs a pipeline, or a part of one, with another kind of sink where the first is not the right one.
+    pub(super) fn attempts(
+        &mut self,
+        (index, pipeline): (usize, &Pipeline),
+        prepared: &mut Prepared,
+        report: &mut PipelineReport,
+    ) -> Result<Outcome> {
         let keys = built_keys(pipeline);
         let mut is_hashed = keys.is_some_and(|keys| self.runtime.repeating_keys().contains(&keys));
-        let rows = loop {
+        loop {
             self.cancel.check()?;
-            match self.attempt((index, pipeline), &mut prepared, is_hashed, &mut report)? {
-                Outcome::Built(table, state) => {
-                    report.rows_out = table.row_count;
-                    check_constant_key(&pipeline.sink, table.row_count)?;
-                    self.keep_table(&pipeline.sink, *table, state);
-                    break None;
-                }
-                Outcome::Groups(groups) => {
-                    report.rows_out = groups.count();
-                    self.groups.insert(index, groups);
-                    break None;
-                }
-                Outcome::Rows(rows) => {
-                    // Others may have been given out.
-                    report.rows_out += rows.row_count as u64;
-                    break Some(rows);
-                }
+            match self.attempt((index, pipeline), prepared, is_hashed, report)? {
                 Outcome::NotUnique => {
                     report.repeats += 1;
                     is_hashed = true;
                     self.runtime.repeating_keys().extend(keys);
                 }
                 Outcome::NoRoom => is_hashed = true,
+                outcome => return Ok(outcome),
             }
-        };
-        drop(prepared);
-        self.turn.gave_back();
-        let apart = report.compile + report.reader_wait;
-        report.elapsed = started.elapsed().saturating_sub(apart);
-        self.reports.push((index, report));
-        Ok(rows)
+        }
     }
 
     /// Room for those that are expected and a quarter more, where a quarter of the memory holds them; no more than rows
@@ -479,69 +509,9 @@ impl<'r> Execution<'r> {
         self.built[*number] = Some(table);
     }
 
-    fn prepare(&self, pipeline: &Pipeline) -> Result<Prepared> {
-        match &pipeline.source {
-            Source::Table(scan) => self.prepare_table(pipeline, scan),
-            Source::HostInput(host_input) => self.prepare_host_input(pipeline, *host_input),
-            Source::Groups(from) => {
-                let missing = || {
-                    let name = &pipeline.name;
-                    Error::invalid_input(format!("pipeline '{name}' reads groups that no pipeline has made"))
-                };
-                let groups = self.groups.get(from).ok_or_else(missing)?;
-                let columns = (0..pipeline.columns.len()).map(SourceColumn::of_groups).collect();
-                Ok(Prepared { columns, groups: Some(*from), ..Prepared::of(groups.count()) })
-            }
-        }
-    }
-
-    fn prepare_table(&self, pipeline: &Pipeline, scan: &TableScan) -> Result<Prepared> {
-        let mut prepared =
-            Prepared::of(scan.row_groups.iter().map(|group| row_count(&scan.table, *group)).sum());
-        for (k, &table_column) in scan.columns.iter().enumerate() {
-            let physical = scan.table.schema().columns[table_column].logical.physical_type();
-            let stored = match pipeline.columns[k].ty {
-                Type::Text if pipeline.columns[k].text.is_none() => StoredAs::TextViews,
-                Type::Text => {
-                    let text = self.runtime.column_cache.text(&scan.table, table_column);
-                    prepared.dictionaries.insert(k, text.dictionary()?);
-                    let is_by_row = text.is_by_row()?;
-                    prepared.texts.push((k, text));
-                    if is_by_row { StoredAs::TextRows } else { StoredAs::TextCodes }
-                }
-                _ => StoredAs::Values(physical),
-            };
-            prepared.columns.push(SourceColumn {
-                stored,
-                formats: formats(&scan.table, table_column, &scan.row_groups)?
-                    .into_iter()
-                    .collect::<BTreeSet<_>>(),
-                widths: self.runtime.column_cache.widths(&scan.table, table_column),
-            });
-        }
-        Ok(prepared)
-    }
-
-    fn prepare_host_input(&self, pipeline: &Pipeline, host_input: usize) -> Result<Prepared> {
-        let rows = self.host_inputs.get(host_input).cloned().ok_or_else(|| {
-            Error::invalid_input(format!(
-                "host input {host_input} of pipeline '{}' is not there",
-                pipeline.name
-            ))
-        })?;
-        let copied = copy_rows(&rows, self.worker.device, self.stream(), self.trace.is_some())?;
-        let mut dictionaries = HashMap::new();
-        for (k, column) in rows.columns.iter().enumerate() {
-            if let RowValues::Text { dictionary, .. } = &column.values {
-                dictionaries.insert(k, Arc::clone(dictionary));
-            }
-        }
-        Ok(Prepared {
-            columns: copied.columns.clone(),
-            dictionaries,
-            host_input: Some(copied),
-            ..Prepared::of(rows.row_count as u64)
-        })
+    fn keep_spilled(&mut self, sink: &Sink, table: Arc<SpilledTable>) {
+        let Sink::Build { table: number, .. } = sink else { unreachable!("only builds leave tables") };
+        self.spilled.insert(*number, table);
     }
 
     fn attempt(
@@ -559,6 +529,10 @@ impl<'r> Execution<'r> {
         if !kernel.generated.has_repeated_rows() {
             kernel.rows_max = prepared.row_count;
         }
+        if let SinkLayout::Rows(layout) = &kernel.generated.sink {
+            prepared.rows_layout = Some(layout.clone());
+        }
+        kernel.spills_table = self.may_spill_table(&kernel, &pipeline.sink);
         let is_divided = self.shared[index].is_divided(&pipeline.sink);
         // Workers that divide a pipeline find groups in the same way.
         let has_direct_groups = kernel.has_direct_groups() && !is_divided;
@@ -574,6 +548,7 @@ impl<'r> Execution<'r> {
         let started = Instant::now();
         let rows = match &pipeline.source {
             Source::Table(scan) => self.run_scan(&mut kernel, (index, pipeline, scan), prepared, report),
+            _ if prepared.waiting.is_some() => self.run_waiting(&mut kernel, prepared, report),
             Source::HostInput(_) => self.run_host_input(&mut kernel, prepared, report),
             Source::Groups(from) => self.run_groups(&mut kernel, *from, prepared, report),
         };
@@ -589,7 +564,11 @@ impl<'r> Execution<'r> {
         let started = Instant::now();
         let is_aggregate = matches!(pipeline.sink, Sink::Aggregate { .. });
         let is_read = is_aggregate && (is_divided || self.plan.has_groups_reader(index));
+        let may_spill = self.may_spill_table(&kernel, &pipeline.sink);
         let outcome = match kernel.runs.is_empty() {
+            true if !kernel.table_runs.is_empty() => {
+                self.finish_spilled_table(kernel, &pipeline.sink, report)
+            }
             false => self.merge_runs(kernel, is_read, report),
             true if is_read => hold_groups(self, kernel),
             true => {
@@ -607,6 +586,7 @@ impl<'r> Execution<'r> {
                 }
             }
         };
+        let outcome = self.spill_if_large(outcome?, (&pipeline.sink, may_spill), report);
         report.finish += started.elapsed();
         self.traced(Activity::Result, started);
         outcome
@@ -627,6 +607,13 @@ impl<'r> Execution<'r> {
             compiled.context(|| format!("pipeline '{}'", pipeline.name))
         };
         let (mut started, mut generate) = (Instant::now(), Duration::ZERO);
+        if prepared.is_part {
+            let generated = Arc::new(self.generate((index, pipeline), prepared, is_hashed)?);
+            report.generate += started.elapsed();
+            let (program, compiled) = compile(&generated.text)?;
+            report.add_compile(&compiled);
+            return Ok((generated, program));
+        }
         let generated = self.shared[index].generated(is_hashed, || {
             started = Instant::now();
             let generated = self.generate((index, pipeline), prepared, is_hashed)?;
@@ -646,7 +633,7 @@ impl<'r> Execution<'r> {
         Ok((generated, program))
     }
 
-    fn generate(
+    pub(super) fn generate(
         &self,
         (index, pipeline): (usize, &Pipeline),
         prepared: &Prepared,
@@ -697,7 +684,10 @@ impl<'r> Execution<'r> {
             Sink::Materialize { order: Some(order), .. } => {
                 self.held_rows_to_begin_with(&kernel, order, prepared)?
             }
-            _ => self.runtime.options.first_rows.unwrap_or(prepared.row_count).max(1),
+            _ => {
+                let rows = self.runtime.options.first_rows.unwrap_or(prepared.row_count).max(1);
+                self.table_rows_to_begin_with(&kernel, rows)?
+            }
         };
         loop {
             kernel.state = self.tables.clone();
@@ -789,8 +779,4 @@ fn check_constant_key(sink: &Sink, rows: u64) -> Result<()> {
         ))),
         false => Ok(()),
     }
-}
-
-fn row_count(table: &Table, group: u32) -> u64 {
-    u64::from(table.row_group(group as usize).row_count)
 }

@@ -1,6 +1,7 @@
 //! The end of a pipeline: what its flags say, and what its sink holds.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use pelton_device::{DeviceId, Machine, MemoryKind, OnFull, Span, Stream};
 use pelton_error::{Error, Result};
@@ -15,6 +16,7 @@ use super::launch::{Launched, Morsel};
 use super::memory::{Lane, State, download_blocking, download_words_blocking, is_out_of_memory};
 use super::report::PipelineReport;
 use super::results::{append, group_rows, output_column, with_texts};
+use super::spilled_tables::SpilledTable;
 
 /// Flags, as in cuda/pipeline/target.h.
 const FLAG_DUPLICATE: u64 = 1;
@@ -42,6 +44,8 @@ pub(crate) enum Outcome {
     Groups(Groups),
     /// Rows.
     Rows(Rows),
+    /// The rows of a table, on the host, since that is more than fits.
+    Spilled(Arc<SpilledTable>),
     /// No table, since it was one for unique keys.
     NotUnique,
     /// No table by position, since that takes too much memory.

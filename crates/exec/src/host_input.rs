@@ -1,6 +1,7 @@
 //! Rows that a caller gives, as chunks on the device.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use pelton_chunk::{ChunkView, Column, PhysicalType, Validity, Values, encode_chunk};
 use pelton_device::{Buffer, DeviceId, Event, MemoryKind, OnFull, Span, Stream};
@@ -51,23 +52,24 @@ impl CopiedInput {
     }
 }
 
-/// Encodes `rows` plainly and sends them to `device`; where that `is_traced`, between two events.
+/// Encodes some of `rows` plainly and sends them to `device`; where that `is_traced`, between two events.
 pub(crate) fn copy_rows(
     rows: &Rows,
+    range: Range<usize>,
     device: DeviceId,
     stream: &Stream,
     is_traced: bool,
 ) -> Result<CopiedInput> {
     let mut chunks: Vec<Vec<u8>> = Vec::new();
     let mut row_counts = Vec::new();
-    for first in (0..rows.row_count).step_by(ROW_GROUP_ROWS) {
-        let count = ROW_GROUP_ROWS.min(rows.row_count - first);
+    for first in range.clone().step_by(ROW_GROUP_ROWS) {
+        let count = ROW_GROUP_ROWS.min(range.end - first);
         row_counts.push(count as u32);
         for column in &rows.columns {
             chunks.push(encode_chunk(&piece(column, first, count), "plain".parse()?, PAGE_ROWS)?);
         }
     }
-    let columns = source_columns(rows, &chunks)?;
+    let columns = source_columns(rows, range.len(), &chunks)?;
     let bytes =
         chunks.iter().map(|chunk| chunk.len().next_multiple_of(CHUNK_ALIGN)).sum::<usize>().max(CHUNK_ALIGN);
     let machine = stream.machine();
@@ -91,24 +93,28 @@ pub(crate) fn copy_rows(
     Ok(CopiedInput { span, places, row_counts, columns, bytes: bytes as u64, copy, _staged: staged })
 }
 
-fn source_columns(rows: &Rows, chunks: &[Vec<u8>]) -> Result<Vec<SourceColumn>> {
+fn source_columns(rows: &Rows, rows_of_chunks: usize, chunks: &[Vec<u8>]) -> Result<Vec<SourceColumn>> {
     let count = rows.columns.len();
     let mut columns = Vec::with_capacity(count);
     for (index, column) in rows.columns.iter().enumerate() {
         let physical = physical_type(&column.values);
         let mut formats = BTreeSet::new();
         for (at, chunk) in chunks.iter().skip(index).step_by(count).enumerate() {
-            let row_count = ROW_GROUP_ROWS.min(rows.row_count - at * ROW_GROUP_ROWS) as u32;
+            let row_count = ROW_GROUP_ROWS.min(rows_of_chunks - at * ROW_GROUP_ROWS) as u32;
             let encoding = ChunkView::parse(chunk, physical, row_count)?.encoding();
             formats.insert((encoding.transform, encoding.layout));
         }
-        let stored = match column.values {
-            RowValues::Text { .. } => StoredAs::TextIds,
-            _ => StoredAs::Values(physical),
-        };
-        columns.push(SourceColumn { stored, formats, widths: None });
+        columns.push(SourceColumn { stored: stored_as(&column.values), formats, widths: None });
     }
     Ok(columns)
+}
+
+/// What chunks of `values` hold.
+pub(super) fn stored_as(values: &RowValues) -> StoredAs {
+    match values {
+        RowValues::Text { .. } => StoredAs::TextIds,
+        _ => StoredAs::Values(physical_type(values)),
+    }
 }
 
 fn physical_type(values: &RowValues) -> PhysicalType {

@@ -6,10 +6,12 @@
 //!              ├ combine       partial groups made one
 //!              ├ execution     what one worker does: stages of pipelines that do not wait for each other; each is
 //!              │               repeated where keys are not unique
-//!              ├ allocate      tables, groups and rows: memory on the device
+//!              ├ prepare       how the columns of a source are stored; allocate: tables, groups and rows: memory on the device
 //!              ├ waiting       rows that find no room in their sink; grow: larger tables and groups
 //!              ├ scan          morsels in flight; at_once: rows that a caller gives, groups; launch: descriptors, grids
 //!              ├ parking       a query steps aside for an older one; spill: groups that are more than fits
+//!              ├ spilled_tables    hash tables that are more than fits; partitions: who probes them; keyed_rows: rows
+//!              │               split by hashes of keys
 //!              ├ runtime_filter, top    what finished tables and thresholds rule out
 //!              ├ ordered       rows that come in an order: kept on the device, sorted there; sorted_runs: what does not
 //!              │               fit there, or several have sorted, merged on the host
@@ -34,10 +36,13 @@ mod execution;
 mod finish;
 mod grow;
 mod host_input;
+mod keyed_rows;
 mod launch;
 mod memory;
 mod ordered;
 mod parking;
+mod partitions;
+mod prepare;
 mod report;
 mod results;
 mod rows_out;
@@ -45,6 +50,7 @@ mod runtime_filter;
 mod scan;
 mod sorted_runs;
 mod spill;
+mod spilled_tables;
 mod tasks;
 mod team;
 mod text_order;

@@ -98,7 +98,13 @@ impl State {
 
     /// Their bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        self.spans.values().map(|span| span.len() as u64).sum()
+        self.bytes_of(|_| true)
+    }
+
+    /// Bytes of the arrays of the arguments that `is_wanted`.
+    pub(crate) fn bytes_of(&self, is_wanted: impl Fn(&Arg) -> bool) -> u64 {
+        let wanted = self.spans.iter().filter(|(arg, _)| is_wanted(arg));
+        wanted.map(|(_, span)| span.len() as u64).sum()
     }
 }
 

@@ -24,12 +24,13 @@ use pelton_pipeline::Rows;
 use pelton_pipeline::codegen::{Arg, Form, RowsLayout, SinkLayout};
 use pelton_pipeline::ir::RowOrder;
 
-use super::execution::{Execution, HeldGroups, Kernel, Prepared, ROOM_LEAST};
+use super::execution::{Execution, HeldGroups, Kernel, ROOM_LEAST};
 use super::finish::{
     OUTPUT_ROWS_MAX, OUTPUT_ROWS_MIN, Outcome, flags, no_rows, output_arrays, room, row_arrays, rows_in,
     texts_of,
 };
 use super::memory::{State, download_words_blocking, is_out_of_memory, lasting_host_buffer};
+use super::prepare::Prepared;
 use super::report::PipelineReport;
 use super::results::{append, output_column, with_texts};
 use super::rows_out::{PAUSE, RowsOut, RowsPart};
@@ -59,7 +60,7 @@ impl Kernel {
 
     /// Whether what is in its sink can be moved to the host while rows come.
     pub(super) fn may_spill(&self) -> bool {
-        self.spillable_groups().is_some() || self.held_rows().is_some()
+        self.spillable_groups().is_some() || self.held_rows().is_some() || self.spillable_table().is_some()
     }
 }
 
@@ -139,7 +140,7 @@ impl<'r> Execution<'r> {
         let wanted = order.row_count.map_or(usize::MAX, |rows| usize::try_from(rows).unwrap_or(usize::MAX));
         let held: u64 = kernel.sorted_runs.iter().map(SortedRun::bytes).sum();
         let bytes = held.saturating_add(count.min(wanted as u64).saturating_mul(row_bytes(layout)));
-        let most = self.sorted_bytes_max / self.runtime.workers.len() as u64;
+        let most = self.host_bytes_max / self.runtime.workers.len() as u64;
         if bytes > most {
             return Err(Error::unsupported(format!(
                 "{bytes} bytes of sorted rows to be merged on the host, which has {most} for them"

@@ -20,8 +20,9 @@ use pelton_error::{Error, ErrorKind, Result, Tier};
 use pelton_pipeline::codegen::Arg;
 
 use super::MemoryTest;
-use super::execution::{Execution, Groups, Kernel, Prepared};
-use super::memory::{is_out_of_memory, lasting_host_buffer};
+use super::execution::{Execution, Groups, Kernel};
+use super::memory::{State, is_out_of_memory, lasting_host_buffer};
+use super::prepare::Prepared;
 use super::report::PipelineReport;
 use super::team::Barrier;
 
@@ -226,6 +227,7 @@ impl Execution<'_> {
             *span = moved[&span.address()].1.clone();
         }
         self.tables.readdress();
+        self.resting.iter_mut().for_each(State::readdress);
         if let Some(kernel) = &mut memory.kernel {
             kernel.state.readdress();
         }
@@ -234,7 +236,7 @@ impl Execution<'_> {
 
     /// All arrays of this query, or of its part that runs apart: without those that the parts share.
     fn arrays<'a>(&'a mut self, memory: &'a mut Memory<'_>) -> Vec<&'a mut Span> {
-        let Self { tables, groups, is_apart, .. } = self;
+        let Self { tables, groups, resting, is_apart, .. } = self;
         let held = groups.values_mut().flat_map(|groups| match groups {
             Groups::Held(held) => [Some(&mut held.groups), held.keys.as_mut(), held.heap.as_mut()],
             Groups::Spilled(_) => [None, None, None],
@@ -246,7 +248,8 @@ impl Execution<'_> {
         };
         let kernel = memory.kernel.iter_mut().flat_map(|kernel| kernel.state.spans_mut());
         let input = memory.prepared.iter_mut().filter_map(|prepared| prepared.host_input.as_mut());
-        let of_pipeline = kernel.chain(input.map(|input| &mut input.span));
+        let resting = resting.iter_mut().flat_map(State::spans_mut);
+        let of_pipeline = kernel.chain(resting).chain(input.map(|input| &mut input.span));
         let of_query = if *is_apart { Vec::new() } else { of_query };
         of_query.into_iter().chain(of_pipeline.filter(|span| !shared.contains(&span.address()))).collect()
     }

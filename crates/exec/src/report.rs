@@ -111,6 +111,21 @@ pub struct PipelineReport {
     pub ordered_bytes: u64,
     /// Partitions by which runs were merged.
     pub spilled_partitions: usize,
+    /// Rows of the hash table that it builds that went to the host, bytes of them, and the partitions that they are in.
+    pub spilled_table_rows: u64,
+    /// See `spilled_table_rows`.
+    pub spilled_table_bytes: u64,
+    /// See `spilled_table_rows`.
+    pub spilled_table_partitions: usize,
+    /// Rows that went to the host to wait for partitions of spilled tables that they are looked up in, each once a table,
+    /// and bytes of them.
+    pub rows_waited_for_tables: u64,
+    /// See `rows_waited_for_tables`.
+    pub bytes_waited_for_tables: u64,
+    /// Partitions of spilled tables that came back for them, and those that did not fit and were made smaller.
+    pub partitions_joined: usize,
+    /// See `partitions_joined`.
+    pub partitions_split: usize,
     /// Time of the kernels on the device, all together; those of several morsels may run at once.
     pub kernels: Duration,
     /// Time to look up how columns are stored, and dictionaries.
@@ -208,6 +223,13 @@ impl PipelineReport {
         self.spilled_runs += other.spilled_runs;
         self.spilled_groups += other.spilled_groups;
         self.spilled_partitions += other.spilled_partitions;
+        self.spilled_table_rows += other.spilled_table_rows;
+        self.spilled_table_bytes += other.spilled_table_bytes;
+        self.spilled_table_partitions += other.spilled_table_partitions;
+        self.rows_waited_for_tables += other.rows_waited_for_tables;
+        self.bytes_waited_for_tables += other.bytes_waited_for_tables;
+        self.partitions_joined += other.partitions_joined;
+        self.partitions_split += other.partitions_split;
         self.kernels += other.kernels;
         self.prepare = self.prepare.max(other.prepare);
         self.generate = self.generate.max(other.generate);
@@ -314,6 +336,7 @@ impl PipelineReport {
             lines
                 .push(format!("  spilled {groups} groups in {runs} runs, merged in {partitions} partitions"));
         }
+        lines.extend(self.table_lines());
         if !self.sorted_by.is_empty() {
             let (rows, by, took) = (self.sorted_rows, self.sorted_by, ms(self.sort));
             lines.push(format!("  sorted {rows} rows on the {by} in {took:.2} ms"));
@@ -331,6 +354,31 @@ impl PipelineReport {
             lines.push(format!("  device memory was short: {down:.2} MB moved to the host, {up:.2} MB back"));
         }
         lines.extend(self.notes.iter().map(|note| format!("  {note}")));
+        lines
+    }
+
+    /// What of hash tables, and of rows that they wait for, went to the host.
+    fn table_lines(&self) -> Vec<String> {
+        let mb = |bytes: u64| bytes as f64 / 1e6;
+        let mut lines = Vec::new();
+        if self.spilled_table_partitions > 0 {
+            lines.push(format!(
+                "  spilled a hash table of {} rows, {:.2} MB, in {} partitions",
+                self.spilled_table_rows,
+                mb(self.spilled_table_bytes),
+                self.spilled_table_partitions
+            ));
+        }
+        if self.partitions_joined + self.partitions_split > 0 || self.rows_waited_for_tables > 0 {
+            lines.push(format!(
+                "  {} rows, {:.2} MB, waited on the host for {} partitions of spilled hash tables, {} of which were split \
+                 further",
+                self.rows_waited_for_tables,
+                mb(self.bytes_waited_for_tables),
+                self.partitions_joined,
+                self.partitions_split
+            ));
+        }
         lines
     }
 

@@ -61,7 +61,7 @@ fn wide_key_column(
     Ok(RowColumn { values, valid: null_word.map(is_valid) })
 }
 
-fn key_column(key: &KeyDomain, numbers: impl Iterator<Item = u64>) -> Result<RowColumn> {
+pub(crate) fn key_column(key: &KeyDomain, numbers: impl Iterator<Item = u64>) -> Result<RowColumn> {
     let numbers: Vec<u64> = numbers.collect();
     let value = |number: &u64| key.min + i128::from(if *number == key.size { 0 } else { *number });
     let values = match key.ty {

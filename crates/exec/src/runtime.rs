@@ -78,6 +78,8 @@ pub enum MemoryTest {
     RefuseOnce,
     /// Groups found by hashing are spilled after every morsel.
     SpillAlways,
+    /// Hash tables are spilled after every morsel, and when they are built: all that probes one runs in partitions.
+    SpillTables,
 }
 
 /// How pipelines run. None of it changes results.
@@ -180,9 +182,10 @@ pub struct RunWith<'r> {
     pub tracer: Option<&'r Tracer>,
     /// Takes rows of the result as they come, where nothing can make the CPU look at them any more.
     pub rows_taker: Option<&'r dyn TakeRows>,
-    /// Bytes of sorted rows at most that are held by the host to be merged there, where a device has no room for them or
-    /// several have sorted; more are an error of kind `Unsupported`. `None`: any number.
-    pub sorted_bytes_max: Option<u64>,
+    /// Bytes at most of rows that the host holds where a device has no room for them: sorted rows to be merged there (also
+    /// where several devices have sorted), and hash tables with the rows that wait for them; more of either are an error of
+    /// kind `Unsupported`. `None`: any number.
+    pub host_bytes_max: Option<u64>,
     /// Of groups that are the result so many are enough, whichever they are; `None`: all are asked for. There may be more.
     pub groups_enough: Option<u64>,
     /// Has the texts that rows are sorted by; where it is asked for and nobody does, that is an error of kind `Unsupported`.

@@ -9,7 +9,8 @@ use pelton_error::Result;
 use pelton_pipeline::ir::TableScan;
 use pelton_zone::{ColumnTest, Scalar, SkipKinds, Verdict, ZoneMap};
 
-use super::execution::{Kernel, Prepared};
+use super::execution::Kernel;
+use super::prepare::Prepared;
 use super::report::PipelineReport;
 
 /// What a row group's zone map of one column must not rule out.

@@ -23,11 +23,11 @@ use pelton_pipeline::ir::{Pipeline, TableScan};
 use pelton_scan::{DataTier, MorselTimings, PrefetchOptions, Prefetcher, RowGroups};
 use pelton_trace::{Activity, SpanSize};
 
-use super::MemoryTest;
-use super::execution::{Execution, Kernel, Prepared};
+use super::execution::{Execution, Kernel};
 use super::launch::{Launched, Morsel, vectors};
 use super::memory::{HeldLanes, State, is_out_of_memory, upload};
 use super::parking::Memory;
+use super::prepare::Prepared;
 use super::report::PipelineReport;
 use super::results::append;
 use super::rows_out::RowsOut;
@@ -55,6 +55,8 @@ struct Progress<'r> {
     left: Vec<u32>,
     again: Vec<Again>,
     rows: Option<Rows>,
+    /// They wait on the host for a spilled table.
+    is_part: bool,
     /// Where they go instead, if they are given out.
     out: Option<RowsOut<'r>>,
     top: Option<Top>,
@@ -155,6 +157,7 @@ impl Execution<'_> {
             left: Vec::new(),
             again: Vec::new(),
             rows,
+            is_part: prepared.is_part,
             out,
             top,
             halvings: 0,
@@ -279,7 +282,7 @@ impl Execution<'_> {
     ) -> Result<bool> {
         // Rows that come out are taken before the next morsel.
         let may_wait = kernel.generated.sink.may_be_full() && progress.rows.is_none();
-        let spills = self.runtime.options.memory_test == MemoryTest::SpillAlways && kernel.may_spill();
+        let spills = self.spills_after_morsels(kernel);
         let mut is_over = true;
         for turn in 0.. {
             self.cancel.check()?;
@@ -339,6 +342,9 @@ impl Execution<'_> {
                     return Err(refusal);
                 }
                 more => progress.add(more?)?,
+            }
+            if progress.is_part {
+                self.check_host_bytes(&progress.rows)?;
             }
             let done = stream.record()?;
             match may_wait {

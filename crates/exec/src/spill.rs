@@ -68,6 +68,9 @@ impl Execution<'_> {
         if kernel.held_rows().is_some() {
             return self.relieve_of_rows(kernel, refusal, is_full, report);
         }
+        if kernel.spillable_table().is_some() {
+            return self.relieve_of_table(kernel, refusal, is_full, report);
+        }
         let Some(layout) = kernel.spillable_groups().cloned() else {
             return Err(refusal.context(advice(kernel)));
         };
@@ -100,10 +103,23 @@ impl Execution<'_> {
         }
     }
 
-    /// Moves all groups so far to the host, or rows to be sorted; answers how many there were. No kernel is under way.
+    /// Whether it is a test that what `kernel` has in its sink is spilled after every morsel.
+    pub(super) fn spills_after_morsels(&self, kernel: &Kernel) -> bool {
+        match self.runtime.options.memory_test {
+            MemoryTest::SpillAlways => kernel.may_spill() && kernel.spillable_table().is_none(),
+            MemoryTest::SpillTables => kernel.spillable_table().is_some(),
+            MemoryTest::Off | MemoryTest::RefuseOnce => false,
+        }
+    }
+
+    /// Moves all groups so far to the host, or rows to be sorted, or those of a hash table; answers how many there were. No
+    /// kernel is under way.
     pub(super) fn spill(&self, kernel: &mut Kernel, report: &mut PipelineReport) -> Result<u64> {
         if kernel.held_rows().is_some() {
             return self.spill_rows(kernel, report);
+        }
+        if kernel.spillable_table().is_some() {
+            return self.spill_table(kernel, report);
         }
         let Some(layout) = kernel.spillable_groups().cloned() else { return Ok(0) };
         let (groups, keys) =
@@ -249,9 +265,11 @@ fn split(runs: Vec<Run>, record: usize, count: u64, splits: u32) -> Vec<Partitio
 /// What a user can do where the only query on a device finds no memory.
 pub(super) fn advice(kernel: &Kernel) -> String {
     match &kernel.generated.sink {
-        SinkLayout::Build(_) => "the hash table of a join does not fit the device's memory; raise \
-             --device-memory-limit (a join is not yet split into partitions that do)"
-            .into(),
+        SinkLayout::Build(_) => {
+            "the hash table of a join does not fit the device's memory, and is none that is \
+             split into partitions that do; raise --device-memory-limit"
+                .into()
+        }
         SinkLayout::Groups(_) => {
             "the groups of an aggregation do not fit the device's memory beside what the query \
              holds; raise --device-memory-limit"

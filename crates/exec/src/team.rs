@@ -53,7 +53,7 @@ pub(crate) struct Given<'r> {
     pub(crate) host_inputs: Vec<Arc<Rows>>,
     pub(crate) parameters: Arc<[Literal]>,
     pub(crate) rows_taker: Option<&'r dyn TakeRows>,
-    pub(crate) sorted_bytes_max: u64,
+    pub(crate) host_bytes_max: u64,
     pub(crate) groups_enough: u64,
     pub(crate) texts: Option<&'r dyn ReadTexts>,
 }
@@ -66,10 +66,10 @@ impl<'r> Given<'r> {
             return Err(Error::invalid_input(format!("{given} host inputs in place of {expected}")));
         }
         let host_inputs = host_inputs.into_iter().map(Arc::new).collect();
-        let sorted_bytes_max = with.sorted_bytes_max.unwrap_or(u64::MAX);
+        let host_bytes_max = with.host_bytes_max.unwrap_or(u64::MAX);
         let groups_enough = with.groups_enough.unwrap_or(u64::MAX);
         let (parameters, rows_taker, texts) = (parameters.into(), with.rows_taker, with.texts);
-        Ok(Self { host_inputs, parameters, rows_taker, sorted_bytes_max, groups_enough, texts })
+        Ok(Self { host_inputs, parameters, rows_taker, host_bytes_max, groups_enough, texts })
     }
 }
 

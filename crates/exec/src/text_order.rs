@@ -70,7 +70,7 @@ impl Execution<'_> {
         let order = rows.order;
         let columns = order.texts.iter().map(|text| self.numbers_of_texts(rows.kernel, texts, text.column));
         let columns = columns.collect::<Result<Vec<_>>>()?;
-        let mut ties = Ties::new(order, self.sorted_bytes_max);
+        let mut ties = Ties::new(order, self.host_bytes_max);
         let (mut words, mut numbers) = (vec![0; rows.words.len()], vec![0; columns.len()]);
         let count = rows.numbers.len() / 4;
         'pieces: for start in (0..count).step_by(PIECE_ROWS) {
@@ -132,7 +132,7 @@ impl Execution<'_> {
         };
         let arrays: Vec<usize> = order.texts.iter().map(|text| array_of(text.column)).collect();
         let held: u64 = merge.runs.iter().map(SortedRun::bytes).sum();
-        let mut ties = Ties::new(order, self.sorted_bytes_max.saturating_sub(held));
+        let mut ties = Ties::new(order, self.host_bytes_max.saturating_sub(held));
         let (mut words, mut numbers) = (vec![0; order.word_bits.len()], vec![0; arrays.len()]);
         for (place, (run, row)) in picks.iter().enumerate() {
             let (run, row) = (&merge.runs[*run as usize], *row as usize);

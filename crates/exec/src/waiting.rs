@@ -273,7 +273,10 @@ impl Execution<'_> {
             if waiting.is_empty() {
                 return Ok(());
             }
-            self.grow(kernel, report)?;
+            match self.is_table_to_spill(kernel)? {
+                true => drop(self.spill_table(kernel, report)?),
+                false => self.grow(kernel, report)?,
+            }
             for index in waiting {
                 let lane = &lanes.list()[index];
                 let done = self.redo(kernel, lane, &flights.get(index).morsel)?;

@@ -13,6 +13,7 @@
 
 pub mod ir;
 
+mod cut;
 mod rows;
 mod same;
 mod text;
@@ -25,6 +26,7 @@ mod windows;
 pub mod codegen;
 mod program;
 
+pub use cut::Cut;
 pub use program::{
     CompileReport, Compiler, Launch, Origin, Program, Target, check_source, compile_for_check, nvrtc_status,
 };

@@ -58,6 +58,7 @@ configurations! {
     kernels_on_three_devices => |config| config.kernels(PROGRAMS).devices(3).row_groups(7, 1024);
     kernels_refused_memory => |config| config.kernels(PROGRAMS).memory_test(MemoryTest::RefuseOnce).row_groups(64, 1024);
     kernels_that_spill => |config| config.kernels(PROGRAMS).memory_test(MemoryTest::SpillAlways).row_groups(64, 1024);
+    kernels_that_spill_tables => |config| config.kernels(PROGRAMS).memory_test(MemoryTest::SpillTables).row_groups(64, 1024);
 }
 
 #[test]

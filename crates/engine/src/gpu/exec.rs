@@ -380,7 +380,7 @@ impl PeltonGpuExec {
     }
 
     /// What the latest execution did on the device, where it ran there to the end.
-    pub(crate) fn run_report(&self) -> Option<RunReport> {
+    pub fn run_report(&self) -> Option<RunReport> {
         self.with_outcome(|outcome| outcome.report.clone())
     }
 

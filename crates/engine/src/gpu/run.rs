@@ -259,7 +259,7 @@ impl Run {
         let (outlet, inlet) = rows_out::channel(conversion, context);
         let gives_out = rows_out::may_be_given_out(&plan, &schema, &self.average_counts);
         let groups_enough = self.rows_enough.map(|rows| rows as u64);
-        let sorted_bytes_max = match context.memory_pool().memory_limit() {
+        let host_bytes_max = match context.memory_pool().memory_limit() {
             MemoryLimit::Finite(bytes) => Some(bytes as u64 / 2),
             _ => None,
         };
@@ -269,7 +269,7 @@ impl Run {
             let with = RunWith {
                 tracer: tracer.as_ref(),
                 rows_taker,
-                sorted_bytes_max,
+                host_bytes_max,
                 groups_enough,
                 texts: Some(&texts),
             };
@@ -343,11 +343,12 @@ async fn collect_in_background(
     ended(&mut running).await
 }
 
-/// Corrects predictions by what `report` says. Steps that were repeated, or gave way to another query, say nothing of
-/// the next time.
+/// Corrects predictions by what `report` says. Steps that were repeated, gave way to another query, or joined a table that
+/// did not fit, say nothing of the next time.
 fn learn(device: &DeviceHandle, predicted: &[StepPrediction], report: &RunReport) {
     for (step, ran) in predicted.iter().zip(&report.pipelines) {
-        if ran.repeats == 0 && ran.parked == 0 {
+        let has_spilled = ran.spilled_table_partitions + ran.partitions_joined > 0;
+        if ran.repeats == 0 && ran.parked == 0 && !has_spilled {
             device.corrections().learn(&step.kind, step.model_s, ran.elapsed.as_secs_f64());
         }
     }

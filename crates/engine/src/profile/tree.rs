@@ -328,6 +328,20 @@ fn fill_pipeline(node: &mut ProfileNode, report: &PipelineReport) {
     ] {
         node.count(name, Unit::Count, count);
     }
+    // Of most pipelines there are none.
+    for (name, unit, number) in [
+        ("spilled_table_rows", Unit::Rows, report.spilled_table_rows),
+        ("spilled_table_bytes", Unit::Bytes, report.spilled_table_bytes),
+        ("spilled_table_partitions", Unit::Count, report.spilled_table_partitions as u64),
+        ("rows_waited_for_tables", Unit::Rows, report.rows_waited_for_tables),
+        ("bytes_waited_for_tables", Unit::Bytes, report.bytes_waited_for_tables),
+        ("partitions_joined", Unit::Count, report.partitions_joined as u64),
+        ("partitions_split", Unit::Count, report.partitions_split as u64),
+    ] {
+        if number > 0 {
+            node.count(name, unit, number);
+        }
+    }
     for note in &report.notes {
         node.detail.push_str(&format!("\n  note: {note}"));
     }

@@ -152,6 +152,13 @@ async fn groups_that_all_spill_give_the_same_rows() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hash_tables_that_all_spill_give_the_same_rows() {
+    let runtime =
+        RuntimeOptions { memory_test: MemoryTest::SpillTables, row_groups_max: 1, ..on_host().runtime };
+    same_rows_under(runtime).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_with_room_for_one_row_grow_and_give_the_same_rows() {
     let runtime = RuntimeOptions { first_rows: Some(1), row_groups_max: 1, ..on_host().runtime };
     same_rows_under(runtime).await;

@@ -21,6 +21,7 @@ mod rows_out;
 mod served;
 mod shapes;
 mod shared;
+mod short_of_memory;
 mod sorted;
 mod sorted_texts;
 mod stages;

@@ -151,6 +151,7 @@ fn vary_options(options: &RuntimeOptions, random: &mut Random) -> RuntimeOptions
             MemoryTest::Off,
             MemoryTest::RefuseOnce,
             MemoryTest::SpillAlways,
+            MemoryTest::SpillTables,
         ]),
         workers: *random.pick(&[1, 2, 3]),
         decompress: match random.pick(&[Decompress::Auto, Decompress::Host, Decompress::Device]) {

@@ -187,15 +187,31 @@ fn groups_with_few_rows_each_are_added_up_over_all_runs() {
 }
 
 #[test]
-fn a_hash_table_that_does_not_fit_alone_is_an_error_that_says_what_to_do() {
+fn a_hash_table_that_does_not_fit_alone_is_joined_in_partitions() {
     let place = table(Codec::None, 5000, 100_000);
-    let runtime = runtime(RuntimeOptions { first_rows: Some(1000), ..limited(3 << 20) });
-    let plan = groups_of_join(&runtime, &place, vec![column(7)]);
-    let before = in_use(&runtime);
-    let error = runtime.run(&plan, Vec::new(), &CancelFlag::new()).unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::OutOfMemory { .. }), "{error}");
-    assert!(error.to_string().contains("raise --device-memory-limit"), "{error}");
-    assert!(in_use(&runtime).0 <= before.0 + (64 << 10), "idle lanes alone are left");
+    let large = runtime(limited(256 << 20));
+    let (expected, alone) = run(&large, &groups_of_join(&large, &place, vec![column(7)]));
+    assert_eq!(alone.pipelines[0].spilled_table_rows, 0);
+    for first_rows in [None, Some(1000)] {
+        let small = runtime(RuntimeOptions { first_rows, ..limited(3 << 20) });
+        let (rows, report) = run(&small, &groups_of_join(&small, &place, vec![column(7)]));
+        assert_eq!(sorted(&rows), sorted(&expected));
+        let [build, probe] = report.pipelines.as_slice() else { panic!("two pipelines") };
+        assert_eq!(
+            (build.rows_in, build.spilled_table_rows, build.repeats),
+            (200_000, 200_000, 0),
+            "{build:?}"
+        );
+        assert!(build.spilled_table_partitions > 4 && build.spilled_table_bytes > 3 << 20, "{build:?}");
+        assert_eq!((probe.rows_in, probe.rows_waited_for_tables), (200_000, 200_000), "{probe:?}");
+        assert!(probe.partitions_joined >= build.spilled_table_partitions, "{probe:?}");
+        let lines = report.lines().join("\n");
+        assert!(lines.contains("spilled a hash table of 200000 rows"), "{lines}");
+        assert!(lines.contains("200000 rows, ") && lines.contains("waited on the host for"), "{lines}");
+        small.release_idle();
+        assert_eq!(in_use(&small), (0, 0));
+        assert!(small.machine().device_budget(small.device()).unwrap().peak_bytes() <= 3 << 20);
+    }
 }
 
 #[test]
@@ -260,7 +276,9 @@ fn check_at_once(shared: &Runtime, plans: &[Plan], expected: &[Vec<Vec<Cell>>]) 
 #[test]
 fn a_thousand_runs_that_end_in_every_way_leave_no_memory_behind() {
     let place = table(Codec::None, 500, 1000);
-    for memory_test in [MemoryTest::Off, MemoryTest::RefuseOnce, MemoryTest::SpillAlways] {
+    for memory_test in
+        [MemoryTest::Off, MemoryTest::RefuseOnce, MemoryTest::SpillAlways, MemoryTest::SpillTables]
+    {
         let options =
             RuntimeOptions { memory_test, first_rows: Some(100), row_groups_max: 1, ..limited(64 << 20) };
         let runtime = runtime(options);

@@ -378,7 +378,7 @@ fn more_rows_than_the_host_is_to_sort_are_refused_and_no_memory_is_lost() {
     let plan = single(source, columns, Vec::new(), sink);
     let spilled = RuntimeOptions { memory_test: MemoryTest::SpillAlways, ..options() };
     let run = |most: u64| {
-        let with = RunWith { sorted_bytes_max: Some(most), ..RunWith::default() };
+        let with = RunWith { host_bytes_max: Some(most), ..RunWith::default() };
         runtime(spilled.clone()).run_with(&plan, Inputs::default(), &CancelFlag::new(), with)
     };
     let refused = run(10_000).unwrap_err();

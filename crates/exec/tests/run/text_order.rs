@@ -102,7 +102,7 @@ fn texts_that_nobody_reads_or_that_the_host_has_no_memory_for_are_refused() {
     assert!(refusal.to_string().contains("which nobody reads"), "{refusal}");
     // 3000 rows of three words, a number and 16 bytes of text.
     for (most, fits) in [(50_000, false), (1 << 20, true)] {
-        let with = RunWith { texts: Some(&texts), sorted_bytes_max: Some(most), ..RunWith::default() };
+        let with = RunWith { texts: Some(&texts), host_bytes_max: Some(most), ..RunWith::default() };
         match run(options(), &plan, with) {
             Ok((rows, _)) => assert!(fits && rows.row_count == 3000),
             Err(refusal) => {

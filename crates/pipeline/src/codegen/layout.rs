@@ -61,6 +61,12 @@ impl KeyDomain {
         Ok(Self { ty: value.ty, min, size, is_nullable, dictionary: value.dictionary.clone() })
     }
 
+    /// What it lies between, for integers.
+    pub fn bounds(&self) -> Option<Bounds> {
+        let bounds = Bounds { min: self.min, max: self.min + i128::from(self.size) - 1 };
+        matches!(self.ty, Type::I32 | Type::I64 | Type::I128).then_some(bounds)
+    }
+
     /// Packed keys of this key alone.
     pub fn count(&self) -> u64 {
         self.size + u64::from(self.is_nullable)
@@ -143,9 +149,14 @@ pub struct TableLayout {
 }
 
 impl TableLayout {
-    /// How many columns a match brings.
-    pub(crate) fn brought_columns(&self) -> usize {
+    /// How many columns a match brings; those of the payload behind them are keys.
+    pub fn brought_columns(&self) -> usize {
         self.payload.len() - self.compared_keys
+    }
+
+    /// The keys that packed keys are made of, the first of which varies fastest; none where packed keys are hashes.
+    pub fn packed_keys(&self) -> &[KeyDomain] {
+        &self.keys
     }
 }
 
@@ -330,8 +341,7 @@ impl GroupLayout {
     /// What is known of its columns: keys, then aggregates.
     pub fn columns(&self) -> Vec<PayloadColumn> {
         let packed = self.keys.iter().map(|key| {
-            let bounds = Bounds { min: key.min, max: key.min + i128::from(key.size) - 1 };
-            let bounds = matches!(key.ty, Type::I32 | Type::I64 | Type::I128).then_some(bounds);
+            let bounds = key.bounds();
             PayloadColumn {
                 ty: key.ty,
                 form: Form::of(key.ty, bounds),
