@@ -125,6 +125,27 @@ DEV bool atomic_add_128_overflows(u64* at, i128 value) {
   return i64((was ^ sum) & (high ^ sum)) < 0 || (value > 0 && i64(high) < 0);
 }
 
+// The same among the threads of a block, which on the host is one.
+#ifdef PELTON_GPU
+DEV void block_add(u64* at, u64 value) { atomic_add(at, value); }
+DEV void block_add(f64* at, f64 value) { atomic_add(at, value); }
+DEV void block_min(i64* at, i64 value) { atomic_min(at, value); }
+DEV void block_max(i64* at, i64 value) { atomic_max(at, value); }
+DEV void block_add_128(u64* at, i128 value) { atomic_add_128(at, value); }
+DEV bool block_add_128_overflows(u64* at, i128 value) { return atomic_add_128_overflows(at, value); }
+#else
+DEV void block_add(u64* at, u64 value) { *at += value; }
+DEV void block_add(f64* at, f64 value) { *at += value; }
+DEV void block_min(i64* at, i64 value) { if (value < *at) *at = value; }
+DEV void block_max(i64* at, i64 value) { if (value > *at) *at = value; }
+DEV bool block_add_128_overflows(u64* at, i128 value) {
+  const Checked<i128> sum = checked_add(i128((u128(at[1]) << 64) | at[0]), value);
+  at[0] = u64(u128(sum.value)); at[1] = u64(u128(sum.value) >> 64);
+  return sum.overflows;
+}
+DEV void block_add_128(u64* at, i128 value) { block_add_128_overflows(at, value); }
+#endif
+
 #ifdef PELTON_GPU
 #define THREAD (u64(blockIdx.x) * blockDim.x + threadIdx.x)
 #define THREAD_COUNT (u64(gridDim.x) * blockDim.x)

@@ -206,7 +206,7 @@ impl<'e, 'r> Combiner<'e, 'r> {
 /// The kernels that are the same for all groups, for the device of `execution`, without any memory.
 pub(crate) fn fixed_kernel(execution: &Execution<'_>, layout: &GroupLayout) -> Result<Kernel> {
     let generated = codegen::combine(layout, execution.runtime.options().equal_hashes);
-    let (program, _) = execution.runtime.compile(execution.worker, &generated.text)?;
+    let (program, _) = execution.runtime.compile(execution.worker, &generated)?;
     let generated = Arc::new(generated);
     Ok(Kernel::new(program, generated))
 }

@@ -602,8 +602,8 @@ impl<'r> Execution<'r> {
         report: &mut PipelineReport,
     ) -> Result<(Arc<Generated>, Arc<Program>)> {
         let mut compiled = None;
-        let compile = |text: &str| {
-            let compiled = self.runtime.compile(self.worker, text);
+        let compile = |generated: &Generated| {
+            let compiled = self.runtime.compile(self.worker, generated);
             compiled.context(|| format!("pipeline '{}'", pipeline.name))
         };
         let (mut started, mut generate) = (Instant::now(), Duration::ZERO);
@@ -620,12 +620,12 @@ impl<'r> Execution<'r> {
             generate = started.elapsed();
             self.traced(Activity::Generate, started);
             started = Instant::now();
-            compiled = Some(compile(&generated.text)?);
+            compiled = Some(compile(&generated)?);
             Ok(generated)
         })?;
         let (program, compile) = match compiled {
             Some(compiled) => compiled,
-            None => compile(&generated.text)?,
+            None => compile(&generated)?,
         };
         report.generate += generate;
         report.add_compile(&compile);
@@ -641,7 +641,9 @@ impl<'r> Execution<'r> {
     ) -> Result<Generated> {
         let memory_bytes = self.device_memory_limit()?;
         let is_divided = self.shared[index].is_divided(&pipeline.sink);
-        codegen::generate(Request {
+        let options = &self.runtime.options;
+        let groups_expected = self.groups_to_begin_with(pipeline, prepared)?;
+        let request = |is_sliced| Request {
             pipeline,
             source: &prepared.columns,
             tables: &self.built,
@@ -650,16 +652,18 @@ impl<'r> Execution<'r> {
             row_count: prepared.row_count,
             is_hashed,
             direct_keys_max: DIRECT_KEYS_MAX.min(memory_bytes / 256).max(1024),
-            groups_expected: self.groups_to_begin_with(pipeline, prepared)?,
+            groups_expected,
             // States of all places go from one worker to another.
             direct_bytes_max: if is_divided { 0 } else { memory_bytes / 4 },
             table_keys_max: TABLE_KEYS_MAX.min(memory_bytes / 64),
-            has_equal_hashes: self.runtime.options.equal_hashes,
-            is_predicated: self.runtime.options.filters == Filters::Predicated,
-            checks_everywhere: self.runtime.options.overflow_checks == OverflowChecks::Everywhere,
+            has_equal_hashes: options.equal_hashes,
+            is_predicated: options.filters == Filters::Predicated,
+            is_sliced,
+            checks_everywhere: options.overflow_checks == OverflowChecks::Everywhere,
             wants_keys: self.wants_keys(&pipeline.sink),
             is_key_set: matches!(&pipeline.sink, Sink::Build { table, .. } if codegen::is_key_set(self.plan, *table)),
-        })
+        };
+        self.runtime.generate(self.worker, |is_sliced| codegen::generate(request(is_sliced)))
     }
 
     /// The tasks of pipeline `index`, and the number under which this worker takes them: shared ones where the

@@ -65,6 +65,6 @@ pub use pelton_transfer::Links;
 pub use report::{PipelineReport, RunReport};
 pub use rows_out::{PartColumn, RowsPart, TakeRows};
 pub use runtime::{
-    Filters, MemoryTest, OverflowChecks, RunWith, Runtime, RuntimeOptions, TargetChoice, stages,
+    Filters, HostRows, MemoryTest, OverflowChecks, RunWith, Runtime, RuntimeOptions, TargetChoice, stages,
 };
 pub use text_ties::ReadTexts;

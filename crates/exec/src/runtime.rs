@@ -21,6 +21,7 @@ use pelton_device::{DeviceId, DeviceKind, Machine, Stream, Turn};
 use pelton_error::{CancelFlag, Error, ErrorKind, Result};
 use pelton_fabric::profile::Profile;
 use pelton_fabric::{self as fabric, Rates, Sources, Topology};
+use pelton_pipeline::codegen::Generated;
 use pelton_pipeline::ir::{Inputs, Op, Plan, Sink, Source, TableScan};
 use pelton_pipeline::{CompileReport, Compiler, Program, Rows, Target, check_source, nvrtc_status};
 use pelton_scan::{ColumnCache, ColumnCacheOptions, DataTier, Decompress, Decompression};
@@ -56,6 +57,16 @@ pub enum Filters {
     /// that do not pass. Where a row must pass before anything is done with it (payloads of a hash table, groups,
     /// rows that come out), one branch stands there.
     Predicated,
+}
+
+/// How kernels of the host target go through rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub enum HostRows {
+    /// 32 that follow each other at a time, where no text without a dictionary is read.
+    #[default]
+    Slices,
+    /// As kernels of a GPU do, of which this is a test.
+    Lanes,
 }
 
 /// Where kernels check arithmetic for overflow. Either way no number wraps.
@@ -117,6 +128,8 @@ pub struct RuntimeOptions {
     pub memory_test: MemoryTest,
     /// How conditions are computed.
     pub filters: Filters,
+    /// How the host target goes through rows; one by one where filters are predicated.
+    pub host_rows: HostRows,
     /// Where arithmetic is checked.
     pub overflow_checks: OverflowChecks,
     /// Bytes of chunks that are moved in one go.
@@ -158,6 +171,7 @@ impl Default for RuntimeOptions {
             dealt_rows_min: 2 * 8192,
             memory_test: MemoryTest::Off,
             filters: Filters::Branching,
+            host_rows: HostRows::Slices,
             overflow_checks: OverflowChecks::WhereNeeded,
             morsel_bytes: 32 << 20,
             row_groups_max: 4096,
@@ -380,12 +394,35 @@ impl Runtime {
         }
     }
 
-    /// Compiles `source` for the device of `worker`; for another one as well, where that is asked for.
-    pub(crate) fn compile(&self, worker: &Worker, source: &str) -> Result<(Arc<Program>, CompileReport)> {
-        if let Some((major, minor)) = self.options.check_for {
-            check_source(source, major, minor)?;
+    /// What `generate` gives for the device of `worker`, whose kernels go through slices or, as it is told, do not. Where
+    /// another device is asked for, what it would get is compiled as well.
+    pub(crate) fn generate(
+        &self,
+        worker: &Worker,
+        generate: impl Fn(bool) -> Result<Generated>,
+    ) -> Result<Generated> {
+        let options = &self.options;
+        let is_sliced = worker.target == Target::Host
+            && options.host_rows == HostRows::Slices
+            && options.filters != Filters::Predicated;
+        let generated = generate(is_sliced)?;
+        if let (true, Some((major, minor))) = (generated.is_sliced, options.check_for) {
+            check_source(&generate(false)?.text, major, minor)?;
         }
-        self.compiler.compile(source, worker.target)
+        Ok(generated)
+    }
+
+    /// Compiles `generated` for the device of `worker`; for another one as well, where that is asked for and it is not for
+    /// the host alone.
+    pub(crate) fn compile(
+        &self,
+        worker: &Worker,
+        generated: &Generated,
+    ) -> Result<(Arc<Program>, CompileReport)> {
+        if let (false, Some((major, minor))) = (generated.is_sliced, self.options.check_for) {
+            check_source(&generated.text, major, minor)?;
+        }
+        self.compiler.compile(&generated.text, worker.target)
     }
 
     /// Keys that a table by position was built of in vain: the next time a hashed one is built at once.

@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use pelton_error::{CancelFlag, Error, ErrorKind};
 use pelton_exec::{
-    Filters, MemoryTest, OverflowChecks, RowsPart, RunWith, Runtime, RuntimeOptions, TakeRows, TargetChoice,
+    Filters, HostRows, MemoryTest, OverflowChecks, RowsPart, RunWith, Runtime, RuntimeOptions, TakeRows,
+    TargetChoice,
 };
 use pelton_pipeline::ir::Inputs;
 use pelton_scan::Decompress;
@@ -131,6 +132,7 @@ fn options(random: &mut Random) -> RuntimeOptions {
         equal_hashes: random.one_in(6),
         first_rows: *random.pick(&[None, None, Some(1), Some(50)]),
         filters: *random.pick(&[Filters::Branching, Filters::Branching, Filters::Predicated]),
+        host_rows: *random.pick(&[HostRows::Slices, HostRows::Slices, HostRows::Lanes]),
         overflow_checks: match random.one_in(4) {
             true => OverflowChecks::Everywhere,
             false => OverflowChecks::WhereNeeded,

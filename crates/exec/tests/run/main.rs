@@ -8,6 +8,7 @@ mod aggregates;
 mod cancelling;
 mod checks;
 mod columns;
+mod doubles;
 mod groups;
 mod growth;
 mod joins;

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use pelton_chunk::DecodedValues;
 use pelton_error::CancelFlag;
 use pelton_exec::{
-    Filters, MemoryTest, RowsPart, RunReport, RunWith, Runtime, RuntimeOptions, TakeRows, TargetChoice,
+    Filters, HostRows, MemoryTest, RowsPart, RunReport, RunWith, Runtime, RuntimeOptions, TakeRows,
+    TargetChoice,
 };
 use pelton_pipeline::ir::{
     Bounds, Column, Expr, Inputs, Literal, Op, Pipeline, Plan, Sink, Source, TableScan, Type,
@@ -59,8 +60,9 @@ pub(crate) fn runtime(options: RuntimeOptions) -> Arc<Runtime> {
     Runtime::open(options, engine()).unwrap()
 }
 
-/// Runs `plan`; where it has conditions, with and without branches, which must give the same rows; by three workers; and
-/// with memory that is made short, where no row may be scanned twice. (A top-k may choose others of equal keys.)
+/// Runs `plan`; where it has conditions, with and without branches, which must give the same rows; on the host target,
+/// going through rows as a GPU does; by three workers; and with memory that is made short, where no row may be scanned
+/// twice. (A top-k may choose others of equal keys.)
 pub(crate) fn run(options: RuntimeOptions, plan: &Plan) -> (Rows, RunReport) {
     let run = |options| runtime(options).run(plan, Vec::new(), &CancelFlag::new()).unwrap();
     let result = run(options.clone());
@@ -70,6 +72,10 @@ pub(crate) fn run(options: RuntimeOptions, plan: &Plan) -> (Rows, RunReport) {
     if plan.pipelines.iter().any(has_conditions) && !plan.pipelines.iter().any(is_top) {
         let (predicated, _) = run(RuntimeOptions { filters: Filters::Predicated, ..options.clone() });
         assert_eq!(sorted(&predicated), sorted(&result.0), "predicated");
+    }
+    if options.target == TargetChoice::Host && !plan.pipelines.iter().any(is_top) {
+        let (rows, _) = run(RuntimeOptions { host_rows: HostRows::Lanes, ..options.clone() });
+        assert_same(&rows, &result.0, "as a GPU goes through rows");
     }
     for memory_test in [MemoryTest::RefuseOnce, MemoryTest::SpillAlways] {
         let (rows, report) = run(RuntimeOptions { memory_test, ..options.clone() });

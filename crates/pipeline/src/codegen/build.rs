@@ -59,6 +59,9 @@ impl Build<'_> {
             _ => (TableKind::Hashed, probe::hashed_key(&probe::words_of_keys(&key_values, block), block)),
         };
         let stats = scope.kernel.args.pointer(Arg::TableStats(self.table), "i64");
+        // What can be computed of many rows at once is, before single rows go into the table.
+        let of_slice = block.is_slice().then(|| values_of(self.payload, scope, block)).transpose()?;
+        block.each_row();
         let place = match kind {
             TableKind::Direct => self.set_bit(&key, &stats, scope, block),
             TableKind::Hashed => self.insert(&key, &stats, limits.is_repeated, scope, block),
@@ -66,7 +69,7 @@ impl Build<'_> {
         block.line(format!("if (i64({key}) < AT(least)) AT(least) = i64({key});"));
         block.line(format!("if (i64({key}) > AT(most)) AT(most) = i64({key});"));
         let arrays = |index| (Arg::Payload(self.table, index), Arg::PayloadValid(self.table, index));
-        let mut payload = values_of(self.payload, scope, block)?;
+        let mut payload = of_slice.map_or_else(|| values_of(self.payload, scope, block), Ok)?;
         payload.extend(key_values.into_iter().take(compared_keys));
         let payload = store(&payload, &place, arrays, scope, block)?;
         Ok(with_stats(TableLayout { kind, keys, packed_key_count, payload, compared_keys }, &stats))
@@ -77,7 +80,7 @@ impl Build<'_> {
         let mut values = values_of(self.keys, scope, block)?;
         let valid = values.iter().filter_map(|key| key.valid.clone()).reduce(|a, b| format!("{a} && {b}"));
         if let Some(valid) = valid {
-            block.open(format!("if ({valid}) {{"));
+            block.keep_if(&valid);
             values.iter_mut().for_each(|key| key.valid = None);
         }
         if values.iter().any(|key| key.ty == Type::Text) {

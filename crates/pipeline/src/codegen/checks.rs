@@ -46,7 +46,12 @@ impl Checks {
 
     /// Notes that check `number` found something where `condition` holds: a comparison and a move.
     pub(crate) fn statement(condition: &str, number: u32) -> String {
-        format!("if ({condition}) {REGISTER} = {number};")
+        format!("if ({condition}) {}", Self::note(number))
+    }
+
+    /// Notes that check `number` found something.
+    pub(crate) fn note(number: u32) -> String {
+        format!("{REGISTER} = {number};")
     }
 
     /// What the register is before any row.

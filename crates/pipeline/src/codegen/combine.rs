@@ -33,6 +33,7 @@ pub fn combine(layout: &GroupLayout, has_equal_hashes: bool) -> Generated {
         sink: SinkLayout::Groups(layout.clone()),
         block_threads: 256,
         shared_bytes: 0,
+        is_sliced: false,
     }
 }
 

@@ -59,7 +59,19 @@ pub(crate) struct FilterPlan {
     /// The range of a top-k's key.
     top: Option<usize>,
     key_lists: Vec<KeyList>,
-    is_predicated: bool,
+    rows: Rows,
+}
+
+/// How rows are gone through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Rows {
+    /// Masks of lanes are narrowed, then rows are gone through one by one.
+    #[default]
+    Branching,
+    /// All conditions of a row are computed, and no step narrows masks.
+    Predicated,
+    /// Slices of 32 rows, of which every step leaves some.
+    Sliced,
 }
 
 impl FilterPlan {
@@ -67,9 +79,10 @@ impl FilterPlan {
         pipeline: &Pipeline,
         source: &[SourceColumn],
         tables: &[Option<BuiltTable>],
-        is_predicated: bool,
+        rows: Rows,
     ) -> Self {
-        let mut plan = Self { is_predicated, ..Self::default() };
+        let is_predicated = rows == Rows::Predicated;
+        let mut plan = Self { rows, ..Self::default() };
         let mut ranges: BTreeMap<usize, Range> = BTreeMap::new();
         for (index, op) in pipeline.ops.iter().enumerate() {
             match op {
@@ -126,14 +139,19 @@ impl FilterPlan {
 
     /// True where all conditions of a row are computed, and no step narrows masks.
     pub(crate) fn is_predicated(&self) -> bool {
-        self.is_predicated
+        self.rows == Rows::Predicated
+    }
+
+    /// True where slices of rows are gone through.
+    pub(crate) fn is_sliced(&self) -> bool {
+        self.rows == Rows::Sliced
     }
 
     /// The ranges whose columns' words fit registers together, if they are at least two.
     fn ranges_in_registers(&self, source: &[SourceColumn]) -> Vec<usize> {
         let mut words = 0;
         let mut fused = Vec::new();
-        if self.is_predicated {
+        if self.rows != Rows::Branching {
             return fused;
         }
         for (i, range) in self.ranges.iter().enumerate() {
@@ -168,7 +186,7 @@ impl FilterPlan {
     }
 
     fn has_whole_step(&self) -> bool {
-        self.ranges.is_empty() && !self.is_predicated
+        self.ranges.is_empty() && self.rows == Rows::Branching
     }
 
     fn row_steps_from(&self, first: usize) -> impl Iterator<Item = Step<'_>> {
@@ -183,7 +201,7 @@ impl FilterPlan {
     }
 
     pub(crate) fn declare_codes(&self, body: &mut Block) {
-        if self.is_predicated {
+        if self.is_predicated() {
             return;
         }
         for i in 0..self.ranges.len() {
@@ -214,7 +232,7 @@ impl FilterPlan {
 
     /// Codes of the dictionary between which a range lies.
     pub(crate) fn find_codes(&self, args: &mut Args, body: &mut Block) {
-        if self.is_predicated {
+        if self.is_predicated() {
             return;
         }
         for (i, range) in self.ranges.iter().enumerate() {
@@ -348,7 +366,7 @@ fn mirrored(op: CompareOp) -> CompareOp {
 impl Generator<'_> {
     /// The steps that narrow the mask.
     pub(super) fn masks(&mut self, body: &mut Block) -> Result<()> {
-        if self.plan.is_predicated {
+        if self.plan.is_predicated() {
             self.decode_starts(body);
             return Ok(());
         }
@@ -369,6 +387,20 @@ impl Generator<'_> {
         }
         body.line("if (!any_lane(mask)) continue;");
         Ok(())
+    }
+
+    /// All ranges, of a slice.
+    pub(super) fn range_slices(&mut self, block: &mut Block) {
+        for (i, range) in self.plan.ranges.iter().enumerate() {
+            let (k, args) = (range.column, &mut self.kernel.args);
+            let (low, high) = (args.word(Arg::RangeLow(i)), args.word(Arg::RangeHigh(i)));
+            block.keep_lanes(&format!(
+                "slice_in_range(p{k}, v, r, live, i64({low}), i64({high}), code_low{i}, code_end{i})"
+            ));
+            if self.kernel.columns[k].is_nullable {
+                block.keep_lanes(&format!("slice_valid(p{k}, v, r)"));
+            }
+        }
     }
 
     /// All ranges of columns whose words fit registers, row by row together.

@@ -2,11 +2,15 @@
 //!
 //! ```text
 //!   no keys        in registers of each lane, added up at the end
-//!   few groups     in shared memory of each block, several copies so that lanes seldom meet, added up at the end
+//!   few groups     in shared memory of each block (on the host, of each thread), several copies so that lanes seldom meet,
+//!                  added up at the end
 //!   some groups    in memory, at the group's packed key
 //!   many           in memory, at the slot that the packed key hashes to
 //!   wide keys      in memory, at the slot that the hash of several words leads to
 //! ```
+//!
+//! Aggregates that are the same share their words, and those over one expression share its value and the count of what is
+//! not NULL: AVG is a sum and a count, and often stands beside either.
 
 use pelton_error::{Error, Result};
 
@@ -21,7 +25,7 @@ use super::layout::{
 };
 use super::probe;
 use super::scope::Scope;
-use super::shared_groups::{share, shared_copies};
+use super::shared_groups::{share, shared_copies, thread_copies};
 use super::sink::RowCode;
 use super::source::RowScope;
 use super::text_extremes;
@@ -98,7 +102,10 @@ pub(super) fn aggregate(
     };
     let state_bytes = (packed_key_count as usize).saturating_mul(words.len() * 8);
     let copies = if kind == GroupKind::Direct && !words.iter().any(|word| word.is_text()) {
-        shared_copies(state_bytes, limits.shared_bytes_max)
+        match block.is_slice() || block.is_row_of_slice() {
+            true => thread_copies(state_bytes),
+            false => shared_copies(state_bytes, limits.shared_bytes_max),
+        }
     } else {
         0
     };
@@ -189,31 +196,32 @@ fn state_of(
     let mut words = vec![WordKind::Add];
     let mut outputs = Vec::with_capacity(aggregates.len());
     let mut contributions = Vec::new();
-    for aggregate in aggregates {
+    let mut inputs: Vec<(&Expr, Value, usize)> = Vec::new();
+    for (index, aggregate) in aggregates.iter().enumerate() {
+        if let Some(same) = aggregates[..index].iter().position(|other| other == aggregate) {
+            outputs.push(AggregateOutput::clone(&outputs[same]));
+            continue;
+        }
         let Some(input) = &aggregate.input else {
             let bounds = Some(count_bounds(limits.row_count));
             outputs.push(count_output(0, bounds));
             continue;
         };
-        let value = expr::generate(input, scope, block)?;
+        let known = inputs.iter().find(|(other, ..)| *other == input).cloned();
+        let (value, count_word) = match known {
+            Some((_, value, count_word)) => (value, count_word),
+            None => {
+                let value = expr::generate(input, scope, block)?;
+                let count_word = count_word(&value, &mut words, &mut contributions);
+                inputs.push((input, value.clone(), count_word));
+                (value, count_word)
+            }
+        };
         let value = match (aggregate.function, value.form) {
             (AggregateFunction::Min | AggregateFunction::Max, Form::Id) => {
                 text_extremes::in_order(value, scope, block)?
             }
             _ => value,
-        };
-        let count_word = match value.valid {
-            None => 0,
-            Some(_) => {
-                words.push(WordKind::Add);
-                contributions.push(Contribution {
-                    word: words.len() - 1,
-                    kind: WordKind::Add,
-                    value: value.clone(),
-                    is_count: true,
-                });
-                words.len() - 1
-            }
         };
         if aggregate.function == AggregateFunction::Count {
             let bounds = Some(count_bounds(limits.row_count));
@@ -240,6 +248,17 @@ fn state_of(
         contributions.push(Contribution { word, kind, value, is_count: false });
     }
     Ok((words, outputs, contributions))
+}
+
+/// The word that counts the values that are not NULL.
+fn count_word(value: &Value, words: &mut Vec<WordKind>, contributions: &mut Vec<Contribution>) -> usize {
+    if value.valid.is_none() {
+        return 0;
+    }
+    let word = words.len();
+    words.push(WordKind::Add);
+    contributions.push(Contribution { word, kind: WordKind::Add, value: value.clone(), is_count: true });
+    word
 }
 
 fn count_output(word: usize, bounds: Option<Bounds>) -> AggregateOutput {
@@ -368,9 +387,10 @@ fn in_registers(
         let at = |word| format!("{groups} + {word}");
         text_extremes::keep(contributions, keep, at, &arrived, scope, block);
     }
-    block.line(keep.map_or("AT(a0)++;".into(), |keep| format!("AT(a0) += {keep};")));
+    let keep = if block.is_slice() { Some("(live >> lane & 1)") } else { keep };
+    block.each_lane(keep.map_or("AT(a0)++;".into(), |keep| format!("AT(a0) += {keep};")));
     for contribution in contributions.iter().filter(|contribution| !contribution.kind.is_text()) {
-        block.line(match keep {
+        block.each_lane(match keep {
             None => guarded(contribution, register_update(contribution)),
             Some(keep) => register_update_where(contribution, keep),
         });
@@ -407,15 +427,20 @@ fn in_registers(
 
 /// Adds `value` to the word at `at`, whoever else does.
 pub(super) fn atomic_update(kind: WordKind, at: &str, value: &str) -> String {
+    update("atomic", kind, at, value)
+}
+
+/// Adds `value` to the word at `at`: among all threads (`atomic`) or those of a block (`block`).
+fn update(among: &str, kind: WordKind, at: &str, value: &str) -> String {
     match kind {
-        WordKind::Add | WordKind::Key => format!("atomic_add({at}, {value});"),
+        WordKind::Add | WordKind::Key => format!("{among}_add({at}, {value});"),
         WordKind::AddLow { check: Some(check) } => {
-            Checks::statement(&format!("atomic_add_128_overflows({at}, i128({value}))"), check)
+            Checks::statement(&format!("{among}_add_128_overflows({at}, i128({value}))"), check)
         }
-        WordKind::AddLow { .. } | WordKind::AddHigh => format!("atomic_add_128({at}, i128({value}));"),
-        WordKind::AddDouble => format!("atomic_add((f64*)({at}), {value});"),
-        WordKind::Min => format!("atomic_min((i64*)({at}), {value});"),
-        WordKind::Max => format!("atomic_max((i64*)({at}), {value});"),
+        WordKind::AddLow { .. } | WordKind::AddHigh => format!("{among}_add_128({at}, i128({value}));"),
+        WordKind::AddDouble => format!("{among}_add((f64*)({at}), {value});"),
+        WordKind::Min => format!("{among}_min((i64*)({at}), {value});"),
+        WordKind::Max => format!("{among}_max((i64*)({at}), {value});"),
         WordKind::LeastText | WordKind::GreatestText => unreachable!("texts may find no room"),
     }
 }
@@ -429,6 +454,7 @@ fn in_memory(
     scope: &mut RowScope<'_, '_>,
     block: &mut Block,
 ) -> RowCode {
+    block.each_row();
     let args = &mut scope.kernel.args;
     let groups = args.pointer(Arg::Groups, "u64");
     let may_wait = !matches!(layout.kind, GroupKind::Direct) || layout.has_text_heap();
@@ -473,7 +499,7 @@ fn in_memory(
     // Lanes have copies of their own in shared memory, and seldom meet there.
     let is_shared = copies > 0;
     block.line(match is_shared {
-        true => format!("atomic_add({}, 1ull);", at(0)),
+        true => format!("block_add({}, 1ull);", at(0)),
         false => format!("count_together({});", at(0)),
     });
     for contribution in contributions.iter().filter(|contribution| !contribution.kind.is_text()) {
@@ -481,6 +507,7 @@ fn in_memory(
         let update = match (contribution.kind, contribution.is_count) {
             (WordKind::Add, true) if !is_shared => format!("count_together({to});"),
             (WordKind::Add, false) if !is_shared => format!("add_together({to}, {value});"),
+            (kind, _) if is_shared => update("block", kind, &to, &value),
             (kind, _) => atomic_update(kind, &to, &value),
         };
         block.line(guarded(contribution, update));

@@ -12,6 +12,9 @@
 //!   accumulators of lanes ─► warp ─► memory
 //! ```
 //!
+//! On the host a vector is 32 slices of 32 rows that follow each other, and what can be said of a whole slice is: decoding,
+//! conditions, arithmetic, sums without groups are loops over its rows that the compiler makes vectors of (`block.rs`).
+//!
 //! What can be known before the kernel runs is compiled into it: types, nullability, formats, widths of packed pages,
 //! the layout of tables. What differs from run to run (addresses, bounds of ranges, numbers that columns are
 //! compared with) are arguments, so that the same
@@ -72,6 +75,8 @@ use crate::text::Dictionary;
 /// The parts of every source that do not depend on the query.
 pub const TARGET: &str = include_str!("../../../../cuda/pipeline/target.h");
 const CHUNK: &str = include_str!("../../../../cuda/pipeline/chunk.h");
+/// Of kernels that go through slices.
+const SLICE: &str = include_str!("../../../../cuda/pipeline/slice.h");
 const STATE: &str = include_str!("../../../../cuda/pipeline/state.h");
 /// Of kernels that read views of text.
 const TEXT: &str = include_str!("../../../../cuda/pipeline/text.h");
@@ -126,6 +131,8 @@ pub struct Request<'a> {
     pub has_equal_hashes: bool,
     /// All conditions of a row are computed, without branches.
     pub is_predicated: bool,
+    /// Rows are decoded and filtered 32 at a time, where that is possible: for the host alone.
+    pub is_sliced: bool,
     /// All arithmetic is checked, whatever bounds show.
     pub checks_everywhere: bool,
     /// A later pipeline has a use for the keys of the table that is built.
@@ -170,6 +177,8 @@ pub struct Generated {
     pub block_threads: u32,
     /// Shared memory of a block, bytes.
     pub shared_bytes: u32,
+    /// It goes through slices, which compiles for the host alone.
+    pub is_sliced: bool,
 }
 
 /// Generates the kernel.
@@ -202,8 +211,16 @@ impl<'a> Generator<'a> {
             text_constants: text::TextConstants::default(),
             checks: Checks::new(request.checks_everywhere),
         };
-        let plan =
-            filter::FilterPlan::of(request.pipeline, request.source, request.tables, request.is_predicated);
+        // Groups lie in no pages, and texts take long one by one.
+        let is_sliced = request.is_sliced
+            && request.groups.is_none()
+            && !request.source.iter().any(SourceColumn::is_view);
+        let rows = match (is_sliced, request.is_predicated) {
+            (true, _) => filter::Rows::Sliced,
+            (false, true) => filter::Rows::Predicated,
+            (false, false) => filter::Rows::Branching,
+        };
+        let plan = filter::FilterPlan::of(request.pipeline, request.source, request.tables, rows);
         Self { request, kernel, plan }
     }
 
@@ -224,7 +241,10 @@ impl<'a> Generator<'a> {
         body.open("for (u32 row = start; row < end; row += 1024) {");
         self.open_pages(&mut body);
         body.line("const u32 v = page_row >> 10;");
-        body.line("u32 mask[LANES];");
+        if self.plan.is_sliced() {
+            self.slices(&rows, &mut body)?;
+            return Ok(self.finish(body, rows, scratch_bytes, warps));
+        }
         waiting::first_mask(rows.sink.may_be_full(), &mut self.kernel.args, &mut body);
         if let Some(layout) = self.request.groups {
             group_source::occupied(layout, &mut self.kernel.args, &mut body);
@@ -234,12 +254,37 @@ impl<'a> Generator<'a> {
         self.open_rows(&rows.sink, &mut body);
         rows.text.lines().for_each(|line| body.line(line));
         waiting::close_rows(rows.sink.may_be_full(), &mut body);
+        Ok(self.finish(body, rows, scratch_bytes, warps))
+    }
+
+    /// The slices of a vector, whose rows are decoded and filtered together.
+    fn slices(&mut self, rows: &sink::RowCode, body: &mut Block) -> Result<()> {
+        let may_be_full = rows.sink.may_be_full();
+        if may_be_full {
+            waiting::first_mask(true, &mut self.kernel.args, body);
+        }
+        self.decode_deltas(body)?;
+        let limits = waiting::Lane { may_be_full, is_repeated: self.multiplies_rows() };
+        limits.open_slices(&mut self.kernel.args, body);
+        rows.text.lines().for_each(|line| body.line(line));
+        body.close_to(0);
+        Ok(())
+    }
+
+    /// The kernel, of which `body` lacks what comes after all rows.
+    fn finish(
+        mut self,
+        mut body: Block,
+        rows: sink::RowCode,
+        scratch_bytes: usize,
+        warps: usize,
+    ) -> Generated {
         rows.epilogue.lines().for_each(|line| body.line(line));
         let args = &mut self.kernel.args;
         let report = self.kernel.checks.report(|| args.pointer(Arg::Flags, "u32"));
         report.into_iter().for_each(|report| body.line(report));
         let shared_bytes = scratch_bytes + rows.shared_bytes;
-        Ok(Generated {
+        Generated {
             text: self.assemble(&body.into_text(), &rows.sink, shared_bytes),
             args: self.kernel.args.list().to_vec(),
             luts: self.kernel.luts,
@@ -251,7 +296,8 @@ impl<'a> Generator<'a> {
             sink: rows.sink,
             block_threads: warps as u32 * 32,
             shared_bytes: shared_bytes as u32,
-        })
+            is_sliced: self.plan.is_sliced(),
+        }
     }
 
     /// Opens the loop over the rows of a lane: those that the mask has left or, predicated, all that there are.
@@ -303,11 +349,12 @@ impl<'a> Generator<'a> {
         let has_heap = matches!(sink, SinkLayout::Groups(layout) if layout.has_text_heap())
             || self.request.groups.is_some_and(GroupLayout::has_text_heap);
         let has_views = has_heap || self.request.source.iter().any(SourceColumn::is_view);
+        let slice = if self.plan.is_sliced() { SLICE } else { "" };
         let (text, heap) = (if has_views { TEXT } else { "" }, if has_heap { HEAP } else { "" });
         let equal = if self.request.has_equal_hashes { "#define PELTON_EQUAL_HASHES\n" } else { "" };
         format!(
             "{equal}#define PELTON_ARG_COUNT {count}\n#define PELTON_SHARED_BYTES {shared_bytes}\n\
-             {TARGET}{CHUNK}{text}{heap}{STATE}\nENTRY({ENTRY}) {{\n{body}}}\n"
+             {TARGET}{CHUNK}{slice}{text}{heap}{STATE}\nENTRY({ENTRY}) {{\n{body}}}\n"
         )
     }
 

@@ -112,8 +112,23 @@ pub(super) fn bitmap_test(
     block: &mut Block,
 ) -> Result<String> {
     let ProbeKey { condition, key, .. } = probe_key(table, keys, scope, block)?;
+    Ok(is_in_bitmap(table, &condition, &key, scope, block))
+}
+
+/// Whether `condition` holds and direct table `table` has the packed key.
+pub(super) fn is_in_bitmap(
+    table: usize,
+    condition: &str,
+    key: &str,
+    scope: &mut RowScope<'_, '_>,
+    block: &mut Block,
+) -> String {
     let bitmap = scope.kernel.args.pointer(Arg::Bitmap(table), "const u32");
-    Ok(format!("{condition} && bitmap_holds({bitmap}, {key})"))
+    if !block.is_slice() {
+        return format!("{condition} && bitmap_holds({bitmap}, {key})");
+    }
+    let at = block.place("u64", &format!("({condition}) ? {key} : 0ull"));
+    format!("(u32({condition}) & u32(bitmap_holds({bitmap}, {at})))")
 }
 
 /// What is looked up in a table.

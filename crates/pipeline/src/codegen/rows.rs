@@ -11,7 +11,7 @@ use super::args::Arg;
 use super::block::Block;
 use super::expr;
 use super::filter::FilterPlan;
-use super::layout::{RowsLayout, SinkLayout, TopLayout};
+use super::layout::{OrderLayout, RowsLayout, SinkLayout, TopLayout};
 use super::sink::{RowCode, store, values_of};
 use super::sort_words::sort_words;
 use super::source::RowScope;
@@ -39,19 +39,17 @@ pub(super) fn materialize(
     // The run looks at the keys of what came.
     let key = top.filter(|_| top_layout.is_some()).map(|top| &top.key);
     let columns: Vec<Expr> = columns.iter().chain(key).cloned().collect();
+    let of_slice = block.is_slice().then(|| row_values(&columns, order, scope, block)).transpose()?;
+    block.each_row();
     let args = &mut scope.kernel.args;
     let (count, capacity) = (args.pointer(Arg::OutputCount, "u64"), args.word(Arg::OutputCapacity));
     let arrived = Waiting::arrive(is_repeated, block);
     let place = block.define("u64", "w", format!("reserve_row({count})"));
     arrived.wait_if(&format!("{place} >= {capacity}"), scope, block);
-    let values = values_of(&columns, scope, block)?.into_iter().map(Value::in_array);
-    let mut values: Vec<Value> = values.collect();
-    let order = order.map(|order| sort_words(order, scope, block)).transpose()?;
-    let order = order.map(|(words, layout)| {
-        values.extend(words);
+    let (mut values, order) = of_slice.map_or_else(|| row_values(&columns, order, scope, block), Ok)?;
+    if order.is_some() {
         values.push(Value::new(format!("i32({place})"), Type::I32, None));
-        layout
-    });
+    }
     let arrays = |index| (Arg::Output(index), Arg::OutputValid(index));
     let columns = store(&values, &place, arrays, scope, block)?;
     Ok(RowCode {
@@ -61,6 +59,23 @@ pub(super) fn materialize(
         shared_bytes: 0,
         sink: SinkLayout::Rows(RowsLayout { columns, top: top_layout, order }),
     })
+}
+
+/// What a row has: its columns, then the words that rows are sorted by.
+fn row_values(
+    columns: &[Expr],
+    order: Option<&RowOrder>,
+    scope: &mut RowScope<'_, '_>,
+    block: &mut Block,
+) -> Result<(Vec<Value>, Option<OrderLayout>)> {
+    let values = values_of(columns, scope, block)?.into_iter().map(Value::in_array);
+    let mut values: Vec<Value> = values.collect();
+    let order = order.map(|order| sort_words(order, scope, block)).transpose()?;
+    let order = order.map(|(words, layout)| {
+        values.extend(words);
+        layout
+    });
+    Ok((values, order))
 }
 
 /// Opens the condition under which a row is not beyond the threshold, where no range filter has seen to that. `None`
@@ -90,9 +105,9 @@ fn leave_out(
     }
     let sign = if top.is_descending { ">=" } else { "<=" };
     let within = format!("i64({}) {sign} i64({})", key.code, scope.kernel.args.word(Arg::TopThreshold));
-    block.open(match &key.valid {
-        Some(valid) => format!("if (!{valid} || {within}) {{"),
-        None => format!("if ({within}) {{"),
+    block.keep_if(&match &key.valid {
+        Some(valid) => format!("!{valid} || {within}"),
+        None => within,
     });
     Ok(Some(layout))
 }

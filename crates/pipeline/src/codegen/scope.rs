@@ -50,6 +50,6 @@ pub(crate) trait Scope {
         let also = valid.iter().chain(self.guards().iter()).map(|condition| format!(" && {condition}"));
         let condition = format!("{condition}{}", also.collect::<String>());
         let number = self.checks().add(what);
-        block.line(Checks::statement(&condition, number));
+        block.note_if(&condition, &Checks::note(number));
     }
 }

@@ -11,6 +11,14 @@ pub(super) fn shared_copies(state_bytes: usize, bytes_max: usize) -> u32 {
         as u32
 }
 
+/// Copies that a thread of the host keeps for itself: several, so that a row seldom adds to what the row before it has
+/// just written, as long as they take half of a first cache of 32 KiB; one in a second cache. Both sizes are guesses.
+pub(super) fn thread_copies(state_bytes: usize) -> u32 {
+    let copies = [(32, 16 << 10), (8, 16 << 10), (4, 16 << 10), (1, 256 << 10)];
+    let fits = |(copies, bytes_max): &&(usize, usize)| state_bytes.saturating_mul(*copies) <= *bytes_max;
+    copies.iter().find(fits).map_or(0, |(copies, _)| *copies as u32)
+}
+
 /// Code that clears the copies in shared memory before, and adds them to memory after.
 pub(super) fn share(code: &mut RowCode, layout: &GroupLayout, groups: &str, offset: usize) {
     let (words, copies, count) = (layout.words.len(), layout.shared_copies, layout.packed_key_count);

@@ -10,7 +10,7 @@ use super::layout::{PayloadColumn, SinkLayout, TableKind};
 use super::scope::Scope;
 use super::source::{PendingPayload, RowScope};
 use super::value::Value;
-use super::{Generator, expr, filter, probe, rows};
+use super::{Generator, expr, filter, probe, rows, waiting};
 use crate::ir::{Bounds, Expr, Op, ProbeKind, Sink, Type};
 
 /// The code of the row loop, and what it needs before and after all rows.
@@ -53,7 +53,8 @@ impl Generator<'_> {
 
     /// The row loop's body.
     pub(super) fn row_loop(&mut self) -> Result<RowCode> {
-        let mut block = Block::default();
+        let is_sliced = self.plan.is_sliced();
+        let mut block = if is_sliced { Block::of_slices() } else { Block::default() };
         let pipeline = self.request.pipeline;
         let scratch = self.scratch_bytes() * self.block_warps();
         let limits = groups::Limits {
@@ -69,6 +70,9 @@ impl Generator<'_> {
         };
         let is_hashed = self.request.is_hashed;
         let mut next_column = pipeline.columns.len();
+        if is_sliced {
+            self.range_slices(&mut block);
+        }
         let mut scope = RowScope::new(&mut self.kernel);
         let mut guard = Guard::new(self.plan.is_predicated());
         for step in self.plan.row_steps() {
@@ -110,7 +114,6 @@ impl Generator<'_> {
         let is_global = matches!(&pipeline.sink, Sink::Aggregate { keys, .. } if keys.is_empty());
         let keep = if is_global { guard.take(&mut block) } else { None };
         guard.open(&mut scope, &mut block);
-        let depth_of_rows = block.depth();
         let mut code = match &pipeline.sink {
             Sink::Build { table, keys, payload } => {
                 let (wants_keys, is_key_set) = (self.request.wants_keys, self.request.is_key_set);
@@ -125,8 +128,8 @@ impl Generator<'_> {
                 rows::materialize(&wanted, &self.plan, limits.is_repeated, &mut scope, &mut block)?
             }
         };
-        debug_assert!(block.depth() >= depth_of_rows);
-        block.close_to(0);
+        let limits = waiting::Lane { may_be_full: code.sink.may_be_full(), is_repeated: limits.is_repeated };
+        block.close_all(&limits.row_head("mask[lane] >> r << r", "emitted_before[lane]"));
         code.text = block.into_text();
         Ok(code)
     }
@@ -149,7 +152,7 @@ impl Guard {
                 scope.guards().push(condition.clone());
                 self.conditions.push(condition);
             }
-            false => block.open(format!("if ({condition}) {{")),
+            false => block.keep_if(&condition),
         }
     }
 
@@ -253,12 +256,12 @@ impl Probe<'_> {
         if self.is_matched {
             return (key, None);
         }
-        let bitmap = scope.kernel.args.pointer(Arg::Bitmap(self.table), "const u32");
-        let found = block.define("bool", "b", format!("{condition} && bitmap_holds({bitmap}, {key})"));
+        let found = probe::is_in_bitmap(self.table, condition, &key, scope, block);
+        let found = block.define("bool", "b", found);
         match self.kind {
             ProbeKind::Outer => return (key, Some(found)),
-            ProbeKind::Anti => block.open(format!("if (!{found}) {{")),
-            ProbeKind::Inner | ProbeKind::Semi => block.open(format!("if ({found}) {{")),
+            ProbeKind::Anti => block.keep_if(&format!("!{found}")),
+            ProbeKind::Inner | ProbeKind::Semi => block.keep_if(&found),
             ProbeKind::Mark => unreachable!("marks are set by any match"),
         }
         (key, None)
@@ -278,12 +281,22 @@ impl Probe<'_> {
         let (bloom, bloom_mask) =
             (args.pointer(Arg::Bloom(table), "const u64"), args.word(Arg::BloomMask(table)));
         let heads = args.pointer(Arg::Heads(table), "const u32");
+        let may_hold = format!("{condition} && bloom_may_hold({bloom}, {bloom_mask}, {key})");
+        let find = |first: &str| {
+            format!(
+                "if ({may_hold}) {{ const u64 slot = slot_of({keys}, {mask}, {key}); \
+                 if (slot != NO_KEY) {first} = load({heads} + slot); }}"
+            )
+        };
+        if block.is_slice() {
+            return block.define_slice("u32", "h", |first| {
+                let find = find(&format!("{first}[lane]"));
+                format!("SLICE {first}[lane] = 0; EACH_LIVE_LANE {{ {find} }}")
+            });
+        }
         let first = block.name("h");
         block.line(format!("u32 {first} = 0;"));
-        block.open(format!("if ({condition} && bloom_may_hold({bloom}, {bloom_mask}, {key})) {{"));
-        block.line(format!("const u64 slot = slot_of({keys}, {mask}, {key});"));
-        block.line(format!("if (slot != NO_KEY) {first} = load({heads} + slot);"));
-        block.close();
+        block.line(find(&first));
         first
     }
 
@@ -320,9 +333,9 @@ impl Probe<'_> {
         let next = scope.kernel.args.pointer(Arg::Next(self.table), "const u32");
         let row = format!("({first} - 1)");
         match self.kind {
-            ProbeKind::Semi => block.open(format!("if ({first}) {{")),
-            ProbeKind::Anti => block.open(format!("if (!{first}) {{")),
-            ProbeKind::Inner if is_unique => block.open(format!("if ({first}) {{")),
+            ProbeKind::Semi => block.keep_if(&format!("{first} != 0")),
+            ProbeKind::Anti => block.keep_if(&format!("{first} == 0")),
+            ProbeKind::Inner if is_unique => block.keep_if(&format!("{first} != 0")),
             ProbeKind::Inner => {
                 block.open(format!("for (; {first}; {first} = load({next} + ({first} - 1))) {{"))
             }

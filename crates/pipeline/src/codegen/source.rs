@@ -256,6 +256,9 @@ impl<'k, 'a> RowScope<'k, 'a> {
             return Ok(self.load_view(k, block));
         }
         let form = Form::of(column.ty, column.bounds);
+        if block.is_slice() {
+            return self.load_slice(k, block);
+        }
         let direct = match (column.ty, source.stored) {
             (Type::Text, StoredAs::TextCodes) => format!("load(m{k} + p{k}.code_at(v, r, lane))"),
             (Type::Text, StoredAs::TextRows) => format!("load(m{k} + row + position_of(r, lane))"),
@@ -272,6 +275,42 @@ impl<'k, 'a> RowScope<'k, 'a> {
         let name = block.define(form.c_type(), "x", code);
         let valid =
             column.is_nullable.then(|| block.define("bool", "n", format!("p{k}.is_valid(v, r, lane)")));
+        let mut value = Value::new(name, column.ty, column.bounds).with_valid(valid);
+        value.dictionary = self.kernel.dictionaries.get(&k).cloned();
+        Ok(value)
+    }
+
+    /// The values of a slice, decoded together.
+    fn load_slice(&mut self, k: usize, block: &mut Block) -> Result<Value> {
+        let (column, source) = (&self.kernel.columns[k], &self.kernel.source[k]);
+        let form = Form::of(column.ty, column.bounds);
+        let stored = source.stored_type()?;
+        let decode = |to: &str| match (column.ty, source.stored) {
+            (Type::Text, StoredAs::TextCodes) => format!("slice_codes(p{k}, v, r, {to});"),
+            (Type::Text, StoredAs::TextRows) => {
+                format!("copy_slice(m{k} + row + position_of(r, 0), live, {to});")
+            }
+            (Type::F64, _) => format!("slice_doubles(p{k}, v, r, live, {to});"),
+            _ => format!("slice_values(p{k}, v, r, live, {to});"),
+        };
+        let name = block.define_slice(stored, "x", |to| match source.has_delta() {
+            true => format!(
+                "if (p{k}.is(DELTA)) copy_slice(s{k} + scratch_index(position_of(r, 0)), live, {to}); else {}",
+                decode(to)
+            ),
+            false => decode(to),
+        });
+        let name = match (column.ty, source.stored) {
+            (Type::Text, StoredAs::TextCodes) => block.define("u32", "x", format!("load(m{k} + {name})")),
+            _ if form == Form::Bool => block.define("bool", "x", format!("{name} != 0")),
+            _ if form.c_type() == stored => name,
+            _ => block.define(form.c_type(), "x", format!("{}({name})", form.c_type())),
+        };
+        let valid = column.is_nullable.then(|| {
+            let bits = block.name("n");
+            block.slice_line(format!("const u32 {bits} = slice_valid(p{k}, v, r);"));
+            block.define("bool", "n", format!("{bits} >> lane & 1"))
+        });
         let mut value = Value::new(name, column.ty, column.bounds).with_valid(valid);
         value.dictionary = self.kernel.dictionaries.get(&k).cloned();
         Ok(value)
@@ -297,10 +336,11 @@ impl<'k, 'a> RowScope<'k, 'a> {
         };
         let array =
             self.kernel.args.pointer(Arg::Payload(pending.table, pending.index), payload.form.array_type());
-        let name = block.define(payload.form.c_type(), "y", guarded(format!("{array}[{}]", pending.row)));
+        let row = block.place("u64", &pending.row);
+        let name = block.define(payload.form.c_type(), "y", guarded(format!("{array}[{row}]")));
         let valid = payload.is_nullable.then(|| {
             let array = self.kernel.args.pointer(Arg::PayloadValid(pending.table, pending.index), "u8");
-            block.define("bool", "n", guarded(format!("{array}[{}]", pending.row)))
+            block.define("bool", "n", guarded(format!("{array}[{row}]")))
         });
         let mut value =
             Value::new(name, payload.ty, payload.bounds).with_valid(valid.or(pending.matched.clone()));
@@ -426,6 +466,7 @@ impl RowScope<'_, '_> {
             Some(valid) => block.define("u32", "e", format!("{valid} ? {} : 0", text.code)),
             None => text.code.clone(),
         };
+        let entry = block.place("u32", &entry);
         let load = match form {
             // No load of the hardware is that wide.
             Form::I128 => format!("{array}[{entry}]"),

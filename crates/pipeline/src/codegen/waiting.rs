@@ -7,6 +7,9 @@
 //!   launch      mask: what the words say ──► …
 //! ```
 //!
+//! Through slices, rows of several lanes come in turn, each lane's still in their order: one whose row waits is full, and
+//! slices after that go on without it.
+//!
 //! A word belongs to one lane of one warp, so none of this needs atomics. A row that comes to the sink several times,
 //! for its matches, goes on where it stopped: finished tables give matches in the same order every time. Rows before it
 //! in the word are done, so it is the first of those that wait, and one number a word says how far it has come.
@@ -17,6 +20,7 @@ use super::source::RowScope;
 
 /// The mask that a vector begins with.
 pub(super) fn first_mask(may_be_full: bool, args: &mut Args, body: &mut Block) {
+    body.line("u32 mask[LANES];");
     if !may_be_full {
         body.line("EACH_LANE { AT(mask) = first_mask(end - row, lane); }");
         return;
@@ -55,16 +59,43 @@ impl Lane {
         }
     }
 
-    /// For each row. `rest`: it and those after it.
-    pub(super) fn begin_row(&self, rest: &str, body: &mut Block) {
+    /// What each row begins with. `rest`: it and those after it in its lane. `emitted_before`: how often its lane's first row
+    /// has come to the sink.
+    pub(super) fn row_head(&self, rest: &str, emitted_before: &str) -> Vec<String> {
         if !self.may_be_full {
-            return;
+            return Vec::new();
         }
-        body.line(format!("const u32 rest = {rest};"));
+        let mut lines = vec![format!("const u32 rest = {rest};")];
         if self.is_repeated {
-            body.line("const u64 skipped = emitted_before;");
-            body.line("u64 emitted = emitted_before = 0;");
+            lines.push(format!("const u64 skipped = {emitted_before};"));
+            lines.push(format!("u64 emitted = {emitted_before} = 0;"));
         }
+        lines
+    }
+
+    /// For each row, outside of slices.
+    pub(super) fn begin_row(&self, rest: &str, body: &mut Block) {
+        self.row_head(rest, "emitted_before").iter().for_each(|line| body.line(line));
+    }
+
+    /// Opens the loop over the slices of a vector.
+    pub(super) fn open_slices(&self, args: &mut Args, body: &mut Block) {
+        if self.may_be_full && self.is_repeated {
+            let emitted = args.pointer(Arg::Emitted, "u64");
+            body.line("u64 emitted_before[LANES];");
+            body.line(format!(
+                "EACH_LANE {{ AT(emitted_before) = is_redo && AT(mask) ? {emitted}[vector_words + lane] : 0; }}"
+            ));
+        }
+        if self.may_be_full {
+            body.line("u32 full = 0;");
+        }
+        body.open("for (u32 r = 0; r < 32; r++) {");
+        body.line(match self.may_be_full {
+            true => "u32 live = slice_of_masks(mask, r) & ~full;",
+            false => "u32 live = rows_of_slice(end - row, r);",
+        });
+        body.line("if (!live) continue;");
     }
 }
 
@@ -104,7 +135,10 @@ impl Waiting {
             let emitted = args.pointer(Arg::Emitted, "u64");
             block.line(format!("{emitted}[vector_words + lane] = emitted - 1;"));
         }
-        block.line("goto lane_is_full;");
+        block.line(match block.is_row_of_slice() {
+            true => "full |= 1u << lane; goto next_row;",
+            false => "goto lane_is_full;",
+        });
         block.close();
     }
 }

@@ -5,13 +5,15 @@ use std::process::{Command, Output};
 
 use pelton_error::{Error, Result, ResultExt};
 
-/// `-ffp-contract=off`: a product and a sum are two roundings on every processor, as they are on GPUs here.
-const OPTIONS: [&str; 8] = [
+/// `-ffp-contract=off`: a product and a sum are two roundings on every processor, as they are on GPUs here. `-fwrapv`: what
+/// is computed of rows that do not count may overflow.
+const OPTIONS: [&str; 9] = [
     "-std=c++17",
-    "-O2",
+    "-O3",
     "-fPIC",
     "-shared",
     "-fno-strict-aliasing",
+    "-fwrapv",
     "-ffp-contract=off",
     "-w",
     "-DPELTON_HOST",
@@ -20,6 +22,28 @@ const OPTIONS: [&str; 8] = [
 /// Kernels call the C library at most, which every process has, and what the compiler puts into its own: the linker looks
 /// through nothing else, which took it a third of the time that a small kernel takes to compile.
 const LIBRARIES: [&str; 2] = ["-nodefaultlibs", "-lgcc"];
+
+/// All instructions of the processor, where compilers have one word for that.
+const PROCESSOR_OPTION: Option<&str> = match () {
+    () if cfg!(target_arch = "x86_64") => Some("-march=native"),
+    () if cfg!(target_arch = "aarch64") => Some("-mcpu=native"),
+    () => None,
+};
+
+/// What tells processors apart in `/proc/cpuinfo`, on either architecture; the first is a name, if there is one.
+const PROCESSOR_FIELDS: [&str; 11] = [
+    "model name",
+    "vendor_id",
+    "cpu family",
+    "model",
+    "stepping",
+    "flags",
+    "CPU implementer",
+    "CPU architecture",
+    "CPU variant",
+    "CPU part",
+    "Features",
+];
 
 const NAMES: [&str; 3] = ["c++", "g++", "clang++"];
 
@@ -32,6 +56,8 @@ pub(super) struct HostCompiler {
     command: Vec<String>,
     /// The first line that it says of itself.
     version: String,
+    /// What it compiles for, all instructions of it; `None` where nobody knows: then for any of the architecture.
+    processor: Option<String>,
 }
 
 impl HostCompiler {
@@ -62,20 +88,30 @@ impl HostCompiler {
         let output = start(&command).arg("--version").output().ok()?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let version = text.lines().next()?.trim().to_string();
-        (output.status.success() && !version.is_empty()).then_some(Self { command, version })
+        (output.status.success() && !version.is_empty()).then_some(Self {
+            command,
+            version,
+            processor: processor(),
+        })
     }
 
-    /// What the result depends on but the source; the processor's architecture because folders may be shared.
+    /// What the result depends on but the source; the processor because folders may be shared among machines.
     pub(super) fn identity(&self) -> String {
-        let (command, options) = (self.command.join(" "), [&OPTIONS[..], &LIBRARIES].concat().join(" "));
-        format!("{command} ({}) for {} with {options}", self.version, std::env::consts::ARCH)
+        let (command, options) =
+            (self.command.join(" "), self.options().chain(LIBRARIES).collect::<Vec<_>>().join(" "));
+        let processor = self.processor.as_deref().unwrap_or(std::env::consts::ARCH);
+        format!("{command} ({}) for {processor} with {options}", self.version)
+    }
+
+    fn options(&self) -> impl Iterator<Item = &'static str> {
+        OPTIONS.into_iter().chain(PROCESSOR_OPTION.filter(|_| self.processor.is_some()))
     }
 
     /// Compiles the file `source` to a shared library beside it and returns that.
     pub(super) fn compile(&self, source: &Path) -> Result<Vec<u8>> {
         let library = source.with_extension("so");
         let mut command = start(&self.command[..1]);
-        let command = command.args(OPTIONS).args(&self.command[1..]);
+        let command = command.args(self.options()).args(&self.command[1..]);
         let output = command.arg("-o").arg(&library).arg(source).args(LIBRARIES).output();
         let output = output.context(|| format!("starting {}", self.command.join(" ")))?;
         if !output.status.success() {
@@ -94,6 +130,25 @@ impl HostCompiler {
             log.trim_end()
         ))
     }
+}
+
+/// The processor of this machine, with all that its instructions depend on.
+fn processor() -> Option<String> {
+    processor_of(&std::fs::read_to_string("/proc/cpuinfo").ok()?)
+}
+
+/// The first processor of `/proc/cpuinfo`.
+fn processor_of(cpuinfo: &str) -> Option<String> {
+    let fields: Vec<(&str, &str)> = cpuinfo
+        .lines()
+        .take_while(|line| !line.trim().is_empty())
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.trim(), value.trim()))
+        .collect();
+    let value = |name: &&str| fields.iter().find(|(other, _)| other == name).map(|(_, value)| *value);
+    let has_instructions = value(&"flags").or(value(&"Features")).is_some();
+    let values: Vec<&str> = PROCESSOR_FIELDS.iter().filter_map(value).collect();
+    has_instructions.then(|| values.join(", "))
 }
 
 /// The command, speaking English.
@@ -115,6 +170,54 @@ mod tests {
             error.contains("CXX names '/nowhere/c++'") && error.contains("apt-get install g++"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn processors_differ_by_what_they_can_do() {
+        let of = |flags: &str| {
+            processor_of(&format!(
+                "processor\t: 0\nmodel name\t: EPYC\nflags\t\t: {flags}\n\nprocessor\t: 1\n"
+            ))
+        };
+        assert_eq!(of("sse2 avx2").as_deref(), Some("EPYC, sse2 avx2"));
+        assert_ne!(of("sse2 avx2"), of("sse2 avx2 avx512f"));
+        assert_eq!(
+            processor_of("CPU part : 0xd40\nFeatures : fp asimd\n").as_deref(),
+            Some("0xd40, fp asimd")
+        );
+        assert_eq!(processor_of("model name : unknown\n"), None, "for whom, nobody can say");
+    }
+
+    #[test]
+    fn programs_are_of_one_processor() {
+        let here = HostCompiler::find_from(None).unwrap();
+        let there =
+            HostCompiler { processor: Some("another".into()), ..HostCompiler::find_from(None).unwrap() };
+        let anywhere = HostCompiler { processor: None, ..HostCompiler::find_from(None).unwrap() };
+        assert_ne!(here.identity(), there.identity());
+        assert!(anywhere.options().eq(OPTIONS), "for any processor of the architecture");
+    }
+
+    /// Rounded once, `a + x * y` is another number than on a GPU, and than by the CPU's own arithmetic.
+    #[test]
+    fn a_product_and_a_sum_are_two_instructions() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("sums.cpp");
+        let code = "extern \"C\" void sums(double* a, const double* x, const double* y) {\n  \
+                    for (int i = 0; i < 1024; i++) a[i] += x[i] * y[i];\n}\n";
+        std::fs::write(&source, code).unwrap();
+        let plain = HostCompiler::find_from(None).unwrap();
+        let is_fused = |arguments: &str| {
+            let command = format!("{} -S {arguments}", plain.command[0]);
+            let assembly = HostCompiler::find_from(Some(command)).unwrap().compile(&source).unwrap();
+            let assembly = String::from_utf8(assembly).unwrap();
+            assert!(assembly.contains("sums"), "{assembly}");
+            ["fmadd", "fmla"].iter().any(|instruction| assembly.contains(instruction))
+        };
+        assert!(!is_fused(""));
+        let processor = plain.processor.clone().unwrap_or_default();
+        let has_fused = processor.split([' ', ',']).any(|word| word == "fma" || word == "asimd");
+        assert_eq!(is_fused("-ffp-contract=fast"), has_fused, "what the option is for");
     }
 
     #[test]
