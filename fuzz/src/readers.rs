@@ -314,7 +314,7 @@ fn patch(bytes: &mut Vec<u8>, patches: &[u8]) {
 
 /// The manifest of this body, with the checksum that it should have.
 fn seal_manifest(body: &[u8]) -> Vec<u8> {
-    [format!("PELTON 1 {:016x}\n", xxh3_64(body)).as_bytes(), body].concat()
+    [format!("PELTON 2 {:016x}\n", xxh3_64(body)).as_bytes(), body].concat()
 }
 
 /// Puts the checksums of a metadata file right; gives that of its head. `None` where there is no head left.

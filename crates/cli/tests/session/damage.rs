@@ -62,7 +62,7 @@ async fn a_missing_file_is_named_with_what_to_do() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_newer_format_version_asks_for_a_newer_program() {
-    for (prefix, at, newer) in [("data-", 8, 2), ("meta-", 8, 2), ("manifest", 7, b'2')] {
+    for (prefix, at, newer) in [("data-", 8, 3), ("meta-", 8, 3), ("manifest", 7, b'3')] {
         let place = place();
         let path = place.file("t", prefix);
         let mut bytes = fs::read(&path).unwrap();
@@ -73,7 +73,7 @@ async fn a_newer_format_version_asks_for_a_newer_program() {
         assert_eq!(error.kind(), &ErrorKind::Unsupported, "{text}");
         assert!(text.contains(path.to_str().unwrap()), "{text}");
         assert!(
-            text.contains("format version 2") && text.contains("up to version 1; upgrade Pelton"),
+            text.contains("format version 3") && text.contains("up to version 2; upgrade Pelton"),
             "{text}"
         );
     }
