@@ -161,7 +161,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_enum)]
     pub(crate) format: Option<InputFormatArg>,
     /// Which way the bytes will come to those who read them, which decides what encodings are chosen [default: auto].
-    #[arg(long = "for", value_name = "WHAT", value_enum, conflicts_with_all = ["objective", "storage_rate", "force_codec"])]
+    #[arg(long = "for", value_name = "WHAT", value_enum, conflicts_with_all = ["objective", "storage_rate", "force_codec", "force_encoding"])]
     pub(crate) purpose: Option<PurposeArg>,
     /// What the choice of encodings aims at, more exactly than `--for` says.
     #[arg(long, value_enum, default_value_t = ObjectiveArg::Fastest, hide_short_help = true)]
@@ -181,6 +181,9 @@ pub(crate) struct LoadArgs {
     /// Store every column under this codec instead of choosing.
     #[arg(long, value_name = "CODEC", hide_short_help = true)]
     pub(crate) force_codec: Option<String>,
+    /// Store every column that can have it in this encoding, such as `plain` or `fsst+plain`, instead of choosing.
+    #[arg(long, value_name = "ENCODING", hide_short_help = true)]
+    pub(crate) force_encoding: Option<String>,
     /// Memory for staging, sorting and encoding, beyond which rows spill: a size, a share of what there is, or none.
     #[arg(long, value_name = "SIZE|PERCENT|none", default_value = "80%")]
     pub(crate) memory_limit: MemoryLimit,

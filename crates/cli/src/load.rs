@@ -66,6 +66,7 @@ fn load_options(args: &LoadArgs) -> Result<LoadOptions> {
             row_group_rows: args.row_group_rows.clone(),
             page_rows: args.page_rows,
             force_codec: args.force_codec.as_deref().map(str::parse).transpose()?,
+            force_encoding: args.force_encoding.as_deref().map(str::parse).transpose()?,
             ..choose(args)
         },
         sample_ratio: args.sample,

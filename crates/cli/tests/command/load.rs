@@ -191,7 +191,17 @@ fn a_table_for_every_purpose_gives_the_same_and_that_for_the_archive_is_smallest
     for codec in ["lz4", "zstd", "snappy", "deflate"] {
         assert!(!encodings.contains(codec), "{codec}: {encodings}");
     }
-    for also in [["--objective", "smallest"], ["--force-codec", "none"], ["--storage-rate", "2GB"]] {
+    load("forced", &["--force-encoding", "fsst+plain", "--force-codec", "none"]);
+    assert_eq!(answers("forced"), expected);
+    assert!(place.ok(&["inspect", "forced"]).contains("fsst+plain"));
+    let message = place.fails(&["load", "--table", "t", "--force-encoding", "fsst", &rows]);
+    assert!(message.contains("no encoding 'fsst'"), "{message}");
+    for also in [
+        ["--objective", "smallest"],
+        ["--force-codec", "none"],
+        ["--force-encoding", "plain"],
+        ["--storage-rate", "2GB"],
+    ] {
         let run = place.run(&["load", "--table", "t", "--for", "gpu", also[0], also[1], &rows]);
         assert_eq!(run.status, Some(2), "{also:?}");
         assert!(run.stderr.contains("--for") && run.stderr.contains(also[0]), "{}", run.stderr);

@@ -24,6 +24,7 @@ mod shared;
 mod sorted;
 mod sorted_texts;
 mod stages;
+mod symbols;
 mod text_keys;
 mod together;
 mod top;

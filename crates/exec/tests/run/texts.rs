@@ -60,6 +60,19 @@ fn text(row: u64) -> String {
     }
 }
 
+/// The first bytes of one text, the last of them now and then another.
+fn beginning(row: u64) -> String {
+    const LENGTHS: [usize; 12] = [0, 1, 3, 4, 5, 8, 14, 15, 16, 17, 31, 300];
+    let length = LENGTHS[row as usize % LENGTHS.len()];
+    let mut text = "http://a.org/page/".repeat(20);
+    text.truncate(length);
+    if length > 0 && !(row / 12).is_multiple_of(3) {
+        text.pop();
+        text.push(if (row / 12) % 3 == 1 { '\0' } else { 'z' });
+    }
+    text
+}
+
 /// How the texts of a row group are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -71,6 +84,9 @@ pub(crate) enum Kind {
     /// As plain and of every length, in codes of symbols.
     Coded,
     CodedLengths,
+    /// Beginnings of one text, of lengths around those of words and of short texts; plain and in codes.
+    Beginnings,
+    CodedBeginnings,
     Packed,
     Runs,
     One,
@@ -80,8 +96,8 @@ pub(crate) enum Kind {
 impl Kind {
     fn encoding(self) -> Encoding {
         match self {
-            Kind::Plain | Kind::Even | Kind::Lengths => "plain",
-            Kind::Coded | Kind::CodedLengths => "fsst+plain",
+            Kind::Plain | Kind::Even | Kind::Lengths | Kind::Beginnings => "plain",
+            Kind::Coded | Kind::CodedLengths | Kind::CodedBeginnings => "fsst+plain",
             Kind::Packed => "dict+bitpack",
             Kind::Runs => "dict+rle",
             Kind::One | Kind::Null => "constant",
@@ -97,6 +113,7 @@ impl Kind {
             Kind::Lengths | Kind::CodedLengths => {
                 format!("{:071}", row.wrapping_mul(0x9E37_79B9_7F4A_7C15))[row as usize % 71..].into()
             }
+            Kind::Beginnings | Kind::CodedBeginnings => beginning(row),
             Kind::Packed => text(row % 7 * 31 + 5),
             Kind::Runs => text(row / 50 % 7 * 31 + 5),
             Kind::One | Kind::Null => "special requests".into(),
@@ -105,7 +122,9 @@ impl Kind {
 
     fn is_valid(self, row: u64) -> bool {
         match self {
-            Kind::Plain | Kind::Coded | Kind::Packed => !row.is_multiple_of(7),
+            Kind::Plain | Kind::Coded | Kind::Beginnings | Kind::CodedBeginnings | Kind::Packed => {
+                !row.is_multiple_of(7)
+            }
             // Pages of rows.
             Kind::Runs => (row / 1024).is_multiple_of(2),
             Kind::Even | Kind::Lengths | Kind::CodedLengths | Kind::One => true,

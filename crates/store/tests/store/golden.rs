@@ -125,3 +125,39 @@ fn a_table_written_now_has_the_encodings_of_the_golden_one() {
         assert_eq!(table.chunk(0, column).unwrap().encoding.to_string(), *encoding, "{name}");
     }
 }
+
+#[test]
+fn a_table_of_version_1_takes_more_rows_in_version_2() {
+    let place = place();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1/warehouse/golden");
+    let copy = place.dir.path().join("golden");
+    std::fs::create_dir(&copy).unwrap();
+    for entry in std::fs::read_dir(golden).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, copy.join(path.file_name().unwrap())).unwrap();
+    }
+    let first_line = || std::fs::read_to_string(copy.join("manifest")).unwrap()[..9].to_owned();
+    assert_eq!(first_line(), "PELTON 1 ");
+
+    let more = batch(1170, 1100);
+    let choices = STORED.map(|(name, encoding)| ColumnChoice::fixed(name, encoding.parse().unwrap()));
+    let plan = TablePlan { row_group_rows: 1000, page_rows: 1024, ..TablePlan::new(choices.to_vec()) };
+    let options = WriteOptions { sideways: vec![sideways()], ..WriteOptions::default() };
+    let mut writer =
+        TableWriter::begin(&place.warehouse, "golden", schema_of(&more), WriteMode::Append, options).unwrap();
+    writer.set_plan(&plan).unwrap();
+    for (start, rows) in [(0, 1000), (1000, 100)] {
+        let columns = columns_of(&more.slice(start, rows), writer.schema());
+        let zone_map = ZoneMap::build(&columns[17], &ZoneOptions::default()).0;
+        writer.append(encode_row_group(&columns, &plan).unwrap().with_sideways(vec![zone_map])).unwrap();
+    }
+    let table = writer.commit().unwrap();
+    assert_eq!(first_line(), "PELTON 2 ");
+    let comment = |row_group| table.chunk(row_group, 18).unwrap().encoding.to_string();
+    assert_eq!([comment(0), comment(3)], ["plain/zstd", "fsst+plain"]);
+    let reopened = place.warehouse.table("golden").unwrap();
+    assert_eq!(
+        read(&engine(), &reopened).unwrap(),
+        concat_batches(&more.schema(), &[expected(), more]).unwrap()
+    );
+}
