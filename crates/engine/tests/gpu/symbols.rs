@@ -83,7 +83,7 @@ const QUERIES: [&str; 27] = [
     "SELECT id, url, other, beginning FROM t WHERE n = 7",
     "SELECT url, count(*), sum(n) FROM t GROUP BY url",
     "SELECT beginning, few, count(*) FROM t GROUP BY beginning, few",
-    "SELECT substr(url, 1, 12) AS s, min(other), max(beginning), count(DISTINCT url) FROM t GROUP BY s",
+    "SELECT substr(url, 1, 8) AS s, min(other), max(beginning), count(DISTINCT url) FROM t GROUP BY s",
     "SELECT n, min(url), max(url), min(other), max(beginning) FROM t GROUP BY n",
     "SELECT min(url), max(url), min(other), max(other), min(beginning), max(few) FROM t",
     "SELECT DISTINCT other FROM t WHERE n < 40",
