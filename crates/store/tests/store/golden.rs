@@ -20,8 +20,8 @@ use crate::fixture::*;
 /// The versions that there are tables of.
 const VERSIONS: [&str; 2] = ["v1", "v2"];
 
-/// Column of the fixture and what it is stored as in version 2, which in version 1 had `plain/zstd` for FSST; changing this changes what new golden tables hold, not what
-/// the committed ones must give.
+/// Column of the fixture and what it is stored as in version 2; version 1 has `plain/zstd` for FSST. Changing this changes
+/// what new golden tables hold, not what the committed ones must give.
 const STORED: [(&str, &str); 21] = [
     ("id", "delta"),
     ("bool", "bitpack"),
