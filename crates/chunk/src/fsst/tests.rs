@@ -79,7 +79,7 @@ fn damage_is_corrupt() {
         "a byte too many",
     );
     is_corrupt(&with(escaped, 0), params, &section, "an escaped byte as a code");
-    is_corrupt(&with(body.len() - 2, 0).as_slice(), params, &section, "no escape");
+    is_corrupt(&with(body.len() - 2, 0), params, &section, "no escape");
     is_corrupt(
         &with(body.len() - 1, ESCAPE),
         PageParams { base_of_bases: 1, ..params },
