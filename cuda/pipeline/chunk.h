@@ -6,7 +6,7 @@
 // the same position is another row of another lane, which the functions below work out: FastLanes order (Afroozeh,
 // Boncz 2023) is such that one lane of 32 rows is half a lane of 64, or two of 16, or four of 8.
 
-enum Format : u32 { CONSTANT = 1, PLAIN = 2, PACKED = 4, RUNS = 8, DICTIONARY_PACKED = 16, DICTIONARY_RUNS = 32, ALP = 64, DELTA = 128 };
+enum Format : u32 { CONSTANT = 1, PLAIN = 2, PACKED = 4, RUNS = 8, DICTIONARY_PACKED = 16, DICTIONARY_RUNS = 32, ALP = 64, DELTA = 128, FSST = 256 };
 
 DEV u32 position_of(u32 r, u32 lane) { const u32 q = r >> 3; return ((q & 1) << 6 | (q & 2) << 4) + ((r & 7) << 7) + lane; }
 
@@ -137,7 +137,7 @@ template <class S, u32 F, int KNOWN = -1> struct Page {
   DEV void open(const u8* chunk, u32 page, u32 pages, u32 rows) {
     const u32 transform = chunk[2], layout = chunk[3];
     format = layout == 0 ? CONSTANT : transform == 1 ? (layout == 2 ? DICTIONARY_PACKED : DICTIONARY_RUNS)
-           : transform == 2 ? ALP : layout == 1 ? PLAIN : layout == 2 ? PACKED : layout == 3 ? DELTA : RUNS;
+           : transform == 2 ? ALP : transform == 3 ? FSST : layout == 1 ? PLAIN : layout == 2 ? PACKED : layout == 3 ? DELTA : RUNS;
     const u32 page_count = layout == 0 ? 0 : pages;
     if (HAS_DICTIONARY) {
       dictionary_count = load((const u32*)(chunk + 32));

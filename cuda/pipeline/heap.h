@@ -22,24 +22,35 @@ DEV TextView kept_text(const u64* heap, u64 word) {
 struct ShortText { u128 value; u32 length; };
 DEV ShortText short_of(u128 value) { return {value, u32(value) & 255}; }
 
-// As that of a view (text.h).
-DEV u32 word_of(ShortText text, u32 i, u32 count) { return swap_bytes(u32(text.value >> (96 - 8 * i))) & first_bytes(count); }
+struct ShortWords {
+  u128 value;
+  u32 left;
+  DEV u32 next(u32& count) {
+    count = at_most_four(left);
+    const u32 word = swap_bytes(u32(value >> 96)) & first_bytes(count);
+    value <<= 32; left -= count;
+    return word;
+  }
+};
+DEV ShortWords words_of(ShortText text) { return {text.value, text.length}; }
+DEV u32 byte_length(ShortText text) { return text.length; }
 
 // Less than 0, 0, or more, as `text` comes before what is kept at `kept`, is it, or comes after it. What is kept may have
 // been written by this launch: no read of it goes through a cache that does not notice that.
 template <class Text> DEV i32 order_beside(Text text, const u64* kept) {
   const u32 length = u32(*(const volatile u64*)kept);
   const volatile u32* const words = (const volatile u32*)(kept + 1);
-  const u32 both = text.length < length ? text.length : length;
-  for (u32 i = 0; i < both; i += 4) {
-    const u32 count = at_most_four(both - i);
-    const u32 a = word_of(text, i, count), b = words[i >> 2] & first_bytes(count);
+  auto own = words_of(text);
+  for (u32 i = 0;; i += 4) {
+    u32 count;
+    const u32 word = own.next(count), kept_count = at_most_four(length - i), both = count < kept_count ? count : kept_count;
+    const u32 a = word & first_bytes(both), b = (both ? words[i >> 2] : 0) & first_bytes(both);
     if (a != b) {
       const u32 bit = trailing_zeros(a ^ b) & ~7u;
       return (a >> bit & 255) < (b >> bit & 255) ? -1 : 1;
     }
+    if (both < 4) return count < kept_count ? -1 : i32(count > kept_count);
   }
-  return text.length < length ? -1 : i32(text.length > length);
 }
 
 // Room for a text of so many bytes; 0 where there is none. In a full heap nobody looks for any.
@@ -59,12 +70,14 @@ template <bool GREATEST, class Text> DEV bool keep_text(u64* at, Text text, u64*
       if (GREATEST ? order <= 0 : order >= 0) return true;
     }
     if (!own) {
-      own = reserve_text(heap, text.length);
+      const u32 length = byte_length(text);
+      own = reserve_text(heap, length);
       if (!own) return false;
       u64* const to = heap + (own >> 3);
-      to[0] = text.length;
+      to[0] = length;
       u32* const words = (u32*)(to + 1);
-      for (u32 i = 0; i < text.length; i += 4) words[i >> 2] = word_of(text, i, at_most_four(text.length - i));
+      auto bytes = words_of(text);
+      for (u32 i = 0, count; i < length; i += 4) words[i >> 2] = bytes.next(count);
       fence();
     }
     const u64 was = atomic_swap_if(at, seen, own);

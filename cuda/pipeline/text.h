@@ -11,8 +11,6 @@
 // from device memory. What is lost is lost to rows of unequal length: a warp takes as long as the longest of its 32.
 // (Instructions are counted by hand, not measured.)
 
-struct TextView { const u8* at; u32 length; };
-
 // An entry of the table of text constants.
 //
 //   text        offset of its bytes in the table (a multiple of 4, zeros behind them), length, the first four bytes and
@@ -28,21 +26,6 @@ DEV TextConstant text_constant(const u8* constants, u32 index) {
   return {load(words), load(words + 1), load(words + 2), load(words + 3)};
 }
 
-// The first `count` bytes of a word.
-DEV u32 first_bytes(u32 count) { return count >= 4 ? ~0u : (1u << (8 * count)) - 1; }
-
-// At least one byte and at most four from `at` on, the first one lowest; no word is read that has none of them.
-DEV u32 bytes_at(const u8* at, u32 count) {
-  const u32 skip = u32(u64(at)) & 3;
-  const u32* const word = (const u32*)(at - skip);
-  const u32 low = load(word), high = skip + count > 4 ? load(word + 1) : 0;
-  return shift_pair(low, high, 8 * skip) & first_bytes(count);
-}
-DEV u32 at_most_four(u32 count) { return count < 4 ? count : 4; }
-
-// Bytes of a text from `i` on, a multiple of 4, as `bytes_at`.
-DEV u32 word_of(TextView text, u32 i, u32 count) { return bytes_at(text.at + i, count); }
-
 // Whether these bytes, `length` of which there are, are those of a constant.
 DEV bool bytes_equal(const u8* at, const u8* constant, u32 length) {
   for (u32 i = 0; i < length; i += 4) {
@@ -57,21 +40,22 @@ DEV bool text_equals(TextView text, const u8* constants, u32 index) {
 }
 
 // Less than 0, 0, or more, as the text comes before a constant, is it, or comes after it.
-DEV i32 text_order(TextView text, const u8* constants, u32 index) {
+template <class Text> DEV i32 text_order(Text text, const u8* constants, u32 index) {
   const TextConstant with = text_constant(constants, index);
-  const u32 both = text.length < with.length ? text.length : with.length;
-  for (u32 i = 0; i < both; i += 4) {
-    const u32 count = at_most_four(both - i);
-    const u32 a = bytes_at(text.at + i, count), b = load((const u32*)(constants + with.offset + i)) & first_bytes(count);
+  auto words = words_of(text);
+  for (u32 i = 0;; i += 4) {
+    u32 count;
+    const u32 word = words.next(count), with_count = at_most_four(with.length - i), both = count < with_count ? count : with_count;
+    const u32 a = word & first_bytes(both), b = (both ? load((const u32*)(constants + with.offset + i)) : 0) & first_bytes(both);
     if (a != b) {
       const u32 bit = trailing_zeros(a ^ b) & ~7u;
       return (a >> bit & 255) < (b >> bit & 255) ? -1 : 1;
     }
+    if (both < 4) return count < with_count ? -1 : i32(count > with_count);
   }
-  return text.length < with.length ? -1 : i32(text.length > with.length);
 }
 
-DEV bool text_in(TextView text, const u8* constants, u32 index) {
+template <class Text> DEV bool text_in(Text text, const u8* constants, u32 index) {
   const TextConstant list = text_constant(constants, index);
   bool is_in = false;
   for (u32 i = 0; i < list.length && !is_in; i++) is_in = text_equals(text, constants, list.offset + i);
@@ -263,13 +247,14 @@ DEV TextView text_extract(TextView text, const u8* constants, u32 index) {
   return text;
 }
 
-DEV i32 text_characters(TextView text) {
-  u32 count = text.length;
-  for (u32 i = 0; i < text.length; i += 4) {
-    const u32 bytes = bytes_at(text.at + i, at_most_four(text.length - i));
-    count -= ones((bytes >> 7) & ~(bytes >> 6) & 0x01010101);
-  }
-  return i32(count);
+template <class Text> DEV i32 text_characters(Text text) {
+  auto words = words_of(text);
+  u32 characters = 0, count;
+  do {
+    const u32 bytes = words.next(count);
+    characters += count - ones((bytes >> 7) & ~(bytes >> 6) & 0x01010101);
+  } while (count == 4);
+  return i32(characters);
 }
 
 // A short text as a value: its bytes from the highest on, then zeros, in the lowest byte its length. Equal values are
@@ -288,13 +273,17 @@ DEV u128 short_text(TextView text) {
 // The beginning of a text of any length, likewise: in the lowest byte of one that goes on beyond it is one more than any
 // short text has. Where that is not so, equal values are equal texts; the order of the values is never against that of texts.
 template <class Text> DEV u128 text_prefix(Text text) {
-  const u32 length = text.length > SHORT_TEXT_BYTES ? SHORT_TEXT_BYTES : text.length;
-  u64 halves[2] = {0, text.length > SHORT_TEXT_BYTES ? SHORT_TEXT_BYTES + 1 : text.length};
+  auto words = words_of(text);
+  u64 halves[2] = {0, 0};
+  u32 length = 0;
   UNROLL
-  for (u32 i = 0; i < 16; i += 4) {
-    if (i < length) halves[i >> 3] |= u64(swap_bytes(word_of(text, i, at_most_four(length - i)))) << (i & 4 ? 0 : 32);
+  for (u32 i = 0; i <= SHORT_TEXT_BYTES; i += 4) {
+    u32 count;
+    const u32 word = words.next(count);
+    halves[i >> 3] |= u64(swap_bytes(word)) << (i & 4 ? 0 : 32);
+    length += count;
   }
-  return (u128(halves[0]) << 64) | halves[1];
+  return (u128(halves[0]) << 64) | (halves[1] & ~u64(255)) | length;
 }
 
 // SipHash with one round a word and three at the end, 128 bits wide, keyed by an entry of the table: what the host computes
@@ -311,10 +300,22 @@ struct HashState {
   DEV void add(u64 word) { d ^= word; round(); a ^= word; }
   DEV u64 after_rounds() { round(); round(); round(); return a ^ b ^ c ^ d; }
 };
-DEV i128 text_hash(TextView text, const u8* constants, u32 index) {
+DEV HashState hash_start(const u8* constants, u32 index) {
   const u32* const key = (const u32*)constants + 4 * index;
   const u64 first = load(key) | u64(load(key + 1)) << 32, second = load(key + 2) | u64(load(key + 3)) << 32;
-  HashState state = {first ^ 0x736f6d6570736575ull, second ^ 0x646f72616e646f6dull ^ 0xee, first ^ 0x6c7967656e657261ull, second ^ 0x7465646279746573ull};
+  return {first ^ 0x736f6d6570736575ull, second ^ 0x646f72616e646f6dull ^ 0xee, first ^ 0x6c7967656e657261ull, second ^ 0x7465646279746573ull};
+}
+// `last` has the bytes behind the last eight, and in its highest byte the length.
+DEV i128 hash_end(HashState state, u64 last) {
+  state.add(last);
+  state.c ^= 0xee;
+  const u64 low = state.after_rounds();
+  state.b ^= 0xdd;
+  const u64 high = state.after_rounds();
+  return i128((u128(high) << 64) | low);
+}
+DEV i128 text_hash(TextView text, const u8* constants, u32 index) {
+  HashState state = hash_start(constants, index);
   // Of each 8 bytes the first two words have some whatever the alignment, the third one only where that is odd.
   const u32 skip = u32(u64(text.at)) & 3, end = text.length & ~7u;
   for (u32 i = 0; i < end; i += 8) {
@@ -326,25 +327,23 @@ DEV i128 text_hash(TextView text, const u8* constants, u32 index) {
   u64 last = u64(text.length) << 56;
   if (rest) last |= bytes_at(text.at + end, at_most_four(rest));
   if (rest > 4) last |= u64(bytes_at(text.at + end + 4, rest - 4)) << 32;
-  state.add(last);
-  state.c ^= 0xee;
-  const u64 low = state.after_rounds();
-  state.b ^= 0xdd;
-  const u64 high = state.after_rounds();
-  return i128((u128(high) << 64) | low);
+  return hash_end(state, last);
 }
 
-// A page of text: lengths and bytes, codes of the chunk's dictionary, or one value.
+// A page of text: lengths and bytes or codes of symbols, codes of the chunk's dictionary, or one value.
 template <u32 F> struct TextPage : Page<u32, F> {
-  const u8* text;
+  static constexpr bool HAS_STARTS = (F & (PLAIN | FSST)) != 0;
+  const u8 *text, *symbols;
   // Where vector `next_vector` starts in the page's bytes.
   u32 next_vector, next_start;
-  u32 dictionary_bytes;
+  u32 dictionary_bytes, symbol_count;
 
   DEV void open(const u8* chunk, u32 page, u32 pages, u32 rows) {
     Page<u32, F>::open(chunk, page, pages, rows);
     next_vector = 0; next_start = 0;
     text = this->body + u64((rows + 1023) >> 10) * 128 * this->stored_width;
+    symbols = (F & FSST) && this->is(FSST) ? chunk + ((64 + 48 * pages + 127) & ~127u) : 0;
+    symbol_count = symbols ? load((const u32*)(chunk + 32)) : 0;
     dictionary_bytes = load((const u32*)(chunk + 36));
     if (this->HAS_DICTIONARY) dictionary_bytes = dictionary_bytes / 4 > this->dictionary_count ? dictionary_bytes - 4 * (this->dictionary_count + 1) : 0;
   }
@@ -352,10 +351,12 @@ template <u32 F> struct TextPage : Page<u32, F> {
     return this->code_base + bits32((const u32*)(this->body + u64(vector) * 128 * this->stored_width) + lane, 32, r * this->stored_width, this->stored_width);
   }
 
-  // Where each of a vector's 1024 texts starts, and the last one ends; all lanes of a warp together. The lengths of
+  DEV bool has_starts() const { return HAS_STARTS && (this->is(PLAIN) || this->is(FSST)); }
+
+  // Where each of a vector's 1024 texts starts, in bytes or codes, and the last one ends; all lanes of a warp together. The lengths of
   // vectors that were left out since the last one are added up: a page has 16 of them by default.
   DEV void decode(u32 vector, u32* starts) {
-    if (!(F & PLAIN) || !this->is(PLAIN) || this->nulls == 1) return;
+    if (!has_starts() || this->nulls == 1) return;
     for (; next_vector < vector; next_vector++) {
       next_start += sum_over_lanes([&](u32 lane) {
         u32 sum = 0;
@@ -369,9 +370,14 @@ template <u32 F> struct TextPage : Page<u32, F> {
   }
 
   // The text of a row. Of damaged chunks it lies within the page's bytes, or the dictionary's.
-  DEV TextView view(u32 vector, u32 r, u32 lane, const u32* starts) const {
+  DEV auto view(u32 vector, u32 r, u32 lane, const u32* starts) const {
+    const TextView bytes = view_of_bytes(vector, r, lane, starts);
+    if constexpr ((F & FSST) != 0) return CodedText{bytes.at, bytes.length, 0, ~0u, symbols, symbol_count};
+    else return bytes;
+  }
+  DEV TextView view_of_bytes(u32 vector, u32 r, u32 lane, const u32* starts) const {
     if (this->nulls == 1) return {this->body, 0};
-    if ((F & PLAIN) && this->is(PLAIN)) {
+    if (has_starts()) {
       const u32 p = position_of(r, lane);
       return within(text, starts[p], starts[p + 1], this->count);
     }

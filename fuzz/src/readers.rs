@@ -314,7 +314,38 @@ fn patch(bytes: &mut Vec<u8>, patches: &[u8]) {
 
 /// The manifest of this body, with the checksum that it should have.
 fn seal_manifest(body: &[u8]) -> Vec<u8> {
-    [format!("PELTON 1 {:016x}\n", xxh3_64(body)).as_bytes(), body].concat()
+    [format!("PELTON 2 {:016x}\n", xxh3_64(body)).as_bytes(), body].concat()
+}
+
+/// Changes the bytes of a chunk of a table of one segment, and puts the checksums right that its readers check.
+pub fn change_chunk(table: &Table, row_group: usize, column: usize, change: impl FnOnce(&mut [u8])) {
+    let chunk = table.chunk(row_group, column).expect("a directory of chunks");
+    let (start, bytes) = (chunk.byte_offset as usize, chunk.stored_bytes as usize);
+    let path = |prefix: &str| {
+        let files = fs::read_dir(table.dir()).expect("the table's files");
+        let mut paths = files.map(|entry| entry.expect("an entry").path());
+        let named =
+            |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix));
+        paths.find(named).expect("a table has three files")
+    };
+    let (data_path, meta_path, manifest_path) = (path("data-"), path("meta-"), path("manifest"));
+    let mut data = fs::read(&data_path).expect("the data file");
+    change(&mut data[start..start + bytes]);
+    let checksum = xxh3_64(&data[start..start + bytes]).to_le_bytes();
+    fs::write(data_path, data).expect("writing the data file");
+
+    let mut meta = fs::read(&meta_path).expect("the metadata file");
+    let old_checksum = chunk.checksum.to_le_bytes();
+    let at = meta.windows(8).position(|bytes| bytes == old_checksum).expect("the chunk's checksum");
+    meta[at..at + 8].copy_from_slice(&checksum);
+    let old = format!("{:016x}", u64::from_le_bytes(meta[32..40].try_into().expect("8 bytes")));
+    let new = seal_meta(&mut meta).expect("the head is whole");
+    fs::write(meta_path, meta).expect("writing the metadata file");
+
+    let manifest = fs::read_to_string(&manifest_path).expect("the manifest");
+    let (_, body) = manifest.split_once('\n').expect("a header line");
+    let body = body.replace(&old, &format!("{new:016x}"));
+    fs::write(manifest_path, seal_manifest(body.as_bytes())).expect("writing the manifest");
 }
 
 /// Puts the checksums of a metadata file right; gives that of its head. `None` where there is no head left.

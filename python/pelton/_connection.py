@@ -151,6 +151,7 @@ class Connection:
         encoding: str = "utf-8",
         infer_rows: int | Literal["auto", "all"] = "auto",
         column_types: Mapping[str, str] | str | None = None,
+        purpose: Literal["auto", "gpu", "cpu", "archive"] | None = None,
         objective: Literal["fastest", "smallest"] = "fastest",
         storage_rate: Size = "1GB",
         sample: float = 0.1,
@@ -177,6 +178,8 @@ class Connection:
           `encoding` is of CSV and JSON: utf-8, latin1, windows-1252, utf-16 or utf-16be
         - `infer_rows`: rows that column types of CSV and JSON are inferred from, "all" or a number; "auto" is all of
           inputs up to 64 MiB, else 100000. `column_types` names types instead: {"zip": "VARCHAR"}
+        - `purpose`: which way the bytes will come to those who read them, as `pelton load --for` has it; it takes the
+          place of `objective` and `storage_rate`
         - `objective`: what the choice of encodings aims at; "fastest" assumes a storage of `storage_rate` a second
         - `sample`: share of the rows that encodings are tried on, which `seed` picks
         - `row_group_rows`: rows of a row group, the unit of skipping; of several, the best on the sample
@@ -208,6 +211,7 @@ class Connection:
             "encoding": encoding,
             "infer_rows": str(infer_rows),
             "column_types": _types_text(column_types),
+            "purpose": purpose,
             "objective": objective,
             "storage_rate": storage_rate,
             "sample": sample,

@@ -62,7 +62,11 @@ def test_options_of_a_load_reach_it(tmp_path: Path) -> None:
         con.load("linked", trips(), star=["payment=payments.kind"], cluster_by="payments.fee", row_group_rows=4096)
         (attribute,) = [one for one in con.inspect("linked")["sideways"] if one["attribute"] == "fee"]
         assert attribute["through"] == ["payment = payments.kind"]
-        for options, message in [({"mode": "upsert"}, "'upsert'"), ({"objective": "nicest"}, "'nicest'")]:
+        for options, message in [
+            ({"mode": "upsert"}, "'upsert'"),
+            ({"objective": "nicest"}, "'nicest'"),
+            ({"purpose": "tape"}, "'tape'"),
+        ]:
             with pytest.raises(pelton.InvalidInputError, match=message):
                 con.load("t", trips(), **options)  # type: ignore[arg-type]
 

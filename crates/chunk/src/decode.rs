@@ -11,6 +11,7 @@ use crate::delta;
 use crate::dictionary::{self, check_codes};
 use crate::encoding::{Encoding, Layout, Transform};
 use crate::format::{PageNulls, corrupt};
+use crate::fsst;
 use crate::lanes::{Lane, Native, VECTOR, from_lanes, with_native};
 use crate::plain;
 use crate::runs;
@@ -221,7 +222,13 @@ impl<'a> Decoder<'a> {
     fn strings(&mut self) -> Result<DecodedValues> {
         let Encoding { transform, layout, .. } = self.chunk.encoding();
         if transform == Transform::None && layout == Layout::Plain {
-            return Ok(DecodedValues::Plain(Values::Bytes(self.plain_strings()?)));
+            return Ok(DecodedValues::Plain(Values::Bytes(self.row_by_row(plain::decode_strings)?)));
+        }
+        if transform == Transform::Fsst {
+            let count = self.chunk.header.dictionary_count as usize;
+            let symbols = fsst::Symbols::from_bytes(&self.chunk.dictionary_bytes()?, count)?;
+            let strings = self.row_by_row(|page, strings| fsst::decode(page, &symbols, strings))?;
+            return Ok(DecodedValues::Plain(Values::Bytes(strings)));
         }
         let dictionary = match self.chunk.header.dictionary_count as usize {
             // All NULL; the codes need an entry to stand for.
@@ -250,12 +257,16 @@ impl<'a> Decoder<'a> {
         Ok(DecodedValues::Dictionary { codes, dictionary })
     }
 
-    fn plain_strings(&mut self) -> Result<ByteValues> {
+    /// The strings that `decode` appends page after page; empty ones for pages without values.
+    fn row_by_row(
+        &mut self,
+        decode: impl Fn(&Page<'_>, &mut ByteValues) -> Result<()>,
+    ) -> Result<ByteValues> {
         let mut strings = ByteValues::default();
         strings.offsets.reserve(self.rows);
         self.for_each_page(|rows, page| {
             if let Some(page) = page {
-                return plain::decode_strings(&page, &mut strings);
+                return decode(&page, &mut strings);
             }
             let end = strings.data.len() as u32;
             strings.offsets.extend(std::iter::repeat_n(end, rows));

@@ -15,6 +15,7 @@ use crate::delta;
 use crate::dictionary::{self, Dictionary};
 use crate::encoding::{Encoding, Layout, Transform};
 use crate::format::{PAGE_ROWS_MAX, PageParams, is_page_rows};
+use crate::fsst;
 use crate::lanes::{Lane, Native, Word, as_bytes, as_lanes};
 use crate::plain;
 use crate::runs;
@@ -218,6 +219,14 @@ fn encode_strings(
         let dictionary = dictionary::build(values.iter(), validity, dictionary::hash_bytes, |value| value)?;
         let entries = dictionary::strings_to_bytes(&dictionary.entries);
         return encode_codes(&dictionary, &entries, encoding.layout, chunk);
+    }
+    if encoding.transform == Transform::Fsst {
+        let compressor = fsst::train(values, validity);
+        let (count, symbols) = fsst::symbols_to_bytes(&compressor);
+        chunk.set_dictionary(count, &symbols)?;
+        let text = |row| if validity.is_none_or(|v| v.is_valid(row)) { values.get(row) } else { &[] };
+        return chunk
+            .write_pages(|rows, body| fsst::encode(&compressor, &rows.map(text).collect::<Vec<_>>(), body));
     }
     chunk.write_pages(|rows, body| {
         let length = |row: usize| values.offsets[row + 1] - values.offsets[row];

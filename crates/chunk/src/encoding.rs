@@ -20,6 +20,8 @@ pub enum Transform {
     Dictionary = 1,
     /// Floats as decimal integers with a power of ten (ALP).
     Alp = 2,
+    /// Byte strings as codes of the chunk's symbols of up to 8 bytes (FSST).
+    Fsst = 3,
 }
 
 /// How integers, or bytes, lie in a page.
@@ -49,8 +51,12 @@ pub struct Encoding {
     pub codec: Codec,
 }
 
-const TRANSFORMS: [(Transform, &str); 3] =
-    [(Transform::None, ""), (Transform::Dictionary, "dict"), (Transform::Alp, "alp")];
+const TRANSFORMS: [(Transform, &str); 4] = [
+    (Transform::None, ""),
+    (Transform::Dictionary, "dict"),
+    (Transform::Alp, "alp"),
+    (Transform::Fsst, "fsst"),
+];
 
 const LAYOUTS: [(Layout, &str); 5] = [
     (Layout::Constant, "constant"),
@@ -103,6 +109,7 @@ impl Encoding {
             (Transform::None, Layout::RunLength) => ty != Bytes,
             (Transform::Dictionary, Layout::BitPacked | Layout::RunLength) => true,
             (Transform::Alp, Layout::BitPacked) => is_float,
+            (Transform::Fsst, Layout::Plain) => ty == Bytes,
             _ => false,
         }
     }
@@ -145,7 +152,7 @@ impl FromStr for Encoding {
                 Ok(Self { transform: *transform, layout: *layout, codec })
             }
             _ => Err(Error::invalid_input(format!(
-                "no encoding '{text}'; write transform+layout/codec, with transform dict or alp or absent, layout \
+                "no encoding '{text}'; write transform+layout/codec, with transform dict, alp or fsst or absent, layout \
                  constant, plain, bitpack, delta or rle, and codec lz4, snappy, zstd or deflate or absent"
             ))),
         }

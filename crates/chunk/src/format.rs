@@ -9,11 +9,12 @@ use pelton_error::{Error, Result};
 
 use crate::codec::Codec;
 use crate::encoding::{Encoding, Layout, Transform};
+use crate::fsst;
 use crate::lanes::VECTOR;
 use crate::types::PhysicalType;
 
-/// The version this crate writes and reads.
-pub(crate) const VERSION: u8 = 1;
+/// The newest version this crate reads; a chunk is written in the oldest one that has its encoding.
+pub(crate) const VERSION: u8 = 2;
 pub(crate) const HEADER_BYTES: usize = 64;
 pub(crate) const PAGE_ENTRY_BYTES: usize = 48;
 /// Dictionary and pages start at multiples of this, so that a warp's loads are whole cache lines.
@@ -127,7 +128,7 @@ impl Header {
 
     pub(crate) fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
-        bytes[0] = VERSION;
+        bytes[0] = version_of(self.encoding);
         bytes[1] = self.ty as u8;
         bytes[2] = self.encoding.transform as u8;
         bytes[3] = self.encoding.layout as u8;
@@ -153,10 +154,7 @@ impl Header {
                 bytes[0]
             )));
         }
-        if bytes[0] != VERSION
-            || bytes[5] & !FLAG_ALL_NULL != 0
-            || bytes[6..8] != [0; 2]
-            || bytes[44..] != [0; 20]
+        if bytes[0] == 0 || bytes[5] & !FLAG_ALL_NULL != 0 || bytes[6..8] != [0; 2] || bytes[44..] != [0; 20]
         {
             return Err(corrupt("chunk header has bits that no version sets"));
         }
@@ -166,6 +164,12 @@ impl Header {
             layout: Layout::from_tag(bytes[3]).ok_or_else(|| corrupt("chunk has an unknown layout"))?,
             codec: Codec::from_tag(bytes[4]).ok_or_else(|| corrupt("chunk has an unknown codec"))?,
         };
+        if bytes[0] < version_of(encoding) {
+            return Err(corrupt(format!(
+                "chunk of format version {} claims the encoding {encoding}",
+                bytes[0]
+            )));
+        }
         let header = Self {
             ty: PhysicalType::from_tag(bytes[1])
                 .ok_or_else(|| corrupt("chunk has an unknown physical type"))?,
@@ -197,6 +201,7 @@ impl Header {
         let entries = match (transform, layout) {
             (Transform::None, Layout::Constant) => u32::from(!self.all_null)..=u32::from(!self.all_null),
             (Transform::Dictionary, _) => 1..=crate::dictionary::ENTRIES_MAX as u32,
+            (Transform::Fsst, _) => 0..=fsst::SYMBOLS_MAX as u32,
             _ => 0..=0,
         };
         if !entries.contains(&self.dictionary_count) {
@@ -210,6 +215,9 @@ impl Header {
         let bytes = u64::from(self.dictionary_bytes);
         let is_size_right = match self.ty.width_bytes() {
             _ if count == 0 => bytes == 0,
+            _ if self.encoding.transform == Transform::Fsst => {
+                bytes == count * fsst::SYMBOL_STORED_BYTES as u64
+            }
             Some(width) => bytes == count * width as u64,
             None => bytes >= (count + 1) * 4,
         };
@@ -264,6 +272,11 @@ impl PageEntry {
     pub(crate) fn bitmap_bytes(&self, rows: usize) -> usize {
         if self.nulls == PageNulls::Bitmap { rows.div_ceil(VECTOR) * VECTOR_BITMAP_BYTES } else { 0 }
     }
+}
+
+/// The oldest version that has this encoding.
+fn version_of(encoding: Encoding) -> u8 {
+    if encoding.transform == Transform::Fsst { 2 } else { 1 }
 }
 
 /// True where `page_rows` may be a chunk's.

@@ -7,7 +7,7 @@
 //! ```text
 //!   Column ──transform──▶ integers ──layout──▶ pages ──codec──▶ chunk
 //!            dictionary               bit-packed       lz4, snappy,
-//!            alp                      delta            zstd, deflate
+//!            alp, fsst                delta            zstd, deflate
 //!                                     run length
 //! ```
 //!
@@ -43,6 +43,7 @@ mod dictionary;
 mod encode;
 mod encoding;
 mod format;
+mod fsst;
 mod lanes;
 mod plain;
 mod runs;

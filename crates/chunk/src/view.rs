@@ -11,7 +11,7 @@ use crate::format::{
     check_stored, corrupt,
 };
 use crate::types::PhysicalType;
-use crate::{alp, bitpack, delta, plain, runs};
+use crate::{alp, bitpack, delta, fsst, plain, runs};
 
 /// An encoded chunk whose structure has been checked; decoding is in `decode.rs`.
 #[derive(Debug, Clone)]
@@ -193,6 +193,7 @@ fn body_bytes(header: &Header, params: &PageParams, rows: usize) -> Option<u64> 
     };
     match (header.encoding.transform, header.encoding.layout) {
         (Transform::Alp, _) => alp::body_bytes(word_bits, params, rows),
+        (Transform::Fsst, _) => fsst::body_bytes(params, rows),
         (_, Layout::BitPacked) => bitpack::body_bytes(word_bits, params.width, rows),
         (_, Layout::Delta) => delta::body_bytes(word_bits, params, rows),
         (_, Layout::RunLength) => runs::body_bytes(word_bits, params, rows),

@@ -160,11 +160,14 @@ pub(crate) struct LoadArgs {
     /// Format of the files, where the ending does not say.
     #[arg(long, value_enum)]
     pub(crate) format: Option<InputFormatArg>,
-    /// What the choice of encodings aims at.
-    #[arg(long, value_enum, default_value_t = ObjectiveArg::Fastest)]
+    /// Which way the bytes will come to those who read them, which decides what encodings are chosen [default: auto].
+    #[arg(long = "for", value_name = "WHAT", value_enum, conflicts_with_all = ["objective", "storage_rate", "force_codec", "force_encoding"])]
+    pub(crate) purpose: Option<PurposeArg>,
+    /// What the choice of encodings aims at, more exactly than `--for` says.
+    #[arg(long, value_enum, default_value_t = ObjectiveArg::Fastest, hide_short_help = true)]
     pub(crate) objective: ObjectiveArg,
     /// Storage rate that `--objective fastest` assumes, per second.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1GB")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1GB", hide_short_help = true)]
     pub(crate) storage_rate: u64,
     /// Share of the input that encodings are tried on.
     #[arg(long, value_name = "RATIO", default_value_t = 0.1)]
@@ -178,6 +181,9 @@ pub(crate) struct LoadArgs {
     /// Store every column under this codec instead of choosing.
     #[arg(long, value_name = "CODEC", hide_short_help = true)]
     pub(crate) force_codec: Option<String>,
+    /// Store every column that can have it in this encoding, such as `plain` or `fsst+plain`, instead of choosing.
+    #[arg(long, value_name = "ENCODING", hide_short_help = true)]
+    pub(crate) force_encoding: Option<String>,
     /// Memory for staging, sorting and encoding, beyond which rows spill: a size, a share of what there is, or none.
     #[arg(long, value_name = "SIZE|PERCENT|none", default_value = "80%")]
     pub(crate) memory_limit: MemoryLimit,
@@ -202,6 +208,18 @@ pub(crate) enum InputFormatArg {
     Csv,
     Json,
     Arrow,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PurposeArg {
+    /// From a local disk, to the CPU and to a GPU: size is weighed against the time to decode.
+    Auto,
+    /// To a GPU: the smallest of what its kernels decode while they read, without codecs.
+    Gpu,
+    /// From memory to the CPU: the fastest to decode.
+    Cpu,
+    /// Fewest bytes.
+    Archive,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -2,10 +2,12 @@
 
 use pelton_engine::{bytes_text, counted};
 use pelton_error::{Error, Result};
-use pelton_load::{CancelFlag, ClusterBy, InputFormat, LoadOptions, LoadReport, LoadRequest, StarLink};
+use pelton_load::{
+    CancelFlag, ClusterBy, InputFormat, LoadOptions, LoadReport, LoadRequest, Purpose, StarLink,
+};
 use pelton_store::{Objective, SampleOptions, Warehouse, WriteMode};
 
-use crate::args::{InputFormatArg, LoadArgs, ObjectiveArg};
+use crate::args::{InputFormatArg, LoadArgs, ObjectiveArg, PurposeArg};
 use crate::limits::limit_process;
 use crate::progress::LoadBar;
 use crate::{cancel, console};
@@ -61,14 +63,11 @@ fn load_options(args: &LoadArgs) -> Result<LoadOptions> {
     let defaults = LoadOptions::default();
     Ok(LoadOptions {
         choose: SampleOptions {
-            objective: match args.objective {
-                ObjectiveArg::Fastest => Objective::Fastest { storage_bytes_per_s: args.storage_rate },
-                ObjectiveArg::Smallest => Objective::Smallest,
-            },
             row_group_rows: args.row_group_rows.clone(),
             page_rows: args.page_rows,
             force_codec: args.force_codec.as_deref().map(str::parse).transpose()?,
-            ..defaults.choose
+            force_encoding: args.force_encoding.as_deref().map(str::parse).transpose()?,
+            ..choose(args)
         },
         sample_ratio: args.sample,
         sample_row_groups_max: defaults.sample_row_groups_max,
@@ -76,6 +75,23 @@ fn load_options(args: &LoadArgs) -> Result<LoadOptions> {
         memory_limit_bytes: args.memory_limit.bytes().unwrap_or(u64::MAX),
         spill: args.spill.options(),
         thread_count: args.threads.unwrap_or(defaults.thread_count),
+    })
+}
+
+/// Among which encodings, and what for.
+fn choose(args: &LoadArgs) -> SampleOptions {
+    let purpose = args.purpose.map(|purpose| match purpose {
+        PurposeArg::Auto => Purpose::Auto,
+        PurposeArg::Gpu => Purpose::Gpu,
+        PurposeArg::Cpu => Purpose::Cpu,
+        PurposeArg::Archive => Purpose::Archive,
+    });
+    purpose.map(Purpose::choose).unwrap_or_else(|| SampleOptions {
+        objective: match args.objective {
+            ObjectiveArg::Fastest => Objective::Fastest { storage_bytes_per_s: args.storage_rate },
+            ObjectiveArg::Smallest => Objective::Smallest,
+        },
+        ..SampleOptions::default()
     })
 }
 

@@ -50,4 +50,4 @@ pub use pelton_files::{
 };
 pub use progress::{NoProgress, Phase, Progress, Snapshot};
 pub use report::LoadReport;
-pub use request::{ClusterBy, LoadOptions, LoadRequest, StarLink};
+pub use request::{ClusterBy, LoadOptions, LoadRequest, Purpose, StarLink};

@@ -30,6 +30,41 @@ pub struct StarLink {
     pub dimension_key: String,
 }
 
+/// Which way a table's bytes will come to those who read it: what its encodings are chosen by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Purpose {
+    /// From a local disk, to the CPU and to devices: the slower of reading and decoding is as fast as can be.
+    #[default]
+    Auto,
+    /// Over the link of a device: the fewest bytes of what its kernels decode while they read, so without codecs.
+    Gpu,
+    /// From the page cache to the CPU: the slower of reading that and decoding is as fast as can be.
+    Cpu,
+    /// Seldom, and from where bytes cost: the fewest bytes.
+    Archive,
+}
+
+/// What a plain local disk delivers: what decodes slower than that is not chosen for the few bytes it saves.
+const DISK_BYTES_PER_S: u64 = 1_000_000_000;
+/// What all cores together read from the page cache; a guess.
+const PAGE_CACHE_BYTES_PER_S: u64 = 10_000_000_000;
+
+impl Purpose {
+    /// Among which encodings a sample chooses, and what for.
+    pub fn choose(self) -> SampleOptions {
+        let all = SampleOptions::default();
+        let fastest = |storage_bytes_per_s| Objective::Fastest { storage_bytes_per_s };
+        match self {
+            Purpose::Auto => SampleOptions { objective: fastest(DISK_BYTES_PER_S), ..all },
+            Purpose::Gpu => {
+                SampleOptions { objective: Objective::Smallest, codecs: vec![Codec::None], ..all }
+            }
+            Purpose::Cpu => SampleOptions { objective: fastest(PAGE_CACHE_BYTES_PER_S), ..all },
+            Purpose::Archive => SampleOptions { objective: Objective::Smallest, ..all },
+        }
+    }
+}
+
 /// Sizes and limits of a load.
 #[derive(Debug, Clone)]
 pub struct LoadOptions {
@@ -49,14 +84,10 @@ pub struct LoadOptions {
     pub thread_count: usize,
 }
 
-/// Scans at the speed of a plain local disk: what decodes slower than that is not chosen for the few bytes
-/// it saves.
-const DEFAULT_OBJECTIVE: Objective = Objective::Fastest { storage_bytes_per_s: 1_000_000_000 };
-
 impl Default for LoadOptions {
     fn default() -> Self {
         Self {
-            choose: SampleOptions { objective: DEFAULT_OBJECTIVE, ..SampleOptions::default() },
+            choose: Purpose::Auto.choose(),
             sample_ratio: 0.1,
             sample_row_groups_max: 8,
             seed: 0,

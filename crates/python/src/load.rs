@@ -9,7 +9,7 @@ use crossbeam_channel::bounded;
 use pelton_engine::bytes_text;
 use pelton_error::{CancelFlag, Error, Result};
 use pelton_load::{
-    InputFormat, LoadOptions, LoadReport, LoadRequest, Progress, Snapshot, TextOptions, parse_char,
+    InputFormat, LoadOptions, LoadReport, LoadRequest, Progress, Purpose, Snapshot, TextOptions, parse_char,
     parse_column_types, parse_optional_char,
 };
 use pelton_store::{Objective, SampleOptions, Warehouse, WriteMode};
@@ -40,6 +40,7 @@ pub(crate) struct LoadArgs {
     encoding: String,
     infer_rows: String,
     column_types: String,
+    purpose: Option<String>,
     objective: String,
     storage_rate: Size,
     sample: f64,
@@ -91,18 +92,12 @@ impl LoadArgs {
 
     fn options(&self) -> Result<LoadOptions> {
         let defaults = LoadOptions::default();
-        let objective = match self.objective.as_str() {
-            "fastest" => Objective::Fastest { storage_bytes_per_s: self.storage_rate.bytes()? },
-            "smallest" => Objective::Smallest,
-            other => return Err(unknown("objective", other, "'fastest' or 'smallest'")),
-        };
         Ok(LoadOptions {
             choose: SampleOptions {
-                objective,
                 row_group_rows: self.row_group_rows.clone(),
                 page_rows: self.page_rows,
                 force_codec: self.force_codec.as_deref().map(str::parse).transpose()?,
-                ..defaults.choose
+                ..self.choose()?
             },
             sample_ratio: self.sample,
             sample_row_groups_max: defaults.sample_row_groups_max,
@@ -111,6 +106,24 @@ impl LoadArgs {
             spill: spill_options(self.spill_dir.clone(), self.spill_limit.as_ref())?,
             thread_count: self.threads.unwrap_or(defaults.thread_count),
         })
+    }
+
+    /// Among which encodings, and what for.
+    fn choose(&self) -> Result<SampleOptions> {
+        let objective = match self.objective.as_str() {
+            "fastest" => Objective::Fastest { storage_bytes_per_s: self.storage_rate.bytes()? },
+            "smallest" => Objective::Smallest,
+            other => return Err(unknown("objective", other, "'fastest' or 'smallest'")),
+        };
+        let purpose = match self.purpose.as_deref() {
+            None => return Ok(SampleOptions { objective, ..SampleOptions::default() }),
+            Some("auto") => Purpose::Auto,
+            Some("gpu") => Purpose::Gpu,
+            Some("cpu") => Purpose::Cpu,
+            Some("archive") => Purpose::Archive,
+            Some(other) => return Err(unknown("purpose", other, "'auto', 'gpu', 'cpu' or 'archive'")),
+        };
+        Ok(purpose.choose())
     }
 }
 

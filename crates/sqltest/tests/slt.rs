@@ -49,11 +49,14 @@ configurations! {
     plain_values => |config| config.encoding("plain");
     dictionary_values => |config| config.encoding("dict+bitpack");
     run_length_values => |config| config.encoding("dict+rle").row_groups(100, 1024);
+    symbols => |config| config.encoding("fsst+plain");
+    symbols_in_small_row_groups => |config| config.encoding("fsst+plain").codec("lz4").row_groups(64, 1024);
     no_skipping => |config| config.no_skipping();
     no_join_order => |config| config.no_join_order();
     positioned_reads => |config| config.io(IoMode::Buffered, false);
     one_thread => |config| config.threads(1);
     kernels => |config| config.kernels(PROGRAMS);
+    kernels_of_symbols => |config| config.kernels(PROGRAMS).encoding("fsst+plain").codec("none");
     kernels_in_little_memory => |config| config.kernels(PROGRAMS).device_memory_limit(1 << 20).row_groups(7, 1024);
     kernels_on_three_devices => |config| config.kernels(PROGRAMS).devices(3).row_groups(7, 1024);
     kernels_refused_memory => |config| config.kernels(PROGRAMS).memory_test(MemoryTest::RefuseOnce).row_groups(64, 1024);

@@ -21,7 +21,7 @@ use pelton_error::{Error, Result};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The version this Pelton writes, and the newest it reads.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 /// The oldest version this Pelton reads.
 const FORMAT_VERSION_MIN: u32 = 1;
 /// Chunks start at multiples of this in a data file, and buffers in memory: what direct I/O asks for.

@@ -9,7 +9,8 @@
 //!     3. decode each to Arrow, again and again within 50 ms a column: the best time counts
 //!     4. smallest: the fewest bytes win; of those within 1 %, the fastest to decode
 //!        fastest:  the lowest max(stored bytes / storage rate, decoding / cores) wins; of those within 3 %,
-//!                  the fewest bytes
+//!                  the fewest bytes; symbols (FSST) come behind all others unless they save a fifth of the bytes
+//!                  and more time of reading than they take of decoding
 //!   the row group size with the lowest sum over the columns wins
 //! ```
 //!
@@ -26,7 +27,7 @@ mod slice;
 use std::time::{Duration, Instant};
 
 use pelton_chunk::{
-    ChunkView, Codec, Column, DEFAULT_PAGE_ROWS, Encoding, best_light, candidates, encode_chunk,
+    ChunkView, Codec, Column, DEFAULT_PAGE_ROWS, Encoding, Transform, best_light, candidates, encode_chunk,
 };
 use pelton_error::{Error, ErrorKind, Result, ResultExt};
 use pelton_zone::ZoneOptions;
@@ -49,6 +50,9 @@ const TIMING_REPEATS_MAX: u32 = 50;
 const TIE_OF_TIME: f64 = 1.03;
 /// Sizes this close are ties, which the fastest to decode wins.
 const TIE_OF_BYTES: f64 = 1.01;
+/// What symbols take at most of what the smallest other encoding under the same codec takes: less is not worth that
+/// every reader decodes (docs/decisions/0024-symbols-for-texts.md).
+const SYMBOLS_SHARE_MAX: f64 = 0.8;
 
 /// Rows taken from a table before it is written.
 #[derive(Debug, Clone)]
@@ -335,6 +339,7 @@ impl Trial<'_> {
             });
         }
         rank(&mut candidates, self.options.objective);
+        self.put_back_symbols(&mut candidates, raw_bytes);
         let is_forced = self.options.force_encoding.is_some_and(|forced| {
             let chosen = candidates[0].encoding;
             (forced.transform, forced.layout) == (chosen.transform, chosen.layout)
@@ -349,6 +354,31 @@ impl Trial<'_> {
         })
     }
 
+    /// Moves symbols that are not worth it behind all other `candidates`, where a scan is to be fast: whether its bytes
+    /// come from the storage that the objective assumes or are in memory already, it must not be the slower for them by
+    /// more than they save.
+    fn put_back_symbols(&self, candidates: &mut [Candidate], raw_bytes: u64) {
+        let Objective::Fastest { storage_bytes_per_s } = self.options.objective else { return };
+        let others: Vec<Candidate> =
+            candidates.iter().filter(|candidate| !has_symbols(candidate)).cloned().collect();
+        let is_worth_it = |symbols: &Candidate| {
+            let of_codec = |codec| move |other: &&Candidate| other.encoding.codec == codec;
+            let smallest =
+                |codec| others.iter().filter(of_codec(codec)).min_by_key(|other| other.stored_bytes);
+            let other = smallest(symbols.encoding.codec).or_else(|| smallest(Codec::None));
+            other.is_none_or(|other| {
+                let seconds = |of: &Candidate| {
+                    raw_bytes as f64 / of.decode_bytes_per_s.max(1) as f64 / self.options.cores.max(1) as f64
+                };
+                let saved_bytes = other.stored_bytes as f64 - symbols.stored_bytes as f64;
+                let saved_seconds = saved_bytes / storage_bytes_per_s.max(1) as f64;
+                symbols.stored_bytes as f64 <= SYMBOLS_SHARE_MAX * other.stored_bytes as f64
+                    && seconds(symbols) - seconds(other) <= saved_seconds
+            })
+        };
+        candidates.sort_by_key(|candidate| has_symbols(candidate) && !is_worth_it(candidate));
+    }
+
     fn cost(&self, stored_bytes: u64, decode_seconds: f64) -> f64 {
         match self.options.objective {
             Objective::Smallest => stored_bytes as f64,
@@ -358,6 +388,10 @@ impl Trial<'_> {
             }
         }
     }
+}
+
+fn has_symbols(candidate: &Candidate) -> bool {
+    candidate.encoding.transform == Transform::Fsst
 }
 
 /// Best first: by cost, but where several are as good as the lowest the tie decides who leads.

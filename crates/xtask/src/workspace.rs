@@ -53,8 +53,10 @@ pub(crate) struct Package {
 /// One line of a package's manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Dependency {
-    /// As in the manifest.
+    /// The package's.
     pub(crate) name: String,
+    /// What sources call it: its name, or what the manifest renames it to.
+    pub(crate) called: String,
     /// Under `[dev-dependencies]`.
     pub(crate) is_for_tests: bool,
 }
@@ -109,6 +111,7 @@ pub(crate) fn packages(metadata: &Value) -> Result<Vec<Package>> {
                 .filter(|dependency| !for_features.contains(&name_of(dependency)))
                 .map(|dependency| Dependency {
                     name: name_of(dependency),
+                    called: dependency["rename"].as_str().map_or(name_of(dependency), str::to_owned),
                     is_for_tests: dependency["kind"] == "dev",
                 })
                 .collect(),
@@ -165,11 +168,14 @@ mod tests {
     fn packages_are_read_from_cargo_metadata() {
         let metadata = serde_json::json!({ "packages": [
             { "name": "pelton-store", "dependencies": [
-                { "name": "pelton-chunk", "kind": null }, { "name": "tempfile", "kind": "dev" } ] },
+                { "name": "pelton-chunk", "kind": null },
+                { "name": "tempfile", "kind": "dev", "rename": "scratch" } ] },
             { "name": "pelton-chunk", "dependencies": [] } ] });
         let packages = packages(&metadata).unwrap();
         assert_eq!(packages[0].name, "chunk");
         assert_eq!(packages[1].dependencies[0].name, "pelton-chunk");
+        assert_eq!(packages[1].dependencies[0].called, "pelton-chunk");
+        assert_eq!(packages[1].dependencies[1].called, "scratch");
         assert!(packages[1].dependencies[1].is_for_tests && !packages[1].dependencies[0].is_for_tests);
     }
 

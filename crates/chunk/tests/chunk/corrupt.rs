@@ -68,7 +68,7 @@ proptest! {
         rows in 0usize..5000,
     ) {
         // A plausible start, so that not every case ends at the first check.
-        let plausible = [1, ty as u8].into_iter().chain(bytes.get(2).map(|tag| tag % 3));
+        let plausible = [2, ty as u8].into_iter().chain(bytes.get(2).map(|tag| tag % 4));
         bytes.splice(..bytes.len().min(3), plausible).for_each(drop);
         read(&bytes, ty, rows);
     }
@@ -111,8 +111,34 @@ fn another_type_or_row_count_is_corrupt() {
 #[test]
 fn a_newer_version_asks_for_a_newer_pelton() {
     let mut chunk = chunks(PhysicalType::I32, Shape::Few, Nulls::None, Codec::None, 5).remove(0);
-    chunk[0] = 2;
+    chunk[0] = 3;
     let error = ChunkView::parse(&chunk, PhysicalType::I32, ROWS as u32).map(drop).unwrap_err();
     assert_eq!(*error.kind(), ErrorKind::Unsupported);
     assert!(error.to_string().contains("newer pelton"));
+}
+
+#[test]
+fn an_encoding_that_is_younger_than_the_chunk_says_is_corrupt() {
+    let column = column(PhysicalType::Bytes, Shape::Wild, Nulls::None, ROWS, 5);
+    let mut chunk = encode_chunk(&column, "fsst+plain".parse().unwrap(), 1024).unwrap();
+    assert_eq!(chunk[0], 2);
+    for version in [0, 1] {
+        chunk[0] = version;
+        let error = ChunkView::parse(&chunk, PhysicalType::Bytes, ROWS as u32).map(drop).unwrap_err();
+        assert_eq!(*error.kind(), ErrorKind::Corrupt, "{version}");
+    }
+}
+
+#[test]
+fn every_bit_of_the_symbols_may_flip() {
+    let column = column(PhysicalType::Bytes, Shape::Sorted, Nulls::Some, ROWS, 5);
+    let chunk = encode_chunk(&column, "fsst+plain".parse().unwrap(), 1024).unwrap();
+    let start = (64 + 3 * 48_usize).next_multiple_of(128);
+    let count = u32::from_le_bytes(chunk[32..36].try_into().unwrap()) as usize;
+    assert!(count > 20, "{count} symbols");
+    for bit in start * 8..(start + 9 * count) * 8 {
+        let mut damaged = chunk.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        read(&damaged, PhysicalType::Bytes, ROWS);
+    }
 }

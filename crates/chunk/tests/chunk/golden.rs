@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use pelton_chunk::{ChunkView, Codec, Column, Encoding, PhysicalType, encode_chunk};
+use pelton_chunk::{ChunkView, Codec, Column, Encoding, PhysicalType, Transform, encode_chunk};
 
 use crate::columns::{Nulls, Shape, assert_same, column};
 
@@ -13,11 +13,13 @@ use crate::columns::{Nulls, Shape, assert_same, column};
 const ROWS: usize = 2300;
 const PAGE_ROWS: u32 = 1024;
 
-/// The file name without version and extension, the column, and how it is encoded.
+/// The file name, which starts with the version, without extension, the column, and how it is encoded.
 fn cases() -> Vec<(String, Column, Encoding)> {
     let mut cases = Vec::new();
     let mut add = |ty: PhysicalType, shape, nulls, encoding: Encoding| {
-        let name = format!("{ty:?}-{}", encoding.to_string().replace(['+', '/'], "-")).to_lowercase();
+        let version = if encoding.transform == Transform::Fsst { 2 } else { 1 };
+        let name =
+            format!("v{version}-{ty:?}-{}", encoding.to_string().replace(['+', '/'], "-")).to_lowercase();
         cases.push((name, column(ty, shape, nulls, ROWS, 42), encoding));
     };
     for (ty, shape) in [
@@ -43,7 +45,7 @@ fn cases() -> Vec<(String, Column, Encoding)> {
 }
 
 fn path(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("v1-{name}.bin"))
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{name}.bin"))
 }
 
 #[test]

@@ -146,3 +146,64 @@ fn dialects_of_csv_are_read() {
     place.ok(&["load", "--quiet", "--table", "u", &tabs]);
     assert_eq!(place.rows("SELECT * FROM u"), ["1,x"]);
 }
+
+#[test]
+fn a_table_for_every_purpose_gives_the_same_and_that_for_the_archive_is_smallest() {
+    let place = Place::new();
+    let mut rows = String::from("k,url,title,kind\n");
+    for row in 0..40_000_u64 {
+        let random = row.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
+        let kind = ["view", "click", ""][random as usize % 3];
+        let page = random % 9973;
+        rows.push_str(&format!(
+            "{row},https://www.example.com/catalogue/{page}?session={row:x},\"Ünïcode, page {page}\",{kind}\n"
+        ));
+    }
+    let rows = place.file("rows.csv", &rows);
+    let load = |table: &str, options: &[&str]| {
+        place.ok(&[&["load", "--quiet", "--threads", "1", "--table", table, &rows], options].concat());
+    };
+    let bytes_of = |table: &str| {
+        let files = std::fs::read_dir(place.path("warehouse").join(table)).unwrap().map(Result::unwrap);
+        let data = files.filter(|file| file.file_name().to_string_lossy().starts_with("data-"));
+        data.map(|file| file.metadata().unwrap().len()).sum::<u64>()
+    };
+    let answers = |table: &str| {
+        let of_texts = "sum(length(url)), min(url), max(title), count(distinct title), sum(length(kind))";
+        place.rows(&format!(
+            "SELECT count(*), {of_texts} FROM {table} WHERE url LIKE '%/77%?session=%' AND kind <> 'view'"
+        ))
+    };
+    load("plain", &["--force-codec", "none"]);
+    let (expected, plain_bytes) = (answers("plain"), bytes_of("plain"));
+    for purpose in ["auto", "gpu", "cpu", "archive"] {
+        load(purpose, &["--for", purpose]);
+        assert_eq!(answers(purpose), expected, "{purpose}");
+    }
+    let archive = bytes_of("archive");
+    for purpose in ["auto", "gpu", "cpu"] {
+        assert!(archive <= bytes_of(purpose), "{purpose}: {archive} against {}", bytes_of(purpose));
+    }
+    assert!(bytes_of("gpu") <= plain_bytes, "{} against {plain_bytes}", bytes_of("gpu"));
+
+    let encodings = place.ok(&["inspect", "gpu"]);
+    assert!(encodings.contains("fsst+plain"), "{encodings}");
+    for codec in ["lz4", "zstd", "snappy", "deflate"] {
+        assert!(!encodings.contains(codec), "{codec}: {encodings}");
+    }
+    load("forced", &["--force-encoding", "fsst+plain", "--force-codec", "none"]);
+    assert_eq!(answers("forced"), expected);
+    assert!(place.ok(&["inspect", "forced"]).contains("fsst+plain"));
+    let message = place.fails(&["load", "--table", "t", "--force-encoding", "fsst", &rows]);
+    assert!(message.contains("no encoding 'fsst'"), "{message}");
+    for also in [
+        ["--objective", "smallest"],
+        ["--force-codec", "none"],
+        ["--force-encoding", "plain"],
+        ["--storage-rate", "2GB"],
+    ] {
+        let run = place.run(&["load", "--table", "t", "--for", "gpu", also[0], also[1], &rows]);
+        assert_eq!(run.status, Some(2), "{also:?}");
+        assert!(run.stderr.contains("--for") && run.stderr.contains(also[0]), "{}", run.stderr);
+    }
+}

@@ -2,12 +2,17 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use arrow::array::{ArrayRef, RecordBatch, StringArray};
+use pelton_chunk::Codec;
+use pelton_engine::{DeviceChoice, SessionOptions};
 use pelton_error::{Error, ErrorKind};
-use pelton_store::WriteMode;
+use pelton_store::{SampleOptions, WriteMode};
 use pelton_testkit::random_rows;
 
 use crate::harness::{Place, answer, options, overwrite};
+use crate::readers::readers::change_chunk;
 
 fn place() -> Place {
     let place = Place::new();
@@ -62,7 +67,7 @@ async fn a_missing_file_is_named_with_what_to_do() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_newer_format_version_asks_for_a_newer_program() {
-    for (prefix, at, newer) in [("data-", 8, 2), ("meta-", 8, 2), ("manifest", 7, b'2')] {
+    for (prefix, at, newer) in [("data-", 8, 3), ("meta-", 8, 3), ("manifest", 7, b'3')] {
         let place = place();
         let path = place.file("t", prefix);
         let mut bytes = fs::read(&path).unwrap();
@@ -73,7 +78,7 @@ async fn a_newer_format_version_asks_for_a_newer_program() {
         assert_eq!(error.kind(), &ErrorKind::Unsupported, "{text}");
         assert!(text.contains(path.to_str().unwrap()), "{text}");
         assert!(
-            text.contains("format version 2") && text.contains("up to version 1; upgrade Pelton"),
+            text.contains("format version 3") && text.contains("up to version 2; upgrade Pelton"),
             "{text}"
         );
     }
@@ -108,6 +113,62 @@ async fn a_damaged_chunk_is_named_by_row_group_column_and_file() {
     // Other columns are as good as before.
     let session = place.session(&options());
     answer(&session, "SELECT sum(big) FROM t WHERE big > 0").await.unwrap();
+}
+
+/// Ways in which codes of symbols are damaged that no checksum shows: of a chunk of one page and the place of its codes.
+type Damage = fn(&mut [u8], std::ops::Range<usize>);
+
+/// Where the symbols of a chunk of one page start; behind 8 bytes of each their lengths.
+const SYMBOLS: usize = 128;
+
+fn symbol_count(chunk: &[u8]) -> usize {
+    u32::from_le_bytes(chunk[32..36].try_into().unwrap()) as usize
+}
+
+const DAMAGES: [(&str, Damage); 9] = [
+    ("a symbol of no bytes", |chunk, _| chunk[SYMBOLS + 8 * symbol_count(chunk)] = 0),
+    ("a symbol of 9 bytes", |chunk, _| chunk[SYMBOLS + 9 * symbol_count(chunk) - 1] = 9),
+    ("a symbol too few", |chunk, _| chunk[32] -= 1),
+    ("a symbol too many", |chunk, _| chunk[32] += 1),
+    ("a code beyond the table", |chunk, codes| chunk[codes.start] = symbol_count(chunk) as u8),
+    ("an escape at the end", |chunk, codes| chunk[codes.end - 1] = 255),
+    ("a byte of text more than the codes stand for", |chunk, _| chunk[64 + 32] += 1),
+    ("lengths that do not fit the codes", |chunk, _| chunk[64 + 16] += 1),
+    ("a page that is cut", |chunk, _| chunk[64 + 8] -= 1),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damaged_symbols_are_named_by_table_row_group_and_column() {
+    for (what, damage) in DAMAGES {
+        let place = Place::new();
+        let texts = (0..300).map(|row| Some(format!("https://www.example.org/page/{}?q=ü{row}", row % 7)));
+        let texts: ArrayRef = Arc::new(texts.collect::<StringArray>());
+        let rows = RecordBatch::try_from_iter([("text", texts)]).unwrap();
+        let choose = SampleOptions {
+            row_group_rows: vec![100],
+            force_encoding: Some("fsst+plain".parse().unwrap()),
+            force_codec: Some(Codec::None),
+            ..SampleOptions::default()
+        };
+        place.load_as("t", &rows, WriteMode::Create, choose);
+        change_chunk(&place.table("t"), 1, 0, |chunk| {
+            let word = |at: usize| u32::from_le_bytes(chunk[at..at + 4].try_into().unwrap()) as usize;
+            let (page, page_bytes, code_count) = (word(64), word(64 + 12), word(64 + 40));
+            assert!((20..255).contains(&symbol_count(chunk)), "{}", symbol_count(chunk));
+            damage(chunk, page + page_bytes - code_count..page + page_bytes);
+        });
+        let on_host = SessionOptions { device: DeviceChoice::Host, ..options() };
+        for (options, sql) in [
+            (options(), "SELECT * FROM t"),
+            (options(), "SELECT count(*) FROM t WHERE text LIKE '%q=%'"),
+            (on_host, "SELECT text, count(*) FROM t GROUP BY text"),
+        ] {
+            let error = answer(&place.session(&options), sql).await.unwrap_err();
+            assert_eq!(error.kind(), &ErrorKind::Corrupt, "{what}: {error}");
+            let text = error.to_string();
+            assert!(text.contains("table 't', row group 1, column 'text'"), "{what}: {text}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,13 +1,14 @@
 //! A warehouse with one table of every type, and queries on it.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::util::pretty::pretty_format_batches;
 use pelton_engine::{PeltonSession, SessionOptions};
 use pelton_error::Result;
 use pelton_load::{CancelFlag, LoadOptions, LoadRequest, NoProgress, load_batches};
-use pelton_store::{SampleOptions, Warehouse, WriteMode};
+use pelton_store::{SampleOptions, Table, Warehouse, WriteMode};
 use tempfile::TempDir;
 
 /// A directory in memory, where there is one: nothing here is about disks, which take long to sync.
@@ -28,12 +29,14 @@ impl Place {
 
     /// Loads `rows` as table `name` in row groups of `row_group_rows`.
     pub(crate) fn load(&self, name: &str, rows: &RecordBatch, mode: WriteMode, row_group_rows: u32) {
+        let row_group_rows = vec![row_group_rows];
+        self.load_as(name, rows, mode, SampleOptions { row_group_rows, ..SampleOptions::default() });
+    }
+
+    /// Loads `rows` as table `name`, with encodings chosen as `choose` says.
+    pub(crate) fn load_as(&self, name: &str, rows: &RecordBatch, mode: WriteMode, choose: SampleOptions) {
         let warehouse = Warehouse::open_or_create(self.directory.path()).unwrap();
-        let choose = SampleOptions {
-            row_group_rows: vec![row_group_rows],
-            page_rows: 1024,
-            ..SampleOptions::default()
-        };
+        let choose = SampleOptions { page_rows: 1024, ..choose };
         let request = LoadRequest {
             options: LoadOptions { choose, ..LoadOptions::default() },
             ..LoadRequest::new(name, mode, Vec::new())
@@ -44,6 +47,11 @@ impl Place {
 
     pub(crate) fn session(&self, options: &SessionOptions) -> PeltonSession {
         PeltonSession::open(Some(self.directory.path().to_owned()), options).unwrap()
+    }
+
+    /// Table `name`.
+    pub(crate) fn table(&self, name: &str) -> Arc<Table> {
+        Warehouse::open(self.directory.path()).unwrap().table(name).unwrap()
     }
 
     /// The files of table `name` that hold its state, in order of their names.

@@ -4,7 +4,7 @@
 #[allow(unreachable_pub)] // a library of its own in fuzz/
 #[path = "../../../../fuzz/src/readers.rs"]
 #[expect(clippy::module_inception, reason = "the file is the fuzz targets' own")]
-mod readers;
+pub(crate) mod readers;
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -14,13 +14,22 @@ use pelton_store::{SampleOptions, Warehouse, WriteMode};
 pub(crate) struct Tables {
     directory: tempfile::TempDir,
     oracle: SessionContext,
+    /// What columns are stored as that can be.
+    encoding: Option<&'static str>,
 }
 
 impl Tables {
     pub(crate) fn new() -> Self {
         // Plain DataFusion but for its numbers: `sum` of BIGINT would be of another type.
         let state = with_numbers(SessionStateBuilder::new().with_default_features()).build();
-        Self { directory: tempfile::tempdir().unwrap(), oracle: SessionContext::new_with_state(state) }
+        let oracle = SessionContext::new_with_state(state);
+        Self { directory: tempfile::tempdir().unwrap(), oracle, encoding: None }
+    }
+
+    /// As `new`; columns that can have it are stored in this encoding, such as `fsst+plain`.
+    #[allow(dead_code)] // not every test forces encodings
+    pub(crate) fn stored_as(encoding: &'static str) -> Self {
+        Self { encoding: Some(encoding), ..Self::new() }
     }
 
     /// Loads `rows` as table `name` in row groups of `row_group_rows`.
@@ -32,6 +41,7 @@ impl Tables {
                 choose: SampleOptions {
                     row_group_rows: vec![row_group_rows],
                     page_rows: 1024,
+                    force_encoding: self.encoding.map(|encoding| encoding.parse().unwrap()),
                     ..Default::default()
                 },
                 ..LoadOptions::default()

@@ -25,6 +25,7 @@ mod short_of_memory;
 mod sorted;
 mod sorted_texts;
 mod stages;
+mod symbols;
 mod text_keys;
 mod together;
 mod top;

@@ -14,7 +14,7 @@ use pelton_pipeline::{Dictionary, RowColumn, RowValues, Rows};
 use pelton_store::Table;
 
 use crate::oracle::{Cell, cells, column, options, run, runtime, single, sort, sorted};
-use crate::texts::{Kind, MIXED, TEXT, like, of_text, part, place, source};
+use crate::texts::{Kind, MIXED, TEXT, like, mixtures, of_text, part, place, source};
 
 use AggregateFunction::{Count, Max, Min, Sum};
 
@@ -127,13 +127,15 @@ fn check_all(table: &Arc<Table>, times: u32, options: &RuntimeOptions) {
 
 #[test]
 fn the_least_and_the_greatest_text_of_each_group_are_found_however_texts_are_stored() {
-    let place = place(Codec::None, &MIXED, 1500, 1100, 1024);
-    check_all(&place.table, 1, &options());
+    for kinds in mixtures() {
+        let place = place(Codec::None, kinds, 1500, 1100, 1024);
+        check_all(&place.table, 1, &options());
+    }
 }
 
 #[test]
 fn each_row_counts_once_where_the_heap_of_texts_grows() {
-    let place = place(Codec::None, &[Kind::Plain, Kind::Even, Kind::Null], 1200, 500, 1024);
+    let place = place(Codec::None, &[Kind::Plain, Kind::Coded, Kind::Null], 1200, 500, 1024);
     check_all(&place.table, 1, &tiny());
     check_all(&place.table, 3, &tiny());
     let global = (Vec::new(), &|_: &Cell, _: &Cell| Vec::new() as Vec<Cell>);
@@ -156,7 +158,8 @@ fn equal_hashes_and_one_row_and_no_text_give_the_same() {
 
 #[test]
 fn short_texts_are_kept_like_others() {
-    let place = place(Codec::None, &MIXED, 1500, 1100, 1024);
+    let kinds = [&MIXED[..], &[Kind::Coded]].concat();
+    let place = place(Codec::None, &kinds, 1500, 1100, 1024);
     let (source, columns) = source(&place.table);
     let start = || of_text(&TextKernel::Text(part(2, 3)));
     let aggregates = vec![of(Min, start()), of(Max, start())];

@@ -4,10 +4,10 @@ use pelton_chunk::Codec;
 use pelton_error::{CancelFlag, Error, ErrorKind, Result};
 use pelton_exec::{MemoryTest, ReadTexts, RunReport, RunWith, RuntimeOptions};
 use pelton_pipeline::Rows;
-use pelton_pipeline::ir::{Expr, Inputs, Plan, RowOrder, Sink, SortKey};
+use pelton_pipeline::ir::{Expr, Inputs, Plan, RowOrder, Sink, SortKey, TextKernel};
 
 use crate::oracle::{Cell, as_they_come, cells, column, has_three_devices, options, runtime, single};
-use crate::texts::{Kind, TEXT, place, source};
+use crate::texts::{CODED, Kind, TEXT, of_text, part, place, source};
 
 /// All texts of a table, by number of the row.
 struct Texts(Vec<Cell>);
@@ -62,8 +62,12 @@ fn expected(texts: &[Cell], (is_descending, nulls_first): (bool, bool)) -> Vec<V
 
 #[test]
 fn rows_come_in_the_order_of_whole_texts_however_they_are_stored_and_sorted() {
-    let kinds = [Kind::Plain, Kind::Even, Kind::Lengths, Kind::Packed, Kind::Runs, Kind::One, Kind::Null];
-    let place = place(Codec::None, &kinds, 2500, 1500, 1024);
+    check_orders(&[Kind::Plain, Kind::Even, Kind::Lengths, Kind::Packed, Kind::Runs, Kind::One, Kind::Null]);
+    CODED.into_iter().for_each(check_orders);
+}
+
+fn check_orders(kinds: &[Kind]) {
+    let place = place(Codec::None, kinds, 2500, 1500, 1024);
     let texts = Texts(cells(&place.table, TEXT));
     let few = RuntimeOptions { first_rows: Some(1), ..options() };
     let spilled = RuntimeOptions { memory_test: MemoryTest::SpillAlways, ..options() };
@@ -79,7 +83,7 @@ fn rows_come_in_the_order_of_whole_texts_however_they_are_stored_and_sorted() {
                 let plan = plan(&place.table, order, row_count);
                 let with = RunWith { texts: Some(&texts), ..RunWith::default() };
                 let (rows, report) = run(options.clone(), &plan, with).unwrap();
-                let wanted = row_count.map_or(all.len(), |rows| rows as usize);
+                let wanted = row_count.map_or(all.len(), |rows| all.len().min(rows as usize));
                 let what = format!("way {way}, {order:?}, {row_count:?}");
                 assert_eq!(as_they_come(&rows), all[..wanted], "{what}");
                 let last = report.pipelines.last().unwrap();
@@ -88,6 +92,40 @@ fn rows_come_in_the_order_of_whole_texts_however_they_are_stored_and_sorted() {
                     "{what}"
                 );
             }
+        }
+    }
+}
+
+/// Words of views, of codes and of short texts alike say how a text begins and whether it goes on.
+#[test]
+fn texts_of_lengths_around_those_of_words_are_told_apart_however_they_are_stored() {
+    for kind in [Kind::Beginnings, Kind::CodedBeginnings] {
+        let place = place(Codec::None, &[kind, kind], 600, 450, 1024);
+        let texts = Texts(cells(&place.table, TEXT));
+        for order in [(false, false), (true, true)] {
+            let whole = plan(&place.table, order, None);
+            let with = RunWith { texts: Some(&texts), ..RunWith::default() };
+            let (rows, report) = run(options(), &whole, with).unwrap();
+            assert_eq!(as_they_come(&rows), expected(&texts.0, order), "{kind:?}, {order:?}");
+            // Those of up to 15 bytes need no texts read.
+            let longer = |text: &&Cell| matches!(text, Cell::Text(text) if text.len() > 15);
+            let longer = texts.0.iter().filter(longer).count() as u64;
+            let tied = report.pipelines.last().unwrap().tied_rows;
+            assert!((1..=longer).contains(&tied), "{kind:?}: {tied} of {longer}");
+
+            let mut by_start = plan(&place.table, order, None);
+            let Sink::Materialize { order: Some(by), .. } = &mut by_start.pipelines[0].sink else {
+                unreachable!()
+            };
+            by.keys[0].key = of_text(&TextKernel::Text(part(1, 15)));
+            by.keys[0].text = None;
+            let (rows, _) = run(options(), &by_start, RunWith::default()).unwrap();
+            let start = |text: &Cell| match text {
+                Cell::Text(text) => Cell::Text(text[..text.len().min(15)].to_vec()),
+                _ => Cell::Null,
+            };
+            let starts: Vec<Cell> = texts.0.iter().map(start).collect();
+            assert_eq!(as_they_come(&rows), expected(&starts, order), "starts of {kind:?}, {order:?}");
         }
     }
 }

@@ -60,6 +60,19 @@ fn text(row: u64) -> String {
     }
 }
 
+/// The first bytes of one text, the last of them now and then another.
+fn beginning(row: u64) -> String {
+    const LENGTHS: [usize; 12] = [0, 1, 3, 4, 5, 8, 14, 15, 16, 17, 31, 300];
+    let length = LENGTHS[row as usize % LENGTHS.len()];
+    let mut text = "http://a.org/page/".repeat(20);
+    text.truncate(length);
+    if length > 0 && !(row / 12).is_multiple_of(3) {
+        text.pop();
+        text.push(if (row / 12) % 3 == 1 { '\0' } else { 'z' });
+    }
+    text
+}
+
 /// How the texts of a row group are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -68,6 +81,12 @@ pub(crate) enum Kind {
     Even,
     /// Of every length from 0 to 70 bytes, so that they start anywhere in a word.
     Lengths,
+    /// As plain and of every length, in codes of symbols.
+    Coded,
+    CodedLengths,
+    /// Beginnings of one text, of lengths around those of words and of short texts; plain and in codes.
+    Beginnings,
+    CodedBeginnings,
     Packed,
     Runs,
     One,
@@ -77,7 +96,8 @@ pub(crate) enum Kind {
 impl Kind {
     fn encoding(self) -> Encoding {
         match self {
-            Kind::Plain | Kind::Even | Kind::Lengths => "plain",
+            Kind::Plain | Kind::Even | Kind::Lengths | Kind::Beginnings => "plain",
+            Kind::Coded | Kind::CodedLengths | Kind::CodedBeginnings => "fsst+plain",
             Kind::Packed => "dict+bitpack",
             Kind::Runs => "dict+rle",
             Kind::One | Kind::Null => "constant",
@@ -88,11 +108,12 @@ impl Kind {
 
     fn text(self, row: u64) -> String {
         match self {
-            Kind::Plain => text(row),
+            Kind::Plain | Kind::Coded => text(row),
             Kind::Even => format!("google {:04}", row % 10_000),
-            Kind::Lengths => {
+            Kind::Lengths | Kind::CodedLengths => {
                 format!("{:071}", row.wrapping_mul(0x9E37_79B9_7F4A_7C15))[row as usize % 71..].into()
             }
+            Kind::Beginnings | Kind::CodedBeginnings => beginning(row),
             Kind::Packed => text(row % 7 * 31 + 5),
             Kind::Runs => text(row / 50 % 7 * 31 + 5),
             Kind::One | Kind::Null => "special requests".into(),
@@ -101,10 +122,12 @@ impl Kind {
 
     fn is_valid(self, row: u64) -> bool {
         match self {
-            Kind::Plain | Kind::Packed => !row.is_multiple_of(7),
+            Kind::Plain | Kind::Coded | Kind::Beginnings | Kind::CodedBeginnings | Kind::Packed => {
+                !row.is_multiple_of(7)
+            }
             // Pages of rows.
             Kind::Runs => (row / 1024).is_multiple_of(2),
-            Kind::Even | Kind::Lengths | Kind::One => true,
+            Kind::Even | Kind::Lengths | Kind::CodedLengths | Kind::One => true,
             Kind::Null => false,
         }
     }
@@ -231,10 +254,24 @@ fn check(table: &Arc<Table>, kernels: &[TextKernel], options: RuntimeOptions) {
 
 pub(crate) const MIXED: [Kind; 6] =
     [Kind::Plain, Kind::One, Kind::Packed, Kind::Null, Kind::Runs, Kind::Even];
+/// Codes of symbols, alone and beside all that their column's other row groups may have.
+pub(crate) const CODED: [&[Kind]; 2] = [
+    &[Kind::Coded],
+    &[Kind::CodedLengths, Kind::Plain, Kind::One, Kind::Packed, Kind::Null, Kind::Coded, Kind::Runs],
+];
+
+/// Tables of texts without codes of symbols, with nothing else, and with both.
+pub(crate) fn mixtures() -> impl Iterator<Item = &'static [Kind]> {
+    std::iter::once(&MIXED[..]).chain(CODED)
+}
 
 #[test]
 fn patterns_match_what_like_matches() {
-    let place = place(Codec::None, &MIXED, 3000, 2100, 1024);
+    mixtures().for_each(check_patterns);
+}
+
+fn check_patterns(kinds: &[Kind]) {
+    let place = place(Codec::None, kinds, 3000, 2100, 1024);
     assert_eq!(text_form(&place.table, TEXT).unwrap(), TextForm::Views);
     let literal = [
         "",
@@ -269,8 +306,12 @@ fn patterns_match_what_like_matches() {
 
 #[test]
 fn texts_are_compared_by_their_bytes_and_measured() {
+    mixtures().for_each(check_comparisons);
+}
+
+fn check_comparisons(kinds: &[Kind]) {
     use CompareOp::{Eq, Ge, Gt, Le, Lt, Ne};
-    let place = place(Codec::None, &MIXED, 3000, 2100, 1024);
+    let place = place(Codec::None, kinds, 3000, 2100, 1024);
     let mut kernels = vec![
         compare(Eq, ""),
         compare(Ne, ""),
@@ -314,8 +355,10 @@ fn texts_are_found_around_the_ends_of_vectors_pages_and_row_groups() {
     let kernels = [like("%google%"), TextKernel::ByteLength(TextPart::Whole), TextKernel::Text(part(1, 3))];
     for rows in [1, 31, 1023, 1024, 1025, 2047, 2049, 4095, 4096, 4097, 9001] {
         for page_rows in [1024, 4096, 16 * 1024] {
-            let place = place(Codec::None, &[Kind::Plain], rows, 1 << 20, page_rows);
-            check(&place.table, &kernels, options());
+            for kind in [Kind::Plain, Kind::Coded] {
+                let place = place(Codec::None, &[kind], rows, 1 << 20, page_rows);
+                check(&place.table, &kernels, options());
+            }
         }
     }
 }
@@ -324,7 +367,7 @@ fn texts_are_found_around_the_ends_of_vectors_pages_and_row_groups() {
 fn texts_are_read_from_every_tier_and_under_every_codec() {
     let kernels = [like("%google%"), TextKernel::ByteLength(TextPart::Whole), TextKernel::Text(part(1, 3))];
     for codec in [Codec::None, Codec::Lz4, Codec::Zstd] {
-        let place = place(codec, &[Kind::Plain, Kind::Packed], 9000, 5000, 4096);
+        let place = place(codec, &[Kind::Plain, Kind::Packed, Kind::Coded], 9000, 5000, 4096);
         for decompress in [Decompress::Host, Decompress::Device] {
             let options = RuntimeOptions { decompress, device_cache_bytes: Some(0), ..options() };
             check(&place.table, &kernels, options);
@@ -369,7 +412,11 @@ fn row_from(low: i32) -> Expr {
 
 #[test]
 fn conditions_on_texts_keep_rows_alone_and_beside_others() {
-    let place = place(Codec::None, &MIXED, 9000, 5000, 4096);
+    mixtures().for_each(check_conditions);
+}
+
+fn check_conditions(kinds: &[Kind]) {
+    let place = place(Codec::None, kinds, 9000, 5000, 4096);
     let google = like("%google%");
     let holds = |text: &Cell| value(&google, text) == Cell::Int(1);
     check_filter(&place.table, vec![of_text(&google)], |_, text| holds(text));
@@ -390,7 +437,8 @@ fn conditions_on_texts_keep_rows_alone_and_beside_others() {
 
 #[test]
 fn a_text_is_read_late_by_the_rows_that_a_probe_leaves() {
-    let place = place(Codec::None, &MIXED, 3000, 2100, 1024);
+    let kinds = [&MIXED[..], &[Kind::Coded]].concat();
+    let place = place(Codec::None, &kinds, 3000, 2100, 1024);
     let (source, columns) = source(&place.table);
     let modulo = |by| Expr::Modulo { input: Box::new(column(0)), by };
     let is_zero = |expr| Expr::Compare {
@@ -529,8 +577,12 @@ fn extracts() -> Vec<TextExtract> {
 
 #[test]
 fn hashes_are_those_of_the_host_for_texts_of_every_length_and_alignment() {
-    let kinds = [&MIXED[..], &[Kind::Lengths]].concat();
-    let place = place(Codec::None, &kinds, 3000, 2100, 1024);
+    check_hashes(&[&MIXED[..], &[Kind::Lengths]].concat());
+    CODED.into_iter().for_each(check_hashes);
+}
+
+fn check_hashes(kinds: &[Kind]) {
+    let place = place(Codec::None, kinds, 3000, 2100, 1024);
     let keys = [TextHashKey(0, 0), TextHashKey(0x0706_0504_0302_0100, u64::MAX), TextHashKey::of_process()];
     let mut kernels: Vec<TextKernel> = keys.iter().map(|key| hash(TextPart::Whole, *key)).collect();
     kernels.extend([hash(part(2, 9), keys[1]), hash(part(4, 0), keys[2])]);
@@ -543,7 +595,7 @@ fn hashes_are_those_of_the_host_for_texts_of_every_length_and_alignment() {
 
 #[test]
 fn hashes_are_keys_of_groups_which_the_least_row_gives_the_text() {
-    let kinds = [&MIXED[..], &[Kind::Lengths]].concat();
+    let kinds = [&MIXED[..], &[Kind::Lengths, Kind::Coded]].concat();
     let place = place(Codec::None, &kinds, 3000, 2100, 1024);
     let mut plan = group_plan(&place.table, of_text(&hash(TextPart::Whole, TextHashKey::of_process())));
     let Sink::Aggregate { aggregates, .. } = &mut plan.pipelines[0].sink else { unreachable!() };
@@ -582,7 +634,12 @@ fn hashes_are_keys_of_groups_which_the_least_row_gives_the_text() {
 
 #[test]
 fn what_kernels_do_not_do_with_texts_is_refused() {
-    let place = place(Codec::None, &[Kind::Plain], 3000, 2100, 1024);
+    check_refused(Kind::Plain);
+    check_refused(Kind::Coded);
+}
+
+fn check_refused(kind: Kind) {
+    let place = place(Codec::None, &[kind], 3000, 2100, 1024);
     let error = |key: Expr| {
         let error = runtime(options()).run(&group_plan(&place.table, key), Vec::new(), &CancelFlag::new());
         let error = error.unwrap_err();
@@ -660,7 +717,8 @@ fn other_constants_find_the_program_in_the_cache() {
 
 #[test]
 fn formats_of_the_fixture_are_those_that_it_names() {
-    let place = place(Codec::None, &MIXED, 3000, 2100, 1024);
+    let kinds = [&MIXED[..], &[Kind::Coded]].concat();
+    let place = place(Codec::None, &kinds, 3000, 2100, 1024);
     let all: Vec<u32> = (0..place.table.row_group_count() as u32).collect();
     let found = pelton_scan::formats(&place.table, TEXT, &all).unwrap();
     let expected = [
@@ -668,6 +726,7 @@ fn formats_of_the_fixture_are_those_that_it_names() {
         (Transform::None, Layout::Plain),
         (Transform::Dictionary, Layout::BitPacked),
         (Transform::Dictionary, Layout::RunLength),
+        (Transform::Fsst, Layout::Plain),
     ];
     assert_eq!(found, expected);
 }

@@ -79,7 +79,12 @@ const CHUNK: &str = include_str!("../../../../cuda/pipeline/chunk.h");
 const SLICE: &str = include_str!("../../../../cuda/pipeline/slice.h");
 const STATE: &str = include_str!("../../../../cuda/pipeline/state.h");
 /// Of kernels that read views of text.
-const TEXT: &str = include_str!("../../../../cuda/pipeline/text.h");
+const TEXT: &str = concat!(
+    include_str!("../../../../cuda/pipeline/text_view.h"),
+    include_str!("../../../../cuda/pipeline/text.h")
+);
+/// Of those whose texts may be codes of symbols.
+const TEXT_CODED: &str = include_str!("../../../../cuda/pipeline/text_coded.h");
 
 /// Of kernels that keep texts in a heap, or read them there.
 const HEAP: &str = include_str!("../../../../cuda/pipeline/heap.h");
@@ -350,11 +355,13 @@ impl<'a> Generator<'a> {
             || self.request.groups.is_some_and(GroupLayout::has_text_heap);
         let has_views = has_heap || self.request.source.iter().any(SourceColumn::is_view);
         let slice = if self.plan.is_sliced() { SLICE } else { "" };
+        let has_coded = self.request.source.iter().any(SourceColumn::is_coded);
         let (text, heap) = (if has_views { TEXT } else { "" }, if has_heap { HEAP } else { "" });
+        let coded = if has_coded { TEXT_CODED } else { "" };
         let equal = if self.request.has_equal_hashes { "#define PELTON_EQUAL_HASHES\n" } else { "" };
         format!(
             "{equal}#define PELTON_ARG_COUNT {count}\n#define PELTON_SHARED_BYTES {shared_bytes}\n\
-             {TARGET}{CHUNK}{slice}{text}{heap}{STATE}\nENTRY({ENTRY}) {{\n{body}}}\n"
+             {TARGET}{CHUNK}{slice}{text}{coded}{heap}{STATE}\nENTRY({ENTRY}) {{\n{body}}}\n"
         )
     }
 

@@ -103,6 +103,7 @@ impl SourceColumn {
             (Transform::Dictionary, Layout::RunLength) => 32,
             (Transform::Dictionary, _) => 16,
             (Transform::Alp, _) => 64,
+            (Transform::Fsst, _) => 256,
             (Transform::None, Layout::Plain) => 2,
             (Transform::None, Layout::BitPacked) => 4,
             (Transform::None, Layout::RunLength) => 8,
@@ -131,7 +132,12 @@ impl SourceColumn {
 
     /// True where the starts of a vector's texts are found before rows are read.
     pub(crate) fn has_starts(&self) -> bool {
-        self.stored == StoredAs::TextViews && self.formats.contains(&(Transform::None, Layout::Plain))
+        self.is_coded() || (self.is_view() && self.formats.contains(&(Transform::None, Layout::Plain)))
+    }
+
+    /// True for views whose texts may be codes of symbols.
+    pub(crate) fn is_coded(&self) -> bool {
+        self.is_view() && self.formats.contains(&(Transform::Fsst, Layout::Plain))
     }
 
     /// True for text that is read as views.
@@ -320,7 +326,8 @@ impl<'k, 'a> RowScope<'k, 'a> {
         let (column, source) = (&self.kernel.columns[k], &self.kernel.source[k]);
         let starts = if source.has_starts() { format!("s{k}") } else { "0".into() };
         let code = format!("p{k}.view(v, r, lane, {starts})");
-        let name = block.define(Form::View.c_type(), "x", code);
+        let ty = if source.is_coded() { "CodedText" } else { Form::View.c_type() };
+        let name = block.define(ty, "x", code);
         let valid =
             column.is_nullable.then(|| block.define("bool", "n", format!("p{k}.is_valid(v, r, lane)")));
         Value { form: Form::View, ..Value::new(name, Type::Text, None).with_valid(valid) }

@@ -207,9 +207,9 @@ fn short(
     scope: &mut RowScope<'_, '_>,
     block: &mut Block,
 ) -> Value {
-    let view = block.define("TextView", "t", part_of(part, &text.code, scope));
+    let view = block.define("auto", "t", part_of(part, &text.code, scope));
     let what = format!("{name} has more than {SHORT_TEXT_BYTES} bytes");
-    scope.refuse_where(&format!("{view}.length > SHORT_TEXT_BYTES"), &text.valid, what, block);
+    scope.refuse_where(&format!("byte_length({view}) > SHORT_TEXT_BYTES"), &text.valid, what, block);
     let code = block.define(Form::Short.c_type(), "t", format!("short_text({view})"));
     Value { form: Form::Short, ..Value::new(code, Type::Text, None) }
 }
@@ -239,7 +239,7 @@ fn code_of(kernel: &TextKernel, text: &str, scope: &mut RowScope<'_, '_>) -> Str
             let index = scope.kernel.text_constants.add(TextConstant::List(values.clone()));
             format!("{}text_in({part}, {}, {index})", is_not(*is_negated), table(scope))
         }
-        TextKernel::ByteLength(part) => format!("i32({}.length)", part_of(part, text, scope)),
+        TextKernel::ByteLength(part) => format!("i32(byte_length({}))", part_of(part, text, scope)),
         TextKernel::CharacterLength(part) => format!("text_characters({})", part_of(part, text, scope)),
         TextKernel::Hash { input, key } => {
             let part = part_of(input, text, scope);

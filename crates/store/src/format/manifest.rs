@@ -1,7 +1,7 @@
 //! The manifest: the one file that says what a table is. Whoever renames it into place commits.
 //!
 //! ```text
-//!   PELTON 1 89ab01cd45ef6723\n      magic, format version, checksum of the body in hexadecimal
+//!   PELTON 2 89ab01cd45ef6723\n      magic, format version, checksum of the body in hexadecimal
 //!   {"id":"…","generation":3,…}      the body: one JSON object
 //! ```
 //!

@@ -162,3 +162,58 @@ fn nulls_and_single_values_are_tried_like_the_rest() {
     let plan = choose(&Sample { schema, runs: vec![vec![sparse, none]] }, &SampleOptions::default()).unwrap();
     assert_eq!(plan.columns[1].encoding.layout, Layout::Constant);
 }
+
+#[test]
+fn symbols_are_taken_where_they_save_a_fifth_and_more_time_than_they_take() {
+    const MEGA: u64 = 1_000_000;
+    let of = |encoding: &str, megabytes: u64, decode_megabytes_per_s: u64| Candidate {
+        encoding: encoding.parse().unwrap(),
+        row_group_rows: ROWS,
+        stored_bytes: megabytes * MEGA,
+        decode_bytes_per_s: decode_megabytes_per_s * MEGA,
+        cost: 0.0,
+    };
+    let fast = Objective::Fastest { storage_bytes_per_s: 1000 * MEGA };
+    // A gigabyte of text on two cores, of which symbols were the best so far.
+    let is_kept = |symbols: Candidate, objective| {
+        let options = SampleOptions { objective, cores: 2, ..SampleOptions::default() };
+        let trial = Trial { options: &options, row_group_rows: ROWS, runs: &[] };
+        let others = [of("plain", 1000, 10_000), of("dict+bitpack", 900, 5000), of("plain/lz4", 600, 2000)];
+        let mut candidates = [&[symbols.clone()][..], &others].concat();
+        trial.put_back_symbols(&mut candidates, 1000 * MEGA);
+        assert_eq!(candidates.len(), 4);
+        match candidates[0] == symbols {
+            true => true,
+            false => {
+                assert!(candidates[..3] == others && candidates[3] == symbols, "{candidates:?}");
+                false
+            }
+        }
+    };
+    // Half a second of decoding in place of a tenth, for 0.45 seconds of reading.
+    assert!(is_kept(of("fsst+plain", 450, 1000), fast));
+    assert!(!is_kept(of("fsst+plain", 450, 900), fast));
+    // From faster storage they are worth less.
+    assert!(!is_kept(of("fsst+plain", 450, 1000), Objective::Fastest { storage_bytes_per_s: 10_000 * MEGA }));
+    assert!(is_kept(of("fsst+plain", 720, 4000), fast));
+    assert!(!is_kept(of("fsst+plain", 721, 4000), fast));
+    // Under a codec they are held against what else is under it, and where nothing is, against what has none.
+    assert!(is_kept(of("fsst+plain/lz4", 480, 2000), fast));
+    assert!(!is_kept(of("fsst+plain/lz4", 481, 2000), fast));
+    assert!(is_kept(of("fsst+plain/zstd", 481, 1000), fast));
+    // Who wants the fewest bytes takes them for one.
+    assert!(is_kept(of("fsst+plain", 899, 100), Objective::Smallest));
+}
+
+#[test]
+fn one_encoding_that_is_forced_needs_no_other() {
+    let options = SampleOptions {
+        objective: Objective::Fastest { storage_bytes_per_s: 1 << 40 },
+        force_encoding: Some(Encoding::light(Transform::Fsst, Layout::Plain)),
+        force_codec: Some(Codec::None),
+        ..SampleOptions::default()
+    };
+    let plan = choose(&sample(&[(0, 2000)]), &options).unwrap();
+    assert_eq!(plan.columns[4].encoding.to_string(), "fsst+plain");
+    assert!(plan.columns[4].forced);
+}

@@ -138,11 +138,11 @@ fn newer_versions_name_the_file_and_the_remedy() {
         let path = file(&place, prefix);
         let whole = std::fs::read(&path).unwrap();
         let mut newer = whole.clone();
-        newer[if prefix == "manifest" { 7 } else { 8 }] = if prefix == "manifest" { b'2' } else { 2 };
+        newer[if prefix == "manifest" { 7 } else { 8 }] = if prefix == "manifest" { b'3' } else { 3 };
         std::fs::write(&path, newer).unwrap();
         let error = read_everything(&place).unwrap_err();
         let message = error.to_string();
-        for part in [path.to_str().unwrap(), "format version 2", "up to version 1", "upgrade Pelton"] {
+        for part in [path.to_str().unwrap(), "format version 3", "up to version 2", "upgrade Pelton"] {
             assert!(message.contains(part), "{message}");
         }
         if prefix == "manifest" {

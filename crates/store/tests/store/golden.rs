@@ -17,8 +17,11 @@ use pelton_zone::{ZoneMap, ZoneOptions};
 
 use crate::fixture::*;
 
-/// Column of the fixture and what it is stored as; changing this changes what new golden tables hold, not what
-/// the committed ones must give.
+/// The versions that there are tables of.
+const VERSIONS: [&str; 2] = ["v1", "v2"];
+
+/// Column of the fixture and what it is stored as in version 2; version 1 has `plain/zstd` for FSST. Changing this changes
+/// what new golden tables hold, not what the committed ones must give.
 const STORED: [(&str, &str); 21] = [
     ("id", "delta"),
     ("bool", "bitpack"),
@@ -38,7 +41,7 @@ const STORED: [(&str, &str); 21] = [
     ("local", "delta/deflate"),
     ("zoned", "plain/snappy"),
     ("mode", "dict+bitpack"),
-    ("comment", "plain/zstd"),
+    ("comment", "fsst+plain"),
     ("binary", "dict+rle/zstd"),
     ("null", "constant"),
 ];
@@ -81,20 +84,26 @@ fn write_golden(dir: &Path) {
     std::fs::remove_file(dir.join("golden/lock")).unwrap();
 }
 
-/// The rows of the golden table of version 1. Frozen: `batch` may gain columns for later versions only.
-fn expected_v1() -> RecordBatch {
+/// The rows of the golden tables. Frozen: `batch` may gain columns for later versions only.
+fn expected() -> RecordBatch {
     let parts = COMMITS.map(|(first, rows)| batch(first, rows));
     concat_batches(&parts[0].schema(), &parts).unwrap()
 }
 
 #[test]
-fn golden_tables_of_version_1_still_read() {
+fn golden_tables_of_every_version_still_read() {
     if let Ok(dir) = std::env::var("PELTON_GOLDEN_DIR") {
         write_golden(Path::new(&dir));
     }
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1/warehouse");
-    let table = Warehouse::open(dir).unwrap().table("golden").unwrap();
-    let expected = expected_v1();
+    for version in VERSIONS {
+        check_golden(version);
+    }
+}
+
+fn check_golden(version: &str) {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let table = Warehouse::open(golden.join(version).join("warehouse")).unwrap().table("golden").unwrap();
+    let expected = expected();
     assert_eq!(read(&engine(), &table).unwrap(), expected);
     assert_eq!((table.generation(), table.segment_count(), table.row_group_count()), (2, 2, 3));
     assert_eq!(table.sideways(), [sideways()]);
@@ -111,8 +120,44 @@ fn a_table_written_now_has_the_encodings_of_the_golden_one() {
     let place = place();
     write_golden(place.dir.path());
     let table = place.warehouse.table("golden").unwrap();
-    assert_eq!(read(&engine(), &table).unwrap(), expected_v1());
+    assert_eq!(read(&engine(), &table).unwrap(), expected());
     for (column, (name, encoding)) in STORED.iter().enumerate() {
         assert_eq!(table.chunk(0, column).unwrap().encoding.to_string(), *encoding, "{name}");
     }
+}
+
+#[test]
+fn a_table_of_version_1_takes_more_rows_in_version_2() {
+    let place = place();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1/warehouse/golden");
+    let copy = place.dir.path().join("golden");
+    std::fs::create_dir(&copy).unwrap();
+    for entry in std::fs::read_dir(golden).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, copy.join(path.file_name().unwrap())).unwrap();
+    }
+    let first_line = || std::fs::read_to_string(copy.join("manifest")).unwrap()[..9].to_owned();
+    assert_eq!(first_line(), "PELTON 1 ");
+
+    let more = batch(1170, 1100);
+    let choices = STORED.map(|(name, encoding)| ColumnChoice::fixed(name, encoding.parse().unwrap()));
+    let plan = TablePlan { row_group_rows: 1000, page_rows: 1024, ..TablePlan::new(choices.to_vec()) };
+    let options = WriteOptions { sideways: vec![sideways()], ..WriteOptions::default() };
+    let mut writer =
+        TableWriter::begin(&place.warehouse, "golden", schema_of(&more), WriteMode::Append, options).unwrap();
+    writer.set_plan(&plan).unwrap();
+    for (start, rows) in [(0, 1000), (1000, 100)] {
+        let columns = columns_of(&more.slice(start, rows), writer.schema());
+        let zone_map = ZoneMap::build(&columns[17], &ZoneOptions::default()).0;
+        writer.append(encode_row_group(&columns, &plan).unwrap().with_sideways(vec![zone_map])).unwrap();
+    }
+    let table = writer.commit().unwrap();
+    assert_eq!(first_line(), "PELTON 2 ");
+    let comment = |row_group| table.chunk(row_group, 18).unwrap().encoding.to_string();
+    assert_eq!([comment(0), comment(3)], ["plain/zstd", "fsst+plain"]);
+    let reopened = place.warehouse.table("golden").unwrap();
+    assert_eq!(
+        read(&engine(), &reopened).unwrap(),
+        concat_batches(&more.schema(), &[expected(), more]).unwrap()
+    );
 }

@@ -130,7 +130,7 @@ pub(super) fn unused(packages: &[Package], files: &[File]) -> Vec<Finding> {
             .map(|file| code_and_doc_tests(&file.text))
             .collect();
         let is_named = |dependency: &Dependency| {
-            let word = dependency.name.replace('-', "_");
+            let word = dependency.called.replace('-', "_");
             sources.iter().any(|source| !word_positions(source, &word).is_empty())
         };
         findings.extend(package.dependencies.iter().filter(|dependency| !is_named(dependency)).map(
@@ -197,8 +197,11 @@ mod tests {
 ";
 
     fn package(name: &str, dependencies: &[(&str, bool)]) -> Package {
-        let dependency =
-            |&(name, is_for_tests): &(&str, bool)| Dependency { name: name.to_owned(), is_for_tests };
+        let dependency = |&(name, is_for_tests): &(&str, bool)| Dependency {
+            name: name.to_owned(),
+            called: name.to_owned(),
+            is_for_tests,
+        };
         Package { name: name.to_owned(), dependencies: dependencies.iter().map(dependency).collect() }
     }
 

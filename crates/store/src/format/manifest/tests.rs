@@ -76,9 +76,9 @@ fn what_was_written_is_read() {
 
 #[test]
 fn newer_version_names_file_versions_and_remedy() {
-    let text = String::from_utf8(manifest().to_bytes()).unwrap().replacen("PELTON 1 ", "PELTON 12 ", 1);
+    let text = String::from_utf8(manifest().to_bytes()).unwrap().replacen("PELTON 2 ", "PELTON 12 ", 1);
     let message = parse(text.as_bytes()).unwrap_err().to_string();
-    for part in ["w/t/manifest", "version 12", "version 1;", "upgrade Pelton"] {
+    for part in ["w/t/manifest", "version 12", "version 2;", "upgrade Pelton"] {
         assert!(message.contains(part), "{message}");
     }
 }
