@@ -75,7 +75,7 @@ pub struct SessionOptions {
     pub device_memory_limit_bytes: Option<u64>,
     /// Tables to load into pinned memory when the session opens.
     pub pin: Vec<String>,
-    /// Whether plans that run on a device are cached for the next query of the same text.
+    /// Whether plans are cached for the next query of the same text.
     pub cache_plans: bool,
     /// When columns of Parquet files that a query has read are encoded for the next one, which then runs as over a table.
     pub copy_columns: CopyColumns,
@@ -304,7 +304,9 @@ impl PeltonSession {
                 let plan = planning::bounded(&size, optimize).await.map_err(|error| self.explained(error))?;
                 let optimized = Optimized { plan, size };
                 let physical = self.physical_of(&optimized, state).await?;
-                plans.insert(text, basis, optimized, &physical);
+                // Of what the device holds, which `auto` looks at, no basis knows.
+                let is_settled = !self.device.tries_out();
+                plans.insert(text, basis, (optimized, &physical), is_settled);
                 Ok(self.to_run(physical, Mode::Rows, started))
             }
         }

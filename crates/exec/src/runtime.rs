@@ -28,6 +28,7 @@ use pelton_store::IoEngine;
 use pelton_trace::Tracer;
 use pelton_transfer::{Links, links_for};
 
+use crate::groups_out::TakeGroups;
 use crate::memory::{HeldLanes, Lanes, is_out_of_memory};
 use crate::report::RunReport;
 use crate::rows_out::TakeRows;
@@ -180,6 +181,8 @@ pub struct RunWith<'r> {
     pub tracer: Option<&'r Tracer>,
     /// Takes rows of the result as they come, where nothing can make the CPU look at them any more.
     pub rows_taker: Option<&'r dyn TakeRows>,
+    /// Takes groups of the result some at a time, where they are many.
+    pub groups_taker: Option<&'r dyn TakeGroups>,
     /// Bytes of sorted rows at most that are held by the host to be merged there, where a device has no room for them or
     /// several have sorted; more are an error of kind `Unsupported`. `None`: any number.
     pub sorted_bytes_max: Option<u64>,

@@ -21,7 +21,7 @@ use super::builder::Flow;
 use super::value::kernel_type;
 
 /// What a sort asks of its input.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct FirstRows {
     key: Arc<dyn PhysicalExpr>,
     is_descending: bool,
