@@ -84,11 +84,13 @@ impl NewFilters {
         let mut are_all = true;
         copy.apply(|node| {
             // What an aggregate narrows and nobody reads does nothing.
-            let of_its_own = if node.is::<AggregateExec>() { node.dynamic_expressions_produced() } else { vec![] };
+            let of_its_own =
+                if node.is::<AggregateExec>() { node.dynamic_expressions_produced() } else { vec![] };
             node.apply_expressions(&mut |expr| {
                 expr.apply(|part| {
                     if part.is::<DynamicFilterPhysicalExpr>() {
-                        let is_part = |filter: &Arc<dyn PhysicalExpr>| filter.expression_id() == part.expression_id();
+                        let is_part =
+                            |filter: &Arc<dyn PhysicalExpr>| filter.expression_id() == part.expression_id();
                         are_all &= self.has(part) || of_its_own.iter().any(is_part);
                     }
                     Ok(TreeNodeRecursion::Continue)

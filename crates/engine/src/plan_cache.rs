@@ -3,7 +3,7 @@
 //! Some queries are answered in a millisecond, and planning them takes three. So a session caches physical plans, if all of
 //! their operators start anew in a copy; of other queries the optimized logical plan, which is the larger part of planning.
 //! A plan is valid as long as what it was made from is unchanged: the snapshots of the tables that the text names, the
-//! session's settings, and its own tables and views. Whatever depends on when it is planned (`now()`) or reads files is
+//! session's settings, and its own tables and views. Those of other schemas, where nobody counts changes, are not kept. Whatever depends on when it is planned (`now()`) or reads files is
 //! planned anew. Where `auto` has a device to choose, a plan for the CPU alone is not kept: which columns the device holds
 //! by the next time may change the choice.
 //!
@@ -13,10 +13,12 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion::catalog::default_table_source::source_as_provider;
+use datafusion::common::TableReference;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
-use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{Expr, LogicalPlan, Volatility, WindowFunctionDefinition};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
@@ -33,9 +35,10 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
+use datafusion::sql::parser::Statement;
 use pelton_store::Table;
 
-use crate::catalog::WarehouseSchema;
+use crate::catalog::{CATALOG, SCHEMA, WarehouseSchema};
 use crate::deferred::DeferredExec;
 use crate::fetch::PeltonFetchExec;
 use crate::gpu::PeltonGpuExec;
@@ -125,7 +128,9 @@ impl PlanCache {
         (optimized, plan): (Optimized, &Arc<dyn ExecutionPlan>),
         is_settled: bool,
     ) {
-        let has_copies = (is_settled || has_device(plan)) && starts_anew(plan);
+        // What a window's own filter reads is not told to who walks a plan.
+        let may_hide_results = has_windows(plan) && has_subqueries(plan);
+        let has_copies = (is_settled || has_device(plan)) && starts_anew(plan) && !may_hide_results;
         // A plan of which no copy can be made still runs.
         let copy = has_copies.then(|| to_keep(plan).ok().flatten()).flatten();
         let plan = copy.map_or(CachedPlan::Logical(optimized), CachedPlan::Physical);
@@ -189,11 +194,32 @@ impl Basis {
 
 /// True for what may be something else the next time: functions of time or chance, variables, parameters.
 fn depends_on_when(expr: &Expr) -> bool {
-    match expr {
-        Expr::ScalarFunction(function) => function.func.signature().volatility != Volatility::Immutable,
-        Expr::ScalarVariable(..) | Expr::Placeholder(_) => true,
-        _ => false,
-    }
+    let volatility = match expr {
+        Expr::ScalarFunction(function) => function.func.signature().volatility,
+        Expr::HigherOrderFunction(function) => function.func.signature().volatility,
+        Expr::AggregateFunction(function) => function.func.signature().volatility,
+        Expr::WindowFunction(function) => match &function.fun {
+            WindowFunctionDefinition::AggregateUDF(function) => function.signature().volatility,
+            WindowFunctionDefinition::WindowUDF(function) => function.signature().volatility,
+        },
+        Expr::ScalarVariable(..) | Expr::Placeholder(_) => return true,
+        _ => return false,
+    };
+    volatility != Volatility::Immutable
+}
+
+/// Whether all tables and views that `statement` names are in the schema whose changes a [`Basis`] looks at.
+///
+/// # Errors
+///
+/// Where a name cannot be read.
+pub(crate) fn is_of_one_schema(statement: &Statement, state: &SessionState) -> Result<bool> {
+    let defaults = &state.config_options().catalog;
+    let is_in_it = |reference: TableReference| {
+        let resolved = reference.resolve(&defaults.default_catalog, &defaults.default_schema);
+        *resolved.catalog == *CATALOG && *resolved.schema == *SCHEMA
+    };
+    Ok(state.resolve_table_references(statement)?.into_iter().all(is_in_it))
 }
 
 /// Whether a device runs some of `plan`.
@@ -213,6 +239,12 @@ fn starts_anew(plan: &Arc<dyn ExecutionPlan>) -> bool {
         return true;
     }
     has_copied_state(plan) && !children.is_empty() && children.into_iter().all(starts_anew)
+}
+
+fn has_windows(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let is_window =
+        plan.is::<WindowAggExec>() || plan.is::<BoundedWindowAggExec>() || plan.is::<SpillingWindowExec>();
+    is_window || plan.children().into_iter().any(has_windows)
 }
 
 fn has_subqueries(plan: &Arc<dyn ExecutionPlan>) -> bool {

@@ -45,7 +45,8 @@ use crate::spilling::SpillingJoinExec;
 pub(crate) fn to_keep(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(filters) = NewFilters::of(plan)? else { return Ok(None) };
     let results = NewResults::of(plan)?;
-    let copying = Copying { results: &results, filters: Some(&filters), of_device: |node| node.to_keep(&results) };
+    let of_device = |node: &PeltonGpuExec| node.to_keep(&results);
+    let copying = Copying { results: &results, filters: Some(&filters), of_device };
     let kept = copying.copy(plan)?;
     let is_apart = !results.are_missed_in(&kept)? && filters.are_all_in(&kept)?;
     Ok(is_apart.then_some(kept))
@@ -102,9 +103,12 @@ impl<F: Fn(&PeltonGpuExec) -> Result<PeltonGpuExec>> Copying<'_, F> {
             return Ok(Arc::new(ScalarSubqueryExec::new(input, links, results)));
         }
         let plan = plan.reset_state()?;
-        if let (Some(filter), Some(sort)) = (filter, plan.downcast_ref::<SortExec>()) {
-            return Ok(Arc::new(sort.clone().with_dynamic_filter_expr(filter)?));
-        }
+        let plan = match (filter, plan.downcast_ref::<SortExec>()) {
+            (Some(filter), Some(sort)) => Arc::new(sort.clone().with_dynamic_filter_expr(filter)?) as _,
+            // A sort of all rows has been given a filter, which it does not narrow.
+            (None, Some(sort)) if sort.fetch().is_none() => Arc::new(sort.with_fetch(None)) as _,
+            _ => plan,
+        };
         self.results.in_node(plan)
     }
 }
@@ -156,7 +160,8 @@ impl NewResults {
     ///
     /// As [`to_keep`].
     pub(crate) fn copy_for_keeping(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-        Copying { results: self, filters: None, of_device: |node| node.to_keep(self) }.copy(plan)
+        let of_device = |node: &PeltonGpuExec| node.to_keep(self);
+        Copying { results: self, filters: None, of_device }.copy(plan)
     }
 
     /// `plan` with expressions that read these results.

@@ -21,7 +21,7 @@ use pelton_store::Table;
 use pelton_trace::{Activity, Tracer};
 
 use super::finish::{End, Outcome, finish, hold_groups};
-use super::groups_out::TakeGroups;
+use super::groups_out::WantedGroups;
 use super::host_input::{CopiedInput, copy_rows};
 use super::memory::{HeldLanes, State, is_out_of_memory};
 use super::parking::{Memory, Refusals};
@@ -58,12 +58,10 @@ pub(crate) struct Execution<'r> {
     pub(super) cancel: &'r CancelFlag,
     /// Who takes the rows of the result while the run goes on, if somebody does.
     pub(super) rows_taker: Option<&'r dyn TakeRows>,
-    /// Who takes groups, where they are the result.
-    pub(super) groups_taker: Option<&'r dyn TakeGroups>,
     /// Bytes of rows at most that the host sorts.
     pub(super) sorted_bytes_max: u64,
-    /// So many groups are enough where they are the result.
-    pub(super) groups_enough: u64,
+    /// Where groups are the result.
+    pub(super) wanted_groups: WantedGroups<'r>,
     /// Who has the texts that rows are sorted by, if somebody does.
     pub(super) texts: Option<&'r dyn ReadTexts>,
     host_inputs: Vec<Arc<Rows>>,
@@ -223,9 +221,8 @@ impl<'r> Execution<'r> {
             shared: Arc::clone(shared),
             cancel,
             rows_taker: given.rows_taker,
-            groups_taker: given.groups_taker,
             sorted_bytes_max: given.sorted_bytes_max,
-            groups_enough: given.groups_enough,
+            wanted_groups: given.wanted_groups,
             texts: given.texts,
             host_inputs: given.host_inputs.clone(),
             parameters: Arc::clone(&given.parameters),
@@ -314,9 +311,8 @@ impl<'r> Execution<'r> {
             shared: Arc::clone(&self.shared),
             cancel: self.cancel,
             rows_taker: self.rows_taker,
-            groups_taker: self.groups_taker,
             sorted_bytes_max: self.sorted_bytes_max,
-            groups_enough: self.groups_enough,
+            wanted_groups: self.wanted_groups,
             texts: self.texts,
             host_inputs: self.host_inputs.clone(),
             parameters: Arc::clone(&self.parameters),
@@ -606,12 +602,10 @@ impl<'r> Execution<'r> {
                     Groups::Held(held) => Some(&**held),
                     Groups::Spilled(_) => None,
                 });
+                let end = End { source, must_be_unique, is_part: is_divided };
                 match kernel.held_rows().is_some() {
                     true => self.finish_held_rows(kernel, source.cloned(), is_divided, report),
-                    false => {
-                        let end = End { source, must_be_unique, is_part: is_divided };
-                        finish(self, kernel, rows, end, report)
-                    }
+                    false => finish(self, kernel, rows, end, report),
                 }
             }
         };

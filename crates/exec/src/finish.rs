@@ -320,7 +320,7 @@ pub(super) fn gather_some(
 /// Places of groups that are brought in one go take so much.
 const BROUGHT_BYTES: usize = 16 << 20;
 /// Gathers the groups in these places to `out`, the number of records and then the records, and waits; gives how many
-/// there are. `out` has room for them.
+/// there are. `out` has room for them. Groups without keys are numbered from the first of these places.
 pub(super) fn gather_to(
     execution: &Execution<'_>,
     kernel: &Kernel,

@@ -43,12 +43,23 @@ pub trait TakeGroups: TakeRows {
     fn take_groups(&self, groups: SomeGroups) -> Result<()>;
 }
 
+/// What is wanted of groups that are the result.
+#[derive(Clone, Copy)]
+pub(crate) struct WantedGroups<'r> {
+    /// Who takes them some at a time, if somebody does.
+    pub(crate) taker: Option<&'r dyn TakeGroups>,
+    /// So many are enough, whichever.
+    pub(crate) enough: u64,
+}
+
 /// Some groups of a result, in memory of the host.
 #[derive(Debug, Clone)]
 pub struct SomeGroups {
     layout: GroupLayout,
     /// One after the other, in words.
     records: Bytes,
+    /// Where groups are found by position: the place of the first, from which those in the records are counted; else 0.
+    first_place: u64,
 }
 
 impl SomeGroups {
@@ -65,7 +76,9 @@ impl SomeGroups {
     pub fn into_rows(self) -> Result<Rows> {
         let words = self.records.chunks_exact(8);
         let words = words.map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")));
-        group_rows(&self.layout, &words.collect::<Vec<_>>(), &[])
+        let mut words: Vec<u64> = words.collect();
+        words.iter_mut().step_by(self.layout.width() + 1).for_each(|place| *place += self.first_place);
+        group_rows(&self.layout, &words, &[])
     }
 }
 
@@ -78,8 +91,8 @@ pub(super) fn result_of_groups(
     count: Option<u64>,
     report: &mut PipelineReport,
 ) -> Result<Rows> {
-    let enough = execution.groups_enough;
-    let taker = execution.groups_taker.filter(|taker| {
+    let WantedGroups { taker, enough } = execution.wanted_groups;
+    let taker = taker.filter(|taker| {
         let comes_in_pieces = held.layout.kind != GroupKind::Global && held.heap.is_none();
         comes_in_pieces && taker.wants(&held.layout)
     });
@@ -124,6 +137,7 @@ struct Piece {
 /// Records on their way from the device.
 struct Copied {
     records: Span,
+    first_place: u64,
     done: Event,
 }
 
@@ -135,7 +149,9 @@ impl<'r> GroupsOut<'r> {
         let at_once = (PIECE_BYTES.min(taker.part_bytes()) / record_bytes) as u64;
         let places = execution.runtime.options.first_rows.unwrap_or(at_once).clamp(1, held.places().max(1));
         let bytes = 8 + places as usize * record_bytes;
-        let piece = || Ok::<_, pelton_error::Error>(Piece { records: on_device(machine, device, bytes)?, copied: None });
+        let piece = || {
+            Ok::<_, pelton_error::Error>(Piece { records: on_device(machine, device, bytes)?, copied: None })
+        };
         let pieces = [piece()?, piece()?];
         let copies = machine.stream(Place::Device(device))?;
         Ok(Self { taker, copies, pieces, under_way: VecDeque::new(), places })
@@ -152,7 +168,9 @@ impl<'r> GroupsOut<'r> {
         let (mut first, mut given) = (0, 0);
         while first < held.places() && given < enough {
             let started = Instant::now();
-            wait_while_full(self.taker, execution, || Self::give_out(self.taker, &held.layout, &mut self.under_way, false))?;
+            wait_while_full(self.taker, execution, || {
+                Self::give_out(self.taker, &held.layout, &mut self.under_way, false)
+            })?;
             report.reader_wait += started.elapsed();
             execution.cancel.check()?;
             let end = held.places().min(first + self.places);
@@ -162,7 +180,10 @@ impl<'r> GroupsOut<'r> {
             }
             let count = gather_to(execution, kernel, held, first..end, &piece.records)?;
             if count > 0 {
-                let copied = copy(&self.copies, piece, count as usize * (held.layout.width() + 1) * 8)?;
+                // By hash, records have their keys, and a place says nothing.
+                let first_place = if held.keys.is_none() { first } else { 0 };
+                let bytes = count as usize * (held.layout.width() + 1) * 8;
+                let copied = copy(&self.copies, piece, bytes, first_place)?;
                 piece.copied = Some(copied.done.clone());
                 self.under_way.push_back(copied);
             }
@@ -184,24 +205,24 @@ impl<'r> GroupsOut<'r> {
             if !all && !first.done.is_complete()? {
                 break;
             }
-            let Copied { records, done } = under_way.pop_front().expect("there is a first");
+            let Copied { records, first_place, done } = under_way.pop_front().expect("there is a first");
             done.wait_blocking()?;
             let records = Bytes::from_owner(records.host_bytes()?);
-            taker.take_groups(SomeGroups { layout: layout.clone(), records })?;
+            taker.take_groups(SomeGroups { layout: layout.clone(), records, first_place })?;
         }
         Ok(())
     }
 }
 
-/// Begins to copy the first `bytes` of the records of `piece`.
-fn copy(copies: &Stream, piece: &Piece, bytes: usize) -> Result<Copied> {
+/// Begins to copy the first `bytes` of the records of `piece`, which begins at `first_place`.
+fn copy(copies: &Stream, piece: &Piece, bytes: usize, first_place: u64) -> Result<Copied> {
     // Few sizes, so that memory is found again that somebody has let go.
     let target = lasting_host_buffer(copies.machine(), bytes.next_power_of_two())?.slice(0..bytes);
     let source = piece.records.slice(8..8 + bytes);
     for (source, target) in source.chunks(COPY_BYTES).zip(target.chunks(COPY_BYTES)) {
         copies.copy(&source, &target)?;
     }
-    Ok(Copied { records: target, done: copies.record()? })
+    Ok(Copied { records: target, first_place, done: copies.record()? })
 }
 
 impl Drop for GroupsOut<'_> {

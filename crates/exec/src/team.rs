@@ -36,7 +36,7 @@ use crate::Runtime;
 use crate::combine::{Combiner, GroupPartition, GroupsPart, fixed_kernel};
 use crate::execution::{Execution, Groups, HeldGroups};
 use crate::finish::{Outcome, gather_on_host, gather_to, without_key};
-use crate::groups_out::{TakeGroups, result_of_groups};
+use crate::groups_out::{WantedGroups, result_of_groups};
 use crate::memory::is_out_of_memory;
 use crate::report::PipelineReport;
 use crate::results::{append, with_texts};
@@ -54,10 +54,8 @@ pub(crate) struct Given<'r> {
     pub(crate) host_inputs: Vec<Arc<Rows>>,
     pub(crate) parameters: Arc<[Literal]>,
     pub(crate) rows_taker: Option<&'r dyn TakeRows>,
-    /// Who takes groups of the result some at a time, if somebody does.
-    pub(crate) groups_taker: Option<&'r dyn TakeGroups>,
     pub(crate) sorted_bytes_max: u64,
-    pub(crate) groups_enough: u64,
+    pub(crate) wanted_groups: WantedGroups<'r>,
     pub(crate) texts: Option<&'r dyn ReadTexts>,
 }
 
@@ -70,10 +68,10 @@ impl<'r> Given<'r> {
         }
         let host_inputs = host_inputs.into_iter().map(Arc::new).collect();
         let sorted_bytes_max = with.sorted_bytes_max.unwrap_or(u64::MAX);
-        let groups_enough = with.groups_enough.unwrap_or(u64::MAX);
-        let RunWith { rows_taker, groups_taker, texts, .. } = *with;
-        let parameters = parameters.into();
-        Ok(Self { host_inputs, parameters, rows_taker, groups_taker, sorted_bytes_max, groups_enough, texts })
+        let enough = with.groups_enough.unwrap_or(u64::MAX);
+        let wanted_groups = WantedGroups { taker: with.groups_taker, enough };
+        let (parameters, rows_taker, texts) = (parameters.into(), with.rows_taker, with.texts);
+        Ok(Self { host_inputs, parameters, rows_taker, sorted_bytes_max, wanted_groups, texts })
     }
 }
 

@@ -166,7 +166,8 @@ fn decimals_within(
 /// Whether an array of `data_type` holds whatever may be in `column`, as far as its bounds are known: [`array`] then refuses
 /// none.
 pub(super) fn is_held(column: &PayloadColumn, data_type: &DataType) -> bool {
-    let is_within = |most: i128| column.bounds.is_some_and(|bounds| -most <= bounds.min && bounds.max <= most);
+    let is_within =
+        |most: i128| column.bounds.is_some_and(|bounds| -most <= bounds.min && bounds.max <= most);
     match (column.ty, data_type) {
         (Type::I64 | Type::I128, DataType::Decimal128(precision, _)) => {
             is_within(10_i128.pow(u32::from(*precision)) - 1)

@@ -35,10 +35,11 @@ use super::host_input::{HostInput, describe_by_rows};
 use super::of_groups::OfGroups;
 use super::rows_out::{self, Conversion, Inlet};
 use super::value::LateText;
-use super::value;
+use super::{late, value};
 use crate::error::{from_datafusion, to_datafusion};
 use crate::plan_copy::NewResults;
 use crate::profile::tracer;
+
 /// What comes of a run on the device.
 pub(super) enum Made {
     /// All rows, after its end.

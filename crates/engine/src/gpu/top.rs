@@ -21,7 +21,7 @@ use super::builder::Flow;
 use super::value::kernel_type;
 
 /// What a sort asks of its input.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub(super) struct FirstRows {
     key: Arc<dyn PhysicalExpr>,
     is_descending: bool,
@@ -37,6 +37,14 @@ impl FirstRows {
         let key = Arc::clone(&first.expr);
         let (is_descending, has_further_keys) = (first.options.descending, sort.expr().len() > 1);
         Some(Self { key, is_descending, has_further_keys, row_count })
+    }
+
+    /// Whether `other` asks the same.
+    pub(super) fn asks_alike(&self, other: &Self) -> bool {
+        self.key.as_ref() == other.key.as_ref()
+            && self.is_descending == other.is_descending
+            && self.has_further_keys == other.has_further_keys
+            && self.row_count == other.row_count
     }
 
     /// `sort` over the rows of `node`. Its dynamic filter is a new one: scans in the subtree that the node replaced hold

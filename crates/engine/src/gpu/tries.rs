@@ -54,7 +54,7 @@ impl Kept {
     fn is(&self, asked: Asked<'_>) -> bool {
         match (self, asked) {
             (Self::All, Asked::All) => true,
-            (Self::First(known), Asked::First(first)) => known == first,
+            (Self::First(known), Asked::First(first)) => known.asks_alike(first),
             (Self::InOrder(known), Asked::InOrder(sorted)) => known.asks_alike(sorted),
             _ => false,
         }
@@ -74,7 +74,9 @@ impl<'d> Tries<'d> {
         asked: Asked<'_>,
         is_good: impl Fn(&Lowered) -> bool,
     ) -> bool {
-        let is_good = |outcome: &Option<(Lowered, String)>| outcome.as_ref().is_some_and(|(lowered, _)| is_good(lowered));
+        let is_good = |outcome: &Option<(Lowered, String)>| {
+            outcome.as_ref().is_some_and(|(lowered, _)| is_good(lowered))
+        };
         let mut known = self.known.borrow_mut();
         if let Some(tried) = known.iter().find(|tried| tried.is_of(input, asked)) {
             return is_good(&tried.outcome);

@@ -9,6 +9,7 @@ mod cancelling;
 mod checks;
 mod columns;
 mod groups;
+mod groups_out;
 mod growth;
 mod joins;
 mod memory;
