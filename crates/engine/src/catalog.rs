@@ -19,6 +19,11 @@ use crate::memo::ZoneMemo;
 use crate::provider::PeltonTable;
 use crate::scan::{ScanOptions, ScanSource};
 
+/// The catalog of a session.
+pub(crate) const CATALOG: &str = "pelton";
+/// The schema in it that has the warehouse's tables.
+pub(crate) const SCHEMA: &str = "public";
+
 /// A snapshot that is kept.
 #[derive(Clone)]
 struct Snapshot {

@@ -42,6 +42,7 @@ mod memory;
 mod metered;
 mod multisets;
 mod names;
+mod new_filters;
 mod numbers;
 mod opaque;
 mod ordered;

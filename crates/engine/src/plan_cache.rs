@@ -1,11 +1,11 @@
 //! The plan cache: plans, by the text of their query.
 //!
-//! A GPU answers some queries in a millisecond, and planning them takes three. So a session caches physical plans that
-//! have a device do something, if all operators of the CPU in them start anew in a copy; of other queries the optimized
-//! logical plan, which is the larger part of planning: their joins and scans share filters that a copy would not. A plan
-//! is valid as long as what it was made from is unchanged: the snapshots of the tables that the text names, the session's
-//! settings, and its own tables and views. Whatever depends on when it is planned (`now()`) or reads files is planned
-//! anew.
+//! Some queries are answered in a millisecond, and planning them takes three. So a session caches physical plans, if all of
+//! their operators start anew in a copy; of other queries the optimized logical plan, which is the larger part of planning.
+//! A plan is valid as long as what it was made from is unchanged: the snapshots of the tables that the text names, the
+//! session's settings, and its own tables and views. Those of other schemas, where nobody counts changes, are not kept. Whatever depends on when it is planned (`now()`) or reads files is
+//! planned anew. Where `auto` has a device to choose, a plan for the CPU alone is not kept: which columns the device holds
+//! by the next time may change the choice.
 //!
 //! A cached physical plan is never run: each query runs a copy with state of its own, which `plan_copy` makes.
 
@@ -13,11 +13,12 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion::catalog::default_table_source::source_as_provider;
+use datafusion::common::TableReference;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
-use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
-use datafusion::physical_expr::expressions::DynamicFilterPhysicalExpr;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{Expr, LogicalPlan, Volatility, WindowFunctionDefinition};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
@@ -32,9 +33,12 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
+use datafusion::sql::parser::Statement;
 use pelton_store::Table;
 
-use crate::catalog::WarehouseSchema;
+use crate::catalog::{CATALOG, SCHEMA, WarehouseSchema};
 use crate::deferred::DeferredExec;
 use crate::fetch::PeltonFetchExec;
 use crate::gpu::PeltonGpuExec;
@@ -42,6 +46,7 @@ use crate::plan_copy::{to_keep, to_run};
 use crate::planning::PlanSize;
 use crate::provider::PeltonTable;
 use crate::scan::PeltonScanExec;
+use crate::spilling::{SpillingJoinExec, SpillingWindowExec};
 
 /// The most plans in the cache; the oldest is evicted first. A guess: a dashboard's queries.
 const PLANS_MAX: usize = 64;
@@ -114,16 +119,18 @@ impl PlanCache {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Caches a copy of `plan` for `text`, if a device does some of it and all else starts anew in copies; otherwise
-    /// `optimized`, which `plan` was made from.
+    /// Caches a copy of `plan` for `text`, if all of it starts anew in copies, and either a device does some of it or
+    /// nothing but the tables decides (`is_settled`) that none does; otherwise `optimized`, which `plan` was made from.
     pub(crate) fn insert(
         &self,
         text: String,
         basis: Basis,
-        optimized: Optimized,
-        plan: &Arc<dyn ExecutionPlan>,
+        (optimized, plan): (Optimized, &Arc<dyn ExecutionPlan>),
+        is_settled: bool,
     ) {
-        let has_copies = has_device(plan) && starts_anew(plan);
+        // What a window's own filter reads is not told to who walks a plan.
+        let may_hide_results = has_windows(plan) && has_subqueries(plan);
+        let has_copies = (is_settled || has_device(plan)) && starts_anew(plan) && !may_hide_results;
         // A plan of which no copy can be made still runs.
         let copy = has_copies.then(|| to_keep(plan).ok().flatten()).flatten();
         let plan = copy.map_or(CachedPlan::Logical(optimized), CachedPlan::Physical);
@@ -187,11 +194,32 @@ impl Basis {
 
 /// True for what may be something else the next time: functions of time or chance, variables, parameters.
 fn depends_on_when(expr: &Expr) -> bool {
-    match expr {
-        Expr::ScalarFunction(function) => function.func.signature().volatility != Volatility::Immutable,
-        Expr::ScalarVariable(..) | Expr::Placeholder(_) => true,
-        _ => false,
-    }
+    let volatility = match expr {
+        Expr::ScalarFunction(function) => function.func.signature().volatility,
+        Expr::HigherOrderFunction(function) => function.func.signature().volatility,
+        Expr::AggregateFunction(function) => function.func.signature().volatility,
+        Expr::WindowFunction(function) => match &function.fun {
+            WindowFunctionDefinition::AggregateUDF(function) => function.signature().volatility,
+            WindowFunctionDefinition::WindowUDF(function) => function.signature().volatility,
+        },
+        Expr::ScalarVariable(..) | Expr::Placeholder(_) => return true,
+        _ => return false,
+    };
+    volatility != Volatility::Immutable
+}
+
+/// Whether all tables and views that `statement` names are in the schema whose changes a [`Basis`] looks at.
+///
+/// # Errors
+///
+/// Where a name cannot be read.
+pub(crate) fn is_of_one_schema(statement: &Statement, state: &SessionState) -> Result<bool> {
+    let defaults = &state.config_options().catalog;
+    let is_in_it = |reference: TableReference| {
+        let resolved = reference.resolve(&defaults.default_catalog, &defaults.default_schema);
+        *resolved.catalog == *CATALOG && *resolved.schema == *SCHEMA
+    };
+    Ok(state.resolve_table_references(statement)?.into_iter().all(is_in_it))
 }
 
 /// Whether a device runs some of `plan`.
@@ -206,14 +234,17 @@ fn starts_anew(plan: &Arc<dyn ExecutionPlan>) -> bool {
         // Of a plan that the CPU falls back to, copies are made without looking for scalar subqueries in it.
         return !has_subqueries(node.planned()) && children.into_iter().all(starts_anew);
     }
-    if let Some(scan) = plan.downcast_ref::<PeltonScanExec>() {
-        // A copy is told no filters, and would read more.
-        return !scan.is_told_filters();
-    }
-    if plan.is::<PlaceholderRowExec>() || plan.is::<EmptyExec>() {
-        return true; // what statistics answer
+    // Of a filter that a copy's scan reads, `to_keep` looks whether the copy narrows it.
+    if plan.is::<PeltonScanExec>() || plan.is::<PlaceholderRowExec>() || plan.is::<EmptyExec>() {
+        return true;
     }
     has_copied_state(plan) && !children.is_empty() && children.into_iter().all(starts_anew)
+}
+
+fn has_windows(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let is_window =
+        plan.is::<WindowAggExec>() || plan.is::<BoundedWindowAggExec>() || plan.is::<SpillingWindowExec>();
+    is_window || plan.children().into_iter().any(has_windows)
 }
 
 fn has_subqueries(plan: &Arc<dyn ExecutionPlan>) -> bool {
@@ -224,7 +255,7 @@ fn has_subqueries(plan: &Arc<dyn ExecutionPlan>) -> bool {
 /// a filter that a sort narrows, results of scalar subqueries.
 fn has_copied_state(plan: &Arc<dyn ExecutionPlan>) -> bool {
     plan.is::<ProjectionExec>()
-        || plan.is::<FilterExec>() && !reads_dynamic_filters(plan)
+        || plan.is::<FilterExec>()
         || plan.is::<CooperativeExec>()
         || plan.is::<DeferredExec>()
         || plan.is::<PeltonFetchExec>()
@@ -238,15 +269,11 @@ fn has_copied_state(plan: &Arc<dyn ExecutionPlan>) -> bool {
         || plan.is::<HashJoinExec>()
         || plan.is::<NestedLoopJoinExec>()
         || plan.is::<CrossJoinExec>()
+        || plan.is::<SpillingJoinExec>()
+        || plan.is::<UnionExec>()
+        || plan.is::<InterleaveExec>()
+        || plan.is::<WindowAggExec>()
+        || plan.is::<BoundedWindowAggExec>()
+        || plan.is::<SpillingWindowExec>()
         || plan.is::<ScalarSubqueryExec>()
-}
-
-/// Whether other operators narrow what the filter `plan` passes.
-fn reads_dynamic_filters(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    let mut are_there = false;
-    let walked = plan.apply_expressions(&mut |expr| {
-        are_there |= expr.exists(|part| Ok(part.is::<DynamicFilterPhysicalExpr>()))?;
-        Ok(TreeNodeRecursion::Continue)
-    });
-    are_there || walked.is_err()
 }

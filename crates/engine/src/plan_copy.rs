@@ -3,14 +3,16 @@
 //! ```text
 //!   planned, run by the first query
 //!      └─ to_keep ──▶ kept: never run, shares nothing that a run changes
-//!            ├─ to_run ──▶ the second query's        each with results of its own
+//!            ├─ to_run ──▶ the second query's        each with filters of its own, and results of its own
 //!            └─ to_run ──▶ the third query's         for the scalar subqueries
 //! ```
 //!
-//! DataFusion's `reset_state` makes operators start anew, with two gaps that are closed here. The results of scalar
-//! subqueries are in one container that the copy would share, and resetting empties it under whoever waits for it; here
-//! each copy gets another container, and every expression that reads the old one is replaced. And scans would go on
-//! obeying filters that operators of the original narrow; in copies no scan is told any.
+//! A copy has other nodes, and shares what no run changes: expressions, schemas, properties, what a scan skips. DataFusion's
+//! `reset_state` makes operators start anew, with two gaps that are closed here. The results of scalar subqueries are in
+//! one container that the copy would share, and resetting empties it under whoever waits for it; here each copy gets
+//! another container, and every expression that reads the old one is replaced. And scans would go on obeying filters that
+//! operators of the original narrow: `new_filters.rs`. Where a device runs a subtree, the plan that the CPU would fall back
+//! to is a copy whose scans are told no filters.
 
 use std::sync::Arc;
 
@@ -19,27 +21,35 @@ use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, Tr
 use datafusion::error::Result;
 use datafusion::logical_expr::physical_planning_context::{ScalarSubqueryResults, SubqueryIndex};
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::DynamicFilterPhysicalExpr;
 use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::{FilterExec, FilterExecBuilder};
 use datafusion::physical_plan::joins::utils::JoinFilter;
-use datafusion::physical_plan::joins::{NestedLoopJoinExec, NestedLoopJoinExecBuilder};
+use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec, NestedLoopJoinExecBuilder};
 use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
 use crate::gpu::PeltonGpuExec;
+use crate::new_filters::NewFilters;
 use crate::scan::PeltonScanExec;
+use crate::spilling::SpillingJoinExec;
 
-/// A copy of `plan` to make copies from; `None` where not every expression that reads the results of a scalar subquery
-/// can be replaced.
+/// A copy of `plan` to make copies from; `None` where not every expression that reads the results of a scalar subquery, or
+/// a filter that is narrowed meanwhile, can be replaced.
 ///
 /// # Errors
 ///
 /// Of DataFusion's operators, where they are not put together again.
 pub(crate) fn to_keep(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(filters) = NewFilters::of(plan)? else { return Ok(None) };
     let results = NewResults::of(plan)?;
-    let kept = results.copy_for_keeping(plan)?;
-    Ok((!results.are_missed_in(&kept)?).then_some(kept))
+    let of_device = |node: &PeltonGpuExec| node.to_keep(&results);
+    let copying = Copying { results: &results, filters: Some(&filters), of_device };
+    let kept = copying.copy(plan)?;
+    let is_apart = !results.are_missed_in(&kept)? && filters.are_all_in(&kept)?;
+    Ok(is_apart.then_some(kept))
 }
 
 /// A copy of `kept` to run.
@@ -48,8 +58,72 @@ pub(crate) fn to_keep(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Ex
 ///
 /// As [`to_keep`].
 pub(crate) fn to_run(kept: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let filters = NewFilters::of(kept)?;
     let results = NewResults::of(kept)?;
-    results.copy(kept, |node| node.with_results(&results))
+    let of_device = |node: &PeltonGpuExec| node.with_results(&results);
+    Copying { results: &results, filters: filters.as_ref(), of_device }.copy(kept)
+}
+
+/// What a copy has of its own.
+struct Copying<'a, F> {
+    results: &'a NewResults,
+    /// `None`: scans are told no filters.
+    filters: Option<&'a NewFilters>,
+    /// Copies nodes for devices, whose children are copies.
+    of_device: F,
+}
+
+impl<F: Fn(&PeltonGpuExec) -> Result<PeltonGpuExec>> Copying<'_, F> {
+    /// A copy of `plan` as if it had never run.
+    fn copy(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        let children = plan.children().into_iter().map(|child| self.copy(child));
+        let children = children.collect::<Result<Vec<_>>>()?;
+        let filter = self.filters.and_then(|filters| filters.for_copy_of(plan));
+        if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
+            return self.results.in_node(Arc::new(joined_anew(join, children, filter)?));
+        }
+        if let Some(spilling) = plan.downcast_ref::<SpillingJoinExec>() {
+            let join = joined_anew(spilling.join(), children, filter)?;
+            return self.results.in_node(Arc::new(spilling.with_join(join)));
+        }
+        if let Some(scan) = plan.downcast_ref::<PeltonScanExec>() {
+            let told = self.filters.map_or_else(|| Ok(scan.told_nothing()), |new| scan.with_filters_of(new));
+            return self.results.in_node(Arc::new(told?.anew()));
+        }
+        let plan = match children.is_empty() {
+            true => Arc::clone(plan),
+            false => replace_children_if_necessary(Arc::clone(plan), children)?,
+        };
+        if let Some(node) = plan.downcast_ref::<PeltonGpuExec>() {
+            return Ok(Arc::new((self.of_device)(node)?));
+        }
+        if let Some(node) = plan.downcast_ref::<ScalarSubqueryExec>() {
+            let (input, links) = (Arc::clone(node.input()), node.subqueries().to_vec());
+            let results = self.results.replaced(node.results());
+            return Ok(Arc::new(ScalarSubqueryExec::new(input, links, results)));
+        }
+        let plan = plan.reset_state()?;
+        let plan = match (filter, plan.downcast_ref::<SortExec>()) {
+            (Some(filter), Some(sort)) => Arc::new(sort.clone().with_dynamic_filter_expr(filter)?) as _,
+            // A sort of all rows has been given a filter, which it does not narrow.
+            (None, Some(sort)) if sort.fetch().is_none() => Arc::new(sort.with_fetch(None)) as _,
+            _ => plan,
+        };
+        self.results.in_node(plan)
+    }
+}
+
+/// `join` of `children` as if it had never run, to narrow `filter`.
+fn joined_anew(
+    join: &HashJoinExec,
+    children: Vec<Arc<dyn ExecutionPlan>>,
+    filter: Option<Arc<DynamicFilterPhysicalExpr>>,
+) -> Result<HashJoinExec> {
+    let join = join.builder().reset_state().with_new_children(children)?.build()?;
+    match filter {
+        Some(filter) => join.with_dynamic_filter_expr(filter),
+        None => Ok(join),
+    }
 }
 
 /// For the results of scalar subqueries in a plan, those of a copy.
@@ -80,34 +154,14 @@ impl NewResults {
         Self(self.0.iter().chain(&later.0).cloned().collect())
     }
 
-    /// A copy of `plan` whose nodes for devices share no plan of the CPU with it either.
+    /// A copy of `plan`, which is for the CPU alone, to make copies from; no scan of it is told filters.
+    ///
+    /// # Errors
+    ///
+    /// As [`to_keep`].
     pub(crate) fn copy_for_keeping(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-        self.copy(plan, |node| node.to_keep(self))
-    }
-
-    /// A copy of `plan` as if it had never run; `of_device` copies nodes for devices, whose children are copies.
-    fn copy(
-        &self,
-        plan: &Arc<dyn ExecutionPlan>,
-        of_device: impl Fn(&PeltonGpuExec) -> Result<PeltonGpuExec>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let copied = |node: Arc<dyn ExecutionPlan>| {
-            if let Some(node) = node.downcast_ref::<PeltonGpuExec>() {
-                return Ok(Arc::new(of_device(node)?) as _);
-            }
-            if let Some(node) = node.downcast_ref::<ScalarSubqueryExec>() {
-                let (input, links) = (Arc::clone(node.input()), node.subqueries().to_vec());
-                return Ok(
-                    Arc::new(ScalarSubqueryExec::new(input, links, self.replaced(node.results()))) as _
-                );
-            }
-            let node = match node.downcast_ref::<PeltonScanExec>() {
-                Some(scan) => Arc::new(scan.told_nothing()),
-                None => node,
-            };
-            self.in_node(node.reset_state()?)
-        };
-        Arc::clone(plan).transform_up(|node| copied(node).map(Transformed::yes)).data()
+        let of_device = |node: &PeltonGpuExec| node.to_keep(self);
+        Copying { results: self, filters: None, of_device }.copy(plan)
     }
 
     /// `plan` with expressions that read these results.

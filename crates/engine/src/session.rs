@@ -29,7 +29,7 @@ use pelton_limits::{Account, SpillOptions, SpillSpace};
 use pelton_store::{IoOptions, Warehouse};
 
 use crate::bounded;
-use crate::catalog::WarehouseSchema;
+use crate::catalog::{CATALOG, SCHEMA, WarehouseSchema};
 use crate::copies::{Copies, CopyColumns, FromCopies, ToCopies};
 use crate::error::from_datafusion;
 use crate::expansion;
@@ -41,7 +41,7 @@ use crate::memory::{self, QueryMemory};
 use crate::metered::{self, metered};
 use crate::names;
 use crate::parse::parse;
-use crate::plan_cache::{Basis, CachedPlan, Now, Optimized, PlanCache};
+use crate::plan_cache::{Basis, CachedPlan, Now, Optimized, PlanCache, is_of_one_schema};
 use crate::planning::{self, PlanSize};
 use crate::profile::{self, Parts, ProfileContext, QueryProfile, QueryState, Recorder};
 use crate::scan::{ScanOptions, ScanReport};
@@ -75,7 +75,7 @@ pub struct SessionOptions {
     pub device_memory_limit_bytes: Option<u64>,
     /// Tables to load into pinned memory when the session opens.
     pub pin: Vec<String>,
-    /// Whether plans that run on a device are cached for the next query of the same text.
+    /// Whether plans are cached for the next query of the same text.
     pub cache_plans: bool,
     /// When columns of Parquet files that a query has read are encoded for the next one, which then runs as over a table.
     pub copy_columns: CopyColumns,
@@ -136,9 +136,9 @@ impl PeltonSession {
         let schema = WarehouseSchema::new(warehouse.clone(), Arc::clone(extension.io()), options.scan);
         let schema = Arc::new(schema);
         let catalog = MemoryCatalogProvider::new();
-        catalog.register_schema("public", Arc::clone(&schema) as _).map_err(from_datafusion)?;
+        catalog.register_schema(SCHEMA, Arc::clone(&schema) as _).map_err(from_datafusion)?;
         let ctx = SessionContext::new_with_state(extension.builder.build());
-        ctx.register_catalog("pelton", Arc::new(catalog));
+        ctx.register_catalog(CATALOG, Arc::new(catalog));
         ctx.register_udf(version());
         let plans = options.cache_plans.then(PlanCache::default);
         let ctx = if options.files_by_path { with_files(ctx) } else { ctx };
@@ -243,6 +243,7 @@ impl PeltonSession {
                 return Ok(self.to_run(physical, Mode::Rows, started));
             }
             let state = self.ctx.state();
+            let text = text.filter(|_| is_of_one_schema(&statement, &state).unwrap_or(false));
             let plan = self.logical_in(&state, statement).await?;
             self.plan_from(plan, (&state, text), started).await
         };
@@ -304,7 +305,9 @@ impl PeltonSession {
                 let plan = planning::bounded(&size, optimize).await.map_err(|error| self.explained(error))?;
                 let optimized = Optimized { plan, size };
                 let physical = self.physical_of(&optimized, state).await?;
-                plans.insert(text, basis, optimized, &physical);
+                // Of what the device holds, which `auto` looks at, no basis knows.
+                let is_settled = !self.device.tries_out();
+                plans.insert(text, basis, (optimized, &physical), is_settled);
                 Ok(self.to_run(physical, Mode::Rows, started))
             }
         }
@@ -419,7 +422,7 @@ fn session_state(options: &SessionOptions) -> datafusion::error::Result<SessionS
     let mut config = SessionConfig::new()
         .with_batch_size(options.batch_rows)
         .with_information_schema(true)
-        .with_default_catalog_and_schema("pelton", "public")
+        .with_default_catalog_and_schema(CATALOG, SCHEMA)
         .with_create_default_catalog_and_schema(false);
     config.options_mut().extensions.insert(options.files.clone());
     // External tables of CSV are read by DataFusion, which would cut files at line breaks within quotes.

@@ -18,6 +18,7 @@ use pelton_pipeline::{Program, Rows};
 use pelton_trace::{Activity, Tracer};
 
 use super::finish::{End, Outcome, finish, hold_groups};
+use super::groups_out::WantedGroups;
 use super::memory::{HeldLanes, State, is_out_of_memory};
 use super::parking::{Memory, Refusals};
 use super::prepare::Prepared;
@@ -57,8 +58,8 @@ pub(crate) struct Execution<'r> {
     pub(super) rows_taker: Option<&'r dyn TakeRows>,
     /// Bytes at most of rows that the host sorts, and of hash tables there with the rows that wait for them.
     pub(super) host_bytes_max: u64,
-    /// So many groups are enough where they are the result.
-    pub(super) groups_enough: u64,
+    /// Where groups are the result.
+    pub(super) wanted_groups: WantedGroups<'r>,
     /// Who has the texts that rows are sorted by, if somebody does.
     pub(super) texts: Option<&'r dyn ReadTexts>,
     pub(super) host_inputs: Vec<Arc<Rows>>,
@@ -212,7 +213,7 @@ impl<'r> Execution<'r> {
             cancel,
             rows_taker: given.rows_taker,
             host_bytes_max: given.host_bytes_max,
-            groups_enough: given.groups_enough,
+            wanted_groups: given.wanted_groups,
             texts: given.texts,
             host_inputs: given.host_inputs.clone(),
             parameters: Arc::clone(&given.parameters),
@@ -313,7 +314,7 @@ impl<'r> Execution<'r> {
             cancel: self.cancel,
             rows_taker: self.rows_taker,
             host_bytes_max: self.host_bytes_max,
-            groups_enough: self.groups_enough,
+            wanted_groups: self.wanted_groups,
             texts: self.texts,
             host_inputs: self.host_inputs.clone(),
             parameters: Arc::clone(&self.parameters),
@@ -580,9 +581,10 @@ impl<'r> Execution<'r> {
                     Groups::Held(held) => Some(&**held),
                     Groups::Spilled(_) => None,
                 });
+                let end = End { source, must_be_unique, is_part: is_divided };
                 match kernel.held_rows().is_some() {
                     true => self.finish_held_rows(kernel, source.cloned(), is_divided, report),
-                    false => finish(self, kernel, rows, End { source, must_be_unique, is_part: is_divided }),
+                    false => finish(self, kernel, rows, end, report),
                 }
             }
         };
@@ -610,7 +612,7 @@ impl<'r> Execution<'r> {
         if prepared.is_part {
             let generated = Arc::new(self.generate((index, pipeline), prepared, is_hashed)?);
             report.generate += started.elapsed();
-            let (program, compiled) = compile(&generated.text)?;
+            let (program, compiled) = compile(&generated)?;
             report.add_compile(&compiled);
             return Ok((generated, program));
         }

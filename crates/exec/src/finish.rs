@@ -12,6 +12,7 @@ use pelton_pipeline::codegen::{
 };
 
 use super::execution::{Execution, Groups, HeldGroups, Kernel};
+use super::groups_out::result_of_groups;
 use super::launch::{Launched, Morsel};
 use super::memory::{Lane, State, download_blocking, download_words_blocking, is_out_of_memory};
 use super::report::PipelineReport;
@@ -23,7 +24,7 @@ const FLAG_DUPLICATE: u64 = 1;
 const FLAG_OVERFLOW: u64 = 16;
 
 /// Groups that are brought to the host in one go where nobody knows how many there are.
-const COMPACT_ROWS: u64 = 1 << 16;
+pub(super) const COMPACT_ROWS: u64 = 1 << 16;
 /// Rows of a morsel that come out in one go at most, and fewer where memory is short: what lies beyond waits until they
 /// are taken. A guess at what makes the copies long enough.
 pub(super) const OUTPUT_ROWS_MAX: u64 = 1 << 20;
@@ -68,10 +69,11 @@ pub(crate) fn finish(
     kernel: Kernel,
     rows: Option<Rows>,
     end: End<'_>,
+    report: &mut PipelineReport,
 ) -> Result<Outcome> {
     match kernel.generated.sink.clone() {
         SinkLayout::Build(layout) => finish_build(execution, kernel, layout, end.must_be_unique),
-        SinkLayout::Groups(layout) => finish_groups(execution, &kernel, &layout),
+        SinkLayout::Groups(layout) => finish_groups(execution, &kernel, layout, report),
         SinkLayout::Rows(layout) => {
             let rows = rows.unwrap_or_else(|| no_rows(&layout.columns));
             Ok(Outcome::Rows(match end.is_part {
@@ -172,28 +174,21 @@ fn count_groups(execution: &Execution<'_>, kernel: &Kernel, held: &HeldGroups) -
     Ok(download_words_blocking(execution.stream(), &count)?[0])
 }
 
-fn finish_groups(execution: &Execution<'_>, kernel: &Kernel, layout: &GroupLayout) -> Result<Outcome> {
+fn finish_groups(
+    execution: &Execution<'_>,
+    kernel: &Kernel,
+    layout: GroupLayout,
+    report: &mut PipelineReport,
+) -> Result<Outcome> {
     let stream = execution.stream();
     if !kernel.generated.checks.is_empty() {
         flags(stream, kernel)?;
     }
-    let enough = execution.groups_enough;
-    let rows = some_group_rows(execution, kernel, &held(kernel, layout.clone())?, None, enough)?;
-    Ok(Outcome::Rows(rows))
+    result_of_groups(execution, kernel, &held(kernel, layout)?, None, report).map(Outcome::Rows)
 }
 
-/// `held` as rows; `count`: how many there are, where that is known. Any kernel will do.
+/// `held` as rows; `count`: how many there are, where that is known. `enough` of them are, whichever. Any kernel will do.
 pub(super) fn group_rows_of(
-    execution: &Execution<'_>,
-    kernel: &Kernel,
-    held: &HeldGroups,
-    count: Option<u64>,
-) -> Result<Rows> {
-    some_group_rows(execution, kernel, held, count, u64::MAX)
-}
-
-/// As `group_rows_of`, where `enough` of them are, whichever.
-fn some_group_rows(
     execution: &Execution<'_>,
     kernel: &Kernel,
     held: &HeldGroups,
@@ -266,49 +261,70 @@ fn gather_on_device(
     count: Option<u64>,
     enough: u64,
 ) -> Result<Vec<u64>> {
+    let mut capacity = count.unwrap_or_else(|| held.places().min(COMPACT_ROWS)).min(enough);
+    loop {
+        match gather_some(execution, kernel, held, capacity, enough)? {
+            Gathered::All(records) => return Ok(records),
+            Gathered::More(count) => capacity = count,
+        }
+    }
+}
+
+/// What became of gathering groups with room for so many.
+pub(super) enum Gathered {
+    /// The records of all, or of as many as are enough.
+    All(Vec<u64>),
+    /// There are so many.
+    More(u64),
+}
+
+/// Gathers the groups of `held`, with room for `capacity` of them; `enough` are, whichever.
+pub(super) fn gather_some(
+    execution: &Execution<'_>,
+    kernel: &Kernel,
+    held: &HeldGroups,
+    capacity: u64,
+    enough: u64,
+) -> Result<Gathered> {
     let (machine, device) = (execution.runtime.machine(), execution.device());
     let HeldGroups { layout, groups, keys, .. } = held;
     let width = layout.words.len() as u64 + 1;
-    let places = held.places();
-    let mut capacity = count.unwrap_or_else(|| places.min(COMPACT_ROWS)).min(enough);
-    loop {
-        // The number of records, then the records: where they are few, one copy brings both.
-        let out = on_device(machine, device, (8 + capacity * width * 8) as usize)?;
-        let (count_span, records) = (out.slice(0..8), out.slice(8..out.len()));
-        execution.clear(kernel, execution.stream(), &count_span)?;
-        let words = vec![
-            groups.address(),
-            places,
-            layout.words.len() as u64,
-            keys.as_ref().map_or(0, Span::address),
-            records.address(),
-            count_span.address(),
-            capacity,
-        ];
-        let mut reads = vec![groups.clone()];
-        reads.extend(keys.clone());
-        execution.compact(kernel, words, reads, vec![out.clone()])?;
-        let first = out.len().min(FIRST_COPY_BYTES);
-        let mut words = download_words_blocking(execution.stream(), &out.slice(0..first))?;
-        // Those without room were left out.
-        let count = words[0].min(enough);
-        if count <= capacity {
-            let bytes = (8 + count * width * 8) as usize;
-            if bytes > first {
-                words.extend(download_words_blocking(execution.stream(), &out.slice(first..bytes))?);
-            }
-            words.truncate(bytes / 8);
-            words.remove(0);
-            return Ok(words);
-        }
-        capacity = count;
+    // The number of records, then the records: where they are few, one copy brings both.
+    let out = on_device(machine, device, (8 + capacity * width * 8) as usize)?;
+    let (count_span, records) = (out.slice(0..8), out.slice(8..out.len()));
+    execution.clear(kernel, execution.stream(), &count_span)?;
+    let words = vec![
+        groups.address(),
+        held.places(),
+        layout.words.len() as u64,
+        keys.as_ref().map_or(0, Span::address),
+        records.address(),
+        count_span.address(),
+        capacity,
+    ];
+    let mut reads = vec![groups.clone()];
+    reads.extend(keys.clone());
+    execution.compact(kernel, words, reads, vec![out.clone()])?;
+    let first = out.len().min(FIRST_COPY_BYTES);
+    let mut words = download_words_blocking(execution.stream(), &out.slice(0..first))?;
+    // Those without room were left out.
+    let count = words[0].min(enough);
+    if count > capacity {
+        return Ok(Gathered::More(count));
     }
+    let bytes = (8 + count * width * 8) as usize;
+    if bytes > first {
+        words.extend(download_words_blocking(execution.stream(), &out.slice(first..bytes))?);
+    }
+    words.truncate(bytes / 8);
+    words.remove(0);
+    Ok(Gathered::All(words))
 }
 
 /// Places of groups that are brought in one go take so much.
 const BROUGHT_BYTES: usize = 16 << 20;
 /// Gathers the groups in these places to `out`, the number of records and then the records, and waits; gives how many
-/// there are. `out` has room for them.
+/// there are. `out` has room for them. Groups without keys are numbered from the first of these places.
 pub(super) fn gather_to(
     execution: &Execution<'_>,
     kernel: &Kernel,
@@ -339,7 +355,7 @@ pub(super) fn gather_to(
 /// What the first copy of groups brings.
 const FIRST_COPY_BYTES: usize = 64 << 10;
 
-fn on_device(machine: &Machine, device: DeviceId, bytes: usize) -> Result<Span> {
+pub(super) fn on_device(machine: &Machine, device: DeviceId, bytes: usize) -> Result<Span> {
     Ok(machine.allocate(MemoryKind::Device(device), bytes.max(8), OnFull::Refuse)?.span())
 }
 

@@ -16,7 +16,8 @@
 //!              ├ ordered       rows that come in an order: kept on the device, sorted there; sorted_runs: what does not
 //!              │               fit there, or several have sorted, merged on the host
 //!              ├ rows_out      rows that are given out while their pipeline runs
-//!              └ finish        flags read, groups gathered; results: words become rows
+//!              └ finish        flags read, groups gathered, many of them given out in pieces (groups_out); results: words
+//!                              become rows
 //! ```
 //!
 //! Invariants: a plan gives the rows that the same query gives on the CPU, or an error of kind `Unsupported` or
@@ -34,6 +35,7 @@ mod at_once;
 mod combine;
 mod execution;
 mod finish;
+mod groups_out;
 mod grow;
 mod host_input;
 mod keyed_rows;
@@ -60,6 +62,7 @@ mod trace;
 mod waiting;
 mod windows;
 
+pub use groups_out::{SomeGroups, TakeGroups};
 pub use ordered::check_sorts;
 pub use pelton_transfer::Links;
 pub use report::{PipelineReport, RunReport};

@@ -28,7 +28,7 @@ use super::report::PipelineReport;
 use super::results::{output_column, with_texts};
 
 /// Bytes that are copied in one go: short enough for the counts of the next morsel to pass between two of them.
-const COPY_BYTES: usize = 16 << 20;
+pub(super) const COPY_BYTES: usize = 16 << 20;
 /// Where a column begins in memory: aligned for every type that Arrow has.
 pub(super) const COLUMN_ALIGNMENT: usize = 64;
 /// How often somebody who has enough rows is asked again.
@@ -184,14 +184,10 @@ impl<'r> RowsOut<'r> {
         execution: &Execution<'_>,
         report: &mut PipelineReport,
     ) -> Result<()> {
-        let (turn, started) = (&execution.turn, Instant::now());
-        while self.taker.is_full() && turn.arbiter().parked() == 0 && !turn.is_asked_to_park() {
-            execution.cancel.check()?;
-            self.give_out(false)?;
-            std::thread::sleep(PAUSE);
-        }
+        let started = Instant::now();
+        let waited = wait_while_full(self.taker, execution, || self.give_out(false));
         report.reader_wait += started.elapsed();
-        Ok(())
+        waited
     }
 
     /// Runs the kernel over `morsel`, and again over its rows that wait, until all rows are on their way out.
@@ -364,6 +360,21 @@ impl<'r> RowsOut<'r> {
         self.arrays = Default::default();
         Ok(())
     }
+}
+
+/// Waits while `taker` has enough, as long as nobody waits for memory; `give_out` is called meanwhile.
+pub(super) fn wait_while_full<T: TakeRows + ?Sized>(
+    taker: &T,
+    execution: &Execution<'_>,
+    mut give_out: impl FnMut() -> Result<()>,
+) -> Result<()> {
+    let turn = &execution.turn;
+    while taker.is_full() && turn.arbiter().parked() == 0 && !turn.is_asked_to_park() {
+        execution.cancel.check()?;
+        give_out()?;
+        std::thread::sleep(PAUSE);
+    }
+    Ok(())
 }
 
 impl Drop for RowsOut<'_> {

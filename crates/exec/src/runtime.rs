@@ -29,6 +29,7 @@ use pelton_store::IoEngine;
 use pelton_trace::Tracer;
 use pelton_transfer::{Links, links_for};
 
+use crate::groups_out::TakeGroups;
 use crate::memory::{HeldLanes, Lanes, is_out_of_memory};
 use crate::report::RunReport;
 use crate::rows_out::TakeRows;
@@ -200,6 +201,8 @@ pub struct RunWith<'r> {
     /// where several devices have sorted), and hash tables with the rows that wait for them; more of either are an error of
     /// kind `Unsupported`. `None`: any number.
     pub host_bytes_max: Option<u64>,
+    /// Takes groups of the result some at a time, where they are many.
+    pub groups_taker: Option<&'r dyn TakeGroups>,
     /// Of groups that are the result so many are enough, whichever they are; `None`: all are asked for. There may be more.
     pub groups_enough: Option<u64>,
     /// Has the texts that rows are sorted by; where it is asked for and nobody does, that is an error of kind `Unsupported`.

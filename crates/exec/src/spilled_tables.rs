@@ -389,7 +389,7 @@ impl Execution<'_> {
         let Sink::Build { table, .. } = spilled.pipeline.sink else { unreachable!("it builds a table") };
         let prepared = Prepared::of_rows(&spilled.partitions[0], spilled.row_count);
         let generated = self.generate((index, &spilled.pipeline), &prepared, true)?;
-        let (program, compile) = self.runtime.compile(self.worker, &generated.text)?;
+        let (program, compile) = self.runtime.compile(self.worker, &generated)?;
         report.add_compile(&compile);
         let SinkLayout::Build(layout) = generated.sink.clone() else { unreachable!("it builds a table") };
         let must_be_unique = self.plan.unique_tables.contains(&table);
@@ -439,7 +439,7 @@ impl Execution<'_> {
         report.kernels += of_build.kernels;
         report.moved_up_bytes += of_build.link_bytes;
         let end = End { source: None, must_be_unique: build.must_be_unique, is_part: false };
-        match finish(self, kernel, None, end)? {
+        match finish(self, kernel, None, end, report)? {
             Outcome::Built(_, state) => Ok(state),
             _ => unreachable!("hashed tables are built of any keys"),
         }

@@ -35,7 +35,8 @@ use pelton_trace::Tracer;
 use crate::Runtime;
 use crate::combine::{Combiner, GroupPartition, GroupsPart, fixed_kernel};
 use crate::execution::{Execution, Groups, HeldGroups};
-use crate::finish::{Outcome, gather_on_host, gather_to, group_rows_of, without_key};
+use crate::finish::{Outcome, gather_on_host, gather_to, without_key};
+use crate::groups_out::{WantedGroups, result_of_groups};
 use crate::memory::is_out_of_memory;
 use crate::report::PipelineReport;
 use crate::results::{append, with_texts};
@@ -54,7 +55,7 @@ pub(crate) struct Given<'r> {
     pub(crate) parameters: Arc<[Literal]>,
     pub(crate) rows_taker: Option<&'r dyn TakeRows>,
     pub(crate) host_bytes_max: u64,
-    pub(crate) groups_enough: u64,
+    pub(crate) wanted_groups: WantedGroups<'r>,
     pub(crate) texts: Option<&'r dyn ReadTexts>,
 }
 
@@ -67,9 +68,10 @@ impl<'r> Given<'r> {
         }
         let host_inputs = host_inputs.into_iter().map(Arc::new).collect();
         let host_bytes_max = with.host_bytes_max.unwrap_or(u64::MAX);
-        let groups_enough = with.groups_enough.unwrap_or(u64::MAX);
+        let enough = with.groups_enough.unwrap_or(u64::MAX);
+        let wanted_groups = WantedGroups { taker: with.groups_taker, enough };
         let (parameters, rows_taker, texts) = (parameters.into(), with.rows_taker, with.texts);
-        Ok(Self { host_inputs, parameters, rows_taker, host_bytes_max, groups_enough, texts })
+        Ok(Self { host_inputs, parameters, rows_taker, host_bytes_max, wanted_groups, texts })
     }
 }
 
@@ -267,15 +269,16 @@ impl<'r> Team<'r> {
             Combined::All(held) => held,
             Combined::Not(parts) => return self.combine_spilled(index, parts, started),
         };
-        let first = &self.executions[0];
+        let (first, mut report) = (&self.executions[0], PipelineReport::default());
         let rows = match self.plan.has_groups_reader(index) {
             true => None,
             false => {
                 let kernel = fixed_kernel(first, &held.layout)?;
-                Some(group_rows_of(first, &kernel, &held, Some(held.count))?)
+                Some(result_of_groups(first, &kernel, &held, Some(held.count), &mut report)?)
             }
         };
-        self.combined[index] = Some((held.count, started.elapsed()));
+        self.combined[index] = Some((held.count, started.elapsed().saturating_sub(report.reader_wait)));
+        self.reader_wait += report.reader_wait;
         if rows.is_none() {
             self.executions[0].hold(index, Groups::Held(held));
         }

@@ -1,8 +1,9 @@
 //! Subtrees of plans on a device: lowered to pipelines, run, and shown.
 //!
 //! ```text
-//!   rule.rs      the largest subtrees that can run there, from the top; subquery.rs: with scalar subqueries that read the
-//!                same as they do; raw_keys.rs: groups by texts of which the host computes the keys; full.rs: FULL joins
+//!   rule.rs      the largest subtrees that can run there, from the top, each lowered once (tries.rs); subquery.rs: with scalar
+//!                subqueries that read the same as they do; raw_keys.rs: groups by texts of which the host computes the
+//!                keys; full.rs: FULL joins
 //!     lower.rs   a subtree as pipelines: scan.rs, join.rs, aggregate.rs (functions.rs, distinct.rs), top.rs, sort.rs;
 //!                expr.rs, arithmetic.rs, dates.rs, text.rs
 //!     enough.rs  limits without an order above it
@@ -55,6 +56,7 @@ mod text_key;
 mod text_pages;
 mod top;
 mod trial;
+mod tries;
 mod value;
 mod variance;
 mod windows;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, Float64Array, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::buffer::NullBuffer;
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::projection::ProjectionExpr;
 use pelton_error::{Error, Result};
@@ -78,6 +78,20 @@ impl OfGroups {
         let computed = self.projections.iter().flat_map(|(exprs, _)| exprs.iter());
         let computed = computed.filter(|computed| !computed.expr.is::<Column>());
         of_states.chain(computed.map(|computed| format!("{} = {}", computed.alias, computed.expr))).collect()
+    }
+
+    /// Whether it makes something of whatever groups there are; `is_held`: an array of this type holds all that may be in
+    /// this column of them.
+    pub(super) fn is_sure(&self, is_held: impl Fn(usize, &DataType) -> bool) -> bool {
+        let of_column = |(column, field): (&OfState, &FieldRef)| match *column {
+            OfState::Whole(state) | OfState::Count(state) => is_held(state, field.data_type()),
+            OfState::Average { .. } => true,
+            OfState::Variance { .. } => false,
+        };
+        let mut computed = self.projections.iter().flat_map(|(exprs, _)| exprs.iter());
+        !self.has_total
+            && self.columns.iter().zip(self.schema.fields()).all(of_column)
+            && computed.all(|computed| computed.expr.is::<Column>())
     }
 
     /// Batches of at most `batch_rows` of what is made of `rows`; columns that were `fetched` are as they are.

@@ -13,7 +13,7 @@ use datafusion::arrow::datatypes::{ArrowNativeType, DataType, SchemaRef};
 use datafusion::arrow::error::ArrowError;
 use pelton_error::{Error, Result};
 use pelton_exec::{PartColumn, RowsPart};
-use pelton_pipeline::codegen::Form;
+use pelton_pipeline::codegen::{Form, PayloadColumn};
 use pelton_pipeline::ir::{Bounds, Type};
 use pelton_pipeline::{Dictionary, RowColumn, RowValues, Rows};
 
@@ -161,6 +161,20 @@ fn decimals_within(
         return decimals(values, nulls, precision, scale);
     }
     PrimitiveArray::new(values, nulls).with_precision_and_scale(precision, scale).map_err(wrong_type)
+}
+
+/// Whether an array of `data_type` holds whatever may be in `column`, as far as its bounds are known: [`array`] then refuses
+/// none.
+pub(super) fn is_held(column: &PayloadColumn, data_type: &DataType) -> bool {
+    let is_within =
+        |most: i128| column.bounds.is_some_and(|bounds| -most <= bounds.min && bounds.max <= most);
+    match (column.ty, data_type) {
+        (Type::I64 | Type::I128, DataType::Decimal128(precision, _)) => {
+            is_within(10_i128.pow(u32::from(*precision)) - 1)
+        }
+        (Type::I128, DataType::Int64) => is_within(i128::from(i64::MAX)),
+        (ty, _) => ty != Type::I128,
+    }
 }
 
 /// A column as an array of `data_type`.

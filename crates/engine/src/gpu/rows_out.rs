@@ -6,25 +6,28 @@
 //!   the stream                 batches of part 0, then of part 1, ...
 //! ```
 //!
-//! Only results that the CPU need not look at again come so: once a row is out, an error is the query's. What waits in
-//! between is bounded, and counted by the memory pool.
+//! Only results that the CPU need not look at again come so: once a row is out, an error is the query's. Groups come so
+//! where they are many, once all of them have been made. What waits in between is bounded, and counted by the memory pool.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
 use pelton_error::{CancelFlag, Error, Result};
-use pelton_exec::{RowsPart, TakeRows};
+use pelton_exec::{RowsPart, SomeGroups, TakeGroups, TakeRows};
+use pelton_pipeline::Rows;
+use pelton_pipeline::codegen::GroupLayout;
 use pelton_pipeline::ir::{Expr, Plan, Sink, Type, WindowOutput};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
 use super::device::DeviceHandle;
+use super::of_groups::OfGroups;
 use super::value::LateText;
 use super::{late, result};
 use crate::error::from_datafusion;
@@ -88,17 +91,62 @@ pub(super) fn may_be_given_out(plan: &Plan, schema: &Schema, average_counts: &[u
             .all(|(column, data_type)| column.is_none_or(|column| is_sure((column, data_type))))
 }
 
-/// What becomes of a part.
+/// What becomes of rows.
 pub(super) struct Conversion {
+    /// Of the rows, before the host has made something of groups.
     pub(super) schema: SchemaRef,
     pub(super) late: Vec<Option<LateText>>,
+    /// Of groups, see [`late::rows_as_keys`].
+    pub(super) key_rows: Vec<(usize, usize)>,
+    pub(super) average_counts: Vec<usize>,
+    pub(super) of_groups: Option<Arc<OfGroups>>,
     pub(super) batch_rows: usize,
     pub(super) device: Arc<DeviceHandle>,
     pub(super) cancel: CancelFlag,
 }
 
 impl Conversion {
-    fn batches(&self, part: RowsPart) -> Result<Vec<RecordBatch>> {
+    /// All rows of a run that ends in groups, or in rows that are not given out, once their texts are `fetched`.
+    pub(super) fn of_all(&self, mut rows: Rows, fetched: Vec<Option<ArrayRef>>) -> Result<Vec<RecordBatch>> {
+        if let Some(of_groups) = &self.of_groups {
+            return of_groups.batches(rows, fetched, self.batch_rows);
+        }
+        result::counts_are_null_with_sums(&mut rows, &self.average_counts);
+        result::batches(rows, fetched, &self.schema, self.batch_rows)
+    }
+
+    /// Texts of `rows`, whose keys they may be.
+    pub(super) fn fetch(&self, rows: &mut Rows) -> Result<Vec<Option<ArrayRef>>> {
+        late::rows_as_keys(rows, &self.key_rows);
+        let reader = late::Reader::of(&self.device, &self.cancel);
+        late::fetch_all(&self.late, rows, &self.schema, &reader)
+    }
+
+    fn of_groups(&self, groups: SomeGroups) -> Result<Vec<RecordBatch>> {
+        let mut rows = groups.into_rows()?;
+        let fetched = self.fetch(&mut rows)?;
+        self.of_all(rows, fetched)
+    }
+
+    /// Whether types hold all that `layout` allows to be in groups, so that nothing of them is for the CPU to look at.
+    fn holds(&self, layout: &GroupLayout) -> bool {
+        let mut columns = layout.columns();
+        self.key_rows.iter().for_each(|&(key, row)| columns.swap(key, row));
+        columns.truncate(columns.len() - self.key_rows.len());
+        let is_held = |state: usize, data_type: &DataType| {
+            self.late.get(state).is_some_and(Option::is_some)
+                || columns.get(state).is_some_and(|column| result::is_held(column, data_type))
+        };
+        match &self.of_groups {
+            Some(of_groups) => of_groups.is_sure(is_held),
+            None => {
+                let types = self.schema.fields().iter().map(|field| field.data_type());
+                types.enumerate().all(|(state, data_type)| is_held(state, data_type))
+            }
+        }
+    }
+
+    fn of_part(&self, part: RowsPart) -> Result<Vec<RecordBatch>> {
         if self.late.iter().all(Option::is_none) {
             return result::batches_of_part(part, &self.schema, self.batch_rows);
         }
@@ -162,7 +210,7 @@ pub(super) struct Inlet {
 }
 
 /// Both ends, for one run.
-pub(super) fn channel(conversion: Conversion, context: &TaskContext) -> (Outlet, Inlet) {
+pub(super) fn channel(conversion: &Arc<Conversion>, context: &TaskContext) -> (Outlet, Inlet) {
     let pool = context.memory_pool();
     let part_bytes = match pool.memory_limit() {
         MemoryLimit::Finite(bytes) => (bytes / SHARE_OF_POOL).clamp(PART_BYTES_MIN, PART_BYTES),
@@ -173,13 +221,18 @@ pub(super) fn channel(conversion: Conversion, context: &TaskContext) -> (Outlet,
     let (sender, receiver) = unbounded_channel();
     let inlet = Inlet { receiver, waiting: Arc::clone(&waiting) };
     let parts_waiting = (conversion.device.threads() / 2).clamp(PARTS_WAITING_MIN, PARTS_WAITING_MAX);
-    let (conversion, handle) = (Arc::new(conversion), Handle::current());
+    let (conversion, handle) = (Arc::clone(conversion), Handle::current());
     (Outlet { sender, conversion, waiting, part_bytes, parts_waiting, handle }, inlet)
 }
 
-impl TakeRows for Outlet {
-    fn take(&self, rows: RowsPart) -> Result<()> {
-        let (needed, started) = (rows.bytes(), Instant::now());
+impl Outlet {
+    /// Puts in what `convert` makes of `needed` bytes.
+    fn put(
+        &self,
+        needed: usize,
+        convert: impl FnOnce(&Conversion) -> Result<Vec<RecordBatch>> + Send + 'static,
+    ) -> Result<()> {
+        let started = Instant::now();
         let bytes = loop {
             self.conversion.cancel.check()?;
             match self.waiting.add(needed) {
@@ -189,9 +242,25 @@ impl TakeRows for Outlet {
             }
         };
         let conversion = Arc::clone(&self.conversion);
-        let batches = self.handle.spawn_blocking(move || conversion.batches(rows));
+        let batches = self.handle.spawn_blocking(move || convert(&conversion));
         // Who has gone away wants no more rows.
         self.sender.send(Converted { batches, bytes }).map_err(|_| Error::cancelled())
+    }
+}
+
+impl TakeGroups for Outlet {
+    fn wants(&self, layout: &GroupLayout) -> bool {
+        self.conversion.holds(layout)
+    }
+
+    fn take_groups(&self, groups: SomeGroups) -> Result<()> {
+        self.put(groups.bytes(), move |conversion| conversion.of_groups(groups))
+    }
+}
+
+impl TakeRows for Outlet {
+    fn take(&self, rows: RowsPart) -> Result<()> {
+        self.put(rows.bytes(), move |conversion| conversion.of_part(rows))
     }
 
     fn is_full(&self) -> bool {

@@ -50,6 +50,7 @@ use super::sort::{Sorted, merged_below_projections};
 use super::subquery;
 use super::top::FirstRows;
 use super::trial::{PeltonTrialExec, Verdict, key_of};
+use super::tries::Tries;
 use super::windows::Windowed;
 use crate::scan::PeltonScanExec;
 
@@ -78,7 +79,7 @@ impl PhysicalOptimizerRule for GpuRule {
         if self.device.is_none_for_sure() {
             return Ok(plan);
         }
-        enough::tell(&rewrite(&plan, &self.device, false)?, None)
+        enough::tell(&rewrite(&plan, &Tries::on(&self.device), false)?, None)
     }
 
     fn name(&self) -> &str {
@@ -93,17 +94,17 @@ impl PhysicalOptimizerRule for GpuRule {
 /// `plan` with what can run on a device there. `by_hash`: a parent counts on how rows are partitioned.
 fn rewrite(
     plan: &Arc<dyn ExecutionPlan>,
-    device: &Arc<DeviceHandle>,
+    tries: &Tries<'_>,
     by_hash: bool,
 ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-    if let Some(joined) = subquery::joined(plan, by_hash, |joined| rewrite(joined, device, by_hash))? {
+    if let Some(joined) = subquery::joined(plan, by_hash, |joined| rewrite(joined, tries, by_hash))? {
         return Ok(joined);
     }
     if is_root(plan)
         && !keeps_its_order(plan, by_hash)
         && !hides_its_order(plan)
-        && !is_over_sort(plan, device)
-        && let Some(placed) = on_device(plan, Asked::All, device)?
+        && !is_over_sort(plan, tries)
+        && let Some(placed) = on_device(plan, Asked::All, tries)?
     {
         return match placed {
             Placed::Device(node) => partitioned_as(plan, ordered_as(plan, node), by_hash),
@@ -112,26 +113,26 @@ fn rewrite(
     }
     if let Ok(Some(windowed)) = Windowed::of(plan)
         && !by_hash
-        && let Some(placed) = windows_on_device(plan, &windowed, device)?
+        && let Some(placed) = windows_on_device(plan, &windowed, tries)?
     {
         return Ok(placed);
     }
     if let Some(sorted) = Sorted::of(plan).filter(|_| !by_hash)
-        && !is_by_threshold(&sorted, device)
-        && let Some(placed) = in_order_on_device(plan, &sorted, device)?
+        && !is_by_threshold(&sorted, tries)
+        && let Some(placed) = in_order_on_device(plan, &sorted, tries)?
     {
         return Ok(placed);
     }
     if let Some((above, sorted)) = merged_below_projections(plan).filter(|_| !by_hash)
-        && !is_by_threshold(&sorted, device)
-        && attempt(&sorted.input, Asked::InOrder(&sorted), device).is_ok()
+        && !is_by_threshold(&sorted, tries)
+        && tries.would_run(&sorted.input, Asked::InOrder(&sorted), |_| true)
     {
-        return rewrite(&above, device, by_hash);
+        return rewrite(&above, tries, by_hash);
     }
     if let Some(sort) = plan.downcast_ref::<SortExec>()
         && !by_hash
         && let Some(first) = FirstRows::of(sort)
-        && let Some(placed) = on_device(sort.input(), Asked::First(&first), device)?
+        && let Some(placed) = on_device(sort.input(), Asked::First(&first), tries)?
     {
         return Ok(match placed {
             Placed::Device(node) => FirstRows::sort_again(sort, node),
@@ -142,15 +143,15 @@ fn rewrite(
             }
         });
     }
-    if let Some(placed) = by_raw_keys(plan, device, by_hash)? {
+    if let Some(placed) = by_raw_keys(plan, tries, by_hash)? {
         return Ok(placed);
     }
-    if let Some(placed) = full_join(plan, device, by_hash)? {
+    if let Some(placed) = full_join(plan, tries, by_hash)? {
         return Ok(placed);
     }
     let children = plan.children().into_iter().enumerate().map(|(index, child)| {
         let by_hash = counts_on_hash(plan, index, by_hash);
-        dealt(plan, child, rewrite(child, device, by_hash)?)
+        dealt(plan, child, rewrite(child, tries, by_hash)?)
     });
     let children = children.collect::<DataFusionResult<Vec<_>>>()?;
     if !Contract::of(plan, by_hash).holds_over(&children) {
@@ -169,11 +170,11 @@ fn rewrite(
 /// `plan`, an aggregate by what the device does not compute of texts, over groups by these texts that it makes.
 fn by_raw_keys(
     plan: &Arc<dyn ExecutionPlan>,
-    device: &Arc<DeviceHandle>,
+    tries: &Tries<'_>,
     by_hash: bool,
 ) -> DataFusionResult<Option<Arc<dyn ExecutionPlan>>> {
     let Some(by_raw_keys) = ByRawKeys::of(plan)? else { return Ok(None) };
-    let groups: Arc<dyn ExecutionPlan> = match on_device(&by_raw_keys.aggregate, Asked::All, device)? {
+    let groups: Arc<dyn ExecutionPlan> = match on_device(&by_raw_keys.aggregate, Asked::All, tries)? {
         Some(Placed::Device(node)) => node,
         Some(Placed::Trial(node, key)) => {
             Arc::new(PeltonTrialExec::new(Arc::clone(&by_raw_keys.aggregate), node, key))
@@ -187,15 +188,15 @@ fn by_raw_keys(
 /// `plan`, which is over a FULL join, as two parts that both run on the device.
 fn full_join(
     plan: &Arc<dyn ExecutionPlan>,
-    device: &Arc<DeviceHandle>,
+    tries: &Tries<'_>,
     by_hash: bool,
 ) -> DataFusionResult<Option<Arc<dyn ExecutionPlan>>> {
     let Some(full) = FullParts::of(plan)? else { return Ok(None) };
     let place = |part: &Arc<dyn ExecutionPlan>| -> DataFusionResult<Option<Arc<dyn ExecutionPlan>>> {
-        if !attempt(part, Asked::All, device).is_ok_and(|(lowered, _)| FullParts::is_cheap(&lowered)) {
+        if !tries.would_run(part, Asked::All, FullParts::is_cheap) {
             return Ok(None);
         }
-        Ok(match on_device(part, Asked::All, device)? {
+        Ok(match on_device(part, Asked::All, tries)? {
             Some(Placed::Device(node)) => Some(node),
             Some(Placed::Trial(node, key)) => {
                 Some(Arc::new(PeltonTrialExec::new(Arc::clone(part), node, key)))
@@ -221,18 +222,18 @@ fn merged_already(
 }
 
 /// True where `sorted` stops after few rows, and a threshold finds those.
-fn is_by_threshold(sorted: &Sorted, device: &Arc<DeviceHandle>) -> bool {
+fn is_by_threshold(sorted: &Sorted, tries: &Tries<'_>) -> bool {
     let first = sorted.first.as_ref().filter(|_| sorted.is_of_few_rows());
-    first.is_some_and(|first| attempt(&sorted.input, Asked::First(first), device).is_ok())
+    first.is_some_and(|first| tries.would_run(&sorted.input, Asked::First(first), |_| true))
 }
 
 /// What gives the rows of `plan`, which is `sorted`, where the device should sort them.
 fn in_order_on_device(
     plan: &Arc<dyn ExecutionPlan>,
     sorted: &Sorted,
-    device: &Arc<DeviceHandle>,
+    tries: &Tries<'_>,
 ) -> DataFusionResult<Option<Arc<dyn ExecutionPlan>>> {
-    Ok(match on_device(&sorted.input, Asked::InOrder(sorted), device)? {
+    Ok(match on_device(&sorted.input, Asked::InOrder(sorted), tries)? {
         Some(Placed::Device(node)) => Some(node),
         Some(Placed::Trial(node, key)) => Some(Arc::new(PeltonTrialExec::new(Arc::clone(plan), node, key))),
         None => None,
@@ -243,9 +244,9 @@ fn in_order_on_device(
 fn windows_on_device(
     plan: &Arc<dyn ExecutionPlan>,
     windowed: &Windowed,
-    device: &Arc<DeviceHandle>,
+    tries: &Tries<'_>,
 ) -> DataFusionResult<Option<Arc<dyn ExecutionPlan>>> {
-    Ok(match on_device(&windowed.sorted.input, Asked::Windowed(windowed), device)? {
+    Ok(match on_device(&windowed.sorted.input, Asked::Windowed(windowed), tries)? {
         Some(Placed::Device(node)) => Some(node),
         Some(Placed::Trial(node, key)) => Some(Arc::new(PeltonTrialExec::new(Arc::clone(plan), node, key))),
         None => None,
@@ -257,10 +258,11 @@ fn windows_on_device(
 fn on_device(
     plan: &Arc<dyn ExecutionPlan>,
     asked: Asked<'_>,
-    device: &Arc<DeviceHandle>,
+    tries: &Tries<'_>,
 ) -> DataFusionResult<Option<Placed>> {
-    let Ok((lowered, reason)) = attempt(plan, asked, device) else { return Ok(None) };
-    let host_inputs = lowered.host_inputs.iter().map(|host_input| rewrite(&host_input.plan, device, false));
+    let device = tries.device;
+    let Some((lowered, reason)) = tries.take(plan, asked) else { return Ok(None) };
+    let host_inputs = lowered.host_inputs.iter().map(|host_input| rewrite(&host_input.plan, tries, false));
     let host_inputs = host_inputs.collect::<DataFusionResult<Vec<_>>>()?;
     let node = match asked {
         Asked::All | Asked::First(_) => {
@@ -366,10 +368,10 @@ fn hides_its_order(plan: &Arc<dyn ExecutionPlan>) -> bool {
 }
 
 /// True for what computes columns of rows that the device is to sort: the sort goes there, and this stays above it.
-fn is_over_sort(plan: &Arc<dyn ExecutionPlan>, device: &Arc<DeviceHandle>) -> bool {
+fn is_over_sort(plan: &Arc<dyn ExecutionPlan>, tries: &Tries<'_>) -> bool {
     let Some(projection) = plan.downcast_ref::<ProjectionExec>() else { return false };
-    let sorted = Sorted::of(projection.input()).filter(|sorted| !is_by_threshold(sorted, device));
-    sorted.is_some_and(|sorted| attempt(&sorted.input, Asked::InOrder(&sorted), device).is_ok())
+    let sorted = Sorted::of(projection.input()).filter(|sorted| !is_by_threshold(sorted, tries));
+    sorted.is_some_and(|sorted| tries.would_run(&sorted.input, Asked::InOrder(&sorted), |_| true))
 }
 
 /// Lowers what is `asked` of the rows of `plan`, and decides that it should run on the device; with why.

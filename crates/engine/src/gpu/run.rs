@@ -21,7 +21,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ColumnarValue, ExecutionPlan, collect, execute_stream};
 use futures::{Stream, StreamExt, TryStreamExt};
 use pelton_error::{CancelFlag, Error, ErrorKind, Pace, ResultExt};
-use pelton_exec::{RunReport, RunWith, TakeRows};
+use pelton_exec::{RunReport, RunWith, TakeGroups, TakeRows};
 use pelton_pipeline::Rows;
 use pelton_pipeline::ir::{Inputs, Literal, Plan, Source};
 use tokio::task::JoinHandle;
@@ -35,10 +35,11 @@ use super::host_input::{HostInput, describe_by_rows};
 use super::of_groups::OfGroups;
 use super::rows_out::{self, Conversion, Inlet};
 use super::value::LateText;
-use super::{late, result, value};
+use super::{late, value};
 use crate::error::{from_datafusion, to_datafusion};
 use crate::plan_copy::NewResults;
 use crate::profile::tracer;
+
 /// What comes of a run on the device.
 pub(super) enum Made {
     /// All rows, after its end.
@@ -242,21 +243,23 @@ impl Run {
             Some(of_groups) => Arc::clone(of_groups.aggregate_schema()),
             None => self.cpu.schema(),
         };
-        let (late, key_rows) = (self.late.clone(), self.key_rows.clone());
         let texts = late::KeyTexts {
             keys: self.key_texts.clone(),
             device: Arc::clone(&device),
             cancel: flag.clone(),
         };
-        let batch_rows = context.session_config().batch_size();
-        let conversion = Conversion {
+        let conversion = Arc::new(Conversion {
             schema: Arc::clone(&schema),
-            late: late.clone(),
-            batch_rows,
+            late: self.late.clone(),
+            key_rows: self.key_rows.clone(),
+            average_counts: self.average_counts.clone(),
+            of_groups: self.of_groups.clone(),
+            batch_rows: context.session_config().batch_size(),
             device: Arc::clone(&device),
             cancel: flag.clone(),
-        };
-        let (outlet, inlet) = rows_out::channel(conversion, context);
+        });
+        let (outlet, inlet) = rows_out::channel(&conversion, context);
+        let converting = Arc::clone(&conversion);
         let gives_out = rows_out::may_be_given_out(&plan, &schema, &self.average_counts);
         let groups_enough = self.rows_enough.map(|rows| rows as u64);
         let host_bytes_max = match context.memory_pool().memory_limit() {
@@ -270,6 +273,7 @@ impl Run {
                 tracer: tracer.as_ref(),
                 rows_taker,
                 host_bytes_max,
+                groups_taker: Some(&outlet as &dyn TakeGroups),
                 groups_enough,
                 texts: Some(&texts),
             };
@@ -278,9 +282,8 @@ impl Run {
             let predicted = predict(&plan, &device, &host_rows)?;
             let (mut rows, report) = runtime.run_with(&plan, inputs, &flag, with)?;
             learn(&device, &predicted, &report);
-            late::rows_as_keys(&mut rows, &key_rows);
             let started = Instant::now();
-            let fetched = late::fetch_all(&late, &rows, &schema, &late::Reader::of(&device, &flag))?;
+            let fetched = conversion.fetch(&mut rows)?;
             Ok::<_, Error>(Brought { rows, predicted, report, fetched, fetched_in: started.elapsed() })
         };
         let running = match self.in_background {
@@ -295,13 +298,9 @@ impl Run {
         }
         let brought = ended(&mut parts.running).await?;
         self.ran_on_device(&brought);
-        let Brought { mut rows, fetched, .. } = brought;
+        let Brought { rows, fetched, .. } = brought;
         parts.memory.try_grow(rows_bytes(&rows)).map_err(from_datafusion)?;
-        if let Some(of_groups) = &self.of_groups {
-            return of_groups.batches(rows, fetched, batch_rows).map(Made::Whole);
-        }
-        result::counts_are_null_with_sums(&mut rows, &self.average_counts);
-        result::batches(rows, fetched, &self.cpu.schema(), batch_rows).map(Made::Whole)
+        converting.of_all(rows, fetched).map(Made::Whole)
     }
 
     /// Runs the plans of the host inputs, all at once.

@@ -85,6 +85,11 @@ impl Sorted {
         self.row_count.is_some_and(|rows| rows <= FIRST_ROWS_MAX)
     }
 
+    /// Whether `other` asks the same of its input as this of its own.
+    pub(super) fn asks_alike(&self, other: &Self) -> bool {
+        self.keys == other.keys && self.row_count == other.row_count
+    }
+
     /// How many rows are wanted; `None`: all.
     pub(super) fn row_count(&self) -> Option<usize> {
         self.row_count

@@ -39,6 +39,14 @@ impl FirstRows {
         Some(Self { key, is_descending, has_further_keys, row_count })
     }
 
+    /// Whether `other` asks the same.
+    pub(super) fn asks_alike(&self, other: &Self) -> bool {
+        self.key.as_ref() == other.key.as_ref()
+            && self.is_descending == other.is_descending
+            && self.has_further_keys == other.has_further_keys
+            && self.row_count == other.row_count
+    }
+
     /// `sort` over the rows of `node`. Its dynamic filter is a new one: scans in the subtree that the node replaced hold
     /// the old one, and would leave out rows by it when they run another time.
     pub(super) fn sort_again(sort: &SortExec, node: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {

@@ -28,6 +28,7 @@ use super::metrics::{PlannedBytes, ScanReport};
 use super::stream;
 use crate::error::to_datafusion;
 use crate::memo::{PruneQuestion, ZoneMemo};
+use crate::new_filters::NewFilters;
 use crate::plan_copy::NewResults;
 use crate::predicate::zone_predicate;
 use crate::prune::{Pruned, SkippedBy};
@@ -204,11 +205,6 @@ impl PeltonScanExec {
             && self.limit.is_none()
     }
 
-    /// True where other operators tell it filters while the query runs.
-    pub(crate) fn is_told_filters(&self) -> bool {
-        self.told_filters() > 0
-    }
-
     /// How many filters other operators tell it while the query runs.
     pub(crate) fn told_filters(&self) -> usize {
         self.dynamic.len()
@@ -267,6 +263,17 @@ impl PeltonScanExec {
     /// This scan, which no other operator tells filters.
     pub(crate) fn told_nothing(&self) -> Self {
         Self { dynamic: Vec::new(), ..self.clone() }
+    }
+
+    /// This scan, which is told new filters in place of those that it was.
+    pub(crate) fn with_filters_of(&self, new: &NewFilters) -> Result<Self> {
+        let dynamic = self.dynamic.iter().map(|expr| new.in_expr(expr));
+        Ok(Self { dynamic: dynamic.collect::<Result<_>>()?, ..self.clone() })
+    }
+
+    /// This scan, of which nothing is counted yet.
+    pub(crate) fn anew(self) -> Self {
+        Self { io: Arc::new(self.io.tallied()), metrics: ExecutionPlanMetricsSet::new(), ..self }
     }
 
     /// This scan with conjuncts that read `results`. What it skips is as before: nothing is known of results in advance.

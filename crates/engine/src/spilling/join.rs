@@ -89,7 +89,11 @@ impl SpillingJoinExec {
 
     /// This, of `join` in place of its own.
     pub(crate) fn with_join(&self, join: HashJoinExec) -> Self {
-        Self::new(Arc::new(join), self.budget_bytes).expect("the sides were changed, not the join")
+        let is_alike = Arc::ptr_eq(join.properties(), self.join.properties());
+        let new = Self::new(Arc::new(join), self.budget_bytes).expect("the sides were changed, not the join");
+        // So that whoever is above it need not look at its properties again.
+        let properties = if is_alike { Arc::clone(&self.properties) } else { Arc::clone(&new.properties) };
+        Self { properties, ..new }
     }
 
     fn of(&self, join: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {

@@ -11,6 +11,7 @@ mod copies;
 mod dates;
 mod fallback;
 mod fetched;
+mod groups_out;
 mod join_keys;
 mod nodes;
 mod parents;

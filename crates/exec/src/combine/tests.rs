@@ -212,7 +212,7 @@ fn grouped<R>(
 
 fn rows(execution: &Execution<'_>, combiner: Combiner<'_, '_>) -> Result<Rows> {
     let held = combiner.finish()?;
-    group_rows_of(execution, &fixed_kernel(execution, &held.layout)?, &held, Some(held.count))
+    group_rows_of(execution, &fixed_kernel(execution, &held.layout)?, &held, Some(held.count), u64::MAX)
 }
 
 fn three_parts() -> [Vec<Row>; 3] {

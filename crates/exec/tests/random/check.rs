@@ -13,9 +13,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use pelton_error::{CancelFlag, Error, ErrorKind};
 use pelton_exec::{
-    Filters, HostRows, MemoryTest, OverflowChecks, RowsPart, RunWith, Runtime, RuntimeOptions, TakeRows,
-    TargetChoice,
+    Filters, HostRows, MemoryTest, OverflowChecks, RowsPart, RunWith, Runtime, RuntimeOptions, SomeGroups,
+    TakeGroups, TakeRows, TargetChoice,
 };
+use pelton_pipeline::codegen::GroupLayout;
 use pelton_pipeline::ir::Inputs;
 use pelton_scan::Decompress;
 use pelton_store::{IoEngine, IoOptions};
@@ -318,7 +319,8 @@ impl<'f> Shape<'f> {
         }
         let taker = Taker::default();
         let rows_taker = gives_out.then_some(&taker as &dyn TakeRows);
-        let with = RunWith { rows_taker, ..RunWith::default() };
+        let groups_taker = gives_out.then_some(&taker as &dyn TakeGroups);
+        let with = RunWith { rows_taker, groups_taker, ..RunWith::default() };
         let (rows, report) = match runtime.run_with(plan, inputs, &CancelFlag::new(), with) {
             Ok(result) => result,
             Err(error) => return check_error(&error, &expected, is_short, tally, &shown),
@@ -352,7 +354,7 @@ struct Planned {
     /// The set of tables that it reads.
     set: usize,
     configuration: usize,
-    /// Its rows are given out while it runs, where they can be.
+    /// Its rows or groups are given out before its end, where they can be.
     gives_out: bool,
 }
 
@@ -414,6 +416,18 @@ impl TakeRows for Taker {
 
     fn part_bytes(&self) -> usize {
         1 << 10
+    }
+}
+
+impl TakeGroups for Taker {
+    fn wants(&self, _: &GroupLayout) -> bool {
+        true
+    }
+
+    fn take_groups(&self, groups: SomeGroups) -> pelton_error::Result<()> {
+        let rows = rows_of(&groups.into_rows()?);
+        self.rows.lock().unwrap().extend(rows);
+        Ok(())
     }
 }
 

@@ -30,7 +30,7 @@ impl Table {
             1.0 + (state >> 12) as f64 / (1_u64 << 52) as f64
         };
         // Products of a group nearly cancel out, and what rounding took from them shows.
-        let sign = |row: usize| if row / 32 % 2 == 0 { 1.0 } else { -1.0 };
+        let sign = |row: usize| if (row / 32).is_multiple_of(2) { 1.0 } else { -1.0 };
         let factors = (0..ROWS).map(|row| [sign(row) * next(), next(), -next()]).collect();
         let groups = (0..ROWS as i32).map(|row| row / 64 * 32 + row % 32).collect();
         Self { factors, groups }

@@ -10,6 +10,7 @@ mod checks;
 mod columns;
 mod doubles;
 mod groups;
+mod groups_out;
 mod growth;
 mod joins;
 mod memory;

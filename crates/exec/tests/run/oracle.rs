@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use pelton_chunk::DecodedValues;
 use pelton_error::CancelFlag;
 use pelton_exec::{
-    Filters, HostRows, MemoryTest, RowsPart, RunReport, RunWith, Runtime, RuntimeOptions, TakeRows,
-    TargetChoice,
+    Filters, HostRows, MemoryTest, RowsPart, RunReport, RunWith, Runtime, RuntimeOptions, SomeGroups,
+    TakeGroups, TakeRows, TargetChoice,
 };
+use pelton_pipeline::codegen::GroupLayout;
 use pelton_pipeline::ir::{
     Bounds, Column, Expr, Inputs, Literal, Op, Pipeline, Plan, Sink, Source, TableScan, Type,
 };
@@ -103,16 +104,17 @@ pub(crate) fn run(options: RuntimeOptions, plan: &Plan) -> (Rows, RunReport) {
     result
 }
 
-/// Rows that are given out while a run goes on are those that it else ends with: some at a time, with memory that is made
-/// short, and by three workers.
+/// Rows and groups that are given out before the end of a run are those that it else ends with: some at a time, with
+/// memory that is made short, and by three workers.
 fn given_out_is_the_same(options: &RuntimeOptions, plan: &Plan, (rows, report): &(Rows, RunReport)) {
     let expected = sorted(rows);
     let few = RuntimeOptions { first_rows: Some(700), ..options.clone() };
     let short = RuntimeOptions { memory_test: MemoryTest::RefuseOnce, ..options.clone() };
-    let shared = RuntimeOptions { more_devices: vec![1, 2], ..options.clone() };
-    for options in [few, short].into_iter().chain(has_three_devices().then_some(shared)) {
+    let few_of_short = RuntimeOptions { first_rows: Some(90), ..short.clone() };
+    let shared = RuntimeOptions { more_devices: vec![1, 2], first_rows: Some(90), ..options.clone() };
+    for options in [few, short, few_of_short].into_iter().chain(has_three_devices().then_some(shared)) {
         let taker = Taker::default();
-        let with = RunWith { rows_taker: Some(&taker), ..RunWith::default() };
+        let with = RunWith { rows_taker: Some(&taker), groups_taker: Some(&taker), ..RunWith::default() };
         let run = runtime(options.clone()).run_with(plan, Inputs::default(), &CancelFlag::new(), with);
         let (rest, report_of_parts) = run.unwrap();
         let mut found = taker.rows.into_inner().unwrap();
@@ -150,6 +152,18 @@ impl TakeRows for Taker {
 
     fn part_bytes(&self) -> usize {
         1 << 10
+    }
+}
+
+impl TakeGroups for Taker {
+    fn wants(&self, _: &GroupLayout) -> bool {
+        true
+    }
+
+    fn take_groups(&self, groups: SomeGroups) -> pelton_error::Result<()> {
+        let rows = sorted(&groups.into_rows()?);
+        self.rows.lock().unwrap().extend(rows);
+        Ok(())
     }
 }
 
