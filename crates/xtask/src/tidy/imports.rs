@@ -130,8 +130,11 @@ pub(super) fn unused(packages: &[Package], files: &[File]) -> Vec<Finding> {
             .map(|file| code_and_doc_tests(&file.text))
             .collect();
         let is_named = |dependency: &Dependency| {
-            let word = dependency.called.replace('-', "_");
-            sources.iter().any(|source| !word_positions(source, &word).is_empty())
+            // One that is renamed may be there for a feature of the package that sources name.
+            [&dependency.called, &dependency.name].into_iter().any(|name| {
+                let word = name.replace('-', "_");
+                sources.iter().any(|source| !word_positions(source, &word).is_empty())
+            })
         };
         findings.extend(package.dependencies.iter().filter(|dependency| !is_named(dependency)).map(
             |dependency| {
