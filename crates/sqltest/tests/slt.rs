@@ -56,7 +56,6 @@ configurations! {
     positioned_reads => |config| config.io(IoMode::Buffered, false);
     one_thread => |config| config.threads(1);
     kernels => |config| config.kernels(PROGRAMS);
-    kernels_of_symbols => |config| config.kernels(PROGRAMS).encoding("fsst+plain").codec("none");
     kernels_in_little_memory => |config| config.kernels(PROGRAMS).device_memory_limit(1 << 20).row_groups(7, 1024);
     kernels_on_three_devices => |config| config.kernels(PROGRAMS).devices(3).row_groups(7, 1024);
     kernels_refused_memory => |config| config.kernels(PROGRAMS).memory_test(MemoryTest::RefuseOnce).row_groups(64, 1024);
