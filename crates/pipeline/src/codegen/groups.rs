@@ -168,7 +168,7 @@ fn wide_key_words(keys: &[Value], layout: &GroupLayout, block: &mut Block) -> St
             }
             Form::F64 => words.push(of(format!("bits_of(float_key({code}))"))),
             Form::Bool | Form::Id => words.push(of(format!("u64({code})"))),
-            Form::I32 | Form::I64 => words.push(of(format!("u64(i64({code}))"))),
+            Form::I32 | Form::I64 => words.push(of(format!("(u64)i64({code})"))),
             Form::View | Form::Kept => unreachable!("no key is a view"),
         }
     }
@@ -319,7 +319,7 @@ fn as_word(contribution: &Contribution) -> String {
     let code = &contribution.value.code;
     match (contribution.is_count, contribution.kind) {
         (true, _) => "1ull".into(),
-        (_, WordKind::Add | WordKind::Key) => format!("u64(i64({code}))"),
+        (_, WordKind::Add | WordKind::Key) => format!("(u64)i64({code})"),
         (_, WordKind::AddLow { .. } | WordKind::AddHigh) => format!("u128(i128({code}))"),
         (_, WordKind::AddDouble) => code.clone(),
         (_, WordKind::Min | WordKind::Max) if contribution.value.form == Form::F64 => {

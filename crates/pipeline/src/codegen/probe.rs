@@ -14,8 +14,8 @@ use crate::ir::{Expr, Type};
 fn offset(value: &Value, domain: &KeyDomain) -> String {
     match value.form {
         Form::Bool | Form::Id => format!("u64({})", value.code),
-        _ if domain.min == 0 => format!("u64(i64({}))", value.code),
-        _ => format!("(u64(i64({})) - u64({}))", value.code, i64_constant(domain.min as i64)),
+        _ if domain.min == 0 => format!("(u64)i64({})", value.code),
+        _ => format!("((u64)i64({}) - u64({}))", value.code, i64_constant(domain.min as i64)),
     }
 }
 
@@ -73,7 +73,7 @@ fn words_of_key(key: &Value) -> Vec<String> {
     match key.ty {
         Type::I128 => vec![format!("u64(i128({code}))"), format!("u64(i128({code}) >> 64)")],
         Type::F64 => vec![format!("bits_of(float_key({code}))")],
-        Type::Bool | Type::I32 | Type::I64 => vec![format!("u64(i64({code}))")],
+        Type::Bool | Type::I32 | Type::I64 => vec![format!("(u64)i64({code})")],
         Type::Text => unreachable!("texts are looked up by their hashes"),
     }
 }

@@ -136,7 +136,7 @@ fn number_of(value: &Value) -> Result<Number> {
                 value.bounds.ok_or_else(|| Error::unsupported("a sort by integers without bounds"))?;
             // A difference modulo 2^64 that lies below that.
             let (least, greatest) = (bounds.min as i64 as u64, span_of(bounds));
-            narrow(format!("u64(i64({code})) - {least}ull"), greatest)
+            narrow(format!("(u64)i64({code}) - {least}ull"), greatest)
         }
         (Form::I128, _) => match value.bounds {
             Some(bounds) => {
