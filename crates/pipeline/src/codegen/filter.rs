@@ -62,10 +62,10 @@ pub(crate) struct FilterPlan {
     rows: Rows,
 }
 
-/// How rows are gone through.
+/// In which order a kernel looks at rows and conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Rows {
-    /// Masks of lanes are narrowed, then rows are gone through one by one.
+    /// Each condition narrows the masks of lanes; then comes one row after the other.
     #[default]
     Branching,
     /// All conditions of a row are computed, and no step narrows masks.
@@ -142,7 +142,7 @@ impl FilterPlan {
         self.rows == Rows::Predicated
     }
 
-    /// True where slices of rows are gone through.
+    /// True where the kernel works on slices of rows.
     pub(crate) fn is_sliced(&self) -> bool {
         self.rows == Rows::Sliced
     }
