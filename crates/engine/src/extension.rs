@@ -50,7 +50,7 @@ use crate::stores::Stores;
 use crate::subqueries::Subqueries;
 use crate::window_filters::WindowFilters;
 use crate::yielding::YieldingRule;
-use crate::{shadowed, simplify};
+use crate::{null_keys, shadowed, simplify};
 
 /// What [`with_pelton`] gives back: the builder to go on with, and what tables are made with.
 pub struct Extension {
@@ -133,7 +133,7 @@ fn with_rules(
     device: &Arc<DeviceHandle>,
     copies: &Arc<Copies>,
 ) -> SessionStateBuilder {
-    let logical = shadowed::install(simplify::install(builder.optimizer().take()));
+    let logical = null_keys::install(shadowed::install(simplify::install(builder.optimizer().take())));
     let mut rules = builder.physical_optimizers().take().unwrap_or_default().rules;
     by_position::install(&mut rules);
     rules.insert(0, Arc::new(FromCopies::new(copies, device)));

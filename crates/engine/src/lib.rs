@@ -43,6 +43,7 @@ mod metered;
 mod multisets;
 mod names;
 mod new_filters;
+mod null_keys;
 mod numbers;
 mod opaque;
 mod ordered;

@@ -245,7 +245,8 @@ impl FilterPlan {
     }
 }
 
-fn density(op: &Op, tables: &[Option<BuiltTable>]) -> f64 {
+/// The share of possible keys for which the probe `op` lets a row pass.
+pub(super) fn density(op: &Op, tables: &[Option<BuiltTable>]) -> f64 {
     match op {
         Op::Probe { table, kind, .. } => {
             let density = tables[*table].as_ref().map_or(1.0, BuiltTable::density);

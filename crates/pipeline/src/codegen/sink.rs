@@ -6,7 +6,7 @@ use super::args::Arg;
 use super::block::Block;
 use super::build::Build;
 use super::groups;
-use super::layout::{PayloadColumn, SinkLayout, TableKind};
+use super::layout::{BuiltTable, PayloadColumn, SinkLayout, TableKind};
 use super::scope::Scope;
 use super::source::{PendingPayload, RowScope};
 use super::value::Value;
@@ -75,9 +75,13 @@ impl Generator<'_> {
         }
         let mut scope = RowScope::new(&mut self.kernel);
         let mut guard = Guard::new(self.plan.is_predicated());
+        let mut share = 1.0;
         for step in self.plan.row_steps() {
             let condition = filter::test(step, pipeline, &mut scope, &mut block)?;
             guard.add(condition, &mut scope, &mut block);
+            if let filter::Step::Bitmap(index) = step {
+                leave_sparse(&mut share, &pipeline.ops[index], self.request.tables, &mut block);
+            }
         }
         for (index, op) in pipeline.ops.iter().enumerate() {
             match op {
@@ -108,6 +112,9 @@ impl Generator<'_> {
                     }
                     probe.generate(next_column, &mut scope, &mut block)?;
                     next_column += probe.added_columns(&scope);
+                    if !is_matched {
+                        leave_sparse(&mut share, op, self.request.tables, &mut block);
+                    }
                 }
             }
         }
@@ -132,6 +139,22 @@ impl Generator<'_> {
         block.close_all(&limits.row_head("mask[lane] >> r << r", "emitted_before[lane]"));
         code.text = block.into_text();
         Ok(code)
+    }
+}
+
+/// A slice goes on as single rows where probes leave this share of rows or less: one or two of 32, as far as direct tables
+/// tell how many of the keys that there may be they have. (Of keys of hashed tables few of those there may be occur.)
+const SPARSE_SHARE: f64 = 1.0 / 16.0;
+
+/// Takes the probe `op` into `share`, the share of rows that have come so far, and goes on row by row where it is small.
+fn leave_sparse(share: &mut f64, op: &Op, tables: &[Option<BuiltTable>], block: &mut Block) {
+    if let Op::Probe { table, kind: ProbeKind::Inner | ProbeKind::Semi | ProbeKind::Anti, .. } = op
+        && tables[*table].as_ref().is_some_and(|built| built.layout.kind == TableKind::Direct)
+    {
+        *share *= filter::density(op, tables).clamp(0.0, 1.0);
+    }
+    if *share <= SPARSE_SHARE {
+        block.each_row();
     }
 }
 
