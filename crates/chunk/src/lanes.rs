@@ -86,11 +86,12 @@ macro_rules! impl_lane {
             fn unpack(width: u32, base: Self, packed: &[u8], values: &mut [Self; VECTOR]) {
                 assert!(width <= Self::BITS);
                 assert_eq!(packed.len(), VECTOR / 8 * width as usize);
-                let mut copy = [0 as $word; VECTOR];
+                let mut copy: [$word; VECTOR]; // zeroed only where it is needed
                 // SAFETY: Every bit pattern is a value of an unsigned integer.
                 let words = match unsafe { packed.align_to::<$word>() } {
                     ([], words, []) => words,
                     _ => {
+                        copy = [0; VECTOR];
                         let copy = &mut copy[..packed.len() / size_of::<$word>()];
                         for (word, bytes) in copy.iter_mut().zip(packed.chunks_exact(size_of::<$word>())) {
                             *word = <$word>::from_le_bytes(bytes.try_into().expect("chunks are exact"));

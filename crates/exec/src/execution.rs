@@ -41,6 +41,8 @@ const DIRECT_KEYS_MAX: u64 = 1 << 22;
 const TABLE_KEYS_MAX: u64 = 1 << 31;
 /// Groups that a hashed aggregation starts with room for at least.
 const FIRST_GROUPS: u64 = 1 << 20;
+/// Rows that a hash table begins with room for at least, unless fewer come.
+const FIRST_TABLE_ROWS: u64 = 1 << 16;
 /// How many times as many rows may find their key as would if all keys were as frequent. A guess; groups grow.
 const PROBED_SHARE: f64 = 2.0;
 /// Rows or groups that tables have room for at least, where memory is short.
@@ -691,7 +693,14 @@ impl<'r> Execution<'r> {
                 self.held_rows_to_begin_with(&kernel, order, prepared)?
             }
             _ => {
-                let rows = self.runtime.options.first_rows.unwrap_or(prepared.row_count).max(1);
+                let rows = match self.runtime.options.first_rows {
+                    Some(rows) => rows.max(1),
+                    None if kernel.generated.sink.may_be_full() => {
+                        let found = self.rows_after_probes(pipeline, prepared).max(FIRST_TABLE_ROWS);
+                        found.min(prepared.row_count).max(1)
+                    }
+                    None => prepared.row_count.max(1),
+                };
                 self.table_rows_to_begin_with(&kernel, rows)?
             }
         };

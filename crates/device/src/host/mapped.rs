@@ -1,5 +1,6 @@
 //! Host memory in whole pages, from the operating system.
 
+use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::ptr;
 
@@ -132,13 +133,88 @@ pub(crate) fn map_guarded(bytes: usize) -> Result<RawMemory> {
     Ok(RawMemory { address: address as u64, bytes, holds_bytes: true })
 }
 
+/// Pages that were used and are kept for whoever needs as many: clearing new ones takes longer than most kernels.
+#[derive(Debug)]
+pub(crate) struct IdlePages {
+    /// The longest kept first.
+    kept: VecDeque<Idle>,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+#[derive(Debug)]
+struct Idle {
+    memory: RawMemory,
+    is_guarded: bool,
+}
+
+impl IdlePages {
+    /// None yet, and `bytes_max` at most.
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self { kept: VecDeque::new(), bytes: 0, bytes_max }
+    }
+
+    /// Memory of `bytes`, with whatever was in it.
+    pub(crate) fn take(&mut self, bytes: usize, is_guarded: bool) -> Option<RawMemory> {
+        let length = mapped_length(bytes);
+        let fits = |idle: &Idle| idle.is_guarded == is_guarded && mapped_length(idle.memory.bytes) == length;
+        let place = self.kept.iter().rposition(fits)?;
+        let Idle { memory, .. } = self.kept.remove(place).expect("it was just found");
+        self.bytes -= length;
+        let address = match is_guarded {
+            true => guard_of(&memory) - bytes.next_multiple_of(GUARD_BYTES) as u64,
+            false => memory.address,
+        };
+        Some(RawMemory { address, bytes, holds_bytes: true })
+    }
+
+    /// Keeps `memory`, and unmaps what there is too much of.
+    ///
+    /// # Safety
+    ///
+    /// `memory` comes from [`map_guarded`] if `is_guarded`, else from [`Mapped::into_raw`], is given once, and nobody uses it
+    /// any more.
+    pub(crate) unsafe fn keep(&mut self, memory: RawMemory, is_guarded: bool) {
+        self.bytes += mapped_length(memory.bytes);
+        self.kept.push_back(Idle { memory, is_guarded });
+        while self.bytes > self.bytes_max {
+            let Some(idle) = self.kept.pop_front() else { break };
+            self.bytes -= mapped_length(idle.memory.bytes);
+            idle.unmap();
+        }
+    }
+}
+
+impl Drop for IdlePages {
+    fn drop(&mut self) {
+        self.kept.drain(..).for_each(Idle::unmap);
+    }
+}
+
+impl Idle {
+    fn unmap(self) {
+        // SAFETY: as `keep` was promised.
+        unsafe {
+            match self.is_guarded {
+                true => unmap_guarded(self.memory),
+                false => drop(Mapped::from_raw(self.memory)),
+            }
+        }
+    }
+}
+
+/// The address of the page behind guarded memory.
+fn guard_of(memory: &RawMemory) -> u64 {
+    memory.address + memory.bytes.next_multiple_of(GUARD_BYTES) as u64
+}
+
 /// Unmaps what [`map_guarded`] gave.
 ///
 /// # Safety
 ///
 /// `raw` comes from `map_guarded`, is given once, and nobody uses it any more.
-pub(crate) unsafe fn unmap_guarded(raw: RawMemory) {
-    let guard = raw.address as usize + raw.bytes.next_multiple_of(GUARD_BYTES);
+unsafe fn unmap_guarded(raw: RawMemory) {
+    let guard = guard_of(&raw) as usize;
     let length = mapped_length(raw.bytes);
     drop(Mapped { address: (guard - length) as *mut c_void, bytes: length + HOST_PAGE_BYTES as usize });
 }

@@ -22,7 +22,8 @@ use crate::place::{
 };
 use crate::work::Work;
 
-pub(crate) use mapped::{Mapped, map_guarded, unmap_guarded};
+use mapped::IdlePages;
+pub(crate) use mapped::{Mapped, map_guarded};
 pub(crate) use queue::{Queue, QueueEvent};
 
 /// What logical devices there shall be.
@@ -88,6 +89,9 @@ pub fn open(options: &HostOptions) -> Machine {
         has_peer_access: options.has_peer_access,
         opened: Instant::now(),
         guarded: Mutex::default(),
+        idle: Mutex::new(
+            IdlePages::new((options.device_memory_limit_bytes / 4).min(IDLE_BYTES_MAX) as usize),
+        ),
         failure: options.failing_copy.map(|copy| Arc::new(Failure { copy, seen: AtomicU64::new(0) })),
     })
 }
@@ -99,6 +103,7 @@ struct Host {
     opened: Instant,
     /// Addresses of the memory that ends at a page of its own that nobody may touch.
     guarded: Mutex<HashSet<u64>>,
+    idle: Mutex<IdlePages>,
     failure: Option<Arc<Failure>>,
 }
 
@@ -111,10 +116,16 @@ struct Failure {
 
 /// So much memory is guarded at once: a process has at most 65,530 mappings, and guarded ones do not join with others.
 const GUARDED_MAX: usize = 8192;
+/// What is kept of memory that was released, at most, where a quarter of a device's is more.
+const IDLE_BYTES_MAX: u64 = 1 << 30;
 
 impl Host {
     fn guarded(&self) -> MutexGuard<'_, HashSet<u64>> {
         self.guarded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn idle(&self) -> MutexGuard<'_, IdlePages> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -124,26 +135,34 @@ impl Backend for Host {
     }
 
     fn allocate(&self, kind: &MemoryKind, bytes: usize) -> Result<RawMemory> {
-        if matches!(kind, MemoryKind::Device(_)) && self.guarded().len() < GUARDED_MAX {
-            let memory = map_guarded(bytes)?;
+        let is_guarded = matches!(kind, MemoryKind::Device(_)) && self.guarded().len() < GUARDED_MAX;
+        // As on devices, memory of every other kind is there before it is used, so that times are those of use.
+        let is_there = !matches!(kind, MemoryKind::Pageable(_));
+        let known = if is_there { self.idle().take(bytes, is_guarded) } else { None };
+        let memory = match known {
+            Some(memory) => memory,
+            None if is_guarded => map_guarded(bytes)?,
+            None => {
+                let mapped = Mapped::new(bytes, None)?;
+                if is_there {
+                    mapped.populate();
+                }
+                mapped.into_raw()
+            }
+        };
+        if is_guarded {
             self.guarded().insert(memory.address);
-            return Ok(memory);
         }
-        let mapped = Mapped::new(bytes, None)?;
-        if !matches!(kind, MemoryKind::Pageable(_)) {
-            // As on devices, memory of every other kind is there before it is used, so that times are those of use.
-            mapped.populate();
-        }
-        Ok(mapped.into_raw())
+        Ok(memory)
     }
 
-    fn release(&self, _kind: &MemoryKind, memory: RawMemory) {
+    fn release(&self, kind: &MemoryKind, memory: RawMemory) {
         let is_guarded = self.guarded().remove(&memory.address);
         // SAFETY: `memory` came from `allocate`, in the way that is remembered, and is released once.
         unsafe {
-            match is_guarded {
-                true => unmap_guarded(memory),
-                false => drop(Mapped::from_raw(memory)),
+            match kind {
+                MemoryKind::Pageable(_) => drop(Mapped::from_raw(memory)),
+                _ => self.idle().keep(memory, is_guarded),
             }
         }
     }

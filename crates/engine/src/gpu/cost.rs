@@ -46,6 +46,10 @@ const TAKE_S: f64 = 0.05e-9;
 const CPU_SORT_S: f64 = 100e-9;
 /// What it takes to merge a row of sorted runs, with its columns: a guess.
 const CPU_MERGE_S: f64 = 40e-9;
+/// The device is tried out where it is predicted to take up to so many times what the CPU takes, if that is more than so many
+/// seconds. Guesses.
+const TRIED_TIMES: f64 = 4.0;
+const TRIED_S: f64 = 5e-3;
 /// A table of more rows does not fit a device's caches: one by position, one by hash.
 const NEAR_ROWS: f64 = 1e6;
 const NEAR_HASHED_ROWS: f64 = 1e5;
@@ -133,6 +137,12 @@ impl Prediction {
     /// True where the device is predicted to be faster.
     pub(super) fn prefers_device(&self) -> bool {
         self.device_s < self.cpu_s
+    }
+
+    /// True where the device may turn out to be faster, and it is worth finding out: predictions of queries that never ran
+    /// are off by such factors, above all those of the CPU's joins and text functions.
+    pub(super) fn may_prefer_device(&self) -> bool {
+        self.prefers_device() || (self.cpu_s > TRIED_S && self.device_s < self.cpu_s * TRIED_TIMES)
     }
 }
 

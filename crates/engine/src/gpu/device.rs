@@ -22,7 +22,6 @@ use pelton_scan::DataTier;
 use pelton_store::{IoEngine, Table};
 
 use super::corrections::Corrections;
-use super::exec::PeltonGpuExec;
 use super::foreground::Foreground;
 use super::text_pages::TextPages;
 use super::trial::Experience;
@@ -283,11 +282,11 @@ impl DeviceHandle {
 
 /// What planning and EXPLAIN ask; none of it opens anything.
 impl DeviceHandle {
-    /// Whether a column that `node` reads was pinned by somebody.
-    pub(super) fn has_pinned(&self, node: &PeltonGpuExec) -> bool {
+    /// Whether a column that `plan` reads was pinned by somebody.
+    pub(super) fn has_pinned(&self, plan: &[Pipeline]) -> bool {
         let Some(runtime) = self.opened() else { return false };
         let is_pinned = |table: &Table, column| runtime.column_cache().is_pinned_by_name(table, column);
-        node.plan().pipelines.iter().any(|pipeline| match &pipeline.source {
+        plan.iter().any(|pipeline| match &pipeline.source {
             Source::Table(scan) => scan.columns.iter().any(|&column| is_pinned(&scan.table, column)),
             _ => false,
         })

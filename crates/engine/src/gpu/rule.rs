@@ -280,7 +280,7 @@ fn on_device(
         }
     };
     let learns = matches!(device.choice(), DeviceChoice::Auto | DeviceChoice::AutoHost);
-    if !learns || device.has_pinned(&node) {
+    if !learns || device.has_pinned(&node.plan().pipelines) {
         return Ok(Some(Placed::Device(Arc::new(node))));
     }
     let key = key_of(&node);
@@ -414,7 +414,12 @@ fn choose(lowered: &Lowered, device: &DeviceHandle) -> Result<String> {
         return Ok("chosen to be tried out".into());
     }
     let prediction = Prediction::of(&lowered.plan, device)?;
-    if !prediction.prefers_device() {
+    // What was pinned runs there at once; all else is tried out first, and what took how long decides.
+    let is_for_device = match device.has_pinned(&lowered.plan.pipelines) {
+        true => prediction.prefers_device(),
+        false => prediction.may_prefer_device(),
+    };
+    if !is_for_device {
         return Err(Error::unsupported(prediction.to_string()));
     }
     Ok(prediction.to_string())

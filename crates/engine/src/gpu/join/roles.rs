@@ -23,6 +23,9 @@ use crate::scan::PeltonScanExec;
 /// The most rows that the right side of an inner join builds a table of in order to let the larger scan probe: 16 bytes
 /// each, it then fits the second-level cache of a data-centre GPU (50 MB). A guess.
 const RIGHT_BUILD_ROWS_MAX: f64 = 3e6;
+/// A larger one does so where it has at most so many times the rows that are left of the other: a table of those would be far
+/// too, and their keys may repeat. A guess.
+const RIGHT_BUILD_TIMES_LEFT: f64 = 4.0;
 
 /// A join of the plan, of whichever operator.
 pub(in super::super) struct Join<'a> {
@@ -110,8 +113,10 @@ impl<'a> Join<'a> {
         if self.on.is_empty() {
             return rows(self.left).is_none_or(|left| rows(self.right).is_some_and(|right| right < left));
         }
+        let left = rows(self.left).unwrap_or(0.0);
+        let rows_max = RIGHT_BUILD_ROWS_MAX.max(RIGHT_BUILD_TIMES_LEFT * left);
         largest_scan_rows(self.left) > largest_scan_rows(self.right)
-            && rows(self.right).is_some_and(|rows| rows <= RIGHT_BUILD_ROWS_MAX)
+            && rows(self.right).is_some_and(|rows| rows <= rows_max)
     }
 }
 
