@@ -36,7 +36,7 @@ pub enum TextForm {
 
 /// Rows of a table at most whose texts are made a dictionary of where they have none: read on the host once, in some
 /// 300 ns a row. A guess.
-const DICTIONARY_ROWS_MAX: u64 = 1 << 20;
+const DICTIONARY_ROWS_MAX: u64 = 1 << 18;
 
 /// Whether a text column can be read by dictionary: it is stored so, or its table is small.
 ///
