@@ -3,8 +3,8 @@
 //! ```text
 //!   WHERE, HAVING        Filter       semi and anti joins are made of conjuncts above, what has no conditions is below
 //!   SELECT               Projection
-//!   GROUP BY, sum(…)     Aggregate
-//!   OVER (…)             Window       } marks are taken off above
+//!   GROUP BY, sum(…)     Aggregate    }
+//!   OVER (…)             Window       } values of scalar subqueries are there, too; above, marks are taken off
 //!   ORDER BY             Sort         }
 //!   ON                   Join         filters the side whose columns it names where that may be, else has marks there
 //! ```
@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{DFSchema, Result};
+use datafusion::common::{Column, DFSchema, Result};
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
@@ -26,7 +26,7 @@ use super::Names;
 use super::comparison::Comparison;
 use super::marks::{Marks, is_condition};
 use super::outer::{has_outer, has_subquery, outer_columns, subquery_of};
-use super::peel::joins_as_it_is;
+use super::peel::{joins_as_it_is, value_joins_as_it_is};
 use crate::error::to_datafusion;
 
 /// `plan` with its own conditions rewritten.
@@ -37,15 +37,105 @@ pub(super) fn rewrite(plan: LogicalPlan, names: &Names) -> Result<Transformed<Lo
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     match plan {
+        LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) | LogicalPlan::Sort(_) => {
+            let schema = Arc::clone(plan.schema());
+            let is_aggregate = matches!(plan, LogicalPlan::Aggregate(_));
+            let mut rewritten = with_values_below(plan, names)?;
+            if found {
+                rewritten = rewritten.transform_data(|plan| of_input(plan, names))?;
+            }
+            rewritten.map_data(|plan| if is_aggregate { Ok(plan) } else { only_columns_of(plan, &schema) })
+        }
         plan if !found => Ok(Transformed::no(plan)),
         LogicalPlan::Filter(filter) => of_filter(filter, names),
         LogicalPlan::Join(join) => of_join(join, names),
-        LogicalPlan::Projection(_)
-        | LogicalPlan::Aggregate(_)
-        | LogicalPlan::Window(_)
-        | LogicalPlan::Sort(_) => of_input(plan, names),
+        LogicalPlan::Projection(_) => of_input(plan, names),
         other => Ok(Transformed::no(other)),
     }
+}
+
+/// `plan` with the values of subqueries of its rows computed by a projection below it, of which DataFusion makes joins.
+fn with_values_below(plan: LogicalPlan, names: &Names) -> Result<Transformed<LogicalPlan>> {
+    let mut has_value = false;
+    plan.apply_expressions(|expr| {
+        has_value |= expr.exists(|expr| Ok(matches!(expr, Expr::ScalarSubquery(_))))?;
+        Ok(if has_value { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    if !has_value {
+        return Ok(Transformed::no(plan));
+    }
+    let mut values = Vec::new();
+    let exprs = plan.expressions().into_iter();
+    let exprs = mapped_under_names(&plan, exprs, &mut |expr| {
+        let replaced = expr.transform_down(|expr| match &expr {
+            Expr::ScalarSubquery(value)
+                if has_outer(&value.subquery) && value_joins_as_it_is(&value.subquery) =>
+            {
+                let name = names.next("value");
+                values.push(expr.alias(&name));
+                let column = Expr::Column(Column::new_unqualified(name));
+                Ok(Transformed::new(column, true, TreeNodeRecursion::Jump))
+            }
+            _ => Ok(Transformed::no(expr)),
+        })?;
+        Ok(replaced.data)
+    })?;
+    if values.is_empty() {
+        return Ok(Transformed::no(plan));
+    }
+    let below = match plan.inputs()[0] {
+        // A sort may name columns of rows that its input does not have any more.
+        LogicalPlan::Projection(selected) if lacks_columns_of(&selected.schema, &values) => {
+            let names = values
+                .iter()
+                .map(|value| Expr::Column(Column::new_unqualified(value.schema_name().to_string())));
+            let columns: Vec<Expr> = selected.expr.iter().cloned().chain(names).collect();
+            LogicalPlanBuilder::from(with_columns(&selected.input, values)?).project(columns)?.build()?
+        }
+        input => with_columns(input, values)?,
+    };
+    Ok(Transformed::yes(plan.with_new_exprs(exprs, vec![below])?))
+}
+
+/// `plan` with `values` behind its columns.
+fn with_columns(plan: &LogicalPlan, values: Vec<Expr>) -> Result<LogicalPlan> {
+    let columns = plan.schema().columns().into_iter().map(Expr::Column).chain(values);
+    LogicalPlanBuilder::from(plan.clone()).project(columns.collect::<Vec<_>>())?.build()
+}
+
+/// Whether subqueries in `values` name a column of their row that `schema` does not have.
+fn lacks_columns_of(schema: &DFSchema, values: &[Expr]) -> bool {
+    let mut lacks = false;
+    for value in values {
+        let _ = value.apply(|expr| {
+            if let Some(subquery) = subquery_of(expr) {
+                lacks |= outer_columns(&subquery.subquery)
+                    .into_iter()
+                    .any(|(_, column)| !schema.has_column(&column));
+            }
+            Ok(TreeNodeRecursion::Continue)
+        });
+    }
+    lacks
+}
+
+/// `exprs`, which are those of `plan`, rewritten; each has the name that it had.
+fn mapped_under_names(
+    plan: &LogicalPlan,
+    exprs: impl Iterator<Item = Expr>,
+    rewrite: &mut dyn FnMut(Expr) -> Result<Expr>,
+) -> Result<Vec<Expr>> {
+    let preserver = NamePreserver::new(plan);
+    let mut renamed = |expr: Expr| {
+        let name = preserver.save(&expr);
+        Ok(Transformed::yes(name.restore(rewrite(expr)?)))
+    };
+    exprs
+        .map(|expr| match expr {
+            Expr::GroupingSet(_) => Ok(expr.map_children(&mut renamed)?.data),
+            other => Ok(renamed(other)?.data),
+        })
+        .collect()
 }
 
 /// Whether there is an IN, an EXISTS, an ANY or an ALL over a subquery in `expr`.
@@ -135,21 +225,8 @@ fn as_a_join(conjunct: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
 }
 
 fn of_input(plan: LogicalPlan, names: &Names) -> Result<Transformed<LogicalPlan>> {
-    let input = plan.inputs()[0].clone();
-    let mut marks = Marks::over(input, names);
-    let preserver = NamePreserver::new(&plan);
-    let mut settled = |expr: Expr| {
-        let name = preserver.save(&expr);
-        Ok(Transformed::yes(name.restore(marks.settle(expr)?)))
-    };
-    let exprs = plan
-        .expressions()
-        .into_iter()
-        .map(|expr| match expr {
-            Expr::GroupingSet(_) => Ok(expr.map_children(&mut settled)?.data),
-            other => Ok(settled(other)?.data),
-        })
-        .collect::<Result<Vec<_>>>()?;
+    let mut marks = Marks::over(plan.inputs()[0].clone(), names);
+    let exprs = mapped_under_names(&plan, plan.expressions().into_iter(), &mut |expr| marks.settle(expr))?;
     let rewritten = plan.with_new_exprs(exprs, vec![marks.into_plan()])?;
     Ok(Transformed::yes(match plan {
         LogicalPlan::Sort(_) | LogicalPlan::Window(_) => only_columns_of(rewritten, plan.schema())?,
