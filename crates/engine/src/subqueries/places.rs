@@ -18,7 +18,7 @@ use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    Expr, ExprSchemable, Filter, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, not_exists,
+    Expr, ExprSchemable, Filter, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Sort, not_exists,
 };
 use pelton_error::Error;
 
@@ -40,6 +40,10 @@ pub(super) fn rewrite(plan: LogicalPlan, names: &Names) -> Result<Transformed<Lo
         LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) | LogicalPlan::Sort(_) => {
             let schema = Arc::clone(plan.schema());
             let is_aggregate = matches!(plan, LogicalPlan::Aggregate(_));
+            let plan = match plan {
+                LogicalPlan::Sort(sort) => with_named_columns(sort)?,
+                other => other,
+            };
             let mut rewritten = with_values_below(plan, names)?;
             if found {
                 rewritten = rewritten.transform_data(|plan| of_input(plan, names))?;
@@ -83,40 +87,34 @@ fn with_values_below(plan: LogicalPlan, names: &Names) -> Result<Transformed<Log
     if values.is_empty() {
         return Ok(Transformed::no(plan));
     }
-    let below = match plan.inputs()[0] {
-        // A sort may name columns of rows that its input does not have any more.
-        LogicalPlan::Projection(selected) if lacks_columns_of(&selected.schema, &values) => {
-            let names = values
-                .iter()
-                .map(|value| Expr::Column(Column::new_unqualified(value.schema_name().to_string())));
-            let columns: Vec<Expr> = selected.expr.iter().cloned().chain(names).collect();
-            LogicalPlanBuilder::from(with_columns(&selected.input, values)?).project(columns)?.build()?
-        }
-        input => with_columns(input, values)?,
-    };
+    let input = plan.inputs()[0].clone();
+    let columns = input.schema().columns().into_iter().map(Expr::Column).chain(values);
+    let columns: Vec<Expr> = columns.collect();
+    let below = LogicalPlanBuilder::from(input).project(columns)?.build()?;
     Ok(Transformed::yes(plan.with_new_exprs(exprs, vec![below])?))
 }
 
-/// `plan` with `values` behind its columns.
-fn with_columns(plan: &LogicalPlan, values: Vec<Expr>) -> Result<LogicalPlan> {
-    let columns = plan.schema().columns().into_iter().map(Expr::Column).chain(values);
-    LogicalPlanBuilder::from(plan.clone()).project(columns.collect::<Vec<_>>())?.build()
-}
-
-/// Whether subqueries in `values` name a column of their row that `schema` does not have.
-fn lacks_columns_of(schema: &DFSchema, values: &[Expr]) -> bool {
-    let mut lacks = false;
-    for value in values {
-        let _ = value.apply(|expr| {
-            if let Some(subquery) = subquery_of(expr) {
-                lacks |= outer_columns(&subquery.subquery)
-                    .into_iter()
-                    .any(|(_, column)| !schema.has_column(&column));
-            }
+/// `sort`, whose subqueries may name columns of rows that its input does not have any more, over an input that has them.
+fn with_named_columns(sort: Sort) -> Result<LogicalPlan> {
+    let LogicalPlan::Projection(selected) = sort.input.as_ref() else { return Ok(LogicalPlan::Sort(sort)) };
+    let mut named: Vec<Column> = Vec::new();
+    for key in &sort.expr {
+        key.expr.apply(|expr| {
+            let outer = subquery_of(expr).map(|subquery| outer_columns(&subquery.subquery));
+            named.extend(outer.into_iter().flatten().map(|(_, column)| column));
             Ok(TreeNodeRecursion::Continue)
-        });
+        })?;
     }
-    lacks
+    named.retain(|column| !selected.schema.has_column(column) && selected.input.schema().has_column(column));
+    named.sort();
+    named.dedup();
+    if named.is_empty() {
+        return Ok(LogicalPlan::Sort(sort));
+    }
+    let columns: Vec<Expr> =
+        selected.expr.iter().cloned().chain(named.into_iter().map(Expr::Column)).collect();
+    let input = LogicalPlanBuilder::from(Arc::clone(&selected.input)).project(columns)?.build()?;
+    Ok(LogicalPlan::Sort(Sort { input: Arc::new(input), ..sort }))
 }
 
 /// `exprs`, which are those of `plan`, rewritten; each has the name that it had.
