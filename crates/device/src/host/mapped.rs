@@ -185,9 +185,19 @@ impl IdlePages {
     }
 }
 
+impl IdlePages {
+    /// Unmaps all; false where there was nothing.
+    pub(crate) fn give_back(&mut self) -> bool {
+        let is_any = !self.kept.is_empty();
+        self.kept.drain(..).for_each(Idle::unmap);
+        self.bytes = 0;
+        is_any
+    }
+}
+
 impl Drop for IdlePages {
     fn drop(&mut self) {
-        self.kept.drain(..).for_each(Idle::unmap);
+        self.give_back();
     }
 }
 
@@ -247,4 +257,52 @@ fn bind(address: *mut c_void, bytes: usize, node: NodeId) -> Result<()> {
         return Err(Error::io(format!("{node}: preferring it for {bytes} bytes"), error));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: usize = HOST_PAGE_BYTES as usize;
+
+    fn write_all(memory: &RawMemory, value: u8) {
+        // SAFETY: so many bytes there are ours, and nobody else knows them.
+        unsafe { ptr::write_bytes(memory.address as *mut u8, value, memory.bytes) };
+    }
+
+    #[test]
+    fn guarded_pages_serve_again_and_end_where_they_did() {
+        let mut idle = IdlePages::new(1 << 20);
+        let first = map_guarded(100).unwrap();
+        let guard = guard_of(&first);
+        write_all(&first, 1);
+        // SAFETY: it is guarded, and given once.
+        unsafe { idle.keep(first, true) };
+        assert!(idle.take(100, false).is_none(), "it was asked for without a guard");
+        assert!(idle.take(PAGE + 1, true).is_none(), "it was asked for with more pages");
+        let second = idle.take(PAGE, true).expect("as many pages");
+        assert_eq!((guard_of(&second), second.bytes), (guard, PAGE));
+        write_all(&second, 2);
+        assert!(idle.take(100, true).is_none(), "it is in use");
+        // SAFETY: as above.
+        unsafe { idle.keep(second, true) };
+        assert!(idle.give_back());
+        assert!(!idle.give_back());
+    }
+
+    #[test]
+    fn what_is_too_much_is_unmapped_the_longest_kept_first() {
+        let mut idle = IdlePages::new(4 * PAGE);
+        for pages in [1, 2, 3] {
+            let memory = Mapped::new(pages * PAGE, None).unwrap().into_raw();
+            // SAFETY: it comes from `into_raw`, and is given once.
+            unsafe { idle.keep(memory, false) };
+        }
+        assert_eq!((idle.bytes, idle.kept.len()), (3 * PAGE, 1));
+        let memory = idle.take(3 * PAGE - 7, false).expect("it is the latest");
+        write_all(&memory, 3);
+        assert_eq!(idle.bytes, 0);
+        // SAFETY: as above.
+        unsafe { idle.keep(memory, false) };
+    }
 }

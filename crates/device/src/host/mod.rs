@@ -139,16 +139,20 @@ impl Backend for Host {
         // As on devices, memory of every other kind is there before it is used, so that times are those of use.
         let is_there = !matches!(kind, MemoryKind::Pageable(_));
         let known = if is_there { self.idle().take(bytes, is_guarded) } else { None };
+        let map = || {
+            if is_guarded {
+                return map_guarded(bytes);
+            }
+            let mapped = Mapped::new(bytes, None)?;
+            if is_there {
+                mapped.populate();
+            }
+            Ok(mapped.into_raw())
+        };
         let memory = match known {
             Some(memory) => memory,
-            None if is_guarded => map_guarded(bytes)?,
-            None => {
-                let mapped = Mapped::new(bytes, None)?;
-                if is_there {
-                    mapped.populate();
-                }
-                mapped.into_raw()
-            }
+            // What is kept may be what is missing.
+            None => map().or_else(|error| if self.idle().give_back() { map() } else { Err(error) })?,
         };
         if is_guarded {
             self.guarded().insert(memory.address);
