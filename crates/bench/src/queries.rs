@@ -81,6 +81,8 @@ pub struct QueryResult {
     pub first_step_ratios: Vec<f64>,
     /// The same in the last counted run.
     pub step_ratios: Vec<f64>,
+    /// The same in all runs, the one to warm up among them.
+    pub all_step_ratios: Vec<f64>,
 }
 
 /// Runs the queries of `workload`.
@@ -107,8 +109,14 @@ pub fn run(
             }
         };
         let ask_peer = |sql: &str| wait_for(&runtime, cancel, run_datafusion(prepared, options, sql));
+        let mut all_step_ratios = Vec::new();
+        let ask_and_note = || {
+            let answer = ask(&sql)?;
+            all_step_ratios.extend(answer.step_ratios());
+            Ok(answer)
+        };
         let ours =
-            measure(options, prepared, || ask(&sql)).context(|| format!("{} on Pelton", query.name))?;
+            measure(options, prepared, ask_and_note).context(|| format!("{} on Pelton", query.name))?;
         let peer = match options.pelton_only {
             true => None,
             false => {
@@ -121,6 +129,7 @@ pub fn run(
             Some(peer) => Some(is_same_answer(&sql, [&ours.last, &peer.last], [&ask, &ask_peer])?),
         };
         let result = combine(workload, query.name, options.cold, ours, peer, equal);
+        let result = QueryResult { all_step_ratios, ..result };
         say(&format!("{} {:.1} ms", result.query, result.pelton_ms));
         results.push(result);
     }
@@ -260,6 +269,7 @@ fn combine(
         equal,
         first_step_ratios: ours.first.as_ref().map_or(Vec::new(), Answer::step_ratios),
         step_ratios: ours.last.step_ratios(),
+        all_step_ratios: Vec::new(),
     }
 }
 
@@ -292,6 +302,7 @@ pub fn predictions(results: &[QueryResult]) -> Vec<String> {
     let runs = [
         ("the first runs", all(|result| &result.first_step_ratios)),
         ("the last runs", all(|result| &result.step_ratios)),
+        ("all runs", all(|result| &result.all_step_ratios)),
     ];
     let runs = runs.into_iter().filter(|(_, ratios)| !ratios.is_empty());
     runs.map(|(name, ratios)| prediction_text(name, &ratios)).collect()

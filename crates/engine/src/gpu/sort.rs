@@ -17,8 +17,10 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, PhysicalSortExpr};
+use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::buffer::BufferExec;
 use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
@@ -28,12 +30,16 @@ use pelton_pipeline::ir::{Expr, Plan, RowOrder, Sink, SortKey, Source};
 
 use super::builder::Flow;
 use super::device::DeviceHandle;
+use super::lower::without_exchanges;
 use super::top::FirstRows;
 use super::value::{LateText, kernel_type};
 use crate::deferred::DeferredExec;
 
 /// Of so many rows at most the first are found by a threshold: the host looks at as many again after each morsel. A guess.
 const FIRST_ROWS_MAX: usize = 1 << 14;
+/// The same of groups, which are all there and whose zone maps say nothing: to sort them takes little longer than to look at
+/// them. A guess.
+const FIRST_GROUPS_MAX: usize = 1 << 10;
 /// Bytes of device memory that a sort takes for a row beside the row itself: its number, and the word that is sorted by, each
 /// before a pass and after it.
 const SORT_BYTES: u64 = 2 * (4 + 8);
@@ -82,7 +88,8 @@ impl Sorted {
 
     /// Whether it stops after so few rows that a threshold finds them.
     pub(super) fn is_of_few_rows(&self) -> bool {
-        self.row_count.is_some_and(|rows| rows <= FIRST_ROWS_MAX)
+        let most = if is_of_groups(&self.input) { FIRST_GROUPS_MAX } else { FIRST_ROWS_MAX };
+        self.row_count.is_some_and(|rows| rows <= most)
     }
 
     /// Whether `other` asks the same of its input as this of its own.
@@ -267,6 +274,13 @@ pub(super) fn merged_below_projections(
     // The sort may go by more than the merge, or by what it is equal to; never by less.
     let is_as_fine = above.equivalence_properties().ordering_satisfy(merge.expr().clone()).unwrap_or(false);
     is_as_fine.then_some((above, sorted))
+}
+
+/// Whether the rows of `plan` are groups, or what is computed of groups.
+fn is_of_groups(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let plan = without_exchanges(plan);
+    plan.is::<AggregateExec>()
+        || ((plan.is::<ProjectionExec>() || plan.is::<FilterExec>()) && is_of_groups(plan.children()[0]))
 }
 
 /// The first node below `plan` that does more than hand its input's rows on, in order.
