@@ -444,7 +444,7 @@ impl<'r> Execution<'r> {
             Outcome::NotUnique | Outcome::NoRoom => unreachable!("another table was tried"),
         };
         self.turn.gave_back();
-        let apart = report.compile + report.reader_wait;
+        let apart = report.generate + report.compile + report.reader_wait;
         report.elapsed = started.elapsed().saturating_sub(apart);
         self.reports.push((index, report));
         Ok(rows)

@@ -54,6 +54,11 @@ impl Budget {
         self.limit_bytes / 2
     }
 
+    /// Bytes of a dimension's columns that are numbered at once.
+    pub(crate) fn dimension_bytes(&self) -> u64 {
+        self.limit_bytes / 2
+    }
+
     /// Bytes of batches that the runs being merged may hold.
     pub(crate) fn merge_bytes(&self) -> u64 {
         self.limit_bytes / 8

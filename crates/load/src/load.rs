@@ -253,7 +253,9 @@ impl<'a> Load<'a> {
     /// Steps 2 to 9.
     fn run(&self, input: Input, previous: Option<&Table>, log: &mut Log<'_>) -> Result<LoadReport> {
         let links = links(self.request, previous);
-        let sideways = Sideways::load(self.warehouse, &self.schema, &links, &self.budget, self.cancel)?;
+        let thread_count = self.request.options.thread_count;
+        let sideways =
+            Sideways::load(self.warehouse, &self.schema, &links, &self.budget, thread_count, self.cancel)?;
         log.warnings.extend(sideways.warnings.iter().cloned());
         log.warnings.extend(previous.and_then(|table| lost_metadata(table, &sideways)));
         let mut writer = self.begin(&sideways)?;

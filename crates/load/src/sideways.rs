@@ -49,19 +49,20 @@ pub(crate) struct Root {
 }
 
 impl Sideways {
-    /// Loads the dimensions that `links` declare for a table of `schema`.
+    /// Loads the dimensions that `links` declare for a table of `schema`, on so many threads.
     pub(crate) fn load(
         warehouse: &Warehouse,
         schema: &TableSchema,
         links: &[StarLink],
         budget: &Arc<Budget>,
+        thread_count: usize,
         cancel: &CancelFlag,
     ) -> Result<Self> {
         let (mut roots, mut columns) = (Vec::new(), Vec::new());
         if links.is_empty() {
             return Ok(Self { roots, columns, warnings: Vec::new(), _held: budget.hold(0) });
         }
-        let mut loader = DimensionLoader::new(warehouse, cancel)?;
+        let mut loader = DimensionLoader::new(warehouse, budget, thread_count, cancel)?;
         for link in links {
             let fact_column = schema.index_of(&link.fact_column).ok_or_else(|| {
                 Error::invalid_input(format!(

@@ -31,8 +31,8 @@ use crate::merge::{Merge, RunReader};
 use crate::scratch::{Scratch, SpillFile};
 use pelton_error::CancelFlag;
 
-/// The most rows in a batch that leaves the sort.
-const BATCH_ROWS_MAX: usize = 8192;
+/// The most rows in a batch that leaves the sort: to bring some into order takes a look at all batches that came.
+const BATCH_ROWS_MAX: usize = 1 << 16;
 /// Batches of a run that should fit the merge share of the budget.
 const MERGE_BATCHES: u64 = 32;
 /// Of them, those that are brought into order at once at most.

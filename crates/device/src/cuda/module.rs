@@ -71,7 +71,27 @@ impl Module {
         check(unsafe { sys::cuModuleLoadData(&raw mut module, image.as_ptr().cast()) }, || {
             format!("{device}: loading a kernel image of {} bytes", image.len())
         })?;
-        Ok(Self { inner: std::sync::Arc::new(ModuleInner { context, module }) })
+        let loaded = Self { inner: std::sync::Arc::new(ModuleInner { context, module }) };
+        loaded.load_functions()?;
+        Ok(loaded)
+    }
+
+    /// Brings all kernels to the device, which the driver would do with the first launch of each.
+    fn load_functions(&self) -> Result<()> {
+        let doing = || format!("{}: loading the kernels of an image", self.inner.context.id);
+        let mut count = 0;
+        // SAFETY: the module is loaded; the result outlives the call.
+        check(unsafe { sys::cuModuleGetFunctionCount(&raw mut count, self.inner.module) }, doing)?;
+        let mut functions = vec![std::ptr::null_mut(); count as usize];
+        // SAFETY: as above, with room for as many as are asked for.
+        let code =
+            unsafe { sys::cuModuleEnumerateFunctions(functions.as_mut_ptr(), count, self.inner.module) };
+        check(code, doing)?;
+        for function in functions {
+            // SAFETY: a function of the module, which is loaded.
+            check(unsafe { sys::cuFuncLoad(function) }, doing)?;
+        }
+        Ok(())
     }
 
     /// The kernel called `name`.

@@ -191,7 +191,7 @@ fn predict_in(
     let texts = plan_texts(plan, device);
     let steps = plan.pipelines.iter().zip(texts).zip(models).map(|((pipeline, text), model_s)| {
         let kind = StepKind::of(pipeline, &text, tier_of);
-        StepPrediction { kind, model_s, predicted_s: model_s * device.corrections().factor(&kind) }
+        StepPrediction { kind, model_s, predicted_s: device.corrections().predicted_s(&kind, model_s) }
     });
     Ok(steps.collect())
 }

@@ -65,7 +65,7 @@ pub(super) struct Outcome {
 pub struct StepTime {
     /// Predicted, in seconds.
     pub predicted_s: f64,
-    /// Taken, in seconds, without compiling.
+    /// Taken, in seconds, without writing and compiling its source.
     pub took_s: f64,
 }
 

@@ -165,8 +165,11 @@ impl Sorted {
         let Some(last) = plan.pipelines.last() else { return Ok(()) };
         let expected = pelton_planner::estimated_rows(&self.input);
         let least = device.sorted_groups_min();
+        // Who wants many of the groups expects more of them than an estimate may say, and a threshold takes a kernel, too.
+        let wants_many = self.row_count.is_some_and(|rows| rows > FIRST_GROUPS_MAX);
         if let (Source::Groups(_), Some(groups)) = (&last.source, expected)
             && groups < least as f64
+            && !wants_many
         {
             return Err(Error::unsupported(format!(
                 "a sort of {groups:.0} groups, which the CPU is faster at; from {least} on a device is"

@@ -97,10 +97,10 @@ async fn explain_analyze_shows_what_was_predicted_of_each_step_and_what_it_took(
             for (predicted, took) in predicted.iter().zip(&last) {
                 // A machine under load may hold a step up for longer than is believed.
                 let is_beyond = *took > 200.0 && predicted < took;
-                assert!(
-                    (predicted - took).abs() < 0.011 || is_beyond,
-                    "what took {took} ms before is predicted so: {text}"
-                );
+                // Of what the first run took, a part is not expected again.
+                let least = if run == 1 { took / 2.0 } else { *took };
+                let is_as_before = (least - 0.011..took + 0.011).contains(predicted);
+                assert!(is_as_before || is_beyond, "what took {took} ms before is predicted so: {text}");
             }
         }
         last = took;
