@@ -34,14 +34,14 @@ use crate::progress::{Meter, Phase, Progress};
 use crate::reader::OrderedReader;
 use crate::report::{Clock, LoadReport};
 use crate::request::{ClusterBy, LoadOptions, LoadRequest, StarLink};
-use crate::row_groups::column_of;
+use crate::row_groups::{RowGroups, column_of};
 use crate::sample::{SampleSize, Sampled, sample_runs, sample_sources, sample_stage};
 use crate::scratch::Scratch;
 use crate::sideways::Sideways;
-use crate::sort::{SortContext, SortKeys, sort};
+use crate::sort::{SortContext, SortKeys, SortedRuns, sort};
 use crate::stage::Stage;
 use crate::staging::{conform, staging_schema};
-use crate::write::{Encoding, Written, write_rows};
+use crate::write::{Encoding, GroupRows, Written, write_rows};
 use pelton_error::CancelFlag;
 
 type Batches<'a> = Box<dyn Iterator<Item = Result<RecordBatch>> + 'a>;
@@ -432,12 +432,12 @@ impl Write<'_, '_> {
         let load = self.load;
         let plan = self.choose(load.sample(&input, size)?)?;
         let row_count = load.known_row_count(&input);
-        let written = self.rows(load.batches(input)?, &plan, row_count, log)?;
+        let written = self.batches(load.batches(input)?, &plan, row_count, log)?;
         Ok((plan, written))
     }
 
     /// Encodes and appends `batches`.
-    fn rows(
+    fn batches(
         &mut self,
         batches: impl Iterator<Item = Result<RecordBatch>>,
         plan: &Option<TablePlan>,
@@ -445,6 +445,18 @@ impl Write<'_, '_> {
         log: &mut Log<'_>,
     ) -> Result<Written> {
         let Some(plan) = plan else { return no_rows(batches) };
+        let row_groups = RowGroups::new(batches, plan.row_group_rows, &self.load.budget);
+        self.rows(row_groups.map(|rows| rows.map(GroupRows::Staged)), plan, row_count, log)
+    }
+
+    /// Encodes and appends `row_groups`.
+    fn rows<'r>(
+        &mut self,
+        row_groups: impl Iterator<Item = Result<GroupRows<'r>>>,
+        plan: &TablePlan,
+        row_count: Option<u64>,
+        log: &mut Log<'_>,
+    ) -> Result<Written> {
         log.enter(Phase::Writing, row_count);
         let encoding = Encoding {
             schema: &self.load.schema,
@@ -454,7 +466,7 @@ impl Write<'_, '_> {
             cancel: self.load.cancel,
             thread_count: self.load.request.options.thread_count,
         };
-        write_rows(batches, &encoding, self.writer, &mut log.meter)
+        write_rows(row_groups, &encoding, self.writer, &mut log.meter)
     }
 
     /// Sorts, samples the sorted rows, chooses encodings from them and writes.
@@ -480,8 +492,12 @@ impl Write<'_, '_> {
         log.enter(Phase::Sampling, None);
         let plan = self.choose(sample_runs(&runs, size, &context)?)?;
         log.enter(Phase::Sorting, None);
-        let batches = runs.into_batches(&context)?;
-        let written = self.rows(batches, &plan, row_count, log)?;
+        let written = match (&runs, &plan) {
+            (SortedRuns::Memory(run), Some(plan)) => {
+                self.rows(run.row_groups(plan.row_group_rows).map(Ok), plan, row_count, log)?
+            }
+            _ => self.batches(runs.into_batches(&context)?, &plan, row_count, log)?,
+        };
         Ok((plan, written))
     }
 }

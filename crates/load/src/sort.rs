@@ -29,6 +29,7 @@ use crate::key_words::{KeyWords, Place, batch_and_row, place};
 use crate::keys::{Interner, order_by_rank};
 use crate::merge::{Merge, RunReader};
 use crate::scratch::{Scratch, SpillFile};
+use crate::write::GroupRows;
 use pelton_error::CancelFlag;
 
 /// The most rows in a batch that leaves the sort: to bring some into order takes a look at all batches that came.
@@ -283,6 +284,18 @@ impl MemoryRun {
                 Err(panic) => std::panic::resume_unwind(panic),
             });
             [first].into_iter().chain(joined).collect()
+        })
+    }
+
+    /// The rows in order, so many at a time, to be brought into it by whoever takes them.
+    pub(crate) fn row_groups(&self, row_group_rows: u32) -> impl Iterator<Item = GroupRows<'_>> {
+        let (count, most) = (self.order.len(), row_group_rows as usize);
+        let bytes: u64 = self.batches.iter().map(batch_bytes).sum();
+        let row_bytes = bytes / (count as u64).max(1) + 1;
+        (0..count).step_by(most.max(1)).map(move |start| {
+            let positions = start..count.min(start + most);
+            let held = self.budget.hold(row_bytes * positions.len() as u64);
+            GroupRows::Sorted { run: self, positions, held }
         })
     }
 

@@ -1,27 +1,30 @@
 //! Encodes row groups on several threads and appends them in order.
 //!
 //! ```text
-//!  batches ─▶ row groups ─▶ queue ─▶ encoders: columns, sideways zone maps, chunks ─▶ reorder ─▶ TableWriter
-//!                             └──────── row groups in flight: a share of the budget ──────┘
+//!  batches, or ─▶ row groups ─▶ queue ─▶ encoders: columns, sideways zone maps, chunks ─▶ reorder ─▶ TableWriter
+//!  sorted rows                    └──────── row groups in flight: a share of the budget ──────┘
 //! ```
 //!
-//! The calling thread assembles and appends; it takes another row group only while those in flight leave
-//! room, so nothing queues without bound. The table's bytes do not depend on the number of threads.
+//! The calling thread assembles and appends; rows that were sorted in memory the encoders bring into order. It takes
+//! another row group only while those in flight leave room, so nothing queues without bound. The table's bytes do not
+//! depend on the number of threads.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
 use crossbeam_channel::{Receiver, Sender, unbounded};
+use pelton_chunk::Column;
 use pelton_error::Result;
 use pelton_store::{EncodedRowGroup, TablePlan, TableSchema, TableWriter, encode_row_group};
 use pelton_zone::ZoneMap;
 
 use crate::budget::{Budget, Held};
 use crate::progress::Meter;
-use crate::row_groups::{RowGroups, StagedRowGroup};
+use crate::row_groups::{StagedRowGroup, column_of};
 use crate::sideways::Sideways;
+use crate::sort::MemoryRun;
 use pelton_error::CancelFlag;
 
 /// A row group being encoded takes its rows, the columns made of them and the chunks.
@@ -48,9 +51,43 @@ pub(crate) struct Written {
     pub(crate) sideways_bytes: u64,
 }
 
-struct Job {
+/// The rows of one row group.
+pub(crate) enum GroupRows<'r> {
+    /// In batches.
+    Staged(StagedRowGroup),
+    /// Some of a sorted run; the bytes that they are expected to take, and count.
+    Sorted { run: &'r MemoryRun, positions: Range<usize>, held: Held },
+}
+
+impl GroupRows<'_> {
+    fn held(&mut self) -> &mut Held {
+        match self {
+            Self::Staged(row_group) => &mut row_group.held,
+            Self::Sorted { held, .. } => held,
+        }
+    }
+
+    fn into_held(self) -> Held {
+        match self {
+            Self::Staged(row_group) => row_group.held,
+            Self::Sorted { held, .. } => held,
+        }
+    }
+
+    fn columns(&self, schema: &TableSchema) -> Result<Vec<Column>> {
+        match self {
+            Self::Staged(row_group) => row_group.columns(schema),
+            Self::Sorted { run, positions, .. } => {
+                let rows = [run.gather(positions.clone())?];
+                (0..schema.columns.len()).map(|position| column_of(&rows, position, schema)).collect()
+            }
+        }
+    }
+}
+
+struct Job<'r> {
     index: u64,
-    row_group: StagedRowGroup,
+    rows: GroupRows<'r>,
 }
 
 struct Encoded {
@@ -65,9 +102,9 @@ struct Done {
     encoded: std::thread::Result<Result<Encoded>>,
 }
 
-/// Writes all rows of `batches`, in order.
-pub(crate) fn write_rows(
-    batches: impl Iterator<Item = Result<RecordBatch>>,
+/// Writes all rows of `row_groups`, in order.
+pub(crate) fn write_rows<'r>(
+    row_groups: impl Iterator<Item = Result<GroupRows<'r>>>,
     encoding: &Encoding<'_>,
     writer: &mut TableWriter,
     meter: &mut Meter<'_>,
@@ -91,28 +128,27 @@ pub(crate) fn write_rows(
             waiting: BTreeMap::new(),
             totals: Written::default(),
         };
-        let row_groups = RowGroups::new(batches, encoding.plan.row_group_rows, encoding.budget);
-        for row_group in row_groups {
-            let row_group = row_group?;
+        for rows in row_groups {
+            let mut rows = rows?;
             encoding.cancel.check()?;
-            line.make_room(cost(&row_group))?;
-            line.send(row_group);
+            line.make_room(cost(rows.held()))?;
+            line.send(rows);
         }
         line.make_room(u64::MAX)?;
         Ok(line.totals)
     })
 }
 
-fn cost(row_group: &StagedRowGroup) -> u64 {
-    row_group.held.bytes() * BYTES_PER_STAGED_BYTE
+fn cost(held: &Held) -> u64 {
+    held.bytes() * BYTES_PER_STAGED_BYTE
 }
 
 /// The row groups between assembly and table. Dropping it ends the encoders.
-struct Line<'a, 'p> {
+struct Line<'a, 'p, 'r> {
     encoding: &'a Encoding<'a>,
     writer: &'a mut TableWriter,
     meter: &'a mut Meter<'p>,
-    jobs: Sender<Job>,
+    jobs: Sender<Job<'r>>,
     done: Receiver<Done>,
     in_flight_bytes: u64,
     sent: u64,
@@ -121,13 +157,13 @@ struct Line<'a, 'p> {
     totals: Written,
 }
 
-impl Line<'_, '_> {
-    fn send(&mut self, mut row_group: StagedRowGroup) {
-        let counted = row_group.held.bytes();
-        self.in_flight_bytes += cost(&row_group);
-        row_group.held.grow(counted * (BYTES_PER_STAGED_BYTE - 1));
+impl<'r> Line<'_, '_, 'r> {
+    fn send(&mut self, mut rows: GroupRows<'r>) {
+        let held = rows.held();
+        self.in_flight_bytes += cost(held);
+        held.grow(held.bytes() * (BYTES_PER_STAGED_BYTE - 1));
         self.jobs
-            .send(Job { index: self.sent, row_group })
+            .send(Job { index: self.sent, rows })
             .expect("encoders wait for jobs until the line is dropped");
         self.sent += 1;
     }
@@ -166,18 +202,18 @@ impl Line<'_, '_> {
 }
 
 /// One encoder: works until there are no more jobs.
-fn encode_jobs(queue: &Receiver<Job>, results: &Sender<Done>, encoding: &Encoding<'_>) {
+fn encode_jobs(queue: &Receiver<Job<'_>>, results: &Sender<Done>, encoding: &Encoding<'_>) {
     for job in queue {
-        let Job { index, row_group } = job;
-        let encoded = catch_unwind(AssertUnwindSafe(|| encode(&row_group, encoding)));
+        let Job { index, rows } = job;
+        let encoded = catch_unwind(AssertUnwindSafe(|| encode(&rows, encoding)));
         // Nobody listens once the load has failed.
-        let _ = results.send(Done { index, held: row_group.held, encoded });
+        let _ = results.send(Done { index, held: rows.into_held(), encoded });
     }
 }
 
-fn encode(row_group: &StagedRowGroup, encoding: &Encoding<'_>) -> Result<Encoded> {
+fn encode(rows: &GroupRows<'_>, encoding: &Encoding<'_>) -> Result<Encoded> {
     encoding.cancel.check()?;
-    let columns = row_group.columns(encoding.schema)?;
+    let columns = rows.columns(encoding.schema)?;
     let zone_maps = encoding.sideways.zone_maps(&columns, &encoding.plan.zone)?;
     let sideways_bytes = zone_maps.iter().map(ZoneMap::stored_bytes).sum();
     let row_group = encode_row_group(&columns, encoding.plan)?.with_sideways(zone_maps);
