@@ -44,7 +44,8 @@ impl Backend for SimBackend {
     }
 
     fn page_lock(&self, address: u64, bytes: usize) -> Result<()> {
-        self.shared.pass(bytes as f64 / self.shared.options.page_lock_bytes_per_s)?;
+        let options = &self.shared.options;
+        self.shared.pass(bytes as f64 * options.scale / options.page_lock_bytes_per_s)?;
         self.shared.with(|state| state.memory.lock(address, bytes));
         Ok(())
     }

@@ -42,7 +42,8 @@ pub(super) struct State {
 impl Shared {
     pub(super) fn new(info: MachineInfo, resources: Resources, options: SimOptions) -> Arc<Self> {
         let engine = Engine::new(&resources, options.seed, options.jitter);
-        let node_bytes = resources.topology.nodes.iter().map(|node| node.memory_bytes);
+        let node_bytes =
+            resources.topology.nodes.iter().map(|node| crate::held(node.memory_bytes, options.scale));
         let memory = Memory::new(options.functional, node_bytes);
         let state = Mutex::new(State { engine, memory, busy_thread: None, vain_polls: 0 });
         Arc::new(Self { info, resources, options, state, changed: Condvar::new() })
