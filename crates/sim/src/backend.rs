@@ -74,6 +74,10 @@ impl Backend for SimBackend {
     fn now(&self) -> Duration {
         Duration::from_secs_f64(self.shared.with(|state| state.engine.now_s()))
     }
+
+    fn count_threads(&self, change: i32) {
+        self.shared.count_threads(change);
+    }
 }
 
 impl StreamBackend for SimStream {

@@ -10,7 +10,8 @@
 //! Flows share each direction of each link, both directions together, the memory of host nodes (DMA and cores alike)
 //! and of devices. A transfer that is alone takes `latency + bytes / B_E(bytes)`. Nothing sleeps: `now` moves when
 //! somebody waits, and the host itself takes no time but to lock pages. With one calling thread, the same calls give
-//! the same times, to the bit; with several, what they enqueue depends on the scheduler, as on a real machine.
+//! the same times, to the bit; with several, what they enqueue depends on the scheduler, as on a real machine, except that
+//! no thread of [`Machine::at_once`] is late.
 //!
 //! What is known to be missing: the time to launch a kernel, to allocate and to map memory; caches; translation
 //! misses; a host core that moves bytes for a copy of pageable memory is not taken from anybody.

@@ -317,6 +317,51 @@ fn held_bytes_stand_for_as_many_as_the_scale_says() {
     }
 }
 
+/// One after another, each waited for: eight copies of `from` to `to`.
+fn copies_in_turn(machine: &Machine, from: &Buffer, to: &Buffer, device: DeviceId) {
+    let stream = stream(machine, device);
+    for _ in 0..8 {
+        stream.copy(&from.span(), &to.span()).unwrap();
+        stream.wait_blocking().unwrap();
+    }
+}
+
+#[test]
+fn threads_at_once_are_not_late_for_one_another() {
+    for repetition in 0..20_u64 {
+        let machine = machine(&preset("h200-x2").unwrap(), SimOptions::default()).unwrap();
+        let buffers = [GPU0, GPU1].map(|gpu| {
+            let host = MemoryKind::Pinned(NodeId(0));
+            (take(&machine, host, 64 << 20), take(&machine, MemoryKind::Device(gpu), 64 << 20))
+        });
+        let alone = seconds(&machine, || copies_in_turn(&machine, &buffers[0].0, &buffers[0].1, GPU0));
+        let late = std::time::Duration::from_micros(100 * (repetition % 4));
+        let both = seconds(&machine, || {
+            machine.at_once(
+                || {
+                    std::thread::sleep(late);
+                    copies_in_turn(&machine, &buffers[0].0, &buffers[0].1, GPU0);
+                },
+                || copies_in_turn(&machine, &buffers[1].0, &buffers[1].1, GPU1),
+            );
+        });
+        // Each over its own link.
+        assert_near(both, alone);
+    }
+}
+
+#[test]
+fn of_threads_at_once_one_may_end_early_or_never_wait() {
+    let machine = sizes_only("h200-x2");
+    let (host, device) =
+        (take(&machine, MemoryKind::PINNED, 1 << 20), take(&machine, MemoryKind::Device(GPU0), 1 << 20));
+    let work = || copies_in_turn(&machine, &host, &device, GPU0);
+    assert_eq!(machine.at_once(|| 1, work).0, 1);
+    machine.at_once(work, || ());
+    machine.at_once(|| machine.at_once(work, || ()), || machine.at_once(|| (), work));
+    work();
+}
+
 #[test]
 fn memory_over_several_places_is_reached_where_it_lies() {
     let machine = sizes_only("h200-x2");
