@@ -1,5 +1,5 @@
-//! One table, in memory of a device or where [`table`](super::table) puts it (Lutz et al. 2020, sections 3 and 5): rows that are on the device are read there, those
-//! of the host are delivered in chunks, so that copies and kernels overlap.
+//! One table, in memory of a device or where [`table`](super::table) puts it (Lutz et al. 2020, sections 3 and 5): rows
+//! that are on the device are read there, those of the host are delivered in chunks, so that copies and kernels overlap.
 //!
 //! ```text
 //!   build rows ─► chunk ─► insert ─► table │ probe rows ─► chunk ─► look up ─► count and sum, or pairs
