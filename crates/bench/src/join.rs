@@ -9,7 +9,9 @@
 //! partitions copies every row once a pass; what is in the host crosses the link. Copies and kernels overlap, so that the
 //! floor is the greatest of these. Every result is checked against what the generator has counted.
 //!
-//! Follows Lutz et al. 2020, section 7.
+//! Follows Lutz et al. 2020, section 7. What the paper itself measured, on its machines, is simulated by [`paper`].
+
+pub mod paper;
 
 use std::sync::Arc;
 

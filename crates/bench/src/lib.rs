@@ -34,6 +34,7 @@ mod wait;
 
 pub mod results;
 
+mod figure;
 mod harness;
 pub mod plot;
 mod report;

@@ -9,9 +9,11 @@
 //! its floor is in, then out. One by chunks moves every row in and out at once, `range` twice. The CPU's merge has no
 //! floor here but the memory's. Every result is verified: order and fingerprint of the multiset.
 //!
-//! Follows Maltenberger et al. 2022, sections 6.1 to 6.4.
+//! Follows Maltenberger et al. 2022, sections 6.1 to 6.4. What the paper itself measured, on its machines, is simulated by
+//! [`paper`].
 
 mod floors;
+pub mod paper;
 
 use pelton_device::{DeviceId, Machine, MemoryKind};
 use pelton_error::{CancelFlag, Error, Result, ResultExt};

@@ -323,7 +323,7 @@ pub(crate) enum Experiment {
     Transfer(TransferArgs),
     /// How fast bytes travel between host and devices, and between devices (Maltenberger et al. 2022).
     P2p(P2pArgs),
-    /// Sort keys of the host's memory on devices, over several, by chunks, and on the CPU.
+    /// Sort keys of the host's memory on devices, over several, by chunks, and on the CPU (Maltenberger et al. 2022).
     Sort(SortArgs),
     /// Join rows of the host's or of a device's memory on a device, beyond its memory, and on the CPU (Lutz et al. 2020).
     Join(JoinArgs),
@@ -335,7 +335,8 @@ pub(crate) enum Experiment {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct TopologyArgs {
-    /// A machine of the literature instead of this one: ac922, delta, dgx-a100, dgx1, edr-cluster, h200-x2.
+    /// A machine of the literature instead of this one: ac922, delta, dgx-a100, dgx1, edr-cluster, h200-x2,
+    /// power9-v100, xeon-v100.
     #[arg(long, value_name = "NAME", conflicts_with = "from")]
     pub(crate) preset: Option<String>,
     /// A machine from a JSON file instead, as `--json` writes it.
@@ -470,6 +471,16 @@ pub(crate) struct JoinArgs {
     /// Counted repetitions, after one that is not.
     #[arg(long, default_value_t = 3)]
     pub(crate) repetitions: u32,
+    /// Instead, the paper's own experiments on its machines, simulated, beside the numbers of its text
+    /// (Lutz et al. 2020, section 7).
+    #[arg(long)]
+    pub(crate) paper: bool,
+    /// Rows held of the probe side of each simulated join, whatever number they stand for.
+    #[arg(long, value_name = "COUNT", default_value_t = 1 << 21, requires = "paper")]
+    pub(crate) held: usize,
+    /// Also draw the paper's figures into this folder, as SVG.
+    #[arg(long, value_name = "DIR", requires = "paper")]
+    pub(crate) plots: Option<PathBuf>,
     /// Also write the report to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -513,6 +524,16 @@ pub(crate) struct SortArgs {
     /// Counted repetitions, after one that is not.
     #[arg(long, default_value_t = 3)]
     pub(crate) repetitions: u32,
+    /// Instead, the paper's own experiments on its machines, simulated, beside the numbers of its text
+    /// (Maltenberger et al. 2022, section 6).
+    #[arg(long)]
+    pub(crate) paper: bool,
+    /// Keys held for each simulated sort, whatever number they stand for.
+    #[arg(long, value_name = "COUNT", default_value_t = 1 << 20, requires = "paper")]
+    pub(crate) held: usize,
+    /// Also draw the paper's figures into this folder, as SVG.
+    #[arg(long, value_name = "DIR", requires = "paper")]
+    pub(crate) plots: Option<PathBuf>,
     /// Also write the report to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,

@@ -65,6 +65,10 @@ pub trait Backend: Send + Sync + fmt::Debug {
 
     /// Time since some fixed moment: of the wall, or of the simulation.
     fn now(&self) -> Duration;
+
+    /// Says that `change` more threads use the machine at once, or fewer. A simulation lets time pass only while all of
+    /// them wait for it.
+    fn count_threads(&self, _change: i32) {}
 }
 
 /// An ordered queue of operations. All of its methods enqueue and return, except those that say `wait`.

@@ -1,6 +1,7 @@
 //! A machine: its devices, its budgets, its streams.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -221,6 +222,38 @@ impl Machine {
     /// Time since some fixed moment, of the wall or of the simulation.
     pub fn now(&self) -> Duration {
         self.inner.backend.now()
+    }
+
+    /// Runs both at once, each on a thread of its own. Where time is simulated, it passes only while both wait, so that
+    /// neither is late because its thread was.
+    ///
+    /// # Panics
+    ///
+    /// If one of them does.
+    pub fn at_once<A: Send, B>(&self, one: impl FnOnce() -> A + Send, other: impl FnOnce() -> B) -> (A, B) {
+        /// Dropped where one of both ends, by a panic too. The first to end is no longer waited for; in the place of
+        /// the last this thread goes on, so that no time passes between.
+        struct Ending<'a>(&'a dyn Backend, &'a AtomicBool);
+        impl Drop for Ending<'_> {
+            fn drop(&mut self) {
+                if !self.1.swap(true, Ordering::AcqRel) {
+                    self.0.count_threads(-1);
+                }
+            }
+        }
+        let (backend, has_one_ended) = (self.inner.backend.as_ref(), &AtomicBool::new(false));
+        backend.count_threads(1);
+        std::thread::scope(|scope| {
+            let one = scope.spawn(move || {
+                let _ending = Ending(backend, has_one_ended);
+                one()
+            });
+            let other = {
+                let _ending = Ending(backend, has_one_ended);
+                other()
+            };
+            (one.join().expect("what runs at once does not panic"), other)
+        })
     }
 
     /// True if both are handles of one machine.

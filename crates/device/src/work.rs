@@ -30,16 +30,25 @@ pub enum Access {
 pub struct Cost {
     /// How it goes through the spans that it reads and writes.
     pub access: Access,
+    /// Spans of `reads`, by number, that it goes through in sequence whatever `access` says.
+    pub in_sequence: Vec<usize>,
     /// Bytes read of each span in `reads`; without entries, all of each.
     pub read_bytes: Option<Vec<u64>>,
+    /// Bytes written of each span in `writes`; without entries, all of each.
+    pub write_bytes: Option<Vec<u64>>,
     /// Time of the processor itself, on top of which memory may be the slower.
     pub compute: Duration,
 }
 
 impl Cost {
     /// Goes through everything once, in order, and computes nothing worth mentioning.
-    pub const STREAMING: Cost =
-        Cost { access: Access::Sequential, read_bytes: None, compute: Duration::ZERO };
+    pub const STREAMING: Cost = Cost {
+        access: Access::Sequential,
+        in_sequence: Vec::new(),
+        read_bytes: None,
+        write_bytes: None,
+        compute: Duration::ZERO,
+    };
 }
 
 /// A CUDA stream as a launch needs it.

@@ -8,18 +8,22 @@
 //! | `dgx1` | NVIDIA DGX-1, 8 V100, hybrid cube mesh | Paul et al. 2021, section 2; NVIDIA's white paper |
 //! | `edr-cluster` | 10 nodes of one V100 and one EDR card | Thostrup et al. 2023, section 6.1 |
 //! | `h200-x2` | 2 H200 of one NUMA node, PCIe 5.0, NVLink | measured, 2026-11-21 |
+//! | `power9-v100` | 2 POWER9, a V100 each, NVLink 2.0 to the host | Lutz et al. 2020, sections 3 and 7.1 |
+//! | `xeon-v100` | 2 Xeon, a V100, PCIe 3.0 | the same |
 //!
 //! Capacities are of one link: what one transfer reaches in one direction, and two in both. What several transfers
 //! over several links reach is for the simulator to say. Where a source gives no number, the comment says guess.
 
 mod builder;
 mod clusters;
+mod joins;
 mod sorting;
 
 use crate::topology::Topology;
 
 /// The names that [`preset`] knows.
-pub const PRESET_NAMES: [&str; 6] = ["ac922", "delta", "dgx-a100", "dgx1", "edr-cluster", "h200-x2"];
+pub const PRESET_NAMES: [&str; 8] =
+    ["ac922", "delta", "dgx-a100", "dgx1", "edr-cluster", "h200-x2", "power9-v100", "xeon-v100"];
 
 /// The machine of that name; nothing for a name that is not in [`PRESET_NAMES`].
 pub fn preset(name: &str) -> Option<Topology> {
@@ -30,6 +34,8 @@ pub fn preset(name: &str) -> Option<Topology> {
         "dgx1" => clusters::dgx1(),
         "edr-cluster" => clusters::edr_cluster(),
         "h200-x2" => clusters::h200_x2(),
+        "power9-v100" => joins::power9_v100(),
+        "xeon-v100" => joins::xeon_v100(),
         _ => return None,
     };
     assert!(topology.validate().is_ok(), "preset {name} describes a machine");

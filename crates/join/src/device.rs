@@ -4,6 +4,7 @@ mod hybrid;
 mod radix;
 mod rig;
 mod single;
+mod table;
 
 pub(crate) use hybrid::{hybrid, resident_rows};
 pub(crate) use radix::{radix, radix_bytes};

@@ -3,7 +3,8 @@
 //! ```text
 //!   Joiner ── join(build, probe, target) ──► Report
 //!
-//!   gpu       one table in device memory; both sides there, or streamed from the host     device/single.rs
+//!   gpu       one table, in device memory or where it is put; both sides there, or        device/single.rs
+//!             streamed from the host                                                      device/table.rs
 //!   radix     both sides partitioned on the device, pairs joined in shared memory         device/radix.rs
 //!   hybrid    as many partitions as fit stay in a table, the others wait in the host      device/hybrid.rs
 //!   nopa      the host's cores, one table                                                 host/single.rs
@@ -38,6 +39,6 @@ mod predict;
 pub mod generate;
 
 pub use joiner::Joiner;
-pub use options::{Algorithm, JoinOptions, KeyRange};
+pub use options::{Algorithm, JoinOptions, KeyRange, TablePlace};
 pub use report::{Prediction, Report};
 pub use rows::{Rows, Target};

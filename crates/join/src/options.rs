@@ -1,6 +1,6 @@
 //! How rows are joined. Nothing here changes what matches.
 
-use pelton_device::DeviceId;
+use pelton_device::{DeviceId, NodeId};
 use pelton_error::{CancelFlag, Error, Result};
 use pelton_fabric::Rates;
 use pelton_transfer::Method;
@@ -58,6 +58,24 @@ impl Algorithm {
     }
 }
 
+/// Where the table of `gpu` lies (Lutz et al. 2020, sections 5.2, 5.3 and 6.3). Kernels reach it by loads and stores,
+/// wherever that is.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum TablePlace {
+    /// In memory of the device that joins.
+    #[default]
+    Device,
+    /// In pinned memory of a host node: of any size that this holds, and each access goes over the link.
+    Host(NodeId),
+    /// One range of addresses whose first part is on the device, as much as the limit leaves room for, the rest in pinned
+    /// memory of the device's own node.
+    Hybrid,
+    /// Pages dealt to these devices in turn, the one that joins among them.
+    Interleaved(Vec<DeviceId>),
+    /// In memory of another device, over the links between them.
+    Peer(DeviceId),
+}
+
 /// What is known of the keys of the build side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyRange {
@@ -82,6 +100,8 @@ pub struct JoinOptions {
     pub key_range: Option<KeyRange>,
     /// How `gpu` comes to rows of the host; `None`: by copies, in the way of their memory.
     pub method: Option<Method>,
+    /// Where the table of `gpu` lies.
+    pub table: TablePlace,
     /// Threads of the CPU.
     pub thread_count: usize,
     /// Bytes of a chunk that is streamed to a device, at most. The least at which the link is at 0.99 of its rate is
@@ -101,6 +121,7 @@ impl Default for JoinOptions {
             device_memory_limit_bytes: None,
             key_range: None,
             method: None,
+            table: TablePlace::Device,
             thread_count: std::thread::available_parallelism().map_or(1, usize::from),
             chunk_bytes: 64 << 20,
             rates: Rates::default(),
@@ -124,6 +145,12 @@ impl JoinOptions {
         }
         if self.key_range.is_some_and(|range| range.place_count == 0) {
             return Err(Error::invalid_input("a range of no keys; leave it out"));
+        }
+        if self.table != TablePlace::Device && self.algorithm != Algorithm::Gpu {
+            return Err(Error::invalid_input(format!(
+                "a place for the table of {}; only gpu puts its table elsewhere than on the device",
+                self.algorithm.name()
+            )));
         }
         Ok(())
     }

@@ -26,6 +26,10 @@ pub struct Report {
     pub time: Duration,
     /// How much of it went by until the table stood or both sides were partitioned, where that is a moment.
     pub build_time: Duration,
+    /// Bytes of the table, wherever it lay; of `gpu`.
+    pub table_bytes: u64,
+    /// How many of them lay on the device that joined; of `gpu`.
+    pub table_device_bytes: u64,
     /// Whether the table was an array by key.
     pub is_perfect: bool,
     /// Build rows that stayed on the device while the probe side went by; of the hybrid join.
@@ -48,6 +52,8 @@ impl Report {
             value_sum: 0,
             time: Duration::ZERO,
             build_time: Duration::ZERO,
+            table_bytes: 0,
+            table_device_bytes: 0,
             is_perfect: false,
             resident_rows: 0,
             spilled_rows: 0,

@@ -1,14 +1,14 @@
-//! Every algorithm on every case of keys, under several limits on the device's memory, against a join by a map: on a
-//! logical device always, on a GPU where there is one.
+//! Every algorithm on every case of keys, under several limits on the device's memory and with tables in several places,
+//! against a join by a map: on a logical device always, on a GPU where there is one.
 
 use std::collections::HashMap;
 
 use pelton_device::cuda::{self, CudaOptions};
 use pelton_device::host::{self, HostOptions};
-use pelton_device::{DeviceId, Machine, MemoryKind, OnFull, Place, Span};
+use pelton_device::{DeviceId, Machine, MemoryKind, NodeId, OnFull, Place, Span, VIRTUAL_PAGE_BYTES};
 use pelton_error::Result;
 use pelton_join::generate::Workload;
-use pelton_join::{Algorithm, JoinOptions, Joiner, KeyRange, Report, Rows, Target};
+use pelton_join::{Algorithm, JoinOptions, Joiner, KeyRange, Report, Rows, TablePlace, Target};
 use pelton_kernels::{JoinTable, JoinTableKind, Library, random_word};
 
 /// Keys and values of both sides, as words.
@@ -77,7 +77,8 @@ struct Bench {
 impl Bench {
     /// A logical device, and a GPU if there is one.
     fn all() -> Vec<Self> {
-        let options = HostOptions { pinned_memory_limit_bytes: 1 << 30, ..HostOptions::default() };
+        let options =
+            HostOptions { device_count: 2, pinned_memory_limit_bytes: 1 << 30, ..HostOptions::default() };
         let logical = Joiner::new(host::open(&options), None);
         let mut all = vec![Bench { name: "logical device", joiner: logical, is_gpu: false }];
         match (cuda::open(&CudaOptions::default()), Library::open()) {
@@ -182,6 +183,7 @@ struct Case {
     limit_bytes: Option<u64>,
     key_range: Option<KeyRange>,
     chunk_bytes: usize,
+    table: TablePlace,
 }
 
 impl Case {
@@ -194,6 +196,7 @@ impl Case {
             limit_bytes: None,
             key_range: None,
             chunk_bytes: 8 << 10,
+            table: TablePlace::Device,
         }
     }
 
@@ -203,6 +206,7 @@ impl Case {
             device_memory_limit_bytes: self.limit_bytes,
             key_range: self.key_range,
             chunk_bytes: self.chunk_bytes,
+            table: self.table.clone(),
             thread_count: 3,
             ..JoinOptions::default()
         }
@@ -330,6 +334,68 @@ fn hybrid_joins_equal_the_reference_whatever_the_device_holds() {
             }
         }
     }
+}
+
+#[test]
+fn tables_are_the_same_wherever_they_lie() {
+    let page = VIRTUAL_PAGE_BYTES as u64;
+    for bench in Bench::all() {
+        let devices: Vec<DeviceId> = bench.machine().info().devices.iter().map(|device| device.id).collect();
+        let mut places = vec![TablePlace::Host(NodeId(0)), TablePlace::Hybrid];
+        if devices.len() > 1 && bench.machine().is_peer(devices[0], devices[1]) {
+            places.extend([TablePlace::Peer(devices[1]), TablePlace::Interleaved(devices)]);
+        }
+        for sides in cases() {
+            for table in &places {
+                bench.check(&Case { table: table.clone(), ..Case::of(Algorithm::Gpu, 8) }, &sides);
+            }
+        }
+        // Tables of some pages: any keys, with further rows of some; an array by key, and one that turns out not to be.
+        let many = Sides::random(130_000, 60_000, 1 << 17);
+        let dense = Sides::of((0..600_000).rev(), 0..700_000);
+        let almost = Sides::of((0..599_999).chain([5]), 0..1000);
+        let key_range = Some(KeyRange { first_key: 0, place_count: 600_000 });
+        for (sides, key_range) in [(&many, None), (&dense, key_range), (&almost, key_range)] {
+            for table in &places {
+                // Room for two pages of a hybrid table.
+                let limit_bytes = (*table == TablePlace::Hybrid).then_some(3 * page);
+                let case =
+                    Case { table: table.clone(), limit_bytes, key_range, ..Case::of(Algorithm::Gpu, 8) };
+                let report = bench.check(&case, sides);
+                let (all, here) = (report.table_bytes, report.table_device_bytes);
+                match table {
+                    // The memory of the array is not given back.
+                    TablePlace::Hybrid if !report.is_perfect && key_range.is_some() => assert_eq!(here, 0),
+                    TablePlace::Hybrid => assert!((page..all).contains(&here), "{here} of {all} bytes here"),
+                    TablePlace::Interleaved(_) => assert!(here >= all / 2 && here < all, "{here} of {all}"),
+                    _ => assert_eq!(here, 0, "{table:?}"),
+                }
+            }
+        }
+        // All of it fits.
+        let case = Case { table: TablePlace::Hybrid, key_range, ..Case::of(Algorithm::Gpu, 8) };
+        let report = bench.check(&case, &dense);
+        assert_eq!(report.table_device_bytes, report.table_bytes);
+    }
+}
+
+#[test]
+fn places_that_tables_cannot_have_are_refused() {
+    let bench = &Bench::all()[0];
+    let sides = Sides::of(0..100, 0..100);
+    let refused = |algorithm, table: TablePlace, says: &str| {
+        let error = bench.try_check(&Case { table, ..Case::of(algorithm, 8) }, &sides).unwrap_err();
+        assert!(error.to_string().contains(says), "{error}");
+    };
+    refused(Algorithm::Radix, TablePlace::Hybrid, "only gpu");
+    refused(Algorithm::Auto, TablePlace::Host(NodeId(0)), "only gpu");
+    refused(Algorithm::Gpu, TablePlace::Host(NodeId(7)), "node");
+    refused(Algorithm::Gpu, TablePlace::Interleaved(Vec::new()), "no devices");
+    let limit_bytes = Some(1 << 20);
+    let table = TablePlace::Interleaved(vec![DeviceId(0), DeviceId(1)]);
+    let case = Case { table, limit_bytes, ..Case::of(Algorithm::Gpu, 8) };
+    let error = bench.try_check(&case, &sides).unwrap_err();
+    assert!(error.to_string().contains("a part of a table"), "{error}");
 }
 
 #[test]

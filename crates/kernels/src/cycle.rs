@@ -121,6 +121,7 @@ pub fn chase(library: Option<&Arc<Library>>, source: Span, chase: Chase, accumul
         access: Access::Random { width_bytes: LINK_BYTES as u32 },
         read_bytes: Some(vec![step_count.saturating_mul(LINK_BYTES as u64)]),
         compute: Duration::from_nanos(LOAD_LATENCY_NS.saturating_mul(step_count)),
+        ..Cost::STREAMING
     };
     Work::new("chase", vec![source.clone()], vec![accumulator.clone()])
         .with_cost(cost)

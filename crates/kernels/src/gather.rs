@@ -61,6 +61,7 @@ pub fn gather(library: Option<&Arc<Library>>, source: Span, gather: Gather, accu
         access: Access::Random { width_bytes },
         read_bytes: Some(vec![count.saturating_mul(width_bytes.into())]),
         compute: Duration::ZERO,
+        ..Cost::STREAMING
     };
     Work::new("gather", vec![source.clone()], vec![accumulator.clone()])
         .with_cost(cost)

@@ -326,7 +326,7 @@ pub fn join_build(
     assert_apart(reads.iter().chain(&writes));
     let table = table.clone();
     Work::new("build join table", reads, writes)
-        .with_cost(random_cost(&table, count))
+        .with_cost(build_cost(&table, count))
         .with_cuda(cuda)
         .with_host(move || {
             let rows = with_source(&keys, |keys| {
@@ -373,7 +373,7 @@ pub fn join_probe(
     assert_apart(reads.iter().chain(&writes));
     let table = table.clone();
     Work::new("probe join table", reads, writes)
-        .with_cost(random_cost(&table, count))
+        .with_cost(probe_cost(&table, count))
         .with_cuda(cuda)
         .with_host(move || {
             let rows = with_source(&keys, |keys| {
@@ -384,11 +384,28 @@ pub fn join_probe(
         })
 }
 
-/// A simulator knows spans and no probes: one pass over the table is what it is told.
+/// Bytes of a slot.
+fn slot_bytes(table: &JoinTable) -> u64 {
+    table.width_bytes as u64 * if table.is_general() { 2 } else { 1 }
+}
+
+/// One access at random for each row, as of unique keys; rows in sequence. Marks of an array by key are a bit for each
+/// place and left out: they stay in caches longer than anything else.
 fn random_cost(table: &JoinTable, count: u64) -> Cost {
-    let width_bytes = (2 * table.width_bytes) as u32;
+    let width_bytes = slot_bytes(table) as u32;
     let compute = Duration::from_nanos(count / 1000);
-    Cost { access: Access::Random { width_bytes }, read_bytes: None, compute }
+    Cost { access: Access::Random { width_bytes }, compute, ..Cost::STREAMING }
+}
+
+fn build_cost(table: &JoinTable, count: u64) -> Cost {
+    let written = vec![count * slot_bytes(table), 0, 0, 0, 0];
+    Cost { in_sequence: vec![0, 1], write_bytes: Some(written), ..random_cost(table, count) }
+}
+
+fn probe_cost(table: &JoinTable, count: u64) -> Cost {
+    let rows = count * table.width_bytes as u64;
+    let read = vec![count * slot_bytes(table), 0, 0, 0, 0, rows, rows];
+    Cost { in_sequence: vec![4, 5, 6], read_bytes: Some(read), ..random_cost(table, count) }
 }
 
 /// Keys and values as words.

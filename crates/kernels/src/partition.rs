@@ -9,9 +9,8 @@
 //! [`count_digits`] tells how many keys each digit has.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use pelton_device::{Access, Cost, Span, Work};
+use pelton_device::{Cost, Span, Work};
 use pelton_error::Result;
 
 use crate::library::{Library, cuda_form};
@@ -207,7 +206,7 @@ fn enqueue(
         writes.push(to.clone());
     }
     assert_apart(reads.iter().chain(&writes));
-    let cost = Cost { access: Access::Sequential, read_bytes: Some(read_bytes), compute: Duration::ZERO };
+    let cost = Cost { read_bytes: Some(read_bytes), ..Cost::STREAMING };
     Work::new("partition", reads, writes).with_cost(cost).with_cuda(cuda).with_host(move || {
         with_key_width!(order.key_type, W => {
             let places = with_source(&keys, |keys| {

@@ -159,6 +159,7 @@ fn enqueue(
         access: Access::Sequential,
         read_bytes: Some(vec![moved.saturating_sub(2 * pair_bytes)]),
         compute: Duration::ZERO,
+        ..Cost::STREAMING
     };
     Work::new("sort", vec![keys[0].clone()], writes).with_cost(cost).with_cuda(cuda).with_host(move || {
         with_key_width!(sort.order.key_type, W => match value_bytes {

@@ -143,6 +143,7 @@ fn work(
         access: Access::Random { width_bytes: width_bytes as u32 },
         read_bytes: Some(vec![count * width_bytes as u64, indices.len() as u64]),
         compute: Duration::ZERO,
+        ..Cost::STREAMING
     };
     let (reads, writes) = (vec![source.clone(), indices.clone()], vec![target.clone()]);
     Work::new(name, reads, writes).with_cost(cost).with_host(move || -> Result<()> {

@@ -44,7 +44,8 @@ impl Backend for SimBackend {
     }
 
     fn page_lock(&self, address: u64, bytes: usize) -> Result<()> {
-        self.shared.pass(bytes as f64 / self.shared.options.page_lock_bytes_per_s)?;
+        let options = &self.shared.options;
+        self.shared.pass(bytes as f64 * options.scale / options.page_lock_bytes_per_s)?;
         self.shared.with(|state| state.memory.lock(address, bytes));
         Ok(())
     }
@@ -72,6 +73,10 @@ impl Backend for SimBackend {
 
     fn now(&self) -> Duration {
         Duration::from_secs_f64(self.shared.with(|state| state.engine.now_s()))
+    }
+
+    fn count_threads(&self, change: i32) {
+        self.shared.count_threads(change);
     }
 }
 

@@ -10,7 +10,8 @@
 //! Flows share each direction of each link, both directions together, the memory of host nodes (DMA and cores alike)
 //! and of devices. A transfer that is alone takes `latency + bytes / B_E(bytes)`. Nothing sleeps: `now` moves when
 //! somebody waits, and the host itself takes no time but to lock pages. With one calling thread, the same calls give
-//! the same times, to the bit; with several, what they enqueue depends on the scheduler, as on a real machine.
+//! the same times, to the bit; with several, what they enqueue depends on the scheduler, as on a real machine, except that
+//! no thread of [`Machine::at_once`] is late.
 //!
 //! What is known to be missing: the time to launch a kernel, to allocate and to map memory; caches; translation
 //! misses; a host core that moves bytes for a copy of pageable memory is not taken from anybody.
@@ -78,7 +79,7 @@ pub fn observed(topology: &Topology, options: SimOptions) -> Result<(Machine, Pr
     topology.validate()?;
     check_options(&options)?;
     let resources = Resources::new(topology, &options);
-    let shared = Shared::new(machine_info(topology), resources, options);
+    let shared = Shared::new(machine_info(topology, options.scale), resources, options);
     Ok((Machine::new(SimBackend { shared: Arc::clone(&shared) }), Probe { shared }))
 }
 
@@ -97,8 +98,10 @@ fn check_options(options: &SimOptions) -> Result<()> {
         ("random.pcie", random.pcie),
         ("random.socket", random.socket),
         ("random.network", random.network),
+        ("random.reads_per_write", random.reads_per_write),
+        ("scale", options.scale),
     ];
-    for (name, value) in positive {
+    for (name, value) in positive.into_iter().chain(options.work_shares.iter().copied()) {
         if !(value.is_finite() && value > 0.0) {
             return Err(Error::invalid_input(format!("simulation: {name} is {value}; it is more than 0")));
         }
@@ -112,17 +115,22 @@ fn check_options(options: &SimOptions) -> Result<()> {
     Ok(())
 }
 
-fn machine_info(topology: &Topology) -> MachineInfo {
+fn machine_info(topology: &Topology, scale: f64) -> MachineInfo {
     MachineInfo {
         name: topology.name.clone(),
         is_simulated: true,
-        devices: topology.devices.iter().map(|device| device_info(topology, device)).collect(),
+        devices: topology.devices.iter().map(|device| device_info(topology, device, scale)).collect(),
         node_count: topology.nodes.len() as u32,
-        pinned_memory_limit_bytes: topology.nodes.iter().map(|node| node.memory_bytes).sum(),
+        pinned_memory_limit_bytes: topology.nodes.iter().map(|node| held(node.memory_bytes, scale)).sum(),
     }
 }
 
-fn device_info(topology: &Topology, device: &DeviceVertex) -> DeviceInfo {
+/// What is held of a memory of so many bytes.
+fn held(bytes: u64, scale: f64) -> u64 {
+    (bytes as f64 / scale) as u64
+}
+
+fn device_info(topology: &Topology, device: &DeviceVertex, scale: f64) -> DeviceInfo {
     let (multiprocessors, l2_bytes) = processor(&device.name);
     // NVLink to the host is cache-coherent (Lutz et al. 2020, section 2.2): the host's page tables and atomics.
     let to_host = topology.link_between(Vertex::Node(device.node), Vertex::Device(device.id));
@@ -132,8 +140,8 @@ fn device_info(topology: &Topology, device: &DeviceVertex) -> DeviceInfo {
         id: DeviceId(device.id),
         name: device.name.clone(),
         kind: DeviceKind::Simulated,
-        memory_bytes: device.memory_bytes,
-        memory_limit_bytes: device.memory_bytes,
+        memory_bytes: held(device.memory_bytes, scale),
+        memory_limit_bytes: held(device.memory_bytes, scale),
         multiprocessors,
         l2_bytes,
         node: NodeId(device.node),

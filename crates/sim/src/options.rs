@@ -25,6 +25,12 @@ pub struct SimOptions {
     pub staging_efficiency: f64,
     /// Random accesses.
     pub random: AccessRates,
+    /// Bytes of the machine that each byte held here stands for: what memories hold is divided by it, and bytes moved
+    /// and time computed are multiplied, so that a functional simulation shows times of data that no host holds.
+    /// Latencies, and sizes that callers choose for pieces, are not scaled.
+    pub scale: f64,
+    /// Share of the rates of memories and links that work of this name reaches; all of them if it is not named.
+    pub work_shares: Vec<(&'static str, f64)>,
 }
 
 /// Random accesses per second, by where the memory lies as seen from who accesses it.
@@ -42,6 +48,8 @@ pub struct AccessRates {
     pub socket: f64,
     /// Over a network: a guess.
     pub network: f64,
+    /// How many reads a write takes as long as, wherever it goes.
+    pub reads_per_write: f64,
 }
 
 impl Default for SimOptions {
@@ -65,7 +73,10 @@ impl Default for SimOptions {
                 pcie: 0.048e9,
                 socket: 0.5e9,
                 network: 0.01e9,
+                reads_per_write: 1.0,
             },
+            scale: 1.0,
+            work_shares: Vec::new(),
         }
     }
 }

@@ -33,8 +33,21 @@ pub(super) struct Planner<'a> {
 struct Visit {
     home: Place,
     is_write: bool,
+    is_random: bool,
     /// Pages come to the processor at the rate of page faults, instead of the processor going to them.
     moves_pages: bool,
+}
+
+/// What work does to one span.
+#[derive(Clone, Copy)]
+struct Touched {
+    bytes: u64,
+    is_write: bool,
+    is_random: bool,
+}
+
+fn touched(listed: &Option<Vec<u64>>, index: usize, span: &Span) -> u64 {
+    listed.as_ref().and_then(|bytes| bytes.get(index).copied()).unwrap_or(span.len() as u64)
 }
 
 impl Planner<'_> {
@@ -42,7 +55,8 @@ impl Planner<'_> {
     pub(super) fn copy(&self, memory: &Memory, source: &Span, target: &Span) -> Result<Operation> {
         let is_bounced = !memory.is_pinned(source) || !memory.is_pinned(target);
         let mut operation = empty();
-        for ((from, to), bytes) in pair_up(memory.runs(source), memory.runs(target)) {
+        for ((from, to), held) in pair_up(memory.runs(source), memory.runs(target)) {
+            let bytes = self.scaled(held);
             let flow = match self.place {
                 Place::Host(_) => self.core_flow(from, to, bytes)?,
                 Place::Device(_) if is_on_host(from) && is_on_host(to) => self.core_flow(from, to, bytes)?,
@@ -59,8 +73,9 @@ impl Planner<'_> {
     pub(super) fn prefetch(&self, memory: &mut Memory, span: &Span, target: Place) -> Result<Operation> {
         let there = vec![Run { place: target, bytes: span.len() as u64 }];
         let mut operation = empty();
-        for ((from, to), bytes) in pair_up(memory.runs(span), there) {
+        for ((from, to), held) in pair_up(memory.runs(span), there) {
             if from != to {
+                let bytes = self.scaled(held);
                 let mut flow = self.device_flow(from, to, bytes, false)?;
                 flow.cap *= self.options.prefetch_efficiency;
                 operation.latency_s = operation.latency_s.max(self.latency_s(from, to));
@@ -73,45 +88,59 @@ impl Planner<'_> {
 
     /// Work, without its effect.
     pub(super) fn work(&self, memory: &mut Memory, work: &Work) -> Result<Operation> {
+        let cost = &work.cost;
+        let is_random = cost.access != Access::Sequential;
         let mut visits = BTreeMap::new();
         for (index, span) in work.reads.iter().enumerate() {
-            let read = work.cost.read_bytes.as_ref().and_then(|bytes| bytes.get(index).copied());
-            self.visit(memory, span, read.unwrap_or(span.len() as u64), false, &mut visits)?;
+            let touched = touched(&cost.read_bytes, index, span);
+            let is_random = is_random && !cost.in_sequence.contains(&index);
+            self.visit(memory, span, Touched { bytes: touched, is_write: false, is_random }, &mut visits)?;
         }
-        for span in &work.writes {
-            self.visit(memory, span, span.len() as u64, true, &mut visits)?;
+        for (index, span) in work.writes.iter().enumerate() {
+            let touched = touched(&cost.write_bytes, index, span);
+            self.visit(memory, span, Touched { bytes: touched, is_write: true, is_random }, &mut visits)?;
         }
         let mut operation = empty();
-        operation.compute_s = work.cost.compute.as_secs_f64();
-        for (visit, bytes) in visits {
-            if bytes > 0.0 {
-                operation.flows.push(self.visit_flow(visit, bytes, work.cost.access)?);
+        operation.compute_s = work.cost.compute.as_secs_f64() * self.options.scale;
+        let named = self.options.work_shares.iter().find(|(name, _)| *name == work.name);
+        let share = named.map_or(1.0, |(_, share)| *share);
+        for (visit, held) in visits {
+            if held > 0.0 {
+                let access = if visit.is_random { cost.access } else { Access::Sequential };
+                let mut flow = self.visit_flow(visit, held * self.options.scale, access)?;
+                flow.uses.iter_mut().for_each(|used| used.weight /= share);
+                operation.flows.push(flow);
             }
         }
         Ok(operation)
     }
 
-    /// Adds what touching `touched_bytes` of the span comes to, in all, at each place where it lies.
+    /// Bytes of the machine that so many held ones stand for.
+    fn scaled(&self, held: u64) -> u64 {
+        (held as f64 * self.options.scale).round() as u64
+    }
+
+    /// Adds what touching so many bytes of the span comes to, in all, at each place where it lies.
     fn visit(
         &self,
         memory: &mut Memory,
         span: &Span,
-        touched_bytes: u64,
-        is_write: bool,
+        touched: Touched,
         visits: &mut BTreeMap<Visit, f64>,
     ) -> Result<()> {
         if span.is_empty() {
             return Ok(());
         }
         let is_managed = span.kind() == &MemoryKind::Managed;
-        let share = touched_bytes as f64 / span.len() as f64;
+        let share = touched.bytes as f64 / span.len() as f64;
         let is_pinned = memory.is_pinned(span);
         for run in memory.runs(span) {
             let moves_pages = is_managed && run.place != self.place;
             if !moves_pages {
                 self.check_reach(run.place, is_pinned)?;
             }
-            let visit = Visit { home: run.place, is_write, moves_pages };
+            let Touched { is_write, is_random, .. } = touched;
+            let visit = Visit { home: run.place, is_write, is_random, moves_pages };
             *visits.entry(visit).or_insert(0.0) += run.bytes as f64 * share;
         }
         if is_managed {
@@ -135,6 +164,9 @@ impl Planner<'_> {
             flow.hops = route.hops().to_vec();
         }
         self.resources.at(visit.home, touch, access, &mut flow.uses);
+        if visit.is_random && visit.is_write {
+            flow.uses.iter_mut().for_each(|used| used.weight *= self.options.random.reads_per_write);
+        }
         if access != Access::Sequential {
             flow.pace = flow.uses.iter().map(|used| used.weight).fold(1.0, f64::max).recip();
         }

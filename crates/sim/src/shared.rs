@@ -4,6 +4,10 @@
 //! what it waits for is complete. Effects (copies of bytes, host forms of work) happen on that thread, one at a time,
 //! without the lock; other threads that wait sleep until it has done so. Somebody who only polls would wait for ever,
 //! so that after [`POLLS_PER_STEP`] vain looks in a row, with nothing enqueued between, time moves to the next event.
+//!
+//! Of threads that are counted ([`Backend::count_threads`](pelton_device::Backend::count_threads)), none drives before
+//! all of them wait and each has seen that what it waits for is not complete yet. Otherwise one would drive past the
+//! moment at which another was to go on.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -36,15 +40,38 @@ pub(super) struct State {
     pub(super) memory: Memory,
     /// The thread on which an effect happens now.
     busy_thread: Option<ThreadId>,
+    /// How many threads are to wait before time passes.
+    thread_count: i32,
+    /// Steps so far.
+    step_count: u64,
+    /// Threads that wait, and have looked since the last step.
+    looked_count: i32,
     vain_polls: u32,
+}
+
+impl State {
+    /// Whoever waits is to look again.
+    fn count_step(&mut self) {
+        self.step_count += 1;
+        self.looked_count = 0;
+    }
 }
 
 impl Shared {
     pub(super) fn new(info: MachineInfo, resources: Resources, options: SimOptions) -> Arc<Self> {
         let engine = Engine::new(&resources, options.seed, options.jitter);
-        let node_bytes = resources.topology.nodes.iter().map(|node| node.memory_bytes);
+        let node_bytes =
+            resources.topology.nodes.iter().map(|node| crate::held(node.memory_bytes, options.scale));
         let memory = Memory::new(options.functional, node_bytes);
-        let state = Mutex::new(State { engine, memory, busy_thread: None, vain_polls: 0 });
+        let state = Mutex::new(State {
+            engine,
+            memory,
+            busy_thread: None,
+            thread_count: 1,
+            step_count: 0,
+            looked_count: 0,
+            vain_polls: 0,
+        });
         Arc::new(Self { info, resources, options, state, changed: Condvar::new() })
     }
 
@@ -107,20 +134,41 @@ impl Shared {
         found.map_or(Ok(false), |outcome| outcome.map(|()| true))
     }
 
+    /// More threads are to wait before time passes, or fewer.
+    pub(super) fn count_threads(&self, change: i32) {
+        self.with(|state| state.thread_count += change);
+        self.changed.notify_all();
+    }
+
     fn drive(&self, is_done: impl Fn(&State) -> bool) -> Result<()> {
         let me = std::thread::current().id();
         let mut state = self.lock();
+        // The step after which this thread was counted as one that has looked.
+        let mut looked_at = None;
         while !is_done(&state) {
-            match state.busy_thread {
-                Some(thread) if thread == me => {
-                    return Err(Error::invalid_input(
-                        "waiting inside an operation of the simulated machine, for what can only happen after it; \
-                         wait for it outside",
-                    ));
-                }
-                Some(_) => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
-                None => state = self.step(state, me)?,
+            if state.busy_thread == Some(me) {
+                return Err(Error::invalid_input(
+                    "waiting inside an operation of the simulated machine, for what can only happen after it; \
+                     wait for it outside",
+                ));
             }
+            if looked_at != Some(state.step_count) {
+                looked_at = Some(state.step_count);
+                state.looked_count += 1;
+            }
+            if state.busy_thread.is_none() && state.looked_count >= state.thread_count {
+                state.count_step();
+                state = self.step(state, me)?;
+                // Others may have looked during an effect, before it was complete.
+                state.count_step();
+                self.changed.notify_all();
+            } else {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+        // What it waited for may have been completed without a step.
+        if looked_at == Some(state.step_count) {
+            state.looked_count -= 1;
         }
         let discarded = state.engine.take_discarded();
         drop(state);

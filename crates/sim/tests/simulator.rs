@@ -224,7 +224,7 @@ fn devices_without_peer_access_copy_through_the_host() {
 
 /// Seconds of work on device 0 that reads `buffer` so.
 fn reading(machine: &Machine, buffer: &Buffer, access: Access) -> f64 {
-    let cost = Cost { access, read_bytes: None, compute: Duration::ZERO };
+    let cost = Cost { access, ..Cost::STREAMING };
     let work = Work::new("read", vec![buffer.span()], Vec::new()).with_cost(cost);
     let stream = stream(machine, GPU0);
     seconds(machine, || {
@@ -257,6 +257,109 @@ fn work_costs_its_traffic_or_its_computing_whichever_is_more() {
         stream.wait_blocking().unwrap();
     });
     assert_near(taken, 3e-3);
+}
+
+#[test]
+fn rows_in_sequence_and_a_table_at_random_are_each_charged_as_they_are_touched() {
+    let random = pelton_sim::AccessRates { reads_per_write: 3.0, ..SimOptions::default().random };
+    let options = SimOptions { random, ..SimOptions::default() };
+    let machine = machine(&preset("h200-x2").unwrap(), options).unwrap();
+    let (rows, table) =
+        (take(&machine, MemoryKind::PINNED, 1 << 30), take(&machine, MemoryKind::Device(GPU0), 1 << 30));
+    let stream = stream(&machine, GPU0);
+    let time = |is_write: bool, touched: u64| {
+        let access = Access::Random { width_bytes: 8 };
+        let cost = Cost { access, in_sequence: vec![0], ..Cost::STREAMING };
+        let work = match is_write {
+            true => Work::new("build", vec![rows.span()], vec![table.span()])
+                .with_cost(Cost { write_bytes: Some(vec![touched]), ..cost }),
+            false => Work::new("probe", vec![rows.span(), table.span()], Vec::new())
+                .with_cost(Cost { read_bytes: Some(vec![1 << 30, touched]), ..cost }),
+        };
+        seconds(&machine, || {
+            stream.run(work).unwrap();
+            stream.wait_blocking().unwrap();
+        })
+    };
+    let link = (1_u64 << 30) as f64 / 55.4e9;
+    assert_near(time(false, 8 << 20), link);
+    let accesses = 8e9;
+    assert_near(time(false, 8 * accesses as u64), accesses / 41.1e9);
+    assert_near(time(true, 8 * accesses as u64), 3.0 * accesses / 41.1e9);
+}
+
+#[test]
+fn held_bytes_stand_for_as_many_as_the_scale_says() {
+    let preset = preset("h200-x2").unwrap();
+    let options = SimOptions { scale: 1000.0, work_shares: vec![("slow", 0.5)], ..SimOptions::default() };
+    let scaled = machine(&preset, options).unwrap();
+    let (limit, held_limit) =
+        (sizes_only("h200-x2").info().devices[0].memory_bytes, scaled.info().devices[0].memory_bytes);
+    assert_eq!(held_limit, limit / 1000);
+    let (host, device) =
+        (take(&scaled, MemoryKind::PINNED, 1 << 20), take(&scaled, MemoryKind::Device(GPU0), 1 << 20));
+    let bytes = 1000.0 * f64::from(1 << 20);
+    assert_near(together(&scaled, &[(Place::Device(GPU0), &host, &device)]), bytes / 55.5e9);
+    let stream = stream(&scaled, GPU0);
+    for (name, share) in [("quick", 1.0), ("slow", 0.5)] {
+        let work = Work::new(name, vec![device.span()], Vec::new());
+        let taken = seconds(&scaled, || {
+            stream.run(work).unwrap();
+            stream.wait_blocking().unwrap();
+        });
+        assert_near(taken, bytes / 4262e9 / share);
+    }
+    for options in [
+        SimOptions { scale: 0.0, ..SimOptions::default() },
+        SimOptions { work_shares: vec![("slow", f64::NAN)], ..SimOptions::default() },
+    ] {
+        assert_eq!(machine(&preset, options).unwrap_err().kind(), &ErrorKind::InvalidInput);
+    }
+}
+
+/// One after another, each waited for: eight copies of `from` to `to`.
+fn copies_in_turn(machine: &Machine, from: &Buffer, to: &Buffer, device: DeviceId) {
+    let stream = stream(machine, device);
+    for _ in 0..8 {
+        stream.copy(&from.span(), &to.span()).unwrap();
+        stream.wait_blocking().unwrap();
+    }
+}
+
+#[test]
+fn threads_at_once_are_not_late_for_one_another() {
+    for repetition in 0..20_u64 {
+        let machine = machine(&preset("h200-x2").unwrap(), SimOptions::default()).unwrap();
+        let buffers = [GPU0, GPU1].map(|gpu| {
+            let host = MemoryKind::Pinned(NodeId(0));
+            (take(&machine, host, 64 << 20), take(&machine, MemoryKind::Device(gpu), 64 << 20))
+        });
+        let alone = seconds(&machine, || copies_in_turn(&machine, &buffers[0].0, &buffers[0].1, GPU0));
+        let late = std::time::Duration::from_micros(100 * (repetition % 4));
+        let both = seconds(&machine, || {
+            machine.at_once(
+                || {
+                    std::thread::sleep(late);
+                    copies_in_turn(&machine, &buffers[0].0, &buffers[0].1, GPU0);
+                },
+                || copies_in_turn(&machine, &buffers[1].0, &buffers[1].1, GPU1),
+            );
+        });
+        // Each over its own link.
+        assert_near(both, alone);
+    }
+}
+
+#[test]
+fn of_threads_at_once_one_may_end_early_or_never_wait() {
+    let machine = sizes_only("h200-x2");
+    let (host, device) =
+        (take(&machine, MemoryKind::PINNED, 1 << 20), take(&machine, MemoryKind::Device(GPU0), 1 << 20));
+    let work = || copies_in_turn(&machine, &host, &device, GPU0);
+    assert_eq!(machine.at_once(|| 1, work).0, 1);
+    machine.at_once(work, || ());
+    machine.at_once(|| machine.at_once(work, || ()), || machine.at_once(|| (), work));
+    work();
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What the host's cores do with rows in memory of a machine, as work of its streams.
 
-use pelton_device::{Work, host as device_host};
+use pelton_device::{Cost, Work, host as device_host};
 use pelton_error::{Error, Result};
 
 use crate::host::{Run, SortedColumns, merge, paradis, sort_into};
@@ -67,7 +67,10 @@ fn on_columns(
     run: impl FnOnce(&[&[u8]], &mut [&mut [u8]]) -> Result<()> + Send + 'static,
 ) -> Result<Work> {
     let columns = |rows: &Rows| rows.columns().cloned().collect();
-    device_host::work(name, columns(source), columns(target), run)
+    // A core's write reads the line that it replaces; as many bytes are written as read.
+    let read_bytes = source.columns().map(|column| 2 * column.len() as u64).collect();
+    let cost = Cost { read_bytes: Some(read_bytes), ..Cost::STREAMING };
+    Ok(device_host::work(name, columns(source), columns(target), run)?.with_cost(cost))
 }
 
 fn merge_columns<K: Key, P: Carried>(

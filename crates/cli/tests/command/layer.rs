@@ -97,3 +97,19 @@ fn the_paper_s_machines_copy_as_the_paper_says() {
     assert_eq!(status, Some(1));
     assert!(stderr.contains("ac922"), "{stderr}");
 }
+
+#[test]
+fn the_papers_sorts_and_joins_are_simulated_and_drawn() {
+    for experiment in ["sort", "join"] {
+        let place = Place::new();
+        let (json, plots) = (place.text_path("report.json"), place.path("plots"));
+        let args = ["bench", experiment, "--paper", "--held", "4096", "--json", &json];
+        let text = ok(&place, &[&args[..], &["--plots", plots.to_str().unwrap()]].concat());
+        assert!(text.contains("SIMULATED") && !text.contains("MEASURED"), "{text}");
+        assert!(text.contains("inputs left out"), "{text}");
+        assert!(std::fs::read_to_string(json).unwrap().contains("\"is_input\": true"));
+        assert!(std::fs::read_dir(plots).unwrap().count() > 10);
+        let (_, _, stderr) = pelton(&place, &["bench", experiment, "--held", "4096"]);
+        assert!(stderr.contains("--paper"), "{stderr}");
+    }
+}

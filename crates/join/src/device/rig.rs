@@ -40,28 +40,38 @@ impl<'a> Rig<'a> {
         self.left.get()
     }
 
-    /// Takes memory of the device.
-    pub(crate) fn take(&self, bytes: usize, what: &str) -> Result<Span> {
-        let (device, whole) = (self.options.device, bytes.max(1).next_multiple_of(UNIT_BYTES));
-        let left = self.left.get();
-        if whole as u64 > left {
-            let kind = ErrorKind::OutOfMemory {
-                tier: Tier::Device,
-                requested_bytes: whole as u64,
-                available_bytes: left,
-            };
+    /// Counts memory of the device as taken.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory` if so much is not left.
+    pub(crate) fn reserve(&self, bytes: u64, what: &str) -> Result<()> {
+        let (device, left) = (self.options.device, self.left.get());
+        if bytes > left {
+            let kind =
+                ErrorKind::OutOfMemory { tier: Tier::Device, requested_bytes: bytes, available_bytes: left };
             let message = format!(
-                "{device}: {what} of a join takes {whole} bytes, {left} are left: raise the limit on its memory, or take \
+                "{device}: {what} of a join takes {bytes} bytes, {left} are left: raise the limit on its memory, or take \
                  hybrid, which needs less"
             );
             return Err(Error::new(kind, message));
         }
+        self.left.set(left - bytes);
+        Ok(())
+    }
+
+    /// Takes memory of the device.
+    pub(crate) fn take(&self, bytes: usize, what: &str) -> Result<Span> {
+        let whole = bytes.max(1).next_multiple_of(UNIT_BYTES);
+        let before = self.left.get();
+        self.reserve(whole as u64, what)?;
         let buffer = self
             .machine
-            .allocate(MemoryKind::Device(device), whole, OnFull::Refuse)
-            .context(|| format!("{what} of a join"))?;
-        self.left.set(left - whole as u64);
-        Ok(buffer.slice(0..bytes))
+            .allocate(MemoryKind::Device(self.options.device), whole, OnFull::Refuse)
+            .inspect_err(|_| {
+                self.left.set(before);
+            });
+        Ok(buffer.context(|| format!("{what} of a join"))?.slice(0..bytes))
     }
 
     /// Takes memory for so many rows.

@@ -1,11 +1,11 @@
-//! One table in memory of a device (Lutz et al. 2020, sections 3 and 5): rows that are on the device are read there, those
-//! of the host are delivered in chunks, so that copies and kernels overlap.
+//! One table, in memory of a device or where [`table`](super::table) puts it (Lutz et al. 2020, sections 3 and 5): rows
+//! that are on the device are read there, those of the host are delivered in chunks, so that copies and kernels overlap.
 //!
 //! ```text
 //!   build rows ─► chunk ─► insert ─► table │ probe rows ─► chunk ─► look up ─► count and sum, or pairs
 //! ```
 //!
-//! Traffic: rows once over the link; in device memory a sector of the table for each row of either side, at random, and
+//! Traffic: rows once over the link; where it lies, a sector of the table for each row of either side, at random, and
 //! where the table is no array by key it is cleared before. No limit on the probe side.
 
 use pelton_device::{MemoryKind, Stream};
@@ -14,6 +14,7 @@ use pelton_kernels::{JOIN_ROWS_MAX, JoinTable, JoinTableKind, join_build, join_c
 use pelton_transfer::{Column, Delivery, Method, TransferOptions};
 
 use super::rig::{Chain, Emit, Rig, words};
+use super::table::take_table;
 use crate::options::{Algorithm, JoinOptions};
 use crate::report::Report;
 use crate::rows::{Rows, Target};
@@ -45,14 +46,16 @@ pub(crate) fn single(rig: &Rig<'_>, build: &Rows, probe: &Rows, target: &Target)
         return Err(Error::unsupported("a table of 2^32 rows; take hybrid or pro, or change the sides"));
     }
     let mut kind = table_kind(rig.options, build.count());
-    let mut memory = rig.take(JoinTable::bytes(kind, width_bytes), "a table")?;
+    // Room for chunks in flight, pairs and counts besides the table.
+    let reserve = (rig.options.chunk_bytes as u64 * 2 * DEPTH as u64).min(rig.left() / 4) + 4096;
+    let mut memory = take_table(rig, JoinTable::bytes(kind, width_bytes), reserve)?;
     let staging_rows = (rig.left() / 16) as usize / (2 * width_bytes);
     let mut emit = Emit::new(rig, target, width_bytes, staging_rows)?;
     let mut report = Report::of(Algorithm::Gpu);
     let back = rig.take_pinned(16)?;
     let started = rig.machine.now();
     let table = loop {
-        let table = JoinTable::new(kind, width_bytes, &memory);
+        let table = JoinTable::new(kind, width_bytes, &memory.span);
         let mut chain = Chain::default();
         for work in join_clear(rig.library, &table) {
             chain.run(&rig.stream, work)?;
@@ -74,8 +77,9 @@ pub(crate) fn single(rig: &Rig<'_>, build: &Rows, probe: &Rows, target: &Target)
         // Keys are not what they were said to be.
         kind = JoinTableKind::General { row_count: build.count() as u64 };
         drop(table);
-        memory = rig.take(JoinTable::bytes(kind, width_bytes), "a table of any keys")?;
+        memory = take_table(rig, JoinTable::bytes(kind, width_bytes), reserve)?;
     };
+    (report.table_bytes, report.table_device_bytes) = (memory.span.len() as u64, memory.device_bytes);
     report.build_time = rig.machine.now() - started;
     let mut chain = Chain::default();
     stream_rows(rig, probe, |stream, rows, _| emit.probe(rig, &mut chain, stream, &table, rows))?;

@@ -121,11 +121,8 @@ impl Merge<'_> {
             return Ok(());
         }
         let (left, right) = chunks.split_at_mut(chunks.len() / 2);
-        std::thread::scope(|scope| {
-            let left = scope.spawn(|| self.merge(left));
-            let of_right = self.merge(right);
-            left.join().expect("a merge does not panic").and(of_right)
-        })
+        let (of_left, of_right) = self.rig.machine.at_once(|| self.merge(left), || self.merge(right));
+        of_left.and(of_right)
     }
 
     fn pivot(&self, chunks: &[Chunk<'_>]) -> Result<usize> {
