@@ -22,9 +22,9 @@ const HASH_ENTRY_BYTES: f64 = 24.0;
 /// Bytes taken for a value of a type of variable width. A guess.
 const VARIABLE_WIDTH_BYTES: usize = 32;
 
-/// What a row costs one thread, in ns: to be put into a hash table, and to be exchanged between partitions. Guesses; what
-/// the choice between the two gave for TPC-H is in `docs/perf/cpu.md`.
-const BUILD_NS: f64 = 40.0;
+/// What a row costs one thread, in ns: to be put into a hash table, and to be exchanged between partitions. Only their
+/// ratio counts, which was chosen among several by the times of TPC-H (`docs/perf/cpu.md`).
+const BUILD_NS: f64 = 80.0;
 const EXCHANGE_NS: f64 = 25.0;
 /// No more rows than these are built by one thread: what it waits for memory grows with its table, which is not priced.
 const ONE_THREAD_ROWS_MAX: f64 = 8e6;
