@@ -326,6 +326,8 @@ impl<'a> Load<'a> {
     fn sample_size(&self, options: &SampleOptions) -> SampleSize {
         let LoadOptions { sample_ratio: ratio, sample_row_groups_max: most, seed, .. } = self.request.options;
         let row_group_rows = options.row_group_rows.iter().copied().max().unwrap_or(DEFAULT_ROW_GROUP_ROWS);
+        // No more than the choice looks at.
+        let most = most.min(options.rows_max.div_ceil(row_group_rows.max(1).into()));
         SampleSize::row_groups(row_group_rows, ratio, most, seed)
     }
 

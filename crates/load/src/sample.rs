@@ -174,8 +174,10 @@ pub(crate) fn sample_runs(
     let mut sampled = Sampled::new(context.budget);
     match runs {
         SortedRuns::Memory(run) => {
-            for range in size.ranges(run.order.len() as u64) {
-                if !sampled.add(vec![run.gather(range.start as usize..range.end as usize)?]) {
+            let ranges = size.ranges(run.order.len() as u64);
+            let ranges = ranges.into_iter().map(|range| range.start as usize..range.end as usize);
+            for rows in run.gather_at_once(ranges) {
+                if !sampled.add(vec![rows?]) {
                     break;
                 }
             }

@@ -272,7 +272,11 @@ impl MemoryRun {
         })
     }
 
-    fn gather_at_once(&self, ranges: impl Iterator<Item = Range<usize>>) -> VecDeque<Result<RecordBatch>> {
+    /// The rows at each of `ranges` of the order, each brought into it by a thread.
+    pub(crate) fn gather_at_once(
+        &self,
+        ranges: impl Iterator<Item = Range<usize>>,
+    ) -> VecDeque<Result<RecordBatch>> {
         let ranges: Vec<Range<usize>> = ranges.collect();
         let Some((first, others)) = ranges.split_first() else { return VecDeque::new() };
         std::thread::scope(|threads| {
