@@ -2,8 +2,11 @@
 
 use pelton_chunk::Codec;
 use pelton_files::{InputFormat, TextOptions};
-use pelton_limits::SpillOptions;
+use pelton_limits::{MemoryLimit, SpillOptions};
 use pelton_store::{Objective, SampleOptions, WriteMode};
+
+/// What a load may hold where nobody knows how much memory there is.
+const UNKNOWN_LIMIT_BYTES: u64 = 2 << 30;
 
 /// The order in which rows are stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -76,7 +79,8 @@ pub struct LoadOptions {
     pub sample_row_groups_max: u64,
     /// Decides which row groups are sampled.
     pub seed: u64,
-    /// Bytes of rows held in memory at once; what does not fit is spilled.
+    /// Bytes of rows held in memory at once; what does not fit is spilled. By default the share of the machine's memory
+    /// that any command may take.
     pub memory_limit_bytes: u64,
     /// Where that is, if not in the warehouse, and how much of it.
     pub spill: SpillOptions,
@@ -91,7 +95,7 @@ impl Default for LoadOptions {
             sample_ratio: 0.1,
             sample_row_groups_max: 8,
             seed: 0,
-            memory_limit_bytes: 2 << 30,
+            memory_limit_bytes: MemoryLimit::default().bytes().unwrap_or(UNKNOWN_LIMIT_BYTES),
             spill: SpillOptions::default(),
             thread_count: std::thread::available_parallelism().map_or(1, usize::from),
         }
