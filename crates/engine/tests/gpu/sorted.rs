@@ -100,6 +100,21 @@ async fn limits_above_a_sort_take_its_first_rows() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_of_groups_are_sorted_where_they_are_many() {
+    let tables = Tables::new();
+    tables.add("a", random_rows(5, 3000), 512, vec![]);
+    // However few groups an estimate expects: these are fewer than a sort of all is done of.
+    let (session, cpu) = (tables.session(&on_host()), tables.session(&on_cpu()));
+    let groups = "SELECT id % 2000 AS rest, count(*) AS n FROM a GROUP BY rest ORDER BY n DESC, rest";
+    check(&session, &cpu, &format!("{groups} LIMIT 10 OFFSET 1015")).await;
+    check(&session, &cpu, &format!("{groups} LIMIT 5000")).await;
+    let few = format!("{groups} LIMIT 10 OFFSET 1014");
+    let text = explanation(&session, &format!("EXPLAIN {few}")).await;
+    assert!(text.contains("  top 1024 by ") && text.contains("SortExec: TopK(fetch=1024)"), "{text}");
+    check_rows(&session, &cpu, &few).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn joins_and_groups_of_tpch_leave_the_device_in_order() {
     let tables = load(Dataset::Tpch);
     let (session, cpu) = (tables.session(&sorting()), tables.session(&on_cpu()));
