@@ -138,7 +138,7 @@ pub struct PipelineReport {
     pub run: Duration,
     /// Time to bring the result to the host.
     pub finish: Duration,
-    /// Time of the pipeline, without compiling, admitting columns, and waiting for who takes its rows.
+    /// Time of the pipeline, without writing and compiling its source, admitting columns, and waiting for who takes its rows.
     pub elapsed: Duration,
     /// What was done with less memory than wanted, and which knob gives more.
     pub notes: Vec<String>,

@@ -12,6 +12,8 @@
 //!  writing         1/8           1/4              1/8                     1/2     (staged or merged)
 //! ```
 //!
+//! Before all of them dimensions are read: half of the limit decides how many of their columns are numbered at once.
+//!
 //! Not counted is what is small and fixed: a block of text and the batch being parsed for each reader, the
 //! page that a format library decodes, the table of contents of scratch files. Nor is what is on its way from object
 //! stores: a sixteenth of the limit, at least some pieces of 64 KiB a column.

@@ -181,7 +181,8 @@ impl<'a> DimensionLoader<'a> {
         let columns = &table.schema().columns;
         let positions: Vec<usize> = (0..columns.len()).filter(|&position| position != key).collect();
         let numbered_bytes = table.row_count().max(1).saturating_mul(NUMBERING_BYTES_PER_ROW);
-        let at_once = (self.budget.dimension_bytes() / numbered_bytes).clamp(1, self.thread_count as u64);
+        let threads_max = self.thread_count.min(positions.len()).max(1) as u64;
+        let at_once = (self.budget.dimension_bytes() / numbered_bytes).clamp(1, threads_max);
         let next = AtomicUsize::new(0);
         let load_some = || -> Result<Vec<(usize, Attribute)>> {
             let mut loaded = Vec::new();
@@ -269,9 +270,12 @@ fn column_index(table: &Table, name: &str) -> Result<usize> {
 
 /// The ascending distinct values of `array`, which is `logical`, and for each row the number of its value.
 fn number_values(array: &ArrayRef, logical: &LogicalType) -> Result<(Vec<u32>, ArrayRef)> {
-    let column = column_from_arrow(array, logical)?;
-    let (codes, examples) = match ordered_words(&column.values) {
-        Some(words) => number_words(&words, |row| column.is_valid(row)),
+    let words = match logical {
+        LogicalType::Utf8 | LogicalType::Binary => None,
+        _ => ordered_words(&column_from_arrow(array, logical)?.values),
+    };
+    let (codes, examples) = match words {
+        Some(words) => number_words(&words, |row| array.is_valid(row)),
         None => number_rows(array)?,
     };
     let values = take(array, &UInt32Array::from(examples), None)

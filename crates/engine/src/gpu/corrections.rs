@@ -3,7 +3,7 @@
 //! ```text
 //!   run ─▶ took / model ─┬─▶ by step    what the pipeline does, without numbers, on which table, its columns where
 //!                        └─▶ by class   where its rows come from and where they end
-//!   prediction = model × (of the step, where it has been seen; else of its class)
+//!   prediction = model × that of the step, where it has been seen; else (model + a first run's cost) × that of its class
 //! ```
 //!
 //! The first run of a step takes memory and opens files that later ones find, which costs [`FIRST_S`] and more: the second
