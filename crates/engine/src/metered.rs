@@ -147,7 +147,7 @@ fn holders(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
         "NestedLoopJoinExec",
         "SortExec",
         "SortMergeJoinExec",
-        "SpillingJoinExec",
+        "PeltonJoinExec",
         "SpillingWindowExec",
         "UnnestExec",
         "WindowAggExec",

@@ -22,7 +22,7 @@ use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 
-use crate::spilling::SpillingJoinExec;
+use crate::spilling::PeltonJoinExec;
 
 type Filter = Arc<DynamicFilterPhysicalExpr>;
 
@@ -108,7 +108,7 @@ impl NewFilters {
 
 /// The filter that `node` narrows, if it is a join or a sort.
 fn narrowed_by(node: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn PhysicalExpr>> {
-    let is_known = node.is::<SortExec>() || node.is::<HashJoinExec>() || node.is::<SpillingJoinExec>();
+    let is_known = node.is::<SortExec>() || node.is::<HashJoinExec>() || node.is::<PeltonJoinExec>();
     if is_known { node.dynamic_expressions_produced().pop() } else { None }
 }
 
@@ -118,6 +118,6 @@ fn keys_of(node: &Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn PhysicalExpr>> {
         return sort.expr().iter().map(|key| Arc::clone(&key.expr)).collect();
     }
     let join = node.downcast_ref::<HashJoinExec>();
-    let join = join.or_else(|| node.downcast_ref::<SpillingJoinExec>().map(|node| node.join().as_ref()));
+    let join = join.or_else(|| node.downcast_ref::<PeltonJoinExec>().map(|node| node.join().as_ref()));
     join.map_or_else(Vec::new, |join| join.on().iter().map(|(_, probe)| Arc::clone(probe)).collect())
 }

@@ -46,7 +46,7 @@ use crate::plan_copy::{to_keep, to_run};
 use crate::planning::PlanSize;
 use crate::provider::PeltonTable;
 use crate::scan::PeltonScanExec;
-use crate::spilling::{SpillingJoinExec, SpillingWindowExec};
+use crate::spilling::{PeltonJoinExec, SpillingWindowExec};
 
 /// The most plans in the cache; the oldest is evicted first. A guess: a dashboard's queries.
 const PLANS_MAX: usize = 64;
@@ -269,7 +269,7 @@ fn has_copied_state(plan: &Arc<dyn ExecutionPlan>) -> bool {
         || plan.is::<HashJoinExec>()
         || plan.is::<NestedLoopJoinExec>()
         || plan.is::<CrossJoinExec>()
-        || plan.is::<SpillingJoinExec>()
+        || plan.is::<PeltonJoinExec>()
         || plan.is::<UnionExec>()
         || plan.is::<InterleaveExec>()
         || plan.is::<WindowAggExec>()

@@ -34,7 +34,7 @@ use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 use crate::gpu::PeltonGpuExec;
 use crate::new_filters::NewFilters;
 use crate::scan::PeltonScanExec;
-use crate::spilling::SpillingJoinExec;
+use crate::spilling::PeltonJoinExec;
 
 /// A copy of `plan` to make copies from; `None` where not every expression that reads the results of a scalar subquery, or
 /// a filter that is narrowed meanwhile, can be replaced.
@@ -82,7 +82,7 @@ impl<F: Fn(&PeltonGpuExec) -> Result<PeltonGpuExec>> Copying<'_, F> {
         if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
             return self.results.in_node(Arc::new(joined_anew(join, children, filter)?));
         }
-        if let Some(spilling) = plan.downcast_ref::<SpillingJoinExec>() {
+        if let Some(spilling) = plan.downcast_ref::<PeltonJoinExec>() {
             let join = joined_anew(spilling.join(), children, filter)?;
             return self.results.in_node(Arc::new(spilling.with_join(join)));
         }

@@ -3,7 +3,7 @@
 //! ```text
 //!   pool     who may hold how much
 //!   plan     SortExec with a large LIMIT     ─▶ SortExec, limited above: a sort spills, a heap of the first rows does not
-//!            HashJoinExec                    ─▶ SpillingJoinExec
+//!            HashJoinExec                    ─▶ PeltonJoinExec, which all threads build as well
 //!            WindowAggExec                   ─▶ SpillingWindowExec
 //!            median, array_agg by group      ─▶ over rows that are sorted by group
 //!            several COUNT(DISTINCT)         ─▶ a join of aggregates of one row
@@ -28,6 +28,7 @@ use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::windows::WindowAggExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Statistics};
 use datafusion::prelude::SessionConfig;
+use pelton_planner::keys_are_words;
 
 mod aggregates;
 mod distinct;
@@ -38,12 +39,14 @@ mod pool;
 mod window;
 
 pub(crate) use distinct::DistinctCounts;
-pub(crate) use join::SpillingJoinExec;
+pub(crate) use join::PeltonJoinExec;
 pub(crate) use pool::SharingPool;
 pub(crate) use window::SpillingWindowExec;
 
 /// A build side that statistics say takes less than this share of the limit stays as it is: they may be wrong by as much.
 const SMALL_SHARE: u64 = 64;
+/// A build side of fewer rows is left to one thread, and to DataFusion's operator.
+const TABLE_ROWS_MIN: usize = 8192;
 /// Memory that a partition should have at least: batches, a sort's merge, a hash table that is worth having. A guess.
 const PARTITION_BYTES: u64 = 32 << 20;
 /// Of the limit, for each row of a batch: at 8192 rows from 128 MiB on, at 1024 with 20 MB. A merge of sorted files holds
@@ -105,10 +108,10 @@ fn spilling(plan: Arc<dyn ExecutionPlan>, limit: Option<u64>) -> Result<Arc<dyn 
     let changed = plan.transform_up(|node| {
         let spilling = if let Some(sort) = node.downcast_ref::<SortExec>() {
             large_top(sort, limit)
+        } else if node.is::<HashJoinExec>() {
+            joining(&node, is_limited.then_some(limit), budget)?
         } else if !is_limited {
             None
-        } else if node.is::<HashJoinExec>() {
-            spilling_join(&node, limit, budget)?
         } else if node.is::<AggregateExec>() {
             aggregates::over_sorted(&node, limit)?
         } else if let Some(window) = node.downcast_ref::<WindowAggExec>() {
@@ -131,9 +134,11 @@ fn large_top(sort: &SortExec, limit: usize) -> Option<Arc<dyn ExecutionPlan>> {
     is_large.then(|| Arc::new(LocalLimitExec::new(Arc::new(sort.with_fetch(None)), fetch)) as _)
 }
 
-fn spilling_join(
+/// In place of a join one that spills, where it may not fit into its share of `limit`, or whose table is worth being built
+/// by all threads.
+fn joining(
     node: &Arc<dyn ExecutionPlan>,
-    limit: usize,
+    limit: Option<usize>,
     budget: usize,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let join: Arc<dyn std::any::Any + Send + Sync> = Arc::clone(node) as _;
@@ -141,16 +146,19 @@ fn spilling_join(
     let estimate = estimate(join.left())?;
     let rows = estimate.num_rows.get_value().copied();
     let bytes = rows.map(|rows| rows.saturating_mul(row_bytes(&join.left().schema())));
-    if bytes.is_some_and(|bytes| (bytes as u64).saturating_mul(SMALL_SHARE) < limit as u64) {
+    let fits_in = |limit: usize, bytes: usize| (bytes as u64).saturating_mul(SMALL_SHARE) < limit as u64;
+    let fits = limit.is_none_or(|limit| bytes.is_some_and(|bytes| fits_in(limit, bytes)));
+    let order = node.output_ordering().cloned();
+    let is_large = rows.is_none_or(|rows| rows >= TABLE_ROWS_MIN);
+    if fits && !(is_large && order.is_none() && keys_are_words(&join)) {
         return Ok(None);
     }
-    let order = node.output_ordering().cloned();
-    let Some(spilling) = SpillingJoinExec::new(join, budget) else { return Ok(None) };
-    let spilling: Arc<dyn ExecutionPlan> = Arc::new(spilling);
+    let Some(joining) = PeltonJoinExec::new(join, budget) else { return Ok(None) };
+    let joining: Arc<dyn ExecutionPlan> = Arc::new(joining);
     // What is above may rely on the order of the probe side.
     Ok(Some(match order {
-        Some(order) => Arc::new(SortExec::new(order, spilling).with_preserve_partitioning(true)),
-        None => spilling,
+        Some(order) => Arc::new(SortExec::new(order, joining).with_preserve_partitioning(true)),
+        None => joining,
     }))
 }
 

@@ -32,7 +32,7 @@ use datafusion::physical_plan::joins::{
 use pelton_error::CancelFlag;
 
 use crate::error::to_datafusion;
-use crate::spilling::SpillingJoinExec;
+use crate::spilling::PeltonJoinExec;
 
 /// Makes joins cooperative.
 #[derive(Debug, Default)]
@@ -77,7 +77,7 @@ pub(crate) fn stoppable(plan: Arc<dyn ExecutionPlan>, cancel: &CancelFlag) -> Re
             && let Some(condition) = join.filter()
         {
             Some(join.builder().with_filter(Some(filter(condition))).build_exec()?)
-        } else if let Some(spilling) = node.downcast_ref::<SpillingJoinExec>()
+        } else if let Some(spilling) = node.downcast_ref::<PeltonJoinExec>()
             && let Some(condition) = spilling.join().filter()
         {
             let join = spilling.join().builder().with_filter(Some(filter(condition))).build()?;

@@ -47,4 +47,4 @@ pub use estimate::estimated_rows;
 pub use quoted::quoted;
 pub use rule::{JoinOrder, install};
 pub use selectivity::predicate_selectivity;
-pub use sides::JoinSides;
+pub use sides::{JoinSides, keys_are_words};

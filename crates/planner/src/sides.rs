@@ -2,15 +2,17 @@
 //!
 //! DataFusion's `JoinSelection` swaps the sides of a join if its own statistics, which know neither
 //! filters on strings nor the rows out of joins well, call the left one larger. It would undo part of
-//! the chosen order, so this rule goes over its result: the side with fewer bytes is built; once by one thread and
-//! shared by all where that ends sooner, else in partitions by all threads, for which both sides are exchanged.
+//! the chosen order, so this rule goes over its result: the side with fewer bytes is built, into one table that all
+//! threads build and share. Where keys do not go into words, one thread builds it where that ends sooner, else all threads
+//! build partitions of it, for which both sides are exchanged.
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
-use datafusion::common::{JoinSide, Result};
+use datafusion::common::{JoinSide, NullEquality, Result};
 use datafusion::config::ConfigOptions;
+use datafusion::physical_expr::PhysicalExprRef;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, PartitionMode};
@@ -26,6 +28,8 @@ const VARIABLE_WIDTH_BYTES: usize = 32;
 /// ratio counts, which was chosen among several by the times of TPC-H (`docs/perf/cpu.md`).
 const BUILD_NS: f64 = 80.0;
 const EXCHANGE_NS: f64 = 25.0;
+/// No more rows than these are put into a table that all threads build and share. A guess.
+const SHARED_ROWS_MAX: f64 = 256e6;
 /// No more rows than these are built by one thread: what it waits for memory grows with its table, which is not priced.
 const ONE_THREAD_ROWS_MAX: f64 = 8e6;
 
@@ -94,7 +98,7 @@ fn settle_hash_join(join: &HashJoinExec, config: &ConfigOptions) -> Result<Optio
     let Some((side, rows)) = smaller_side(join.left(), join.right()) else {
         return Ok(None);
     };
-    let mode = partition_mode(rows, config);
+    let mode = partition_mode(rows, keys_are_words(join), config);
     if side == JoinSide::Right {
         join.swap_inputs(mode).map(Some)
     } else if mode != *join.partition_mode() {
@@ -126,11 +130,30 @@ fn smaller_side(
     })
 }
 
-fn partition_mode(rows: SideRows, config: &ConfigOptions) -> PartitionMode {
+/// Whether the keys of `join` go into words, so that its table is one that all threads build and share: integers, dates and
+/// times, of which NULL matches nothing.
+pub fn keys_are_words(join: &HashJoinExec) -> bool {
+    let of = |key: &PhysicalExprRef, side: &Arc<dyn ExecutionPlan>| key.data_type(&side.schema()).ok();
+    let is_word = |(left, right): &(PhysicalExprRef, PhysicalExprRef)| {
+        let (left, right) = (of(left, join.left()), of(right, join.right()));
+        let is_known = |of: DataType| {
+            of.is_integer() || matches!(of, DataType::Date32 | DataType::Date64 | DataType::Timestamp(..))
+        };
+        left == right && left.is_some_and(is_known)
+    };
+    let is_plain = !join.null_aware && join.null_equality() == NullEquality::NullEqualsNothing;
+    is_plain && !join.on().is_empty() && join.on().iter().all(is_word)
+}
+
+fn partition_mode(rows: SideRows, are_words: bool, config: &ConfigOptions) -> PartitionMode {
     let threads = config.execution.target_partitions;
     let rows_max = config.optimizer.hash_join_single_partition_threshold_rows as f64;
     let is_parallel = threads > 1 && config.optimizer.repartition_joins;
-    if is_parallel && rows.build > rows_max && !is_sooner_in_one_thread(rows, threads as f64) {
+    let is_sooner = match are_words {
+        true => rows.build <= SHARED_ROWS_MAX,
+        false => is_sooner_in_one_thread(rows, threads as f64),
+    };
+    if is_parallel && rows.build > rows_max && !is_sooner {
         PartitionMode::Partitioned
     } else {
         PartitionMode::CollectLeft
@@ -160,7 +183,7 @@ mod tests {
     fn mode(build: f64, probe: f64, threads: usize) -> PartitionMode {
         let mut config = ConfigOptions::default();
         config.execution.target_partitions = threads;
-        partition_mode(SideRows { build, probe }, &config)
+        partition_mode(SideRows { build, probe }, false, &config)
     }
 
     #[test]
@@ -182,6 +205,15 @@ mod tests {
     fn large_sides_are_built_in_partitions() {
         assert_eq!(mode(15e6, 6e9, 16), PartitionMode::Partitioned);
         assert_eq!(mode(15e6, 60e6, 2), PartitionMode::Partitioned);
+    }
+
+    #[test]
+    fn a_table_that_all_threads_build_is_shared() {
+        let mut config = ConfigOptions::default();
+        config.execution.target_partitions = 16;
+        let mode = |build| partition_mode(SideRows { build, probe: 6e9 }, true, &config);
+        assert_eq!(mode(15e6), PartitionMode::CollectLeft);
+        assert_eq!(mode(1e9), PartitionMode::Partitioned);
     }
 
     #[test]

@@ -35,7 +35,7 @@ use datafusion::physical_plan::{
 };
 use futures::StreamExt;
 use pelton_error::{Error, ErrorKind};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::background::Way;
 use super::corrections::hash_without_numbers;
@@ -51,10 +51,9 @@ const RUNS_MAX: usize = 4;
 const SLOWER_MAX: u32 = 4;
 /// For what has to be done once and takes longer than the query: a compilation, a column to copy.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Of so many cores, one compiles for trials.
-const CORES_PER_TRIAL: usize = 4;
-/// Trials at once at most, however many cores there are: they share one link, and one device.
-const TRIALS_MAX: usize = 6;
+/// Trials at once at most, however many cores there are: they share one link, and one device. Below that, one a core: a
+/// trial is mostly a compiler, which takes what queries leave.
+const TRIALS_MAX: usize = 16;
 /// Parts of plans that are remembered at most; the rest is forgotten with the first one beyond.
 const ENTRIES_MAX: usize = 10_000;
 /// What the CPU may take more than the device before the device is preferred: less is noise.
@@ -190,7 +189,7 @@ impl Experience {
 
 fn trials_at_once() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, |count| count.get());
-    (cores / CORES_PER_TRIAL).clamp(1, TRIALS_MAX)
+    cores.min(TRIALS_MAX)
 }
 
 /// What `node` does, without the numbers in it.
@@ -264,9 +263,7 @@ async fn try_out(candidate: Arc<PeltonGpuExec>, key: u64, context: Arc<TaskConte
     let end = match end {
         // Other trials may have held it up: what is not taken for faster is timed again, alone.
         End::Took(elapsed) if experience.of_cpu(key).is_some_and(|cpu| cpu <= elapsed) => {
-            let Ok(_all) = experience.trials().acquire_many_owned(trials_at_once() as u32).await else {
-                return;
-            };
+            let _all = all_of(&experience.trials()).await;
             match timed_run(&candidate, key, &context).await {
                 Ok(tried) => End::Took(tried.elapsed.min(elapsed)),
                 Err(end) => end,
@@ -278,6 +275,16 @@ async fn try_out(candidate: Arc<PeltonGpuExec>, key: u64, context: Arc<TaskConte
         End::Took(elapsed) => experience.took_on_device(key, elapsed),
         End::Refused => experience.refused(key),
         End::Failed => experience.ends_trial(key),
+    }
+}
+
+/// All of `trials`, once no other trial runs: those that wait for their turn go first.
+async fn all_of(trials: &Arc<Semaphore>) -> OwnedSemaphorePermit {
+    loop {
+        match Arc::clone(trials).try_acquire_many_owned(trials_at_once() as u32) {
+            Ok(all) => return all,
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
     }
 }
 

@@ -1,8 +1,9 @@
-//! A hash join whose build side need not fit into memory.
+//! Hash joins: of tables that all threads build, and whose build side need not fit into memory.
 //!
 //! ```text
-//!   SpillingJoinExec     collects the build side
-//!      │ it fits           HashJoinExec over what was collected
+//!   PeltonJoinExec       collects the build side
+//!      │ it fits           keys that are integers ─▶ a table that all threads build (table.rs) and probe (probe.rs)
+//!      │                   other keys             ─▶ HashJoinExec over what was collected
 //!      │ it does not       build side and probe side go to files by the hash of their keys; then, pair by pair:
 //!      │                      HashJoinExec where the build side or, in its place, the probe side fits
 //!      │                      both into files again, by another hash, where neither does
@@ -10,9 +11,9 @@
 //!                             one key, many times
 //! ```
 //!
-//! Every pair is joined by DataFusion's own operator, so that types of join, conditions and NULL keys are what they are
-//! there. A block is a build side of its own; that is right where only rows of the build side can be left over, and other
-//! types change sides first. A full join is a left join by blocks, and the rest of the probe side by blocks of that.
+//! Pairs of files are joined by DataFusion's own operator. A block is a build side of its own; that is right where only
+//! rows of the build side can be left over, and other types change sides first. A full join is a left join by blocks, and
+//! the rest of the probe side by blocks of that.
 //!
 //! Memory: what a build side takes is computed from its rows and bytes, held against a share of the limit, and reserved
 //! from the pool; the joins inside reserve nothing. Rows come out in another order once files are used, so the node
@@ -26,6 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{JoinType, Statistics};
 use datafusion::error::{DataFusionError, Result};
@@ -40,17 +42,23 @@ use datafusion::physical_plan::{
     ChildStats, DisplayAs, DisplayFormatType, ExecutionPlan, InputDistributionRequirements, PlanProperties,
     StatisticsArgs,
 };
-use futures::future::{BoxFuture, Shared};
+use futures::future::BoxFuture;
 use futures::{FutureExt, TryFutureExt, TryStreamExt};
+use tokio::sync::watch;
 
+mod keys;
 mod pairs;
+mod probe;
+mod slots;
 mod start;
+mod table;
+mod told;
 
 use pairs::Lane;
 use start::{Built, Start};
 
-/// A join that spills. See the module.
-pub(crate) struct SpillingJoinExec {
+/// A join whose table all threads build, and that spills. See the module.
+pub(crate) struct PeltonJoinExec {
     join: Arc<HashJoinExec>,
     /// Memory of all its partitions together.
     budget_bytes: usize,
@@ -60,9 +68,24 @@ pub(crate) struct SpillingJoinExec {
     metrics: ExecutionPlanMetricsSet,
 }
 
-type SharedBuilt = Shared<BoxFuture<'static, std::result::Result<Arc<Built>, Arc<DataFusionError>>>>;
+/// A build side that a task of its own makes: its end wakes all partitions at once, wherever they were. Did one of them make
+/// it, the others would wait behind that one, on its thread.
+struct SharedBuilt {
+    _task: SpawnedTask<()>,
+    place: BuiltPlace,
+    is_there: watch::Receiver<bool>,
+}
 
-impl SpillingJoinExec {
+/// Where a build side is put, and taken from again at the end of the join: its task may end later than that.
+type BuiltPlace = Arc<Mutex<Option<std::result::Result<Arc<Built>, Arc<DataFusionError>>>>>;
+
+impl Drop for SharedBuilt {
+    fn drop(&mut self) {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+impl PeltonJoinExec {
     /// `join`, in at most about `budget_bytes`. `None` for what it cannot do: NOT IN with a further condition.
     pub(crate) fn new(join: Arc<HashJoinExec>, budget_bytes: usize) -> Option<Self> {
         if join.null_aware && join.filter().is_some() || *join.partition_mode() == PartitionMode::Auto {
@@ -119,19 +142,36 @@ impl SpillingJoinExec {
             budget_bytes,
             context: Arc::clone(context),
             spilled: SpillMetrics::new(&self.metrics, left),
+            metrics: self.metrics.clone(),
             reservation,
         }
     }
 
-    /// The build side that all partitions share; the first that asks begins it.
-    fn shared(&self, context: &Arc<TaskContext>) -> SharedBuilt {
+    /// The build side that all partitions share, once it is there; the first that asks begins it.
+    fn shared(&self, context: &Arc<TaskContext>) -> impl Future<Output = Result<Arc<Built>>> + use<> {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         let begin = || {
             let rights = (0..self.properties.partitioning.partition_count()).collect();
             let start = self.start(0, rights, context);
-            async move { start.run().await.map(Arc::new).map_err(Arc::new) }.boxed().shared()
+            let (sender, is_there) = watch::channel(false);
+            let place = BuiltPlace::default();
+            let to_fill = Arc::clone(&place);
+            let task = SpawnedTask::spawn(async move {
+                let built = start.run().await.map(Arc::new).map_err(Arc::new);
+                *to_fill.lock().unwrap_or_else(PoisonError::into_inner) = Some(built);
+                sender.send_replace(true);
+            });
+            SharedBuilt { _task: task, place, is_there }
         };
-        shared.get_or_insert_with(begin).clone()
+        let shared = shared.get_or_insert_with(begin);
+        let (place, mut is_there) = (Arc::clone(&shared.place), shared.is_there.clone());
+        async move {
+            // Where the task was aborted or has panicked, nothing is there.
+            let _ = is_there.wait_for(|is_there| *is_there).await;
+            let built = place.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let lost = || DataFusionError::Internal("the build side of a join was given up".to_owned());
+            built.ok_or_else(lost)?.map_err(DataFusionError::Shared)
+        }
     }
 }
 
@@ -143,9 +183,9 @@ fn rows_of(built: &Arc<Built>, place: usize) -> Result<SendableRecordBatchStream
     }
 }
 
-impl ExecutionPlan for SpillingJoinExec {
+impl ExecutionPlan for PeltonJoinExec {
     fn name(&self) -> &str {
-        "SpillingJoinExec"
+        "PeltonJoinExec"
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
@@ -190,7 +230,7 @@ impl ExecutionPlan for SpillingJoinExec {
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let is_shared = *self.join.partition_mode() == PartitionMode::CollectLeft;
         let built: BoxFuture<'static, Result<Arc<Built>>> = match is_shared {
-            true => self.shared(&context).map_err(DataFusionError::Shared).boxed(),
+            true => self.shared(&context).boxed(),
             false => {
                 let start = self.start(partition, vec![partition], &context);
                 async move { start.run().await.map(Arc::new) }.boxed()
@@ -228,18 +268,18 @@ impl ExecutionPlan for SpillingJoinExec {
     }
 }
 
-impl DisplayAs for SpillingJoinExec {
+impl DisplayAs for PeltonJoinExec {
     fn fmt_as(&self, form: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !matches!(form, DisplayFormatType::TreeRender) {
-            f.write_str("SpillingJoinExec of ")?;
+            f.write_str("PeltonJoinExec of ")?;
         }
         self.join.fmt_as(form, f)
     }
 }
 
-impl fmt::Debug for SpillingJoinExec {
+impl fmt::Debug for PeltonJoinExec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("SpillingJoinExec");
+        let mut shown = f.debug_struct("PeltonJoinExec");
         shown.field("join", &self.join).field("budget_bytes", &self.budget_bytes).finish_non_exhaustive()
     }
 }

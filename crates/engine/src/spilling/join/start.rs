@@ -6,6 +6,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::NullEquality;
 use datafusion::common::runtime::JoinSet;
+use datafusion::common::utils::memory::RecordBatchMemoryCounter;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{MemoryReservation, UnboundedMemoryPool};
 use datafusion::execution::runtime_env::RuntimeEnv;
@@ -14,11 +15,16 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::DynamicFilterPhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
-use datafusion::physical_plan::metrics::SpillMetrics;
-use datafusion::physical_plan::spill::get_record_batch_memory_size;
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, SpillMetrics,
+};
+use datafusion::physical_plan::stream::EmptyRecordBatchStream;
 use futures::StreamExt;
+use pelton_planner::keys_are_words;
 
-use super::table_bytes;
+use super::probe::{Probed, columns_of};
+use super::table::Build;
+use super::{table_bytes, told};
 use crate::spilling::files::{Keys, Partitioner, Rows, Spill};
 use crate::spilling::given::{Given, Within};
 
@@ -39,6 +45,7 @@ pub(super) struct Start {
     pub(super) budget_bytes: usize,
     pub(super) context: Arc<TaskContext>,
     pub(super) spilled: SpillMetrics,
+    pub(super) metrics: ExecutionPlanMetricsSet,
     pub(super) reservation: MemoryReservation,
 }
 
@@ -50,15 +57,43 @@ pub(super) enum Built {
 
 /// A build side in memory.
 pub(super) struct Fits {
-    join: Arc<HashJoinExec>,
+    join: Joined,
     context: Arc<TaskContext>,
     _reserved: MemoryReservation,
 }
 
+/// What joins it with the probe side.
+enum Joined {
+    /// A table, in these partitions of the probe side.
+    Table {
+        probed: Arc<Probed>,
+        right: Arc<dyn ExecutionPlan>,
+        rights: Vec<usize>,
+        metrics: ExecutionPlanMetricsSet,
+    },
+    /// DataFusion's own operator, for keys that do not go into words.
+    Operator(Arc<HashJoinExec>),
+}
+
 impl Fits {
-    /// What the join gives in `partition`.
-    pub(super) fn rows(&self, partition: usize) -> Result<SendableRecordBatchStream> {
-        self.join.execute(partition, Arc::clone(&self.context))
+    /// What the join gives in the partition in `place`.
+    pub(super) fn rows(&self, place: usize) -> Result<SendableRecordBatchStream> {
+        let context = Arc::clone(&self.context);
+        match &self.join {
+            Joined::Operator(join) => join.execute(place, context),
+            Joined::Table { probed, .. } if probed.is_empty() => {
+                Ok(Box::pin(EmptyRecordBatchStream::new(probed.schema())))
+            }
+            Joined::Table { probed, right, rights, metrics } => {
+                let partition = rights[place];
+                let batch_rows = context.session_config().batch_size();
+                let times = (
+                    BaselineMetrics::new(metrics, partition),
+                    MetricBuilder::new(metrics).subset_time("join_time", partition),
+                );
+                Ok(probed.rows(right.execute(partition, context)?, place, batch_rows, times))
+            }
+        }
     }
 }
 
@@ -85,10 +120,11 @@ impl Start {
     /// Reads the build side; where it does not fit, both sides.
     pub(super) async fn run(self) -> Result<Built> {
         let mut left = self.join.left().execute(self.left, Arc::clone(&self.context))?;
-        let (mut batches, mut rows, mut bytes) = (Vec::new(), 0, 0);
+        let (mut batches, mut rows, mut counter) = (Vec::new(), 0, RecordBatchMemoryCounter::new());
         while let Some(batch) = left.next().await.transpose()? {
             rows += batch.num_rows();
-            bytes += get_record_batch_memory_size(&batch);
+            counter.count_batch(&batch);
+            let bytes = counter.memory_usage();
             let needed = table_bytes(rows, bytes);
             let fits = needed <= self.budget_bytes && self.reservation.try_resize(needed).is_ok();
             batches.push(batch);
@@ -99,21 +135,78 @@ impl Start {
                     .map(|spilled| Built::Spilled(Box::new(spilled)));
             }
         }
-        self.fits(batches)
+        self.fits(batches, rows).await
     }
 
-    fn fits(self, batches: Vec<RecordBatch>) -> Result<Built> {
+    async fn fits(self, batches: Vec<RecordBatch>, rows: usize) -> Result<Built> {
+        let batches = Arc::new(batches);
+        let join = match self.probed(&batches, rows).await? {
+            Some(probed) => Joined::Table {
+                probed: Arc::new(probed),
+                right: Arc::clone(self.join.right()),
+                rights: self.rights.clone(),
+                metrics: self.metrics.clone(),
+            },
+            None => Joined::Operator(Arc::new(self.operator(Arc::unwrap_or_clone(batches))?)),
+        };
+        let context = match join {
+            Joined::Table { .. } => Arc::clone(&self.context),
+            Joined::Operator(_) => unlimited(&self.context),
+        };
+        Ok(Built::Fits(Fits { join, context, _reserved: self.reservation }))
+    }
+
+    /// A table of `batches`, of `rows` rows, with the scans of the probe side told of it; `None` where keys do not go into
+    /// words.
+    async fn probed(&self, batches: &Arc<Vec<RecordBatch>>, rows: usize) -> Result<Option<Probed>> {
+        let (join, config) = (&self.join, self.context.session_config());
+        if !keys_are_words(join) {
+            return Ok(None);
+        }
+        let is_shared = *join.partition_mode() == PartitionMode::CollectLeft;
+        let told = match dynamic_filter(join).filter(|_| is_shared) {
+            Some(told) if told::reads(join.right(), told.expression_id().unwrap_or(0))? => Some(told),
+            _ => None,
+        };
+        let time = MetricBuilder::new(&self.metrics).subset_time("build_time", self.left);
+        MetricBuilder::new(&self.metrics).counter("build_input_rows", self.left).add(rows);
+        let timed = time.timer();
+        let build = Build {
+            schema: join.left().schema(),
+            batches: Arc::clone(batches),
+            keys: join.on().iter().map(|(left, _)| Arc::clone(left)).collect(),
+            wanted: columns_of(join).1,
+            wants_filter: told.is_some(),
+            threads: if is_shared { config.target_partitions() } else { 1 },
+        };
+        let few = match build.keys.len() {
+            1 if rows <= config.options().optimizer.hash_join_inlist_pushdown_max_distinct_values => {
+                Some(build.values_of_keys()?)
+            }
+            _ => None,
+        };
+        let table = build.run().await?;
+        timed.done();
+        if let (Some(told), Some(table)) = (told, &table) {
+            let keys: Vec<_> = join.on().iter().map(|(_, right)| Arc::clone(right)).collect();
+            told.update(told::filter(table, &keys, few, &join.right().schema())?)?;
+            told.mark_complete();
+        }
+        Ok(table.map(|table| Probed::new(table, join, self.rights.len())))
+    }
+
+    /// DataFusion's operator over `batches`.
+    fn operator(&self, batches: Vec<RecordBatch>) -> Result<HashJoinExec> {
         let left = Given::batches(self.join.left().schema(), batches);
-        let context = unlimited(&self.context);
-        let join = match self.join.partition_mode() {
+        match self.join.partition_mode() {
             PartitionMode::CollectLeft => {
                 let filter = dynamic_filter(&self.join);
                 // The probe side reserves what it takes, from the query's pool.
                 let right = Within::over(self.join.right(), &self.context);
                 let join = again(&self.join, [left, right], PartitionMode::CollectLeft, true)?;
                 match filter {
-                    Some(filter) => join.with_dynamic_filter_expr(filter)?,
-                    None => join,
+                    Some(filter) => join.with_dynamic_filter_expr(filter),
+                    None => Ok(join),
                 }
             }
             _ => {
@@ -121,11 +214,9 @@ impl Start {
                     return Err(DataFusionError::Internal("one partition has one probe side".to_owned()));
                 };
                 let right = Given::stream(self.join.right().execute(right, Arc::clone(&self.context))?);
-                again(&self.join, [left, right], PartitionMode::CollectLeft, true)?
+                again(&self.join, [left, right], PartitionMode::CollectLeft, true)
             }
-        };
-        let join = Arc::new(join);
-        Ok(Built::Fits(Fits { join, context, _reserved: self.reservation }))
+        }
     }
 
     async fn spill(

@@ -19,7 +19,7 @@ use datafusion::physical_plan::{ExecutionPlan, Partitioning, collect};
 use datafusion::prelude::SessionConfig;
 use pelton_limits::{SpillOptions, SpillSpace};
 
-use super::SpillingJoinExec;
+use super::PeltonJoinExec;
 use crate::memory;
 
 const TYPES: [JoinType; 10] = [
@@ -167,7 +167,7 @@ fn check(case: &Case) -> usize {
     let space = SpillSpace::new(&options);
     let runtime = RuntimeEnvBuilder::new()
         .with_disk_manager_builder(crate::spill::disk_manager(&space))
-        .with_memory_pool(memory::bounded(1 << 20))
+        .with_memory_pool(memory::bounded((case.budget_bytes as u64).max(1 << 20)))
         .build()
         .unwrap();
     let config = SessionConfig::new().with_batch_size(50);
@@ -179,7 +179,7 @@ fn check(case: &Case) -> usize {
     );
     let pool = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     let right = pool.block_on(collect(Arc::new(case.join()), context)).unwrap();
-    let spilling = Arc::new(SpillingJoinExec::new(Arc::new(case.join()), case.budget_bytes).unwrap());
+    let spilling = Arc::new(PeltonJoinExec::new(Arc::new(case.join()), case.budget_bytes).unwrap());
     let ours = pool.block_on(collect(Arc::clone(&spilling) as _, Arc::clone(&limited))).unwrap();
     assert_eq!(rows(&ours), rows(&right), "{case:?}");
     for batch in &ours {
@@ -263,5 +263,57 @@ fn not_in_knows_of_nulls_on_either_side() {
 fn columns_may_be_left_out_and_change_places() {
     for join_type in [JoinType::Inner, JoinType::Left, JoinType::Right, JoinType::Full] {
         check(&Case { join_type, projection: Some(vec![5, 0, 1]), ..Case::default() });
+    }
+}
+
+/// Joins that fit, of integer keys: over our table.
+#[test]
+fn joins_over_a_table_are_joins_of_datafusion() {
+    let some = |keys: Vec<Option<i64>>| keys.into_iter().filter(Option::is_some).collect::<Vec<_>>();
+    let hot = |count| vec![Some(1); count];
+    let spread = |count: i64| (0..count).map(|row| Some(row.wrapping_mul(0x0123_4567_89ab_cdef))).collect();
+    let sides = [
+        (keys(700, 60, 7), keys(500, 90, 5)),
+        (some(keys(700, 5000, 7)), keys(500, 5000, 5)),
+        (keys(300, 3, 4), keys(200, 4, 6)),
+        (hot(150), hot(140)),
+        (spread(500), spread(700)),
+        (vec![None; 100], keys(100, 5, 3)),
+        (keys(100, 5, 3), vec![None; 100]),
+        (Vec::new(), keys(200, 50, 7)),
+        (keys(200, 50, 7), Vec::new()),
+        (vec![Some(i64::MIN), Some(i64::MAX - 1), Some(0)], vec![Some(i64::MAX), Some(0), Some(i64::MIN)]),
+        // All numbers there are: no words.
+        (vec![Some(i64::MIN), Some(i64::MAX)], vec![Some(i64::MAX), Some(0), Some(i64::MIN)]),
+    ];
+    for (left, right) in sides {
+        for join_type in TYPES {
+            for has_filter in [false, true] {
+                for is_partitioned in [false, true] {
+                    let (left, right) = (left.clone(), right.clone());
+                    let budget_bytes = 64 << 20;
+                    let case = Case {
+                        left,
+                        right,
+                        join_type,
+                        has_filter,
+                        is_partitioned,
+                        budget_bytes,
+                        ..Case::default()
+                    };
+                    assert_eq!(check(&case), 0);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn columns_of_a_table_may_be_left_out_and_change_places() {
+    for join_type in [JoinType::Inner, JoinType::Left, JoinType::Right, JoinType::Full] {
+        for projection in [vec![5, 0, 1], vec![4], vec![2], vec![]] {
+            let projection = Some(projection);
+            check(&Case { join_type, projection, budget_bytes: 64 << 20, ..Case::default() });
+        }
     }
 }
