@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use pelton_error::{Result, ResultExt};
 use rustix::fs::OFlags;
 
 /// An open file; it stays readable while this lives, even after it was unlinked.
@@ -21,6 +22,17 @@ pub struct OpenFile {
 }
 
 impl OpenFile {
+    /// Opens `path`, a file that is read by itself.
+    ///
+    /// # Errors
+    ///
+    /// `Io` if it cannot be opened.
+    pub fn open(path: &Path) -> Result<Self> {
+        let opened = File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
+        let (bytes, file) = opened.context(|| format!("opening {}", path.display()))?;
+        Ok(Self::new(path.into(), file, bytes, bytes))
+    }
+
     /// `file`, which was opened at `path` and is `bytes` long. `whole_bytes` is the length of all files that are read
     /// together with it, those of a table: automatic mode decides by it.
     pub fn new(path: PathBuf, file: File, bytes: u64, whole_bytes: u64) -> Self {
@@ -44,7 +56,7 @@ impl OpenFile {
 
     /// The descriptor for reads past the page cache, opened on first use (through the open one, so that an
     /// unlinked file still has it); says why where the file system refuses.
-    pub(crate) fn direct(&self) -> std::result::Result<&File, &str> {
+    pub fn direct(&self) -> std::result::Result<&File, &str> {
         let opened = self.direct.get_or_init(|| {
             OpenOptions::new()
                 .read(true)

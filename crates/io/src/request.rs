@@ -107,8 +107,8 @@ impl Request {
     pub(super) fn ended(&self, at: u64) -> Error {
         let bytes_now = self.file.buffered().metadata().map_or(at, |file| file.len());
         Error::corrupt(format!(
-            "{} has {bytes_now} bytes and had {} when it was opened; it was truncated: restore it from a copy or load the \
-             table again",
+            "{} has {bytes_now} bytes and had {} when it was opened; it was truncated: restore it from a copy or write it \
+             anew",
             self.file.path().display(),
             self.file.bytes()
         ))

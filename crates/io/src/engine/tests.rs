@@ -20,8 +20,7 @@ fn fixture(len: usize) -> Fixture {
         (0..len as u32).map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     std::fs::write(&path, &bytes).unwrap();
     std::fs::File::open(&path).unwrap().sync_all().unwrap();
-    let file = std::fs::File::open(&path).unwrap();
-    let file = Arc::new(OpenFile::new(path, file, len as u64, len as u64));
+    let file = Arc::new(OpenFile::open(&path).unwrap());
     Fixture { _dir: dir, bytes, file }
 }
 
