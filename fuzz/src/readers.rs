@@ -19,10 +19,10 @@ use arrow::array::{ArrayRef, RecordBatch};
 use pelton_chunk::{
     ByteValues, ChunkView, Codec, Column, PhysicalType, Validity, Values, candidates, encode_chunk,
 };
+use pelton_io::{IoEngine, IoMode, IoOptions};
 use pelton_load::{CancelFlag, LoadOptions, LoadRequest, NoProgress, StarLink, load_batches};
 use pelton_store::{
-    IoEngine, IoMode, IoOptions, SampleOptions, Table, TableWriter, Warehouse, WriteMode, WriteOptions,
-    column_to_arrow, read_chunk,
+    SampleOptions, Table, TableWriter, Warehouse, WriteMode, WriteOptions, column_to_arrow, read_chunk,
 };
 use pelton_testkit::{Random, random_rows};
 use pelton_zone::{

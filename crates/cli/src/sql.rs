@@ -10,7 +10,7 @@ use pelton_engine::{
     SessionOptions,
 };
 use pelton_error::{Error, Result, ResultExt};
-use pelton_store::{IoMode, IoOptions};
+use pelton_io::{IoMode, IoOptions};
 use pelton_zone::{SkipKind, SkipKinds};
 
 use crate::args::{FiltersArg, IoModeArg, OverflowChecksArg, SessionArgs, SqlArgs, TextArgs, WarehouseArgs};

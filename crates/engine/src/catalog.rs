@@ -12,7 +12,8 @@ use async_trait::async_trait;
 use datafusion::catalog::{MemorySchemaProvider, SchemaProvider, TableProvider};
 use datafusion::error::Result;
 use pelton_error::Error;
-use pelton_store::{IoEngine, Table, TableStamp, Warehouse};
+use pelton_io::IoEngine;
+use pelton_store::{Table, TableStamp, Warehouse};
 
 use crate::error::to_datafusion;
 use crate::memo::ZoneMemo;

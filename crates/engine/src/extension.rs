@@ -25,7 +25,8 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use pelton_error::{Error, Result};
 use pelton_exec::RuntimeOptions;
-use pelton_store::{IoEngine, Table, Warehouse};
+use pelton_io::IoEngine;
+use pelton_store::{Table, Warehouse};
 
 use crate::bounded;
 use crate::by_position;

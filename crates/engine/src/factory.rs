@@ -9,7 +9,7 @@ use datafusion::catalog::{Session, TableProvider, TableProviderFactory};
 use datafusion::error::Result;
 use datafusion::logical_expr::CreateExternalTable;
 use pelton_error::Error;
-use pelton_store::IoEngine;
+use pelton_io::IoEngine;
 
 use crate::error::to_datafusion;
 use crate::extension::table_in;

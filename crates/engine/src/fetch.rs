@@ -42,8 +42,9 @@ use datafusion::physical_plan::{
 };
 use futures::{StreamExt, TryStreamExt};
 use pelton_error::CancelFlag;
+use pelton_io::IoEngine;
 use pelton_scan::parallel;
-use pelton_store::{IoEngine, Table, column_to_arrow, read_chunk_pages_blocking};
+use pelton_store::{Table, column_to_arrow, read_chunk_pages_blocking};
 
 use crate::by_position::with_derived_filters;
 use crate::error::to_datafusion;

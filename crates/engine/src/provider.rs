@@ -13,7 +13,8 @@ use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use pelton_error::Error;
-use pelton_store::{IoEngine, Table};
+use pelton_io::IoEngine;
+use pelton_store::Table;
 
 use crate::error::to_datafusion;
 use crate::planning;

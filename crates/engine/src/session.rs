@@ -25,8 +25,9 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement;
 use pelton_error::{CancelFlag, Error, Result};
 use pelton_exec::{Runtime, RuntimeOptions};
+use pelton_io::IoOptions;
 use pelton_limits::{Account, SpillOptions, SpillSpace};
-use pelton_store::{IoOptions, Warehouse};
+use pelton_store::Warehouse;
 
 use crate::bounded;
 use crate::catalog::{CATALOG, SCHEMA, WarehouseSchema};

@@ -16,14 +16,15 @@ use pelton_chunk::{Column as Values, Values as Data};
 use pelton_device::Place;
 use pelton_error::CancelFlag;
 use pelton_exec::{Runtime, RuntimeOptions, TargetChoice};
+use pelton_io::{IoEngine, IoOptions};
 use pelton_pipeline::ir::{
     Aggregate, AggregateFunction, ArithmeticOp, Bounds, Column, CompareOp, Expr, Literal, Op, Pipeline, Plan,
     ProbeKind, Sink, Source, TableScan, Type,
 };
 use pelton_pipeline::{RowColumn, RowValues, Rows};
 use pelton_store::{
-    ColumnChoice, ColumnSchema, IoEngine, IoOptions, LogicalType, Table, TablePlan, TableSchema, TableWriter,
-    Warehouse, WriteMode, WriteOptions, encode_row_group,
+    ColumnChoice, ColumnSchema, LogicalType, Table, TablePlan, TableSchema, TableWriter, Warehouse,
+    WriteMode, WriteOptions, encode_row_group,
 };
 
 type Outcome<T> = Result<T, Box<dyn Error>>;

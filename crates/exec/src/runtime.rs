@@ -21,11 +21,11 @@ use pelton_device::{DeviceId, DeviceKind, Machine, Stream, Turn};
 use pelton_error::{CancelFlag, Error, ErrorKind, Result};
 use pelton_fabric::profile::Profile;
 use pelton_fabric::{self as fabric, Rates, Sources, Topology};
+use pelton_io::IoEngine;
 use pelton_pipeline::codegen::Generated;
 use pelton_pipeline::ir::{Inputs, Op, Plan, Sink, Source, TableScan};
 use pelton_pipeline::{CompileReport, Compiler, Program, Rows, Target, check_source, nvrtc_status};
 use pelton_scan::{ColumnCache, ColumnCacheOptions, DataTier, Decompress, Decompression};
-use pelton_store::IoEngine;
 use pelton_trace::Tracer;
 use pelton_transfer::{Links, links_for};
 

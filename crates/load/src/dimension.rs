@@ -23,9 +23,9 @@ use arrow::datatypes::DataType;
 use arrow::row::{RowConverter, SortField};
 use pelton_chunk::Values;
 use pelton_error::{Error, Result, ResultExt};
+use pelton_io::{IoEngine, IoMode, IoOptions};
 use pelton_store::{
-    IoEngine, IoMode, IoOptions, LogicalType, SidewaysLink, Table, TableId, Warehouse, column_from_arrow,
-    column_to_arrow, read_chunk,
+    LogicalType, SidewaysLink, Table, TableId, Warehouse, column_from_arrow, column_to_arrow, read_chunk,
 };
 
 use crate::budget::Budget;

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use pelton_engine::SessionOptions;
 use pelton_error::{Error, Result};
+use pelton_io::{IoMode, IoOptions};
 use pelton_limits::{MemoryLimit, SpillLimit, SpillOptions, ceiling_bytes, set_process_limit};
-use pelton_store::{IoMode, IoOptions};
 use pyo3::prelude::*;
 
 /// A size in bytes, or as a text such as `512MiB`.

@@ -21,7 +21,8 @@ use std::time::{Duration, Instant};
 
 use pelton_device::{DeviceId, Machine};
 use pelton_error::{CancelFlag, ErrorKind, Result, ResultExt};
-use pelton_store::{IoEngine, Table, TableId};
+use pelton_io::IoEngine;
+use pelton_store::{Table, TableId};
 use pelton_transfer::Links;
 
 use crate::admission::Admission;

@@ -15,7 +15,8 @@ use std::sync::Arc;
 use pelton_chunk::{decompress_chunk, decompressed_bytes};
 use pelton_device::{Buffer, Machine, MemoryKind, OnFull};
 use pelton_error::{CancelFlag, Result};
-use pelton_store::{AlignedBytes, IoEngine, Table, read_chunk};
+use pelton_io::{AlignedBytes, IoEngine};
+use pelton_store::{Table, read_chunk};
 
 use super::formats::estimated_chunk_bytes;
 

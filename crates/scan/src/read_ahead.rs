@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 
 use pelton_chunk::{Codec, decompressed_bytes};
 use pelton_error::{CancelFlag, Result};
-use pelton_store::{AlignedBytes, IoEngine, ReadFuture, Table};
+use pelton_io::{AlignedBytes, IoEngine, ReadFuture};
+use pelton_store::Table;
 
 use super::decompress::{Body, CompressedSize, Part, write_body};
 use super::extent::{CHUNK_ALIGN, decompress_stored};

@@ -17,8 +17,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use pelton_chunk::{ByteValues, DecodedColumn, DecodedValues, PhysicalType, Values};
 use pelton_error::{CancelFlag, Error, Result, ResultExt};
+use pelton_io::IoEngine;
 use pelton_pipeline::{Dictionary, TextSource};
-use pelton_store::{ChunkRead, IoEngine, Table, read_chunk};
+use pelton_store::{ChunkRead, Table, read_chunk};
 
 use super::ColumnCache;
 use super::extent::StoredColumn;

@@ -1,8 +1,9 @@
 //! The configurations: each turns one thing away from the default.
 
 use pelton_engine::{DeviceChoice, MemoryTest, ScanOptions, SessionOptions};
+use pelton_io::{IoMode, IoOptions};
 use pelton_load::LoadOptions;
-use pelton_store::{IoMode, IoOptions, SampleOptions};
+use pelton_store::SampleOptions;
 use pelton_zone::SkipKinds;
 
 /// Threads of a query, so that plans are those of a small machine wherever tests run.

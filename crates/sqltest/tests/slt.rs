@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use pelton_engine::MemoryTest;
+use pelton_io::IoMode;
 use pelton_sqltest::{Config, Engine, run_files};
-use pelton_store::IoMode;
 
 /// A disk, for direct I/O.
 const DISK: &str = env!("CARGO_TARGET_TMPDIR");

@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use pelton_chunk::{ByteValues, Column, Values};
 use pelton_error::Result;
+use pelton_io::{IoEngine, IoMode, IoOptions};
 use pelton_store::{
-    ColumnSchema, IoEngine, IoMode, IoOptions, LogicalType, Objective, Sample, SampleOptions, Table,
-    TableSchema, TableWriter, Warehouse, WriteMode, WriteOptions, choose, column_to_arrow, encode_row_group,
-    read_chunk,
+    ColumnSchema, LogicalType, Objective, Sample, SampleOptions, Table, TableSchema, TableWriter, Warehouse,
+    WriteMode, WriteOptions, choose, column_to_arrow, encode_row_group, read_chunk,
 };
 
 const ROW_GROUPS: u64 = 16;

@@ -7,10 +7,10 @@ use std::time::Instant;
 
 use pelton_chunk::{ByteValues, Codec, Column, Values};
 use pelton_error::{Error, Result, ResultExt};
+use pelton_io::{IoEngine, IoMode, IoOptions};
 use pelton_store::{
-    ColumnSchema, IoEngine, IoMode, IoOptions, LogicalType, Objective, Sample, SampleOptions, Table,
-    TablePlan, TableSchema, TableWriter, Warehouse, WriteMode, WriteOptions, choose, column_to_arrow,
-    encode_row_group, read_chunk,
+    ColumnSchema, LogicalType, Objective, Sample, SampleOptions, Table, TablePlan, TableSchema, TableWriter,
+    Warehouse, WriteMode, WriteOptions, choose, column_to_arrow, encode_row_group, read_chunk,
 };
 
 const ROWS: usize = 128 * 1024;

@@ -24,8 +24,11 @@ use xxhash_rust::xxh3::xxh3_64;
 pub const FORMAT_VERSION: u32 = 2;
 /// The oldest version this Pelton reads.
 const FORMAT_VERSION_MIN: u32 = 1;
-/// Chunks start at multiples of this in a data file, and buffers in memory: what direct I/O asks for.
+/// Chunks start at multiples of this in a data file, so that direct I/O can read them.
 pub const ALIGNMENT: usize = 4096;
+
+const _: () =
+    assert!(ALIGNMENT.is_multiple_of(pelton_io::ALIGNMENT), "what begins at a chunk can be read directly");
 
 pub(crate) const MANIFEST: &str = "manifest";
 pub(crate) const MANIFEST_TEMPORARY: &str = "manifest.tmp";

@@ -13,7 +13,7 @@
 //! it opened; bytes that are decoded have passed their checksum. The files are specified byte by byte in
 //! `docs/specs/table.md`. Deliberately absent: SQL, DataFusion, caching of data, deletes and updates.
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod schema;
 
@@ -34,19 +34,16 @@ mod plan;
 mod sample;
 mod writer;
 
-mod io;
 mod reader;
 
 pub use convert::{column_from_arrow, column_to_arrow};
 pub use encode::{EncodedRowGroup, encode_row_group};
 pub use format::directory::ChunkLocation;
 pub use format::{ALIGNMENT, FORMAT_VERSION};
-pub use io::{AlignedBytes, IoCounters, IoEngine, IoMode, IoOptions, ReadFuture};
 pub use plan::{Candidate, ColumnChoice, DEFAULT_ROW_GROUP_ROWS, Objective, ROW_GROUP_ROWS_MAX, TablePlan};
 pub use reader::{ChunkRead, read_chunk, read_chunk_pages_blocking};
 pub use sample::{Sample, SampleOptions, choose};
 pub use schema::{ColumnSchema, LogicalType, TableSchema};
-pub use segment::SegmentFile;
 pub use sideways::{SidewaysColumn, SidewaysLink, TableId};
 pub use summary::ColumnSummary;
 pub use table::{RowGroup, Table};

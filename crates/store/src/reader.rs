@@ -8,8 +8,8 @@ use std::task::{Context, Poll, ready};
 
 use pelton_chunk::ChunkView;
 use pelton_error::Result;
+use pelton_io::{AlignedBytes, IoEngine, ReadFuture};
 
-use crate::io::{AlignedBytes, IoEngine, ReadFuture};
 use crate::table::Table;
 
 /// Starts reading column `column` of row group `row_group`; the read is under way when this returns.

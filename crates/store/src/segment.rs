@@ -1,66 +1,15 @@
-//! One open data file of a table.
+//! Opening the files of a table, whose lengths the manifest knows.
 
 use std::fs::File;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 use pelton_error::{Error, Result, ResultExt};
-use rustix::fs::OFlags;
+use pelton_io::OpenFile;
 
-/// An open data file; it stays readable while this lives, even after a replace has unlinked it.
-#[derive(Debug)]
-pub struct SegmentFile {
-    path: PathBuf,
-    bytes: u64,
-    table_bytes: u64,
-    file: File,
-    direct: OnceLock<std::result::Result<File, String>>,
-    /// What automatic mode decided for this snapshot of the table.
-    fits_page_cache: OnceLock<bool>,
-}
-
-impl SegmentFile {
-    /// Opens `path`, which must be `bytes` long; `table_bytes` is what the whole table stores.
-    pub(crate) fn open(path: PathBuf, bytes: u64, table_bytes: u64) -> Result<Self> {
-        let file = open_with_length(&path, bytes)?;
-        Ok(Self { path, bytes, table_bytes, file, direct: OnceLock::new(), fits_page_cache: OnceLock::new() })
-    }
-
-    /// Where it is, or was.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Its length.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// The descriptor for reads through the page cache.
-    pub(crate) fn buffered(&self) -> &File {
-        &self.file
-    }
-
-    /// The descriptor for reads past the page cache, opened on first use (through the open one, so that an
-    /// unlinked file still has it); says why where the file system refuses.
-    pub(crate) fn direct(&self) -> std::result::Result<&File, &str> {
-        let opened = self.direct.get_or_init(|| {
-            std::fs::OpenOptions::new()
-                .read(true)
-                .custom_flags(OFlags::DIRECT.bits() as i32)
-                .open(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
-                .map_err(|error| error.to_string())
-        });
-        opened.as_ref().map_err(String::as_str)
-    }
-
-    /// True where the whole table fits the page cache: it stores at most half of the memory that was
-    /// available when this was first asked. One answer for the life of the snapshot.
-    pub(crate) fn fits_page_cache(&self, available_bytes: impl FnOnce() -> u64) -> bool {
-        *self.fits_page_cache.get_or_init(|| self.table_bytes <= available_bytes() / 2)
-    }
+/// Opens the data file `path`, which must be `bytes` long; `table_bytes` is what the whole table stores.
+pub(crate) fn open_data_file(path: PathBuf, bytes: u64, table_bytes: u64) -> Result<OpenFile> {
+    let file = open_with_length(&path, bytes)?;
+    Ok(OpenFile::new(path, file, bytes, table_bytes))
 }
 
 /// Opens a file of a table and holds its length against what the manifest says.

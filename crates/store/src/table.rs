@@ -17,6 +17,7 @@ use std::sync::{Arc, OnceLock};
 use arrow::datatypes::SchemaRef;
 use pelton_chunk::ChunkView;
 use pelton_error::{Error, Result, ResultExt};
+use pelton_io::OpenFile;
 use pelton_zone::{Sketch, ZoneMap, read_zone_maps};
 
 use crate::format::data_header::check_header;
@@ -26,7 +27,7 @@ use crate::format::meta::{MetaExpectation, MetaFile, SectionKind};
 use crate::format::{SegmentId, checksum};
 use crate::plan::ColumnChoice;
 use crate::schema::TableSchema;
-use crate::segment::SegmentFile;
+use crate::segment::open_data_file;
 use crate::sideways::{SidewaysColumn, TableId};
 use crate::summary::ColumnSummary;
 use crate::warehouse::read_manifest;
@@ -82,7 +83,7 @@ struct Segment {
     /// Of the table.
     row_group_offset: usize,
     row_group_count: usize,
-    data: Arc<SegmentFile>,
+    data: Arc<OpenFile>,
     meta: Arc<MetaFile>,
     directory: OnceLock<Vec<ChunkLocation>>,
 }
@@ -291,7 +292,7 @@ impl Table {
     }
 
     /// The open data file of segment `segment`.
-    pub fn segment_file(&self, segment: usize) -> &Arc<SegmentFile> {
+    pub fn segment_file(&self, segment: usize) -> &Arc<OpenFile> {
         &self.segments[segment].data
     }
 
@@ -465,11 +466,7 @@ fn open_segment(
         id: entry.id,
         row_group_offset,
         row_group_count: row_group_count as usize,
-        data: Arc::new(SegmentFile::open(
-            entry.id.data_path(dir),
-            entry.data_bytes,
-            manifest.stored_bytes(),
-        )?),
+        data: Arc::new(open_data_file(entry.id.data_path(dir), entry.data_bytes, manifest.stored_bytes())?),
         meta: Arc::new(MetaFile::open(dir, expected)?),
         directory: OnceLock::new(),
     })

@@ -16,8 +16,9 @@
 //!
 //! Traffic: every byte once over every link of its route; staged copies read and write host memory once more.
 //!
-//! Queries and measurements use the same transfers, so what was measured is what a query gets. The crate asks a topology
-//! which links there are; it finds no machine, keeps no profile, and does not know what a column means.
+//! Queries and measurements use the same transfers, and files are read by `pelton_io` as tables are, so what was measured
+//! is what a query gets. The crate asks a topology which links there are; it finds no machine, keeps no profile, and does
+//! not know what a column means.
 
 #![forbid(unsafe_code)]
 

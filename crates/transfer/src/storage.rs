@@ -1,27 +1,27 @@
 //! Files to device memory: by cuFile where storage can write there itself, else through pinned memory.
 //!
 //! ```text
-//!   reader 0   read chunk 0 ┐          read chunk 4 ┐
-//!   reader 1   read chunk 1 ├ ...                   ├ ...        positioned reads, O_DIRECT, one thread each
-//!   device          copy 0 ─ copy 1 ─ copy 2 ─ ...               as each is there
+//!   pelton_io   read 0, 1, 2 ... `depth` of them in flight
+//!   host        copy 0 ┐          copy 1 ┐                         to pinned memory, as each is there
+//!   device             └ copy 0          └ copy 1 ─ ...
 //! ```
 //!
-//! Which path runs is kept in [`StoragePath`], with the reason. Direct reads take whole pages, so the pages around
-//! what is asked for are read and only what is asked for is copied on. Bound: `depth` chunks of pinned memory.
+//! Files are read by the engine that reads tables, with the same settings, so a rate measured here is one that queries
+//! can reach. Which path runs is kept in [`StoragePath`], with the reason. Direct reads take whole pages, so the pages
+//! around what is asked for are read and only what is asked for is copied on. Bound: `depth` chunks of pinned memory,
+//! and one more than twice as many read buffers: in flight, in hand, and being copied to pinned memory.
 
+use std::collections::VecDeque;
 use std::fmt;
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use pelton_device::cuda::{CuFile, CuFileHandle};
-use pelton_device::{Buffer, DeviceId, DeviceKind, Event, Machine, MemoryKind, Place, Span, Stream, host};
-use pelton_error::{CancelFlag, Error, Result, ResultExt};
-use rustix::fs::OFlags;
-
-/// Alignment of direct reads.
-const PAGE_BYTES: u64 = 4096;
+use pelton_device::{
+    Buffer, DeviceId, DeviceKind, Event, Machine, MemoryKind, OnFull, Place, Span, Stream, host,
+};
+use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt};
+use pelton_io::{ALIGNMENT, AlignedBytes, IoEngine, IoMode, IoOptions, OpenFile, ReadFuture};
 
 /// How a file comes to a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +59,8 @@ pub struct StorageOptions {
     pub chunk_bytes: usize,
     /// Reads in flight.
     pub depth: usize,
+    /// Past the page cache, where the file system allows it. cuFile reads in no other way.
+    pub is_direct: bool,
     /// Takes cuFile even where it only runs in compatibility mode.
     pub allows_compatibility_mode: bool,
     /// Never takes cuFile.
@@ -72,6 +74,7 @@ impl Default for StorageOptions {
         Self {
             chunk_bytes: 4 << 20,
             depth: 8,
+            is_direct: true,
             allows_compatibility_mode: false,
             forces_bounce: false,
             cancel: CancelFlag::default(),
@@ -82,7 +85,7 @@ impl Default for StorageOptions {
 /// A file that is read into the memory of one device.
 pub struct Storage {
     machine: Machine,
-    name: PathBuf,
+    file: Arc<OpenFile>,
     options: StorageOptions,
     path: StoragePath,
     source: Source,
@@ -90,14 +93,32 @@ pub struct Storage {
 
 enum Source {
     CuFile(CuFileHandle),
-    Bounce { file: Arc<File>, device: DeviceId, stream: Stream, readers: Vec<Reader> },
+    Bounce(Bounce),
 }
 
-struct Reader {
+/// Reads into pinned memory and copies from there.
+struct Bounce {
+    io: IoEngine,
+    device: DeviceId,
+    stream: Stream,
+    slots: Vec<Slot>,
+}
+
+/// Pinned memory of one chunk.
+struct Slot {
+    /// Copies to it.
     stream: Stream,
     buffer: Buffer,
     /// The copy that last emptied the buffer.
     emptied: Option<Event>,
+}
+
+/// A chunk that is being read.
+struct Piece {
+    read: ReadFuture,
+    /// Bytes read before what was asked for.
+    skipped: usize,
+    target: Span,
 }
 
 impl Storage {
@@ -110,38 +131,17 @@ impl Storage {
         if options.chunk_bytes == 0 || options.depth == 0 {
             return Err(Error::invalid_input("reads of at least one byte, and at least one at a time"));
         }
-        let (file, is_direct) = open_file(name)?;
-        let reason = match open_cu_file(machine, device, name, &file, is_direct, &options) {
-            Ok((handle, path)) => {
-                let machine = machine.clone();
-                return Ok(Self {
-                    machine,
-                    name: name.into(),
-                    options,
-                    path,
-                    source: Source::CuFile(handle),
-                });
+        let file = Arc::new(OpenFile::open(name)?);
+        let (source, path) = match open_cu_file(machine, device, &file, &options) {
+            Ok((handle, path)) => (Source::CuFile(handle), path),
+            Err(error) => {
+                let is_direct = options.is_direct && file.direct().is_ok();
+                let bounce = Bounce::open(machine, device, &options)
+                    .context(|| format!("reading {}", name.display()))?;
+                (Source::Bounce(bounce), StoragePath::Bounce { is_direct, reason: error.to_string() })
             }
-            Err(error) => error.to_string(),
         };
-        let pinned = MemoryKind::Pinned(machine.device(device)?.node);
-        let room = options.chunk_bytes.next_multiple_of(PAGE_BYTES as usize) + PAGE_BYTES as usize;
-        let reader = |_| -> Result<Reader> {
-            let buffer = machine.allocate(pinned.clone(), room, pelton_device::OnFull::Refuse)?;
-            Ok(Reader { stream: machine.stream(Place::HOST)?, buffer, emptied: None })
-        };
-        let readers = (0..options.depth)
-            .map(reader)
-            .collect::<Result<_>>()
-            .context(|| format!("buffers for {name:?}"))?;
-        let stream = machine.stream(Place::Device(device))?;
-        Ok(Self {
-            machine: machine.clone(),
-            name: name.into(),
-            options,
-            path: StoragePath::Bounce { is_direct, reason },
-            source: Source::Bounce { file: Arc::new(file), device, stream, readers },
-        })
+        Ok(Self { machine: machine.clone(), file, options, path, source })
     }
 
     /// How the file comes to the device.
@@ -153,32 +153,29 @@ impl Storage {
     ///
     /// # Errors
     ///
-    /// `Io` if the file ends early or cannot be read; `Cancelled`.
+    /// `Io` if the file ends early or cannot be read, `Corrupt` if it was truncated while it was open; `Cancelled`.
     pub fn read_blocking(&mut self, file_offset: u64, target: &Span) -> Result<()> {
         if !target.buffer().machine().is_same(&self.machine) {
             return Err(Error::invalid_input("a buffer of another machine"));
         }
-        let name = self.name.display().to_string();
         match &mut self.source {
             Source::CuFile(handle) => {
                 let mut at = file_offset;
                 for piece in target.chunks(self.options.chunk_bytes) {
                     self.options.cancel.check()?;
-                    handle.read_blocking(at, &piece).context(|| name.clone())?;
+                    handle.read_blocking(at, &piece).context(|| self.file.path().display().to_string())?;
                     at += piece.len() as u64;
                 }
                 Ok(())
             }
-            Source::Bounce { file, device, stream, readers } => {
-                let outcome = bounce(file, stream, readers, &self.options, &name, file_offset, target);
+            Source::Bounce(bounce) => {
+                check_length(&self.file, file_offset, target.len())?;
+                let outcome = bounce.read_blocking(&self.file, &self.options, file_offset, target);
                 if outcome.is_err() {
-                    // A stream that has failed stays failed; the next read starts on fresh ones. Dropping the old
-                    // ones waits for what they still write to the target.
-                    for reader in readers.iter_mut() {
-                        reader.stream = self.machine.stream(Place::HOST)?;
-                        reader.emptied = None;
-                    }
-                    *stream = self.machine.stream(Place::Device(*device))?;
+                    bounce.start_afresh(&self.machine)?;
+                }
+                if let StoragePath::Bounce { is_direct, .. } = &mut self.path {
+                    *is_direct &= bounce.reads_directly();
                 }
                 outcome
             }
@@ -186,91 +183,122 @@ impl Storage {
     }
 }
 
-fn bounce(
-    file: &Arc<File>,
-    stream: &Stream,
-    readers: &mut [Reader],
-    options: &StorageOptions,
-    name: &str,
-    file_offset: u64,
-    target: &Span,
-) -> Result<()> {
-    let reader_count = readers.len();
-    let mut at = file_offset;
-    for (index, piece) in target.chunks(options.chunk_bytes).enumerate() {
-        options.cancel.check()?;
-        let reader = &mut readers[index % reader_count];
-        if let Some(emptied) = reader.emptied.take() {
-            // Bounds what is enqueued, and lets an error of an earlier read end the loop.
+impl Bounce {
+    fn open(machine: &Machine, device: DeviceId, options: &StorageOptions) -> Result<Self> {
+        let pinned = MemoryKind::Pinned(machine.device(device)?.node);
+        let slot = |_| -> Result<Slot> {
+            let buffer = machine.allocate(pinned.clone(), options.chunk_bytes, OnFull::Refuse)?;
+            Ok(Slot { stream: machine.stream(Place::HOST)?, buffer, emptied: None })
+        };
+        let slots = (0..options.depth).map(slot).collect::<Result<_>>()?;
+        // A read of several MiB is several of the engine's, so its own depth stays what it is for tables.
+        let of_tables = IoOptions::default();
+        let depth = of_tables.depth.max(options.depth as u32);
+        let mode = if options.is_direct { IoMode::Direct } else { IoMode::Buffered };
+        let io = IoEngine::start(IoOptions { mode, depth, ..of_tables })?;
+        Ok(Self { io, device, stream: machine.stream(Place::Device(device))?, slots })
+    }
+
+    fn read_blocking(
+        &mut self,
+        file: &Arc<OpenFile>,
+        options: &StorageOptions,
+        file_offset: u64,
+        target: &Span,
+    ) -> Result<()> {
+        let mut rest = target.chunks(options.chunk_bytes).scan(file_offset, |at, piece| {
+            let start = *at;
+            *at += piece.len() as u64;
+            Some((start, piece))
+        });
+        let depth = self.slots.len();
+        let mut reads: VecDeque<Piece> =
+            rest.by_ref().take(depth).map(|(at, target)| self.begin(file, at, target)).collect();
+        let mut turns = (0..depth).cycle();
+        while let Some(Piece { read, skipped, target }) = reads.pop_front() {
+            options.cancel.check()?;
+            let bytes = read.wait_blocking()?;
+            reads.extend(rest.next().map(|(at, target)| self.begin(file, at, target)));
+            let turn = turns.next().expect("there is a slot, so they never end");
+            self.copy_on(turn, bytes, skipped, &target)?;
+        }
+        self.stream.wait_blocking()
+    }
+
+    /// Begins reading what shall come to `target`, from the page on in which it starts.
+    fn begin(&self, file: &Arc<OpenFile>, at: u64, target: Span) -> Piece {
+        let skipped = (at % ALIGNMENT as u64) as usize;
+        Piece { read: self.io.read(file, at - skipped as u64, skipped + target.len()), skipped, target }
+    }
+
+    /// Enqueues the copies to pinned memory and to `target`.
+    fn copy_on(&mut self, turn: usize, bytes: AlignedBytes, skipped: usize, target: &Span) -> Result<()> {
+        let slot = &mut self.slots[turn];
+        if let Some(emptied) = slot.emptied.take() {
+            // Bounds what is enqueued.
             emptied.wait_blocking()?;
         }
-        let first = at / PAGE_BYTES * PAGE_BYTES;
-        let skipped = (at - first) as usize;
-        let pages = reader.buffer.slice(0..(skipped + piece.len()).next_multiple_of(PAGE_BYTES as usize));
-        let (file, name, wanted) = (Arc::clone(file), name.to_string(), skipped + piece.len());
-        let read =
-            host::fill("read file", &pages, move |bytes| read_pages(&file, &name, first, bytes, wanted))?;
-        reader.stream.run(read)?;
-        stream.wait_for(&reader.stream.record()?)?;
-        stream.copy(&pages.slice(skipped..wanted), &piece)?;
-        reader.emptied = Some(stream.record()?);
-        at += piece.len() as u64;
+        let pinned = slot.buffer.slice(0..target.len());
+        let fill = host::fill("copy what was read", &pinned, move |pinned| {
+            pinned.copy_from_slice(&bytes[skipped..]);
+            Ok(())
+        })?;
+        slot.stream.run(fill)?;
+        self.stream.wait_for(&slot.stream.record()?)?;
+        self.stream.copy(&pinned, target)?;
+        slot.emptied = Some(self.stream.record()?);
+        Ok(())
     }
-    stream.wait_blocking()
+
+    /// After an error: a stream that has failed stays failed, so the next read starts on fresh ones. Dropping the old
+    /// ones waits for what they still write to the target.
+    fn start_afresh(&mut self, machine: &Machine) -> Result<()> {
+        for slot in &mut self.slots {
+            slot.stream = machine.stream(Place::HOST)?;
+            slot.emptied = None;
+        }
+        self.stream = machine.stream(Place::Device(self.device))?;
+        Ok(())
+    }
+
+    /// False where reads past the page cache were refused although the file could be opened for them.
+    fn reads_directly(&self) -> bool {
+        let counters = self.io.counters();
+        counters.direct_bytes > 0 || counters.buffered_bytes + counters.cached_bytes == 0
+    }
 }
 
-/// Fills `bytes` from `offset` on; the file may end once `wanted` of them are there.
-fn read_pages(file: &File, name: &str, offset: u64, bytes: &mut [u8], wanted: usize) -> Result<()> {
-    let mut done = 0;
-    while done < wanted {
-        match file.read_at(&mut bytes[done..], offset + done as u64) {
-            Ok(0) => {
-                return Err(Error::new(
-                    pelton_error::ErrorKind::Io,
-                    format!(
-                        "{name}: the file ends at byte {}, {wanted} were wanted from {offset} on",
-                        offset + done as u64
-                    ),
-                ));
-            }
-            Ok(read) => done += read,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Error::io(format!("{name}: reading at {offset}"), error)),
-        }
+fn check_length(file: &OpenFile, offset: u64, len: usize) -> Result<()> {
+    if offset.checked_add(len as u64).is_some_and(|end| end <= file.bytes()) {
+        return Ok(());
     }
-    Ok(())
-}
-
-fn open_file(name: &Path) -> Result<(File, bool)> {
-    let direct = OpenOptions::new().read(true).custom_flags(OFlags::DIRECT.bits() as i32).open(name);
-    match direct {
-        Ok(file) => Ok((file, true)),
-        Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {
-            Ok((File::open(name).context(|| format!("opening {}", name.display()))?, false))
-        }
-        Err(error) => Err(Error::io(format!("opening {}", name.display()), error)),
-    }
+    Err(Error::new(
+        ErrorKind::Io,
+        format!(
+            "{}: the file ends at byte {}, {len} were wanted from {offset} on",
+            file.path().display(),
+            file.bytes()
+        ),
+    ))
 }
 
 fn open_cu_file(
     machine: &Machine,
     device: DeviceId,
-    name: &Path,
-    file: &File,
-    is_direct: bool,
+    file: &OpenFile,
     options: &StorageOptions,
 ) -> Result<(CuFileHandle, StoragePath)> {
     if !matches!(machine.device(device)?.kind, DeviceKind::Cuda { .. }) {
         return Err(Error::unsupported("no CUDA device"));
     }
-    if options.forces_bounce {
+    if options.forces_bounce || !options.is_direct {
         return Err(Error::unsupported("asked for"));
     }
-    if !is_direct {
-        return Err(Error::unsupported("the file system takes no direct reads"));
-    }
+    let direct = file
+        .direct()
+        .map_err(|reason| Error::unsupported(format!("the file system takes no direct reads: {reason}")))?;
     let cu_file = CuFile::open(options.allows_compatibility_mode)?;
     let path = if cu_file.is_real() { StoragePath::CuFile } else { StoragePath::CuFileCompatibility };
-    let file = file.try_clone().context(|| format!("opening {} once more", name.display()))?;
-    Ok((cu_file.register(file)?, path))
+    let again = direct.try_clone().context(|| format!("opening {} once more", file.path().display()))?;
+    Ok((cu_file.register(again)?, path))
 }

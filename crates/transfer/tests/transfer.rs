@@ -346,14 +346,17 @@ fn a_file_comes_to_a_device_unchanged_and_says_how() {
     let content = random(3 * MIB + 4321, 17);
     std::fs::File::create(&name).unwrap().write_all(&content).unwrap();
     for bed in beds() {
-        for (forces_bounce, allows_compatibility_mode) in [(false, false), (true, false), (false, true)] {
-            let options = StorageOptions {
-                chunk_bytes: 300_001,
-                depth: 3,
-                forces_bounce,
-                allows_compatibility_mode,
-                ..StorageOptions::default()
-            };
+        let base = StorageOptions { chunk_bytes: 300_001, depth: 3, ..StorageOptions::default() };
+        let bounce = StorageOptions { forces_bounce: true, ..base.clone() };
+        for options in [
+            base.clone(),
+            StorageOptions { allows_compatibility_mode: true, ..base },
+            StorageOptions { chunk_bytes: 4096, depth: 1, ..bounce.clone() },
+            StorageOptions { chunk_bytes: 2 * MIB + 1, depth: 40, ..bounce.clone() },
+            StorageOptions { is_direct: false, ..bounce.clone() },
+            bounce,
+        ] {
+            let (forces_bounce, is_direct) = (options.forces_bounce, options.is_direct);
             let mut storage = Storage::open(&bed.machine, FIRST, &name, options).unwrap();
             println!("{:?}: {}", bed.machine, storage.path());
             for range in [0..content.len(), 0..0, 5..6, 4095..4097, 4096..8192, 1..MIB + 7] {
@@ -362,7 +365,11 @@ fn a_file_comes_to_a_device_unchanged_and_says_how() {
                 assert!(fetch(&bed.machine, &target.span()) == content[range.clone()], "{range:?}");
             }
             if forces_bounce {
-                assert!(matches!(storage.path(), StoragePath::Bounce { reason, .. } if !reason.is_empty()));
+                let StoragePath::Bounce { is_direct: was_direct, reason } = storage.path() else {
+                    panic!("bounce buffers were asked for");
+                };
+                assert!(!reason.is_empty());
+                assert!(is_direct || !was_direct);
             }
         }
     }
@@ -382,5 +389,68 @@ fn a_file_that_ends_early_is_an_error_that_names_it() {
         let missing =
             Storage::open(&bed.machine, FIRST, &folder.path().join("gone"), StorageOptions::default());
         assert!(missing.err().unwrap().to_string().contains("gone"));
+    }
+}
+
+#[test]
+fn a_read_that_failed_leaves_the_next_one_as_it_would_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().join("data");
+    let content = random(MIB, 19);
+    std::fs::write(&name, &content).unwrap();
+    for bed in beds() {
+        let options = StorageOptions {
+            chunk_bytes: 10_000,
+            depth: 4,
+            forces_bounce: true,
+            ..StorageOptions::default()
+        };
+        let mut storage = Storage::open(&bed.machine, FIRST, &name, options).unwrap();
+        let target = take(&bed.machine, MemoryKind::Device(FIRST), MIB);
+        for at in [1, MIB as u64, u64::MAX] {
+            let error = storage.read_blocking(at, &target.span()).unwrap_err();
+            assert_eq!(error.kind(), &ErrorKind::Io);
+            assert!(error.to_string().contains("the file ends at byte 1048576"), "{error}");
+        }
+        storage.read_blocking(0, &target.span()).unwrap();
+        assert!(fetch(&bed.machine, &target.span()) == content);
+
+        let file = std::fs::File::options().write(true).open(&name).unwrap();
+        file.set_len(500_000).unwrap();
+        let error = storage.read_blocking(0, &target.span()).unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::Corrupt);
+        assert!(error.to_string().contains("data has 500000 bytes"), "{error}");
+        storage.read_blocking(12_345, &target.slice(0..400_000)).unwrap();
+        assert!(fetch(&bed.machine, &target.slice(0..400_000)) == content[12_345..412_345]);
+        std::fs::write(&name, &content).unwrap();
+    }
+}
+
+#[test]
+fn a_cancelled_read_stops_and_gives_everything_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().join("data");
+    std::fs::write(&name, random(MIB, 23)).unwrap();
+    for bed in beds() {
+        let cancel = CancelFlag::default();
+        let options =
+            StorageOptions { chunk_bytes: 4096, cancel: cancel.clone(), ..StorageOptions::default() };
+        let mut storage = Storage::open(&bed.machine, FIRST, &name, options).unwrap();
+        let target = take(&bed.machine, MemoryKind::Device(FIRST), MIB);
+        let outcome = std::thread::scope(|scope| {
+            let reading = scope.spawn(|| -> pelton_error::Result<()> {
+                loop {
+                    storage.read_blocking(0, &target.span())?;
+                }
+            });
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            cancel.cancel();
+            reading.join().unwrap()
+        });
+        assert_eq!(outcome.unwrap_err().kind(), &ErrorKind::Cancelled);
+        drop((storage, target));
+        bed.machine.retire_completed();
+        assert_eq!(bed.machine.device_budget(FIRST).unwrap().used_bytes(), 0);
+        assert_eq!(bed.machine.pinned_budget().used_bytes(), 0);
     }
 }

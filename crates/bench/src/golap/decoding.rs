@@ -14,7 +14,8 @@ use std::time::Instant;
 
 use pelton_chunk::{ChunkView, decompress_chunk, decompressed_bytes};
 use pelton_error::Result;
-use pelton_store::{AlignedBytes, IoEngine, IoOptions, Table, column_to_arrow, read_chunk};
+use pelton_io::{AlignedBytes, IoEngine, IoOptions};
+use pelton_store::{Table, column_to_arrow, read_chunk};
 
 /// Rounds over the column; the fastest counts.
 const ROUNDS: usize = 5;

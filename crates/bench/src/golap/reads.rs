@@ -23,7 +23,8 @@ use pelton_datagen::Dataset;
 use pelton_device::cuda::{self, CuFile, CudaOptions};
 use pelton_device::{DeviceId, MemoryKind, NodeId, OnFull, Place};
 use pelton_error::{Error, ErrorKind, Result, ResultExt};
-use pelton_store::{IoEngine, IoMode, IoOptions, SegmentFile, Warehouse};
+use pelton_io::{IoEngine, IoMode, IoOptions, OpenFile, ReadFuture};
+use pelton_store::Warehouse;
 use rustix::fs::OFlags;
 
 use super::data::{Data, Form};
@@ -106,7 +107,7 @@ fn grid(stage: &Stage<'_>) -> (&'static [u32], &'static [u64]) {
 
 fn measure(
     stage: &Stage<'_>,
-    file: &Arc<SegmentFile>,
+    file: &Arc<OpenFile>,
     (way, depth, bytes): (Way, u32, u64),
     total: u64,
     expected: u64,
@@ -131,7 +132,7 @@ fn measure(
 /// Reads the first `total` bytes, `depth` requests in flight; their sum, if it is wanted.
 fn read_all(
     engine: &IoEngine,
-    file: &Arc<SegmentFile>,
+    file: &Arc<OpenFile>,
     depth: u32,
     bytes: u64,
     total: u64,
@@ -151,7 +152,7 @@ fn read_all(
     Ok(sum)
 }
 
-fn finish(read: Option<pelton_store::ReadFuture>, has_sum: bool) -> Result<u64> {
+fn finish(read: Option<ReadFuture>, has_sum: bool) -> Result<u64> {
     let Some(read) = read else { return Ok(0) };
     let bytes = read.wait_blocking()?;
     Ok(if has_sum { sum_of(&bytes) } else { 0 })

@@ -14,11 +14,12 @@ use std::time::Instant;
 use pelton_engine::{DeviceChoice, PeltonSession, ScanOptions};
 use pelton_error::{CancelFlag, Error, ErrorKind, Result};
 use pelton_exec::{Runtime, RuntimeOptions, TargetChoice};
+use pelton_io::IoEngine;
 use pelton_pipeline::ir::{
     Aggregate, AggregateFunction, Bounds, Column, Expr, Pipeline, Plan, Sink, Source, TableScan, Type,
 };
 use pelton_pipeline::{RowColumn, RowValues, Rows, TextSource};
-use pelton_store::{IoEngine, LogicalType, Table, Warehouse};
+use pelton_store::{LogicalType, Table, Warehouse};
 use pelton_zone::Scalar;
 
 use super::Stage;

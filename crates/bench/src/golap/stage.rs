@@ -10,7 +10,7 @@ use pelton_engine::{
     DeviceChoice, PeltonGpuExec, PeltonScanExec, PeltonSession, ScanOptions, ScanReport, SessionOptions,
 };
 use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt};
-use pelton_store::{IoMode, IoOptions};
+use pelton_io::{IoMode, IoOptions};
 use pelton_zone::SkipKinds;
 use tokio::runtime::Runtime;
 

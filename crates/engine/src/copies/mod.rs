@@ -26,8 +26,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pelton_error::{CancelFlag, Result};
+use pelton_io::IoEngine;
 use pelton_limits::SpillSpace;
-use pelton_store::{IoEngine, Table};
+use pelton_store::Table;
 
 use crate::gpu::DeviceHandle;
 use crate::memo::ZoneMemo;

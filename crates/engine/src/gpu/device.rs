@@ -16,10 +16,11 @@ use pelton_device::cuda;
 use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt};
 use pelton_exec::{Runtime, RuntimeOptions, TargetChoice};
 use pelton_fabric::Rates;
+use pelton_io::IoEngine;
 use pelton_pipeline::ir::{Pipeline, Source};
 use pelton_pipeline::{Dictionary, TextSource};
 use pelton_scan::DataTier;
-use pelton_store::{IoEngine, Table};
+use pelton_store::Table;
 
 use super::corrections::Corrections;
 use super::foreground::Foreground;

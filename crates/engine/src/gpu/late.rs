@@ -13,9 +13,10 @@ use datafusion::arrow::compute::{cast, concat, take};
 use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
 use pelton_error::{CancelFlag, Error, Result};
 use pelton_exec::ReadTexts;
+use pelton_io::{AlignedBytes, IoEngine};
 use pelton_pipeline::{RowColumn, RowValues, Rows};
 use pelton_scan::parallel;
-use pelton_store::{AlignedBytes, IoEngine, Table, column_to_arrow, read_chunk_pages_blocking};
+use pelton_store::{Table, column_to_arrow, read_chunk_pages_blocking};
 
 use super::device::DeviceHandle;
 use super::text::{text_array, texts};

@@ -20,8 +20,9 @@ use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
 };
+use pelton_io::IoEngine;
 use pelton_limits::bytes_text;
-use pelton_store::{IoEngine, Table};
+use pelton_store::Table;
 use pelton_zone::{Predicate, SkipKinds};
 
 use super::metrics::{PlannedBytes, ScanReport};

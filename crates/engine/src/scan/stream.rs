@@ -22,7 +22,8 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coop::cooperative;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use pelton_store::{AlignedBytes, ChunkRead, IoEngine, Table, column_to_arrow, read_chunk};
+use pelton_io::{AlignedBytes, IoEngine};
+use pelton_store::{ChunkRead, Table, column_to_arrow, read_chunk};
 use pelton_trace::Activity;
 
 use super::exec::{PeltonScanExec, ScanOptions};

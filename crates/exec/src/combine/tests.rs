@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use pelton_device::{MemoryKind, OnFull};
 use pelton_error::{CancelFlag, ErrorKind, Result};
+use pelton_io::{IoEngine, IoOptions};
 use pelton_pipeline::ir::{
     Aggregate, AggregateFunction, Bounds, Column, Expr, Inputs, Pipeline, Plan, Sink, Source, Type,
 };
 use pelton_pipeline::{RowColumn, RowValues, Rows};
-use pelton_store::{IoEngine, IoOptions};
 
 use super::*;
 use crate::execution::Groups;

@@ -16,10 +16,10 @@ use pelton_exec::{
     Filters, HostRows, MemoryTest, OverflowChecks, RowsPart, RunWith, Runtime, RuntimeOptions, SomeGroups,
     TakeGroups, TakeRows, TargetChoice,
 };
+use pelton_io::{IoEngine, IoOptions};
 use pelton_pipeline::codegen::GroupLayout;
 use pelton_pipeline::ir::Inputs;
 use pelton_scan::Decompress;
-use pelton_store::{IoEngine, IoOptions};
 
 use super::cell::{Row, rows_of};
 use super::compare::wrong;

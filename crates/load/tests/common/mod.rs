@@ -8,8 +8,9 @@ use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::concat;
 use arrow::util::display::array_value_to_string;
 use pelton_error::Result;
+use pelton_io::{IoEngine, IoMode, IoOptions};
 use pelton_load::{CancelFlag, LoadReport, LoadRequest, NoProgress, load, load_batches};
-use pelton_store::{IoEngine, IoMode, IoOptions, Table, Warehouse, WriteMode, column_to_arrow, read_chunk};
+use pelton_store::{Table, Warehouse, WriteMode, column_to_arrow, read_chunk};
 use tempfile::TempDir;
 
 /// A warehouse and a folder for input files.

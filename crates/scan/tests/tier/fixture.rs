@@ -12,10 +12,11 @@ use pelton_device::{
     host,
 };
 use pelton_error::{CancelFlag, Result};
+use pelton_io::{IoEngine, IoOptions};
 use pelton_scan::{ColumnCache, ColumnCacheOptions, Morsel, PrefetchOptions, PrefetchReport, Prefetcher};
 use pelton_store::{
-    ColumnChoice, ColumnSchema, IoEngine, IoOptions, LogicalType, Table, TablePlan, TableSchema, TableWriter,
-    Warehouse, WriteMode, WriteOptions, encode_row_group, read_chunk,
+    ColumnChoice, ColumnSchema, LogicalType, Table, TablePlan, TableSchema, TableWriter, Warehouse,
+    WriteMode, WriteOptions, encode_row_group, read_chunk,
 };
 
 pub(crate) const DEVICE: DeviceId = DeviceId(0);

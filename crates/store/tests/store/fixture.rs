@@ -10,10 +10,10 @@ use arrow::array::{
 use arrow::compute::concat_batches;
 use pelton_chunk::Column;
 use pelton_error::Result;
+use pelton_io::{IoEngine, IoOptions};
 use pelton_store::{
-    ColumnChoice, IoEngine, IoOptions, Sample, SampleOptions, Table, TablePlan, TableSchema, TableWriter,
-    Warehouse, WriteMode, WriteOptions, choose, column_from_arrow, column_to_arrow, encode_row_group,
-    read_chunk,
+    ColumnChoice, Sample, SampleOptions, Table, TablePlan, TableSchema, TableWriter, Warehouse, WriteMode,
+    WriteOptions, choose, column_from_arrow, column_to_arrow, encode_row_group, read_chunk,
 };
 
 pub(crate) const ROW_GROUP_ROWS: u32 = 1000;

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pelton_error::ErrorKind;
-use pelton_store::{IoEngine, IoMode, IoOptions, TablePlan, Warehouse, WriteMode};
+use pelton_io::{IoEngine, IoMode, IoOptions};
+use pelton_store::{TablePlan, Warehouse, WriteMode};
 
 use crate::fixture::*;
 

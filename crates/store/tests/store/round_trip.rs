@@ -6,9 +6,10 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{Field, Schema};
 use pelton_chunk::Codec;
 use pelton_error::ErrorKind;
+use pelton_io::{IoEngine, IoMode, IoOptions};
 use pelton_store::{
-    IoEngine, IoMode, IoOptions, SampleOptions, SidewaysColumn, SidewaysLink, Table, TableId, TableWriter,
-    WriteMode, WriteOptions, column_to_arrow, encode_row_group, read_chunk, read_chunk_pages_blocking,
+    SampleOptions, SidewaysColumn, SidewaysLink, Table, TableId, TableWriter, WriteMode, WriteOptions,
+    column_to_arrow, encode_row_group, read_chunk, read_chunk_pages_blocking,
 };
 use pelton_zone::{Scalar, ZoneMap, ZoneOptions};
 

@@ -6,8 +6,8 @@ use std::thread::JoinHandle;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use pelton_error::{Result, ResultExt};
 
-use super::Shared;
-use super::request::Request;
+use crate::engine::Shared;
+use crate::request::Request;
 
 /// More threads than this rarely make one disk faster.
 const THREADS_MAX: u32 = 8;

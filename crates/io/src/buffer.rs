@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pelton_error::{Error, ErrorKind, Result, Tier};
 
-use crate::format::ALIGNMENT;
+use crate::ALIGNMENT;
 
 /// Owned memory at a 4 KiB boundary, all of it initialised. Returns to its pool when dropped.
 pub struct AlignedBytes {
@@ -73,7 +73,7 @@ impl AlignedBytes {
     }
 
     /// The whole capacity, for filling.
-    pub(crate) fn whole_mut(&mut self) -> &mut [u8] {
+    pub fn whole_mut(&mut self) -> &mut [u8] {
         // SAFETY: The allocation has `capacity` initialised bytes, and `self` is borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.memory.start.as_ptr(), self.memory.capacity) }
     }

@@ -10,7 +10,7 @@ use super::*;
 struct Fixture {
     _dir: tempfile::TempDir,
     bytes: Vec<u8>,
-    file: Arc<SegmentFile>,
+    file: Arc<OpenFile>,
 }
 
 fn fixture(len: usize) -> Fixture {
@@ -20,7 +20,7 @@ fn fixture(len: usize) -> Fixture {
         (0..len as u32).map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     std::fs::write(&path, &bytes).unwrap();
     std::fs::File::open(&path).unwrap().sync_all().unwrap();
-    let file = Arc::new(SegmentFile::open(path, len as u64, len as u64).unwrap());
+    let file = Arc::new(OpenFile::open(&path).unwrap());
     Fixture { _dir: dir, bytes, file }
 }
 

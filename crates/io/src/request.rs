@@ -8,14 +8,14 @@ use futures::channel::oneshot;
 use pelton_error::{Error, Result};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
-use super::buffer::AlignedBytes;
-use super::{Shared, Tally};
-use crate::format::ALIGNMENT;
-use crate::segment::SegmentFile;
+use crate::ALIGNMENT;
+use crate::buffer::AlignedBytes;
+use crate::engine::{Shared, Tally};
+use crate::file::OpenFile;
 
 /// Owns the buffer, keeps the file open, and knows whom to answer.
 pub(super) struct Request {
-    pub(super) file: Arc<SegmentFile>,
+    pub(super) file: Arc<OpenFile>,
     pub(super) byte_offset: u64,
     /// What the caller asked for.
     len: usize,
@@ -29,7 +29,7 @@ pub(super) struct Request {
 
 impl Request {
     pub(super) fn new(
-        file: Arc<SegmentFile>,
+        file: Arc<OpenFile>,
         byte_offset: u64,
         len: usize,
         buffer: AlignedBytes,
@@ -107,8 +107,8 @@ impl Request {
     pub(super) fn ended(&self, at: u64) -> Error {
         let bytes_now = self.file.buffered().metadata().map_or(at, |file| file.len());
         Error::corrupt(format!(
-            "{} has {bytes_now} bytes and had {} when it was opened; it was truncated: restore it from a copy or load the \
-             table again",
+            "{} has {bytes_now} bytes and had {} when it was opened; it was truncated: restore it from a copy or write it \
+             anew",
             self.file.path().display(),
             self.file.bytes()
         ))

@@ -24,9 +24,9 @@ use io_uring::{IoUring, Probe, opcode, squeue, types};
 use pelton_error::Error;
 use rustix::io::Errno;
 
-use super::Shared;
-use super::request::Request;
-use crate::format::ALIGNMENT;
+use crate::ALIGNMENT;
+use crate::engine::Shared;
+use crate::request::Request;
 
 /// The most one entry of the ring reads; larger requests are cut, so that all of them progress.
 const PIECE_BYTES_MAX: usize = 1 << 20;

@@ -1,30 +1,4 @@
-//! Reading data files: one engine a process, asynchronous, with or without the page cache.
-//!
-//! ```text
-//!   read(file, offset, len)
-//!     │ takes a 4 KiB aligned buffer from the pool
-//!     ├─ buffered: what lies in the page cache is copied at once, by the caller; all of it: done
-//!     └─ the rest is queued
-//!          ├─ ring:        one thread feeds io_uring, `depth` reads of at most 1 MiB in flight
-//!          └─ positioned:  up to 8 threads call pread (no io_uring here, or not wanted)
-//!   the future gives the buffer, or the error that names file and offset
-//! ```
-//!
-//! Dropping the future is always safe: the engine owns the buffer until the kernel is done with it. A
-//! read that nobody waits for any more is not started.
-//!
-//! Which mode: [`IoMode::Auto`] reads a table through the page cache where its stored bytes are at most
-//! half of the memory available when it is first read, because queries that come again are then served
-//! from memory; a larger table is read with O_DIRECT, because it would evict everything and still miss.
-//!
-//! Bounds: at most `depth` reads of 1 MiB in the kernel; free buffers at most `pool_bytes`. Buffers in
-//! use are the callers': a scan bounds its read-ahead.
-
-mod buffer;
-mod positioned;
-mod request;
-mod ring;
-mod throttle;
+//! The engine: what is asked for, who reads it, and how it is counted.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,14 +8,13 @@ use std::task::{Context, Poll};
 use futures::channel::oneshot;
 use pelton_error::{Error, Result};
 
-pub use self::buffer::AlignedBytes;
-use self::buffer::BufferPool;
-use self::positioned::PositionedReaders;
-use self::request::Request;
-use self::ring::Ring;
-use self::throttle::Throttle;
-use crate::format::ALIGNMENT;
-use crate::segment::SegmentFile;
+use crate::ALIGNMENT;
+use crate::buffer::{AlignedBytes, BufferPool};
+use crate::file::OpenFile;
+use crate::positioned::PositionedReaders;
+use crate::request::Request;
+use crate::ring::Ring;
+use crate::throttle::Throttle;
 
 /// Whether reads go through the page cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +23,7 @@ pub enum IoMode {
     Direct,
     /// Through the page cache.
     Buffered,
-    /// Buffered for tables that fit, direct for larger ones; decided for each table.
+    /// Buffered for files of tables that fit the page cache, direct for those of larger ones; decided for each table.
     Auto,
 }
 
@@ -98,7 +71,7 @@ pub struct IoCounters {
 }
 
 /// What the threads share with the engine.
-struct Shared {
+pub(super) struct Shared {
     pool: Arc<BufferPool>,
     throttle: Option<Throttle>,
     direct_refusal: OnceLock<String>,
@@ -106,7 +79,7 @@ struct Shared {
 
 /// Counts the reads of one [`IoEngine::tallied`], and so of the engine that it is part of.
 #[derive(Debug, Default)]
-struct Tally {
+pub(super) struct Tally {
     direct_bytes: AtomicU64,
     buffered_bytes: AtomicU64,
     cached_bytes: AtomicU64,
@@ -123,11 +96,11 @@ impl Tally {
     }
 
     /// Bytes that the disk gave, or the page cache for it.
-    fn count(&self, direct: bool, bytes: usize) {
+    pub(super) fn count(&self, direct: bool, bytes: usize) {
         self.add(if direct { |of| &of.direct_bytes } else { |of| &of.buffered_bytes }, bytes as u64);
     }
 
-    fn count_cached(&self, bytes: usize) {
+    pub(super) fn count_cached(&self, bytes: usize) {
         self.add(|of| &of.cached_bytes, bytes as u64);
     }
 }
@@ -189,14 +162,14 @@ impl IoEngine {
     /// is only needed for the result.
     ///
     /// O_DIRECT is used where the mode says so and `byte_offset` is a multiple of 4 KiB, as all chunks are.
-    pub fn read(&self, file: &Arc<SegmentFile>, byte_offset: u64, len: usize) -> ReadFuture {
+    pub fn read(&self, file: &Arc<OpenFile>, byte_offset: u64, len: usize) -> ReadFuture {
         match self.begin(file, byte_offset, len) {
             Ok(future) => future,
             Err(error) => ReadFuture(State::Done(Some(Err(error)))),
         }
     }
 
-    fn begin(&self, file: &Arc<SegmentFile>, byte_offset: u64, len: usize) -> Result<ReadFuture> {
+    fn begin(&self, file: &Arc<OpenFile>, byte_offset: u64, len: usize) -> Result<ReadFuture> {
         let Threads { shared, backend, .. } = &*self.threads;
         self.tally.add(|of| &of.read_count, 1);
         if byte_offset.checked_add(len as u64).is_none_or(|end| end > file.bytes()) {
@@ -250,7 +223,7 @@ impl IoEngine {
 }
 
 impl Threads {
-    fn wants_direct(&self, file: &SegmentFile) -> bool {
+    fn wants_direct(&self, file: &OpenFile) -> bool {
         let wanted = match self.options.mode {
             IoMode::Direct => true,
             IoMode::Buffered => false,
@@ -270,7 +243,7 @@ impl Threads {
 }
 
 impl Shared {
-    fn refuse_direct(&self, file: &SegmentFile, reason: &str) {
+    pub(super) fn refuse_direct(&self, file: &OpenFile, reason: &str) {
         self.direct_refusal.get_or_init(|| {
             format!(
                 "the file system of {} refuses O_DIRECT ({reason}), reads go through the page cache",
@@ -279,7 +252,7 @@ impl Shared {
         });
     }
 
-    fn throttle(&self, bytes: usize) {
+    pub(super) fn throttle(&self, bytes: usize) {
         if let Some(throttle) = &self.throttle {
             throttle.wait_blocking(bytes);
         }
