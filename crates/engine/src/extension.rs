@@ -146,11 +146,12 @@ fn with_rules(
     rules.push(Arc::new(PassingRule));
     rules.push(Arc::new(DeferringRule));
     rules.push(Arc::new(FetchingRule));
+    let spilling = SpillingRule::new(options.memory_limit_bytes, options.table_rows_min);
     builder
         .with_optimizer_rules(logical)
         .with_physical_optimizer_rules(rules)
         .with_physical_optimizer_rule(Arc::new(GpuRule::new(Arc::clone(device))))
-        .with_physical_optimizer_rule(Arc::new(SpillingRule::new(options.memory_limit_bytes)))
+        .with_physical_optimizer_rule(Arc::new(spilling))
         .with_physical_optimizer_rule(Arc::new(ToCopies::new(copies, device)))
 }
 

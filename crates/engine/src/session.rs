@@ -68,6 +68,8 @@ pub struct SessionOptions {
     pub scan: ScanOptions,
     /// Whether joins are reordered by cost.
     pub reorder_joins: bool,
+    /// Build sides of fewer rows are left to one thread, and to DataFusion's operator.
+    pub table_rows_min: usize,
     /// Where queries run.
     pub device: DeviceChoice,
     /// Devices that work on a query together, from the first that `device` names on; of 1, those of `runtime`.
@@ -99,6 +101,7 @@ impl Default for SessionOptions {
             io: IoOptions::default(),
             scan: ScanOptions::default(),
             reorder_joins: true,
+            table_rows_min: 8192,
             device: DeviceChoice::Auto,
             device_count: 1,
             device_memory_limit_bytes: None,

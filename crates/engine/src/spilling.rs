@@ -45,8 +45,6 @@ pub(crate) use window::SpillingWindowExec;
 
 /// A build side that statistics say takes less than this share of the limit stays as it is: they may be wrong by as much.
 const SMALL_SHARE: u64 = 64;
-/// A build side of fewer rows is left to one thread, and to DataFusion's operator.
-const TABLE_ROWS_MIN: usize = 8192;
 /// Memory that a partition should have at least: batches, a sort's merge, a hash table that is worth having. A guess.
 const PARTITION_BYTES: u64 = 32 << 20;
 /// Of the limit, for each row of a batch: at 8192 rows from 128 MiB on, at 1024 with 20 MB. A merge of sorted files holds
@@ -63,15 +61,48 @@ const TEXT_BYTES: usize = 32;
 #[derive(Debug)]
 pub(crate) struct SpillingRule {
     limit_bytes: Option<u64>,
+    table_rows_min: usize,
 }
 
 impl SpillingRule {
     /// Its name among the rules.
     pub(crate) const NAME: &'static str = "pelton_spilling";
 
-    /// For queries of `limit_bytes`.
-    pub(crate) fn new(limit_bytes: Option<u64>) -> Self {
-        Self { limit_bytes }
+    /// For queries of `limit_bytes`; tables of fewer rows than `table_rows_min` are built by one thread.
+    pub(crate) fn new(limit_bytes: Option<u64>, table_rows_min: usize) -> Self {
+        Self { limit_bytes, table_rows_min }
+    }
+}
+
+impl SpillingRule {
+    /// `plan` for memory of the limit.
+    fn spilling(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        // Operators that hold much at the same time share what there is.
+        let mut holders = 0;
+        plan.apply(|node| {
+            holders += usize::from(node.is::<HashJoinExec>() || node.is::<WindowAggExec>());
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        let is_limited = self.limit_bytes.is_some();
+        let limit = self.limit_bytes.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+        let budget = limit / 2 / holders.max(1);
+        let changed = plan.transform_up(|node| {
+            let spilling = if let Some(sort) = node.downcast_ref::<SortExec>() {
+                large_top(sort, limit)
+            } else if node.is::<HashJoinExec>() {
+                joining(&node, is_limited.then_some(limit), budget, self.table_rows_min)?
+            } else if !is_limited {
+                None
+            } else if node.is::<AggregateExec>() {
+                aggregates::over_sorted(&node, limit)?
+            } else if let Some(window) = node.downcast_ref::<WindowAggExec>() {
+                Some(Arc::new(SpillingWindowExec::new(window, budget)?) as _)
+            } else {
+                None
+            };
+            Ok(spilling.map_or_else(|| Transformed::no(node), Transformed::yes))
+        })?;
+        Ok(changed.data)
     }
 }
 
@@ -82,7 +113,7 @@ impl PhysicalOptimizerRule for SpillingRule {
         _config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         // Without a limit, a heap of very many rows is slower than a sort all the same.
-        spilling(plan, self.limit_bytes)
+        self.spilling(plan)
     }
 
     fn name(&self) -> &str {
@@ -92,36 +123,6 @@ impl PhysicalOptimizerRule for SpillingRule {
     fn schema_check(&self) -> bool {
         true
     }
-}
-
-/// `plan` for memory of `limit` bytes.
-fn spilling(plan: Arc<dyn ExecutionPlan>, limit: Option<u64>) -> Result<Arc<dyn ExecutionPlan>> {
-    // Operators that hold much at the same time share what there is.
-    let mut holders = 0;
-    plan.apply(|node| {
-        holders += usize::from(node.is::<HashJoinExec>() || node.is::<WindowAggExec>());
-        Ok(TreeNodeRecursion::Continue)
-    })?;
-    let is_limited = limit.is_some();
-    let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
-    let budget = limit / 2 / holders.max(1);
-    let changed = plan.transform_up(|node| {
-        let spilling = if let Some(sort) = node.downcast_ref::<SortExec>() {
-            large_top(sort, limit)
-        } else if node.is::<HashJoinExec>() {
-            joining(&node, is_limited.then_some(limit), budget)?
-        } else if !is_limited {
-            None
-        } else if node.is::<AggregateExec>() {
-            aggregates::over_sorted(&node, limit)?
-        } else if let Some(window) = node.downcast_ref::<WindowAggExec>() {
-            Some(Arc::new(SpillingWindowExec::new(window, budget)?) as _)
-        } else {
-            None
-        };
-        Ok(spilling.map_or_else(|| Transformed::no(node), Transformed::yes))
-    })?;
-    Ok(changed.data)
 }
 
 /// In place of a sort that would hold its first rows in a heap, one that spills, where they may be too many.
@@ -140,6 +141,7 @@ fn joining(
     node: &Arc<dyn ExecutionPlan>,
     limit: Option<usize>,
     budget: usize,
+    table_rows_min: usize,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let join: Arc<dyn std::any::Any + Send + Sync> = Arc::clone(node) as _;
     let Ok(join) = join.downcast::<HashJoinExec>() else { return Ok(None) };
@@ -149,7 +151,7 @@ fn joining(
     let fits_in = |limit: usize, bytes: usize| (bytes as u64).saturating_mul(SMALL_SHARE) < limit as u64;
     let fits = limit.is_none_or(|limit| bytes.is_some_and(|bytes| fits_in(limit, bytes)));
     let order = node.output_ordering().cloned();
-    let is_large = rows.is_none_or(|rows| rows >= TABLE_ROWS_MIN);
+    let is_large = rows.is_none_or(|rows| rows >= table_rows_min);
     if fits && !(is_large && order.is_none() && keys_are_words(&join)) {
         return Ok(None);
     }

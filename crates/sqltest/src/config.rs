@@ -74,6 +74,12 @@ impl Config {
         self
     }
 
+    /// Joins of integers build tables of Pelton's own, however few their rows are.
+    pub fn own_tables(mut self) -> Self {
+        self.session.table_rows_min = 0;
+        self
+    }
+
     /// Whatever kernels can do runs as kernels, compiled for the host and kept in the folder `programs`. Every source
     /// must compile for a GPU too, where there is NVRTC (CI installs it). The environment variable `PELTON_SLT_DEVICE`
     /// names another device, such as `gpu`.

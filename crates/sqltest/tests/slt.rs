@@ -36,25 +36,25 @@ macro_rules! configurations {
 
 configurations! {
     default => |config| config;
-    one_row_batches => |config| config.batch_rows(1);
-    tiny_batches => |config| config.batch_rows(7);
-    tiny_row_groups => |config| config.row_groups(7, 1024);
+    one_row_batches => |config| config.batch_rows(1).own_tables();
+    tiny_batches => |config| config.batch_rows(7).own_tables();
+    tiny_row_groups => |config| config.row_groups(7, 1024).own_tables();
     small_row_groups => |config| config.row_groups(64, 1024);
     small_pages => |config| config.row_groups(8192, 1024);
     codec_none => |config| config.codec("none");
-    codec_lz4 => |config| config.codec("lz4");
+    codec_lz4 => |config| config.codec("lz4").own_tables();
     codec_snappy => |config| config.codec("snappy");
     codec_zstd => |config| config.codec("zstd");
     codec_deflate => |config| config.codec("deflate");
     plain_values => |config| config.encoding("plain");
     dictionary_values => |config| config.encoding("dict+bitpack");
-    run_length_values => |config| config.encoding("dict+rle").row_groups(100, 1024);
+    run_length_values => |config| config.encoding("dict+rle").row_groups(100, 1024).own_tables();
     symbols => |config| config.encoding("fsst+plain");
     symbols_in_small_row_groups => |config| config.encoding("fsst+plain").codec("lz4").row_groups(64, 1024);
-    no_skipping => |config| config.no_skipping();
-    no_join_order => |config| config.no_join_order();
+    no_skipping => |config| config.no_skipping().own_tables();
+    no_join_order => |config| config.no_join_order().own_tables();
     positioned_reads => |config| config.io(IoMode::Buffered, false);
-    one_thread => |config| config.threads(1);
+    one_thread => |config| config.threads(1).own_tables();
     kernels => |config| config.kernels(PROGRAMS);
     kernels_in_little_memory => |config| config.kernels(PROGRAMS).device_memory_limit(1 << 20).row_groups(7, 1024);
     kernels_on_three_devices => |config| config.kernels(PROGRAMS).devices(3).row_groups(7, 1024);

@@ -64,8 +64,18 @@ pub(crate) struct PeltonJoinExec {
     budget_bytes: usize,
     properties: Arc<PlanProperties>,
     /// Of a join whose build side all partitions share.
-    shared: Mutex<Option<SharedBuilt>>,
+    shared: Arc<Mutex<Shared>>,
     metrics: ExecutionPlanMetricsSet,
+}
+
+/// How far the build side that all partitions share has come.
+#[derive(Default)]
+enum Shared {
+    #[default]
+    None,
+    /// It begins when a partition asks for rows: until then filters may arrive for it.
+    ToBegin(Box<Start>),
+    Begun(SharedBuilt),
 }
 
 /// A build side that a task of its own makes: its end wakes all partitions at once, wherever they were. Did one of them make
@@ -102,7 +112,7 @@ impl PeltonJoinExec {
         );
         let properties = Arc::new(properties);
         let metrics = ExecutionPlanMetricsSet::new();
-        Some(Self { join, budget_bytes, properties, shared: Mutex::new(None), metrics })
+        Some(Self { join, budget_bytes, properties, shared: Arc::default(), metrics })
     }
 
     /// The join that it carries out.
@@ -147,31 +157,44 @@ impl PeltonJoinExec {
         }
     }
 
-    /// The build side that all partitions share, once it is there; the first that asks begins it.
+    /// The build side that all partitions share, once it is there; the first that polls this begins it.
     fn shared(&self, context: &Arc<TaskContext>) -> impl Future<Output = Result<Arc<Built>>> + use<> {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        let begin = || {
+        if matches!(*shared, Shared::None) {
             let rights = (0..self.properties.partitioning.partition_count()).collect();
-            let start = self.start(0, rights, context);
-            let (sender, is_there) = watch::channel(false);
-            let place = BuiltPlace::default();
-            let to_fill = Arc::clone(&place);
-            let task = SpawnedTask::spawn(async move {
-                let built = start.run().await.map(Arc::new).map_err(Arc::new);
-                *to_fill.lock().unwrap_or_else(PoisonError::into_inner) = Some(built);
-                sender.send_replace(true);
-            });
-            SharedBuilt { _task: task, place, is_there }
-        };
-        let shared = shared.get_or_insert_with(begin);
-        let (place, mut is_there) = (Arc::clone(&shared.place), shared.is_there.clone());
+            *shared = Shared::ToBegin(Box::new(self.start(0, rights, context)));
+        }
+        let shared = Arc::clone(&self.shared);
         async move {
+            let (place, mut is_there) = begun(&shared)?;
             // Where the task was aborted or has panicked, nothing is there.
             let _ = is_there.wait_for(|is_there| *is_there).await;
             let built = place.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let lost = || DataFusionError::Internal("the build side of a join was given up".to_owned());
             built.ok_or_else(lost)?.map_err(DataFusionError::Shared)
         }
+    }
+}
+
+/// Where the build side will be, and how to know; its task is begun if nobody has.
+fn begun(shared: &Mutex<Shared>) -> Result<(BuiltPlace, watch::Receiver<bool>)> {
+    let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+    if matches!(*shared, Shared::ToBegin(_))
+        && let Shared::ToBegin(start) = std::mem::take(&mut *shared)
+    {
+        let (sender, is_there) = watch::channel(false);
+        let place = BuiltPlace::default();
+        let to_fill = Arc::clone(&place);
+        let task = SpawnedTask::spawn(async move {
+            let built = start.run().await.map(Arc::new).map_err(Arc::new);
+            *to_fill.lock().unwrap_or_else(PoisonError::into_inner) = Some(built);
+            sender.send_replace(true);
+        });
+        *shared = Shared::Begun(SharedBuilt { _task: task, place, is_there });
+    }
+    match &*shared {
+        Shared::Begun(built) => Ok((Arc::clone(&built.place), built.is_there.clone())),
+        _ => Err(DataFusionError::Internal("a join without a build side".to_owned())),
     }
 }
 
