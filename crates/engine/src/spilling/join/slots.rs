@@ -2,7 +2,7 @@
 //!
 //! | way | words for each row | slot of a word | filter |
 //! | --- | --- | --- | --- |
-//! | direct | up to 8 | the word | a bit for each word |
+//! | direct | up to 2 | the word | a bit for each word |
 //! | ranked | up to 128 | how many words there are before it: a bit for each, and counts of bits | the same bits |
 //! | hashed | more | from its hash on, round within its region | four bits of a block of 64 |
 //!
@@ -18,7 +18,7 @@ use datafusion::error::Result;
 use super::keys::Packing;
 
 /// Slots by position are taken where there are at most so many words a row, or this many in all.
-const DIRECT_WORDS_PER_ROW: u64 = 8;
+const DIRECT_WORDS_PER_ROW: u64 = 2;
 const DIRECT_WORDS_MIN: u64 = 1 << 16;
 /// A bit for each word is taken where there are at most so many words a row.
 const RANKED_WORDS_PER_ROW: u64 = 128;

@@ -248,35 +248,41 @@ async fn at_once<T: Send + 'static>(
 /// The rows of a share that may match, by region, in their order.
 struct Dealt {
     first_row: usize,
-    rows: Vec<(u64, u32)>,
+    words: Vec<u64>,
+    rows: Vec<u32>,
     /// Where the rows of each region end.
     ends: Vec<usize>,
 }
 
 impl Dealt {
     fn of(batches: &[BatchKeys], packing: &Packing, regions: Regions) -> Result<Self> {
-        let first_row = batches.first().map_or(0, |(row, _)| *row);
-        let words = batches.iter().map(|(_, keys)| packing.words(keys));
-        let words: Vec<u64> = words.collect::<Result<Vec<_>>>()?.concat();
-        let matching = || words.iter().enumerate().filter(|(_, word)| **word != NONE);
         let mut places = vec![0; regions.count()];
-        matching().for_each(|(_, &word)| places[regions.of(word)] += 1);
+        // Words are made twice, once to count: to keep them would take as much memory as to deal them out.
+        for (_, keys) in batches {
+            let words = packing.words(keys)?;
+            words.iter().filter(|word| **word != NONE).for_each(|&word| places[regions.of(word)] += 1);
+        }
         let mut sum = 0;
         for place in &mut places {
             (*place, sum) = (sum, sum + *place);
         }
-        let mut rows = vec![(0, 0); sum];
-        for (row, &word) in matching() {
-            let place = &mut places[regions.of(word)];
-            rows[*place] = (word, (first_row + row) as u32);
-            *place += 1;
+        let (mut words, mut rows) = (vec![0; sum], vec![0; sum]);
+        for (first_row, keys) in batches {
+            for (row, word) in packing.words(keys)?.into_iter().enumerate().filter(|(_, word)| *word != NONE)
+            {
+                let place = &mut places[regions.of(word)];
+                (words[*place], rows[*place]) = (word, (first_row + row) as u32);
+                *place += 1;
+            }
         }
-        Ok(Self { first_row, rows, ends: places })
+        let first_row = batches.first().map_or(0, |(row, _)| *row);
+        Ok(Self { first_row, words, rows, ends: places })
     }
 
-    fn region(&self, region: usize) -> &[(u64, u32)] {
+    fn region(&self, region: usize) -> impl DoubleEndedIterator<Item = (u64, u32)> {
         let first = region.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.rows[first..self.ends[region]]
+        let range = first..self.ends[region];
+        self.words[range.clone()].iter().copied().zip(self.rows[range].iter().copied())
     }
 }
 
@@ -340,7 +346,7 @@ impl Filling {
     /// Sets the bits of the words of `region`.
     fn set_bits(&self, region: usize) -> bool {
         for (word, _) in self.dealt.iter().flat_map(|share| share.region(region)) {
-            self.filter.add(*word);
+            self.filter.add(word);
         }
         true
     }
@@ -351,7 +357,7 @@ impl Filling {
         let mut is_repeated = false;
         let (mut vacant, are_ranked) = (self.slots.of_region(), self.slots.are_ranked());
         for share in self.dealt.iter().rev() {
-            for &(word, row) in share.region(region).iter().rev() {
+            for (word, row) in share.region(region).rev() {
                 let Some(slot) = self.slots.to_fill(word, &mut vacant) else { return false };
                 let next = slot.load(Ordering::Relaxed);
                 slot.store(row + 1, Ordering::Relaxed);
