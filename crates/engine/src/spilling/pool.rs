@@ -8,6 +8,9 @@
 //! - Who can spill has a share of its own: the limit less what those hold who cannot, or less what is kept where that is more, by
 //!   the number of those who can. A share is never below [`FLOOR_BYTES`], so that whoever has spilled all it holds can
 //!   take its next batch: without that, an operator fails or not by what others happen to hold.
+//! - Of a large limit, who can spill may hold as much as is left free, if that is more than its share, and nobody takes more
+//!   than is free: equal shares among all operators of a plan would have a table of 4 GB spill while 90 GB lie idle. Of a
+//!   small limit, what the first takes the next would lack.
 //! - Who cannot spill takes what is free, and beyond the limit the overdraft: the merge of a sort, for instance, asks
 //!   when it has no other way left.
 //! - Batches between partitions are granted whatever they are and counted nowhere here. A `RepartitionExec` that is
@@ -32,6 +35,9 @@ const KEPT_MAX: usize = 128 << 20;
 /// in docs/perf/limits.md followed.
 const OVERDRAFT_MIN: usize = 16 << 20;
 const OVERDRAFT_MAX: usize = 64 << 20;
+
+/// A limit is large from here on. A guess; those that docs/perf/limits.md has measured are below.
+const LARGE_LIMIT: usize = 1 << 30;
 
 /// See the module.
 #[derive(Debug)]
@@ -70,6 +76,17 @@ impl SharingPool {
     fn share(&self, state: &State) -> usize {
         let rest = self.limit.saturating_sub(state.fixed.max(self.kept()));
         (rest / state.spillers.max(1)).max(FLOOR_BYTES.min(self.limit))
+    }
+
+    /// What one of `state`'s spillers that holds `held` may take more.
+    fn left_for(&self, state: &State, held: usize) -> usize {
+        let share = self.share(state);
+        if self.limit < LARGE_LIMIT {
+            return share.saturating_sub(held);
+        }
+        let free = self.limit.saturating_sub(state.fixed.max(self.kept())).saturating_sub(state.spillable);
+        let most = share.min(held + free).max((held + free) / 2).max(FLOOR_BYTES);
+        most.saturating_sub(held)
     }
 
     fn refused(&self, reservation: &MemoryReservation, more: usize, left: usize) -> DataFusionError {
@@ -136,9 +153,9 @@ impl MemoryPool for SharingPool {
         }
         self.with(|state| {
             if is_spiller(consumer) {
-                let (held, share) = (reservation.size(), self.share(state));
-                if held.saturating_add(additional) > share {
-                    return Err(self.refused(reservation, additional, share.saturating_sub(held)));
+                let left = self.left_for(state, reservation.size());
+                if additional > left {
+                    return Err(self.refused(reservation, additional, left));
                 }
                 state.spillable += additional;
                 return Ok(());
@@ -198,6 +215,25 @@ mod tests {
         other.try_grow(10 * MB).unwrap();
         drop((one, other, fixed));
         assert_eq!(pool.reserved(), 0);
+    }
+
+    #[test]
+    fn of_a_large_limit_who_can_spill_may_hold_as_much_as_is_left() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(SharingPool::new(8000 * MB));
+        let all: Vec<_> = (0..10).map(|_| consumer(&pool, "a", true)).collect();
+        // 1000 MB are kept: shares of 700 MB, and half of 7000 for one while others have nothing.
+        (0..35).for_each(|_| all[0].try_grow(100 * MB).unwrap());
+        assert!(all[0].try_grow(1).is_err());
+        all[1].try_grow(1750 * MB).unwrap();
+        assert!(all[1].try_grow(1).is_err());
+        all[2].try_grow(875 * MB).unwrap();
+        // The next have their shares, until nothing is left.
+        all[3].try_grow(700 * MB).unwrap();
+        assert!(all[4].try_grow(176 * MB).is_err());
+        all[4].try_grow(175 * MB).unwrap();
+        assert!(all[5].try_grow(2 * MB).is_err());
+        // Some batches there are always.
+        all[5].try_grow(MB).unwrap();
     }
 
     #[test]
