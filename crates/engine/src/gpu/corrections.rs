@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   run ─▶ took / model ─┬─▶ by step    what the pipeline does, without numbers, on which table, its columns where
-//!                        └─▶ by class   first runs alone: where its rows come from and where they end
+//!                        └─▶ by class   where its rows come from and where they end
 //!   prediction = model × that of the step, where it has been seen; else (model + a first run's cost) × that of its class
 //! ```
 //!
@@ -108,10 +108,6 @@ impl Corrections {
         let seen = learnt.steps.entry(kind.key).or_insert(Seen { error: latest, runs: 0 });
         seen.runs = seen.runs.saturating_add(1);
         seen.error = if seen.runs <= 2 { latest } else { (seen.error + latest) / 2.0 };
-        // A class speaks for steps that have not run: first runs alone say what these take.
-        if seen.runs > 1 {
-            return;
-        }
         let class = learnt.classes.entry(kind.class).or_default();
         if class.count >= CLASS_STEPS_MAX {
             let kept = (CLASS_STEPS_MAX - 1.0) / class.count;

@@ -72,6 +72,8 @@ pub(super) struct Build {
 
 /// The keys of a batch, and its first row.
 type BatchKeys = (usize, Vec<ArrayRef>);
+/// The keys of a share's batches, and the bounds of each key in it.
+type ShareKeys = (Vec<BatchKeys>, Vec<Bounds>);
 
 impl Build {
     /// The table; `None` where its keys do not go into words, or its rows have no numbers.
@@ -97,7 +99,7 @@ impl Build {
         }
         let Some(packing) = Packing::new(&bounds).map(Arc::new) else { return Ok(None) };
         let batches: Vec<Range<usize>> = shares.iter().map(|(batches, _)| batches.clone()).collect();
-        let (columns, dealt) = self.columns_and_dealt(&packing, (&batches, evaluated), row_count).await?;
+        let (columns, dealt) = self.columns_and_dealt(&packing, &batches, evaluated, row_count).await?;
         let filling = Filling::new(packing, dealt, row_count, self.wants_filter);
         let filling = filling.filled(if shares.len() == 1 { 1 } else { self.threads }).await?;
         Ok(Some(filling.into_table(columns, row_count, bounds)))
@@ -107,7 +109,8 @@ impl Build {
     async fn columns_and_dealt(
         &self,
         packing: &Arc<Packing>,
-        (batches, shares): (&[Range<usize>], Vec<(Vec<BatchKeys>, Vec<Bounds>)>),
+        batches: &[Range<usize>],
+        shares: Vec<ShareKeys>,
         row_count: usize,
     ) -> Result<(Vec<Option<ArrayRef>>, (Regions, Vec<Dealt>))> {
         enum Done {
@@ -120,8 +123,8 @@ impl Build {
         let regions = Regions::new(packing.word_max(), row_count as u64, are_few);
         let mut work: Vec<Box<dyn FnOnce() -> Result<Done> + Send>> = Vec::new();
         for column in (0..self.wanted.len()).filter(|&column| self.wanted[column]) {
-            let whole = [0..self.batches.len()];
-            let parts = if self.is_view(column) { batches } else { &whole };
+            let whole = 0..self.batches.len();
+            let parts = if self.is_view(column) { batches } else { std::slice::from_ref(&whole) };
             for (part, batches) in parts.iter().enumerate() {
                 let (build, batches) = (self.clone(), batches.clone());
                 work.push(Box::new(move || Ok(Done::Column(column, part, build.column(column, batches)?))));
@@ -176,7 +179,7 @@ impl Build {
         shares
     }
 
-    fn keys_of(&self, (batches, mut row): (Range<usize>, usize)) -> Result<(Vec<BatchKeys>, Vec<Bounds>)> {
+    fn keys_of(&self, (batches, mut row): (Range<usize>, usize)) -> Result<ShareKeys> {
         let (mut of_batches, mut bounds) = (Vec::with_capacity(batches.len()), vec![None; self.keys.len()]);
         for batch in &self.batches[batches] {
             let keys = evaluated(&self.keys, batch)?;
