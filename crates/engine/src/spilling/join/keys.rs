@@ -144,9 +144,7 @@ impl Packing {
         }
         Ok(words)
     }
-}
 
-impl Packing {
     /// A bit for each row: `test` holds for its word, and it has one.
     pub(super) fn bits(&self, keys: &[ArrayRef], test: impl Fn(u64) -> bool) -> Result<BooleanBuffer> {
         fn of<T: ArrowPrimitiveType<Native: Into<i128>>>(

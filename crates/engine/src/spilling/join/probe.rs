@@ -168,7 +168,7 @@ struct Probe {
     join_time: Time,
 }
 
-/// A batch of the probe side, and how far it has been gone through.
+/// A batch of the probe side, and the row to go on with.
 struct Current {
     batch: RecordBatch,
     /// One more than the first row of the table for each row, 0 for none.
