@@ -175,7 +175,9 @@ impl Build {
                 (first_batch, first_row) = (number + 1, rows);
             }
         }
-        shares.push((first_batch..self.batches.len(), first_row));
+        if shares.is_empty() || first_batch < self.batches.len() {
+            shares.push((first_batch..self.batches.len(), first_row));
+        }
         shares
     }
 

@@ -131,3 +131,26 @@ impl Hash for AmongWords {
         Arc::as_ptr(&self.words).hash(state);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::datatypes::TimeUnit;
+
+    use super::*;
+
+    #[test]
+    fn bounds_are_values_of_their_key() {
+        use DataType as D;
+        let units = [TimeUnit::Second, TimeUnit::Millisecond, TimeUnit::Microsecond, TimeUnit::Nanosecond];
+        let zones = [None, Some("+02:00".into())];
+        let times = units.iter().flat_map(|unit| zones.clone().map(|zone| D::Timestamp(*unit, zone)));
+        let numbers = [D::Int8, D::Int16, D::Int32, D::Int64, D::UInt8, D::UInt16, D::UInt32, D::UInt64];
+        for of in numbers.into_iter().chain([D::Date32, D::Date64]).chain(times) {
+            let (least, most) = scalars(&Some(3..=100), &of).unwrap().unwrap();
+            assert_eq!((least.data_type(), most.data_type()), (of.clone(), of.clone()));
+            assert!(least < most, "{of}");
+        }
+        let all = scalars(&Some(0..=i128::from(u64::MAX)), &D::UInt64).unwrap().unwrap();
+        assert_eq!(all.1, ScalarValue::UInt64(Some(u64::MAX)));
+    }
+}
