@@ -65,7 +65,7 @@ SMALL_ENTRY(k_combine) {
   const u64* const heap = (const u64*)W(15);
   u64* const new_heap = (u64*)W(16);
 #endif
-  for (u64 i = THREAD; i < count; i += THREAD_COUNT) {
+  EACH_PLACE(i, count) {
     const u64* const from = groups + i * group_stride;
     if (from[0] == 0) continue;
     const u64 key = keys ? keys[i * key_stride] : first_place + i;

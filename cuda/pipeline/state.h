@@ -146,12 +146,19 @@ DEV bool block_add_128_overflows(u64* at, i128 value) {
 DEV void block_add_128(u64* at, i128 value) { block_add_128_overflows(at, value); }
 #endif
 
+// Each of the threads takes some of `count` places. On a GPU every so many, as the threads of a warp go to memory
+// together; on the host some that follow each other, as cores that write to one cache line wait for each other.
 #ifdef PELTON_GPU
 #define THREAD (u64(blockIdx.x) * blockDim.x + threadIdx.x)
 #define THREAD_COUNT (u64(gridDim.x) * blockDim.x)
+#define EACH_PLACE(place, count) for (u64 place = THREAD; place < count; place += THREAD_COUNT)
 #else
-#define THREAD u64(worker)
-#define THREAD_COUNT u64(worker_count)
+#define PLACES 4096
+#define EACH_BLOCK(first, end, count) \
+  for (u64 first = u64(worker) * PLACES, end; end = first + PLACES < count ? first + PLACES : count, first < count; \
+       first += u64(worker_count) * PLACES)
+#define EACH_PLACE(place, count) EACH_BLOCK(first_place_, end_place_, count) \
+  for (u64 place = first_place_; place < end_place_; place++)
 #endif
 
 // Sets every stride-th of a range of 64-bit words; or each to what its word of a state starts with, where states have
@@ -160,17 +167,34 @@ SMALL_ENTRY(k_fill) {
   u64* const target = (u64*)W(0);
   const u64 count = W(1), value = W(2), stride = W(3), words = W(4), starts = W(5);
   if (words == 0) {
-    for (u64 i = THREAD; i < count; i += THREAD_COUNT) target[i * stride] = value;
+    EACH_PLACE(i, count) target[i * stride] = value;
     return;
   }
+#ifdef PELTON_GPU
   const u32 step = u32(THREAD_COUNT % words);
   u32 word = u32(THREAD % words);
-  for (u64 i = THREAD; i < count; i += THREAD_COUNT) {
+  EACH_PLACE(i, count) {
     const u32 start = u32(starts >> (2 * word)) & 3;
     target[i] = start == 0 ? 0ull : start == 1 ? ~0ull >> 1 : 1ull << 63;
     word += step;
     if (word >= words) word -= u32(words);
   }
+#else
+  EACH_BLOCK(first, end, count) {
+    u32 word = u32(first % words);
+    for (u64 i = first; i < end; i++) {
+      const u32 start = u32(starts >> (2 * word)) & 3;
+      target[i] = start == 0 ? 0ull : start == 1 ? ~0ull >> 1 : 1ull << 63;
+      if (++word == words) word = 0;
+    }
+  }
+#endif
+}
+
+DEV void copy_group(const u64* groups, u64 place, u64 words, const u64* keys, u64* out, u64 row) {
+  u64* const to = out + row * (words + 1);
+  to[0] = keys ? keys[place] : place;
+  for (u64 word = 0; word < words; word++) to[1 + word] = groups[place * words + word];
 }
 
 // Copies the groups that have rows to one place: the packed key of each, then its words. Without any room they are
@@ -183,17 +207,29 @@ SMALL_ENTRY(k_compact) {
   u64* const count = (u64*)W(5);
   if (capacity == 0) {
     u64 own = 0;
-    for (u64 place = THREAD; place < places; place += THREAD_COUNT) own += load_once(groups + place * words) != 0;
+    EACH_PLACE(place, places) own += load_once(groups + place * words) != 0;
     add_of_threads(count, own);
     return;
   }
-  for (u64 place = THREAD; place < places; place += THREAD_COUNT) {
+#ifdef PELTON_GPU
+  EACH_PLACE(place, places) {
     if (groups[place * words] == 0) continue;
     const u64 row = reserve_row(count);
-    if (row >= capacity) continue;
-    out[row * (words + 1)] = keys ? keys[place] : place;
-    for (u64 word = 0; word < words; word++) out[row * (words + 1) + 1 + word] = groups[place * words + word];
+    if (row < capacity) copy_group(groups, place, words, keys, out, row);
   }
+#else
+  EACH_BLOCK(first, end, places) {
+    u64 own = 0;
+    for (u64 place = first; place < end; place++) own += groups[place * words] != 0;
+    if (own == 0) continue;
+    u64 row = atomic_add(count, own);
+    for (u64 place = first; place < end; place++) {
+      if (groups[place * words] == 0) continue;
+      if (row < capacity) copy_group(groups, place, words, keys, out, row);
+      row++;
+    }
+  }
+#endif
 }
 
 // Moves groups to a table with more slots. Wide groups are found by the bits of their tag, which are those of the hash.
@@ -204,7 +240,7 @@ SMALL_ENTRY(k_move_groups) {
   u64* const new_keys = (u64*)W(4);
   u64* const new_groups = (u64*)W(6);
   const bool is_wide = W(7) != 0;
-  for (u64 place = THREAD; place < places; place += THREAD_COUNT) {
+  EACH_PLACE(place, places) {
     const u64 key = keys[place];
     if (key == NO_KEY) continue;
     const u64 slot = slot_of_new(new_keys, slot_mask, is_wide ? key >> 1 : hash_of(key), key);
@@ -221,7 +257,7 @@ SMALL_ENTRY(k_move_keys) {
   u64* const new_keys = (u64*)W(3);
   u32* const new_heads = (u32*)W(5);
   u32* const bloom = (u32*)W(6);
-  for (u64 place = THREAD; place < places; place += THREAD_COUNT) {
+  EACH_PLACE(place, places) {
     if (heads[place] == 0) continue;
     new_heads[slot_of_new(new_keys, slot_mask, hash_of(keys[place]), keys[place])] = heads[place];
     bloom_insert(bloom, bloom_mask, keys[place]);

@@ -236,7 +236,15 @@ DEV void load_block(const u8* at, u32* words) { memcpy(words, at, 16); }
 // A flag that a pipeline raises; never lowered while it runs. The word after them says which check found an overflow,
 // counted from 1.
 enum Flag : u32 { FLAG_DUPLICATE = 1, FLAG_OVERFLOW = 16 };
-DEV void report_overflow(u32* flags, u32 check) { atomic_swap(flags + 1, check); atomic_or(flags, FLAG_OVERFLOW); }
+#ifdef PELTON_GPU
+DEV void raise_flag(u32* flags, Flag flag) { atomic_or(flags, flag); }
+#else
+// Cores that write to one word wait for each other: one that is raised already is only read.
+DEV void raise_flag(u32* flags, Flag flag) {
+  if (!(__atomic_load_n(flags, __ATOMIC_RELAXED) & flag)) atomic_or(flags, flag);
+}
+#endif
+DEV void report_overflow(u32* flags, u32 check) { atomic_swap(flags + 1, check); raise_flag(flags, FLAG_OVERFLOW); }
 
 // splitmix64's finisher; all equal on request, to test what collisions do.
 DEV u64 hash_of(u64 key) {

@@ -53,7 +53,8 @@ def connect(
       `io_uring=False` reads with plain positioned reads
     - `skip`: metadata that may skip row groups: "all", "none", or some of "nulls,minmax,histogram,bloom,sideways,dynamic"
     - `join_order`: whether joins are reordered by cost
-    - `device`: where queries run: "auto" (on a GPU where that is predicted to be faster), "cpu", "gpu" or "gpu:0"
+    - `device`: where queries run: "auto" (on a GPU where that turned out to be faster; without one, in kernels
+      compiled for this machine's cores likewise), "cpu", "gpu" or "gpu:0"
     - `devices`: GPUs that work on a query together, from that one on
     - `device_memory_limit`: memory of each device that queries and the column cache may take; None: what is free
     - `pin`: tables to load into pinned memory first, from which a GPU reads at the full rate of its link

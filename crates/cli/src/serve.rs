@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use futures::FutureExt;
-use pelton_engine::{PeltonSession, SessionOptions, bytes_text};
+use pelton_engine::{PeltonSession, SessionOptions, bytes_text, memory_shares};
 use pelton_error::{Error, Result, ResultExt};
 use pelton_server::{Limits, Server, ServerOptions, Tls, Token};
 use tokio::runtime::Runtime;
@@ -142,7 +142,7 @@ fn server_options(args: &ServeArgs) -> Result<ServerOptions> {
         max_queries: args.max_queries,
         max_queued: args.max_queued,
         queue_timeout: Duration::from_secs(args.queue_seconds),
-        memory_limit_bytes: args.session.memory_limit.bytes(),
+        memory_limit_bytes: memory_shares(args.session.memory_limit.bytes(), args.session.device).0,
         query_memory_limit_bytes: args.query_memory_limit,
         idle_timeout: Duration::from_secs(args.idle_seconds),
         stall_timeout: Duration::from_secs(args.stall_seconds),

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use pelton_engine::{
     FileSettings, Filters, Links, OverflowChecks, PeltonSession, Query, RuntimeOptions, ScanOptions,
-    SessionOptions,
+    SessionOptions, memory_shares,
 };
 use pelton_error::{Error, Result, ResultExt};
 use pelton_io::{IoMode, IoOptions};
@@ -189,10 +189,12 @@ pub(crate) fn session_options(args: &SessionArgs) -> Result<SessionOptions> {
         OverflowChecksArg::WhereNeeded => OverflowChecks::WhereNeeded,
         OverflowChecksArg::Everywhere => OverflowChecks::Everywhere,
     };
+    let (memory_limit_bytes, host_kernel_bytes) = memory_shares(args.memory_limit.bytes(), args.device);
     Ok(SessionOptions {
         threads: args.threads,
         batch_rows: args.batch_rows,
-        memory_limit_bytes: args.memory_limit.bytes(),
+        memory_limit_bytes,
+        host_kernel_bytes,
         spill: args.spill.options(),
         io: IoOptions { mode, ring: !args.no_io_uring, ..IoOptions::default() },
         scan: scan_options(&args.skip)?,

@@ -37,6 +37,7 @@ mod machine;
 mod stream;
 
 pub mod libraries;
+pub mod priority;
 
 #[allow(unsafe_code)]
 pub mod cuda;

@@ -41,8 +41,10 @@ pub(crate) fn stream(
     let title = if ran.is_some() { "physical plan with metrics" } else { "physical plan" };
     let mut sections = vec![(title, tree)];
     if device.is_any() {
-        sections.extend(device_text(plan).map(|text| ("on the device", text)));
-        sections.extend(why_text(plan, device).map(|text| ("on the CPU", text)));
+        sections.extend(device_text(plan).map(|text| (device.where_text(), text)));
+        // Where there is no GPU nobody asks why something is not on one.
+        let why = if device.tries_host() { None } else { why_text(plan, device) };
+        sections.extend(why.map(|text| ("on the CPU", text)));
     }
     sections.push(("skipping", skipping_text(&scan_reports(plan)?, ran.as_ref())));
     let (kinds, texts): (Vec<&str>, Vec<String>) = sections.into_iter().unzip();

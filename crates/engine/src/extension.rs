@@ -85,7 +85,7 @@ impl fmt::Debug for Extension {
 /// joins, subtrees on a device, `STORED AS PELTON`, and object stores that open themselves by URL.
 ///
 /// Of `options`, those about queries are looked at: `io`, `scan`, `reorder_joins`, `copy_columns`, `spill`, `device`,
-/// `device_count`, `device_memory_limit_bytes`, `runtime`, `memory_limit_bytes`, beyond which joins and windows spill,
+/// `device_count`, `device_memory_limit_bytes`, `host_kernel_bytes`, `runtime`, `memory_limit_bytes`, beyond which joins and windows spill,
 /// and `threads` to compare a device with. Partitions, batches and the memory pool are the builder's.
 ///
 /// # Errors
@@ -173,7 +173,13 @@ fn device_of(options: &SessionOptions, io: &Arc<IoEngine>) -> Result<Arc<DeviceH
         ..options.runtime.clone()
     };
     let threads = options.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into));
-    let device = DeviceHandle::new(options.device, runtime, Arc::clone(io), threads.unwrap_or(1));
+    let device = DeviceHandle::new(
+        options.device,
+        runtime,
+        Arc::clone(io),
+        threads.unwrap_or(1),
+        options.host_kernel_bytes,
+    );
     if matches!(options.device, DeviceChoice::Gpu(_) | DeviceChoice::Host) {
         device.runtime()?;
     }

@@ -206,9 +206,7 @@ impl<'p> Top<'p> {
         let filtered = self.scan.filter_columns();
         let table = self.scan.table();
         let is_carried = |column: &usize| !keys.contains(column) && !filtered.contains(column);
-        let rows =
-            self.scan.row_groups().iter().map(|&group| u64::from(table.row_group(group as usize).row_count));
-        let pages = rows.sum::<u64>() / u64::from(table.page_rows()).max(1);
+        let pages = self.scan.rows_left() / u64::from(table.page_rows()).max(1);
         self.columns.iter().any(is_carried)
             && pages >= (PAGES_A_ROW * self.row_count) as u64
             && self.row_count > 0

@@ -83,7 +83,7 @@ pub use extension::{Extension, with_pelton};
 pub use files::{FileSettings, with_files};
 pub use gpu::{DeviceChoice, DeviceHandle, PeltonGpuExec, StepTime};
 pub use listing::ListedTable;
-pub use memory::QueryMemory;
+pub use memory::{QueryMemory, memory_shares};
 pub use numbers::with_numbers;
 pub use parse::parse;
 pub use pelton_exec::{Filters, Links, MemoryTest, OverflowChecks, Runtime, RuntimeOptions};

@@ -3,6 +3,7 @@
 //! ```text
 //!   session   one pool that its queries share: what a command line or a script wants, which runs one at a time
 //!   query     a pool of its own, QueryMemory: what a server wants, where no query may starve another
+//!   kernels   an eighth beside them, where kernels compiled for the host may be used
 //! ```
 //!
 //! The pool does not count batches on their way between operators, those between partitions included ([`SharingPool`]),
@@ -13,10 +14,27 @@ use std::sync::Arc;
 
 use datafusion::execution::memory_pool::{MemoryPool, TrackConsumersPool, UnboundedMemoryPool};
 
-use pelton_limits::Account;
+use pelton_limits::{Account, available_memory};
 
+use crate::gpu::DeviceChoice;
 use crate::metered;
 use crate::spilling::SharingPool;
+
+/// Below this limit all memory is for queries: what kernels of the host need at least is a large part of it.
+const KERNELS_FROM_BYTES: u64 = 4 << 30;
+/// The share of the memory that kernels of the host and the columns that they read may take. A guess.
+const KERNELS_SHARE: u64 = 8;
+
+/// What queries may take of `limit_bytes`, and what is left for kernels compiled for the host
+/// ([`SessionOptions::host_kernel_bytes`](crate::SessionOptions::host_kernel_bytes)), if `choice` may use any here.
+pub fn memory_shares(limit_bytes: Option<u64>, choice: DeviceChoice) -> (Option<u64>, u64) {
+    let all = limit_bytes.or_else(|| available_memory().map(|available| available.bytes)).unwrap_or(0);
+    if all < KERNELS_FROM_BYTES || !choice.tries_host() {
+        return (limit_bytes, 0);
+    }
+    let kernels = all / KERNELS_SHARE;
+    (limit_bytes.map(|bytes| bytes - kernels), kernels)
+}
 
 /// Consumers that the error of a full pool names.
 const CONSUMERS_NAMED: NonZeroUsize = NonZeroUsize::new(3).expect("three is not zero");

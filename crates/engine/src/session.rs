@@ -37,7 +37,7 @@ use crate::expansion;
 use crate::explain;
 use crate::extension::with_pelton;
 use crate::files::{FileSettings, with_files};
-use crate::gpu::{DeviceChoice, DeviceHandle, GpuRule, StepTime};
+use crate::gpu::{DeviceChoice, DeviceHandle, GpuRule, StepTime, is_on_trial};
 use crate::memory::{self, QueryMemory};
 use crate::metered::{self, metered};
 use crate::names;
@@ -76,6 +76,9 @@ pub struct SessionOptions {
     pub device_count: u32,
     /// Device memory that queries and cached columns may take; `None`: what is free when the session opens.
     pub device_memory_limit_bytes: Option<u64>,
+    /// Memory for kernels compiled for the host's cores, and the columns that they read, where `device` is `Auto` and finds no
+    /// GPU; beside `memory_limit_bytes`. 0: nothing is compiled there.
+    pub host_kernel_bytes: u64,
     /// Tables to load into pinned memory when the session opens.
     pub pin: Vec<String>,
     /// Whether plans are cached for the next query of the same text.
@@ -105,6 +108,7 @@ impl Default for SessionOptions {
             device: DeviceChoice::Auto,
             device_count: 1,
             device_memory_limit_bytes: None,
+            host_kernel_bytes: 0,
             pin: Vec::new(),
             cache_plans: true,
             copy_columns: CopyColumns::default(),
@@ -309,8 +313,12 @@ impl PeltonSession {
                 let plan = planning::bounded(&size, optimize).await.map_err(|error| self.explained(error))?;
                 let optimized = Optimized { plan, size };
                 let physical = self.physical_of(&optimized, state).await?;
-                // Of what the device holds, which `auto` looks at, no basis knows.
-                let is_settled = !self.device.tries_out();
+                // Of what a device holds, which `auto` looks at, no basis knows. Of kernels of the host it looks at what
+                // was learnt alone.
+                let is_settled = match self.device.tries_host() {
+                    true => !is_on_trial(&physical),
+                    false => !self.device.tries_out(),
+                };
                 plans.insert(text, basis, (optimized, &physical), is_settled);
                 Ok(self.to_run(physical, Mode::Rows, started))
             }

@@ -16,7 +16,6 @@
 
 mod account;
 mod heap;
-mod idle;
 mod machine;
 mod memory_limit;
 mod new_file;
@@ -26,7 +25,6 @@ mod watcher;
 
 pub use account::{Account, Entered, Excess, NoRoom, process_room};
 pub use heap::{Heap, give_back_at_once, heap_bytes, set_last_resort};
-pub use idle::run_when_idle;
 pub use machine::{Available, available_memory};
 pub use memory_limit::{DEFAULT_PERCENT, MemoryLimit, SLACK_BYTES, ceiling_bytes};
 pub use new_file::NewFile;

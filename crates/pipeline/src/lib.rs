@@ -28,7 +28,8 @@ mod program;
 
 pub use cut::Cut;
 pub use program::{
-    CompileReport, Compiler, Launch, Origin, Program, Target, check_source, compile_for_check, nvrtc_status,
+    CompileReport, Compiler, Launch, Origin, Program, Target, check_source, compile_for_check,
+    may_compile_for_host, nvrtc_status,
 };
 pub use rows::{RowColumn, RowValues, Rows};
 pub use text::{Dictionary, TextSource};

@@ -302,6 +302,11 @@ pub fn check_source(source: &str, major: u32, minor: u32) -> Result<()> {
     Ok(())
 }
 
+/// Whether there is a C++ compiler by name. Starts nothing: it may turn out not to run.
+pub fn may_compile_for_host() -> bool {
+    HostCompiler::is_named()
+}
+
 /// Where NVRTC was found, its version and what it compiles for.
 ///
 /// # Errors

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use pelton_engine::SessionOptions;
+use pelton_engine::{SessionOptions, memory_shares};
 use pelton_error::{Error, Result};
 use pelton_io::{IoMode, IoOptions};
 use pelton_limits::{MemoryLimit, SpillLimit, SpillOptions, ceiling_bytes, set_process_limit};
@@ -92,7 +92,9 @@ impl SessionArgs {
                 return Err(Error::invalid_input(message));
             }
         };
-        let memory_limit_bytes = Size::limit(self.memory_limit.as_ref())?.bytes();
+        let device = self.device.parse()?;
+        let (memory_limit_bytes, host_kernel_bytes) =
+            memory_shares(Size::limit(self.memory_limit.as_ref())?.bytes(), device);
         limit_process(memory_limit_bytes);
         Ok(SessionOptions {
             threads: self.threads,
@@ -102,7 +104,8 @@ impl SessionArgs {
             io: IoOptions { mode, ring: self.io_uring, ..IoOptions::default() },
             scan: pelton_cli::scan_options(&self.skip)?,
             reorder_joins: self.join_order,
-            device: self.device.parse()?,
+            device,
+            host_kernel_bytes,
             device_count: self.devices,
             device_memory_limit_bytes: self.device_memory_limit.as_ref().map(Size::bytes).transpose()?,
             pin: self.pin.clone(),

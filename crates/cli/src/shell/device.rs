@@ -17,7 +17,9 @@ pub(super) fn name(choice: DeviceChoice) -> String {
 /// What `choice` means, in a sentence's end.
 pub(super) fn meaning(choice: DeviceChoice) -> &'static str {
     match choice {
-        DeviceChoice::Auto => "on the first GPU where that turned out to be faster, else on the CPU",
+        DeviceChoice::Auto => {
+            "on the first GPU, or without one in compiled kernels, where that turned out to be faster, else on the CPU"
+        }
         DeviceChoice::Cpu => "on the CPU",
         DeviceChoice::Gpu(_) => "on the GPU, whatever can run there",
         DeviceChoice::Host => "as kernels compiled for the host's cores",

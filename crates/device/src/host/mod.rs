@@ -66,6 +66,7 @@ impl Default for HostOptions {
 
 /// A machine of logical devices.
 pub fn open(options: &HostOptions) -> Machine {
+    crate::priority::start_here();
     let device = |index| DeviceInfo {
         id: DeviceId(index),
         name: "logical device".into(),
@@ -117,7 +118,7 @@ struct Failure {
 /// So much memory is guarded at once: a process has at most 65,530 mappings, and guarded ones do not join with others.
 const GUARDED_MAX: usize = 8192;
 /// What is kept of memory that was released, at most, where a quarter of a device's is more.
-const IDLE_BYTES_MAX: u64 = 1 << 30;
+const IDLE_BYTES_MAX: u64 = 4 << 30;
 
 impl Host {
     fn guarded(&self) -> MutexGuard<'_, HashSet<u64>> {

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use pelton_error::{Error, ErrorKind, Result};
 
 use crate::backend::EventBackend;
+use crate::priority;
 
 type Operation = Box<dyn FnOnce() -> Result<()> + Send>;
 
@@ -55,9 +56,8 @@ impl Queue {
         let progress = Arc::new(Progress::default());
         let thread = {
             let progress = Arc::clone(&progress);
-            std::thread::Builder::new()
-                .name(name.chars().take(15).collect())
-                .spawn(move || carry_out(&receiver, &progress, on_progress.as_deref()))
+            let serve = move || carry_out(&receiver, &progress, on_progress.as_deref());
+            priority::start(name.chars().take(15).collect(), serve)
                 .map_err(|error| Error::io(format!("{name}: starting a thread"), error))?
         };
         Ok(Self { sender: Some(sender), pushed: AtomicU64::new(0), progress, thread: Some(thread) })

@@ -233,7 +233,7 @@ impl FileCopies {
 
     /// Whether queries on `device` have columns encoded.
     fn is_on(&self, device: &DeviceHandle) -> bool {
-        self.when != CopyColumns::Never && !device.is_none_for_sure()
+        self.when != CopyColumns::Never && !device.is_none_for_sure() && !device.tries_host()
     }
 }
 

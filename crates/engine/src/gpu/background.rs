@@ -1,8 +1,9 @@
 //! Work that gives way to queries.
 
+use pelton_device::priority::Priority;
+
 /// Added to the niceness of a thread in the background: where all cores are busy it gets about a tenth of what another
 /// thread gets.
-#[cfg(target_os = "linux")]
 const NICENESS: i32 = 10;
 
 /// How far work gives way.
@@ -19,8 +20,10 @@ pub(super) enum Way {
 pub(super) fn give_way<T: Send>(way: Way, work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(move || {
-            if way == Way::Nice || !pelton_limits::run_when_idle() {
-                lower_priority();
+            let own = Priority::of_this_thread();
+            match way {
+                Way::Idle => own.idle().take(),
+                Way::Nice => own.nicer_by(NICENESS).take(),
             }
             work()
         });
@@ -28,16 +31,6 @@ pub(super) fn give_way<T: Send>(way: Way, work: impl FnOnce() -> T + Send) -> T 
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
-
-/// Of this thread, for good: a process may not raise it again.
-#[cfg(target_os = "linux")]
-fn lower_priority() {
-    // On Linux niceness is a thread's own. What it cannot be set for only runs at the priority of all.
-    let _ = rustix::process::nice(NICENESS);
-}
-
-#[cfg(not(target_os = "linux"))]
-fn lower_priority() {}
 
 #[cfg(test)]
 #[cfg(target_os = "linux")]

@@ -1,7 +1,8 @@
 //! The device that queries may use, and the runtime that drives it, opened when it is first needed.
 //!
 //! ```text
-//!   auto   the first GPU, for subtrees that it turned out to be faster at; without one, the CPU
+//!   auto   the first GPU, for subtrees that it turned out to be faster at; without one, kernels compiled for the host's
+//!          cores likewise, where there is a C++ compiler and memory for them
 //!   cpu    DataFusion alone
 //!   gpu    everything that kernels can do, on this GPU
 //!   host   the same, with kernels compiled for the host's cores: for tests, on machines without a GPU
@@ -25,12 +26,13 @@ use pelton_store::Table;
 use super::corrections::Corrections;
 use super::foreground::Foreground;
 use super::text_pages::TextPages;
-use super::trial::Experience;
+use super::trial::{Experience, Manner};
 
 /// Where queries run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeviceChoice {
-    /// On the first GPU where that turned out to be faster, else on the CPU.
+    /// On the first GPU where that turned out to be faster, else on the CPU. Where there is none, kernels compiled for
+    /// the host's cores are tried out in its place.
     #[default]
     Auto,
     /// On the CPU.
@@ -73,6 +75,13 @@ impl DeviceChoice {
         }
     }
 
+    /// Whether kernels of the host are tried out: this is `Auto`, there is no GPU, and there is a C++ compiler.
+    pub(crate) fn tries_host(self) -> bool {
+        self == Self::Auto
+            && !GPU_FILES.iter().any(|file| Path::new(file).exists())
+            && pelton_pipeline::may_compile_for_host()
+    }
+
     /// The numbers of the `count` devices behind the first.
     pub(crate) fn following(self, count: u32) -> Vec<u32> {
         (1..=count).map(|index| self.first().saturating_add(index)).collect()
@@ -82,15 +91,22 @@ impl DeviceChoice {
 /// One of these is there wherever there is a GPU: of the driver on Linux, and under Windows.
 const GPU_FILES: [&str; 2] = ["/dev/nvidiactl", "/dev/dxg"];
 
+/// The share of the memory for kernels of the host that bounce buffers may take.
+const HOST_BUFFERS_SHARE: u64 = 4;
+
 /// The device of a session, which may be none. Shared by its rule, its plans and whoever asks what became of them.
 pub struct DeviceHandle {
     choice: DeviceChoice,
+    /// As they were given.
+    given: RuntimeOptions,
     options: RuntimeOptions,
     io: Arc<IoEngine>,
     /// Threads that the CPU would use.
     threads: usize,
     /// Whether `Auto` found a GPU, once it has looked.
     is_gpu_there: OnceLock<bool>,
+    /// Memory for kernels of the host where `Auto` has no GPU; 0: none are used then.
+    host_kernel_bytes: u64,
     experience: Experience,
     foreground: OnceLock<Arc<Foreground>>,
     text_pages: TextPages,
@@ -102,28 +118,37 @@ pub struct DeviceHandle {
 
 impl DeviceHandle {
     /// The device that `choice` names. `options` say how it is driven; their target follows from `choice`. `threads`
-    /// is how many the CPU would use, for `Auto` to compare with. Nothing is opened yet.
+    /// is how many the CPU would use, for `Auto` to compare with, and `host_kernel_bytes` what kernels of the host may
+    /// take where that finds no GPU. Nothing is opened yet.
     pub fn new(
         choice: DeviceChoice,
         options: RuntimeOptions,
         io: Arc<IoEngine>,
         threads: usize,
+        host_kernel_bytes: u64,
     ) -> Arc<Self> {
-        let target = match choice {
-            DeviceChoice::Host | DeviceChoice::AutoHost => TargetChoice::Host,
+        let tries_host = host_kernel_bytes > 0 && choice.tries_host();
+        let given = options.clone();
+        let options = match choice {
+            DeviceChoice::Auto if tries_host => with_host_kernels(options, host_kernel_bytes, threads),
+            DeviceChoice::Host | DeviceChoice::AutoHost => {
+                RuntimeOptions { target: TargetChoice::Host, ..options }
+            }
             DeviceChoice::Gpu(_) | DeviceChoice::Auto | DeviceChoice::Cpu => {
-                TargetChoice::Cuda { device: choice.first() }
+                RuntimeOptions { target: TargetChoice::Cuda { device: choice.first() }, ..options }
             }
         };
-        let options = RuntimeOptions { target, ..options };
+        let manner = if tries_host { Manner::of_host() } else { Manner::of_gpu() };
         let (is_gpu_there, runtime) = (OnceLock::new(), OnceLock::new());
         Arc::new(Self {
             choice,
+            given,
             options,
             io,
             threads,
             is_gpu_there,
-            experience: Experience::default(),
+            host_kernel_bytes,
+            experience: Experience::new(manner),
             foreground: OnceLock::new(),
             text_pages: TextPages::default(),
             corrections: Corrections::default(),
@@ -135,8 +160,8 @@ impl DeviceHandle {
     /// Another device in place of this one, driven by the same options, with as many beside it. Nothing is opened yet.
     pub fn with_choice(&self, choice: DeviceChoice) -> Arc<Self> {
         let more_devices = choice.following(self.options.more_devices.len() as u32);
-        let options = RuntimeOptions { more_devices, ..self.options.clone() };
-        Self::new(choice, options, Arc::clone(&self.io), self.threads)
+        let options = RuntimeOptions { more_devices, ..self.given.clone() };
+        Self::new(choice, options, Arc::clone(&self.io), self.threads, self.host_kernel_bytes)
     }
 
     /// What was chosen.
@@ -184,11 +209,23 @@ impl DeviceHandle {
         self.threads
     }
 
-    /// False where everything runs on the CPU: by choice, or because `Auto` finds no GPU. Looks for the driver, once.
+    /// Whether `Auto` tries out kernels of the host, as it has no GPU.
+    pub(crate) fn tries_host(&self) -> bool {
+        self.choice == DeviceChoice::Auto && self.options.target == TargetChoice::Host
+    }
+
+    /// What users call running there.
+    pub(crate) fn where_text(&self) -> &'static str {
+        self.experience.manner().where_text
+    }
+
+    /// False where everything runs on the CPU: by choice, or because `Auto` finds no GPU and compiles nothing for the host.
+    /// Looks for the driver, once.
     pub fn is_any(&self) -> bool {
         match self.choice {
             DeviceChoice::Cpu => false,
             DeviceChoice::Gpu(_) | DeviceChoice::Host | DeviceChoice::AutoHost => true,
+            DeviceChoice::Auto if self.tries_host() => true,
             DeviceChoice::Auto => *self.is_gpu_there.get_or_init(|| cuda::status().device_count > 0),
         }
     }
@@ -197,6 +234,7 @@ impl DeviceHandle {
     pub(crate) fn is_none_for_sure(&self) -> bool {
         match self.choice {
             DeviceChoice::Cpu => true,
+            DeviceChoice::Auto if self.tries_host() => false,
             DeviceChoice::Auto => match self.is_gpu_there.get() {
                 Some(is_there) => !is_there,
                 None => !GPU_FILES.iter().any(|file| Path::new(file).exists()),
@@ -271,13 +309,29 @@ impl DeviceHandle {
     /// What is missing, or what of memory; names the table.
     pub fn pin(&self, table: &Arc<Table>) -> Result<()> {
         let doing = || format!("pinning table '{}'", table.name());
-        if self.choice == DeviceChoice::Cpu {
+        if self.choice == DeviceChoice::Cpu || self.tries_host() {
             let error = Error::invalid_input("the CPU alone has no use for it; choose a GPU with --device");
             return Err(error).context(doing);
         }
         let runtime = self.runtime().context(doing)?;
         runtime.column_cache().pin(table, None, &CancelFlag::new())?;
         Ok(())
+    }
+}
+
+/// `options` for kernels of the host that `threads` run in so much memory.
+fn with_host_kernels(options: RuntimeOptions, memory_bytes: u64, threads: usize) -> RuntimeOptions {
+    let buffer_bytes = memory_bytes / HOST_BUFFERS_SHARE;
+    let device_bytes = options.device_memory_limit_bytes.unwrap_or(memory_bytes - buffer_bytes);
+    RuntimeOptions {
+        target: TargetChoice::Host,
+        more_devices: Vec::new(),
+        workers: threads as u32,
+        device_memory_limit_bytes: Some(device_bytes),
+        device_cache_bytes: Some(options.device_cache_bytes.unwrap_or(device_bytes / 2)),
+        pinned_memory_limit_bytes: Some(options.pinned_memory_limit_bytes.unwrap_or(buffer_bytes)),
+        pinned_cache_bytes: Some(0),
+        ..options
     }
 }
 

@@ -35,7 +35,7 @@ use pelton_pipeline::ir::Plan;
 use super::again::anew;
 use super::background::Way;
 use super::cost::{StepPrediction, predict};
-use super::device::{DeviceChoice, DeviceHandle};
+use super::device::DeviceHandle;
 use super::host_input::HostInput;
 use super::lower::Lowered;
 use super::of_groups::OfGroups;
@@ -359,8 +359,6 @@ impl PeltonGpuExec {
     pub(super) async fn try_run(&self, way: Way, context: &Arc<TaskContext>) -> pelton_error::Result<Tried> {
         let anew = self.children.iter().map(anew).collect::<Result<Vec<_>>>().map_err(from_datafusion)?;
         let copy = self.copy_with(anew);
-        // Streams of logical devices are threads, which are kept for queries.
-        let way = if self.device.choice() == DeviceChoice::AutoHost { Way::Nice } else { way };
         let started = Instant::now();
         let report = match copy.run().in_background(way).on_device(context).await? {
             Made::Whole(_) => copy.run_report(),

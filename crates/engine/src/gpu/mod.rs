@@ -65,3 +65,4 @@ pub(crate) use describe::{device_text, pipeline_texts, reason_on_cpu, why_text};
 pub use device::{DeviceChoice, DeviceHandle};
 pub use exec::{PeltonGpuExec, StepTime};
 pub(crate) use rule::GpuRule;
+pub(crate) use trial::is_on_trial;

@@ -35,7 +35,7 @@ use datafusion::physical_plan::{
     Distribution, ExecutionPlan, ExecutionPlanProperties, Partitioning, replace_children_if_necessary,
 };
 use pelton_error::{Error, Result};
-use pelton_pipeline::ir::Sink;
+use pelton_pipeline::ir::{Pipeline, Sink};
 
 use super::contract::Contract;
 use super::cost::Prediction;
@@ -53,6 +53,14 @@ use super::trial::{PeltonTrialExec, Verdict, key_of};
 use super::tries::Tries;
 use super::windows::Windowed;
 use crate::scan::PeltonScanExec;
+
+/// Rows that a subtree scans at least before `Auto` compiles kernels for the host: a second of a compiler for a kernel has to
+/// be worth it. A guess.
+const HOST_ROWS_MIN: u64 = 1 << 20;
+/// Of more rows, kernels of the host build no table, and of more groups they make none: all cores write to one, where the
+/// CPU's operators have one for each, or for each part of the keys.
+const HOST_BUILD_ROWS_MAX: u64 = 1 << 25;
+const HOST_GROUPS_MAX: u64 = 1 << 20;
 
 /// Puts what can run on a device there.
 #[derive(Debug)]
@@ -109,6 +117,7 @@ fn rewrite(
         return match placed {
             Placed::Device(node) => partitioned_as(plan, ordered_as(plan, node), by_hash),
             Placed::Trial(node, key) => Ok(Arc::new(PeltonTrialExec::new(Arc::clone(plan), node, key))),
+            Placed::Cpu => Ok(Arc::clone(plan)),
         };
     }
     if let Ok(Some(windowed)) = Windowed::of(plan)
@@ -141,6 +150,7 @@ fn rewrite(
                 let input = PeltonTrialExec::new(Arc::clone(sort.input()), node, key);
                 replace_children_if_necessary(Arc::clone(plan), vec![Arc::new(input)])?
             }
+            Placed::Cpu => Arc::clone(plan),
         });
     }
     if let Some(placed) = by_raw_keys(plan, tries, by_hash)? {
@@ -179,7 +189,7 @@ fn by_raw_keys(
         Some(Placed::Trial(node, key)) => {
             Arc::new(PeltonTrialExec::new(Arc::clone(&by_raw_keys.aggregate), node, key))
         }
-        None => return Ok(None),
+        Some(Placed::Cpu) | None => return Ok(None),
     };
     let above = by_raw_keys.over(groups)?;
     Ok(above.filter(|above| Contract::of(plan, by_hash).is_kept_by(above)))
@@ -201,7 +211,7 @@ fn full_join(
             Some(Placed::Trial(node, key)) => {
                 Some(Arc::new(PeltonTrialExec::new(Arc::clone(part), node, key)))
             }
-            None => None,
+            Some(Placed::Cpu) | None => None,
         })
     };
     let Some(left) = place(&full.parts[0])? else { return Ok(None) };
@@ -236,6 +246,7 @@ fn in_order_on_device(
     Ok(match on_device(&sorted.input, Asked::InOrder(sorted), tries)? {
         Some(Placed::Device(node)) => Some(node),
         Some(Placed::Trial(node, key)) => Some(Arc::new(PeltonTrialExec::new(Arc::clone(plan), node, key))),
+        Some(Placed::Cpu) => Some(Arc::clone(plan)),
         None => None,
     })
 }
@@ -249,6 +260,7 @@ fn windows_on_device(
     Ok(match on_device(&windowed.sorted.input, Asked::Windowed(windowed), tries)? {
         Some(Placed::Device(node)) => Some(node),
         Some(Placed::Trial(node, key)) => Some(Arc::new(PeltonTrialExec::new(Arc::clone(plan), node, key))),
+        Some(Placed::Cpu) => Some(Arc::clone(plan)),
         None => None,
     })
 }
@@ -286,7 +298,8 @@ fn on_device(
     let key = key_of(&node);
     Ok(match device.experience().verdict(key) {
         Verdict::Device(reason) => Some(Placed::Device(Arc::new(node.learnt(key, reason)))),
-        Verdict::Cpu(_) => None,
+        // Smaller parts are tried out next, where their kernels are not seconds of a compiler.
+        Verdict::Cpu(_) => device.tries_host().then_some(Placed::Cpu),
         Verdict::Try => Some(Placed::Trial(Arc::new(node), key)),
     })
 }
@@ -297,6 +310,8 @@ enum Placed {
     Device(Arc<dyn ExecutionPlan>),
     /// On the CPU; and then the device is tried out, and what it took goes by this name.
     Trial(Arc<PeltonGpuExec>, u64),
+    /// On the CPU, with all that is below it.
+    Cpu,
 }
 
 /// `node`, of one partition, in place of `plan`: with the partitions of `plan` where a parent counts on them.
@@ -407,6 +422,9 @@ pub(super) fn attempt(
 ///
 /// `Unsupported`, with why it does not.
 fn choose(lowered: &Lowered, device: &DeviceHandle) -> Result<String> {
+    if device.tries_host() {
+        return choose_host(lowered);
+    }
     if is_scan_alone(lowered) && !device.holds_all_of(&lowered.plan.pipelines) {
         return Err(Error::unsupported("filtered rows of one table come as fast from the CPU"));
     }
@@ -423,6 +441,38 @@ fn choose(lowered: &Lowered, device: &DeviceHandle) -> Result<String> {
         return Err(Error::unsupported(prediction.to_string()));
     }
     Ok(prediction.to_string())
+}
+
+/// Why `Auto` tries `lowered` out in kernels of the host, which nobody predicts.
+///
+/// # Errors
+///
+/// `Unsupported`, with why it does not.
+fn choose_host(lowered: &Lowered) -> Result<String> {
+    if is_scan_alone(lowered) {
+        return Err(Error::unsupported("filtered rows of one table come as fast without kernels"));
+    }
+    let rows: u64 = lowered.scans.iter().map(|(_, scan)| scan.rows_left()).sum();
+    if rows < HOST_ROWS_MIN {
+        return Err(Error::unsupported(format!("{rows} rows are too few to compile kernels for")));
+    }
+    for (pipeline, scan) in &lowered.scans {
+        let is_built = matches!(lowered.plan.pipelines[*pipeline].sink, Sink::Build { .. });
+        if is_built && scan.rows_left() > HOST_BUILD_ROWS_MAX {
+            return Err(Error::unsupported(format!("{} rows to build a table of", scan.rows_left())));
+        }
+    }
+    let groups = |pipeline: &Pipeline| match &pipeline.sink {
+        Sink::Aggregate { keys, expected, .. } if !keys.is_empty() => *expected,
+        _ => None,
+    };
+    let groups = lowered.plan.pipelines.iter().filter_map(groups).max().unwrap_or(0);
+    if groups > HOST_GROUPS_MAX {
+        return Err(Error::unsupported(format!(
+            "about {groups} groups, which cores make apart from each other"
+        )));
+    }
+    Ok("chosen to be tried out".into())
 }
 
 /// True for a single pipeline whose rows all come out as they are.

@@ -103,18 +103,14 @@ fn scans(plan: &Arc<dyn ExecutionPlan>) -> Vec<&PeltonScanExec> {
 
 /// Rows of the row groups that `plan` goes through, those of each scan by itself.
 fn scanned_rows(plan: &Arc<dyn ExecutionPlan>) -> u64 {
-    let of_scan = |scan: &PeltonScanExec| -> u64 {
-        let rows_of = |&row_group: &u32| u64::from(scan.table().row_group(row_group as usize).row_count);
-        scan.row_groups().iter().map(rows_of).sum()
-    };
     let of_device =
-        |node: &PeltonGpuExec| -> u64 { node.scans().iter().map(|(_, scan)| of_scan(scan)).sum() };
+        |node: &PeltonGpuExec| -> u64 { node.scans().iter().map(|(_, scan)| scan.rows_left()).sum() };
     if let Some(trial) = plan.downcast_ref::<PeltonTrialExec>() {
         return of_device(trial.candidate())
             + trial.candidate().children().into_iter().map(scanned_rows).sum::<u64>();
     }
     let own = match plan.downcast_ref::<PeltonScanExec>() {
-        Some(scan) => of_scan(scan),
+        Some(scan) => scan.rows_left(),
         None => plan.downcast_ref::<PeltonGpuExec>().map_or(0, of_device),
     };
     own + plan.children().into_iter().map(scanned_rows).sum::<u64>()

@@ -13,6 +13,10 @@
 //! where cores would be idle, what they bring to the device comes at a fraction of the rate of memory while a query runs
 //! (`foreground.rs`), no query waits for a column that they admit, and of a device's memory they have what queries leave.
 //! Once a query comes again that is still on trial, what is left of the trial gets some of the cores in any case.
+//!
+//! Without a GPU, kernels compiled for the host's cores are tried out likewise. They want the cores that queries want, and a
+//! compiler takes a second for each: so one trial runs at a time, of a query that has come twice, and of a plan as a whole
+//! alone.
 //! Parts of plans are told apart by what they do, not by the numbers in it.
 
 use std::collections::HashMap;
@@ -51,6 +55,10 @@ const RUNS_MAX: usize = 4;
 const SLOWER_MAX: u32 = 4;
 /// For what has to be done once and takes longer than the query: a compilation, a column to copy.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// The same of a first run, which does most of that.
+const FIRST_PATIENCE: Duration = Duration::from_secs(60);
+/// What one run adds at most to what the device is known to take: one that others held up says little.
+const GROWTH_MAX: f64 = 2.0;
 /// Trials at once at most, however many cores there are: they share one link, and one device. Below that, one a core: a
 /// trial is mostly a compiler, which takes what queries leave.
 const TRIALS_MAX: usize = 16;
@@ -63,6 +71,8 @@ const MARGIN: f64 = 1.0;
 #[derive(Debug, Clone, Copy, Default)]
 struct Entry {
     cpu_s: Option<f64>,
+    /// How often the CPU ran it.
+    cpu_runs: u32,
     device_s: Option<f64>,
     is_on_trial: bool,
     /// It came again while it was.
@@ -90,16 +100,62 @@ pub(super) enum Verdict {
     Try,
 }
 
+/// How a device is tried out.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Manner {
+    /// What users call running there.
+    pub(super) where_text: &'static str,
+    /// Trials that run at once.
+    pub(super) at_once: usize,
+    /// Times that the CPU has run something before it is tried out.
+    pub(super) cpu_runs_min: u32,
+    /// A first run, which compiles kernels and admits columns, only gets what others leave, though somebody may wait.
+    pub(super) is_idle_first: bool,
+}
+
+impl Manner {
+    /// Of a GPU: one trial a core, which is mostly a compiler on one thread.
+    pub(super) fn of_gpu() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, |count| count.get());
+        Self {
+            where_text: "on the device",
+            at_once: cores.min(TRIALS_MAX),
+            cpu_runs_min: 0,
+            is_idle_first: false,
+        }
+    }
+
+    /// Of the host's cores, which queries want: one trial at a time, of what comes again.
+    pub(super) fn of_host() -> Self {
+        Self { where_text: "in compiled kernels", at_once: 1, cpu_runs_min: 2, is_idle_first: true }
+    }
+}
+
 /// What was learnt so far; of one device.
-#[derive(Default)]
 pub(super) struct Experience {
     entries: Mutex<HashMap<u64, Entry>>,
-    trials: OnceLock<Arc<Semaphore>>,
+    trials: Arc<Semaphore>,
+    manner: Manner,
     /// How often something learnt has changed where something runs.
     changes: AtomicU64,
 }
 
 impl Experience {
+    /// Nothing yet.
+    pub(super) fn new(manner: Manner) -> Self {
+        Self {
+            entries: Mutex::default(),
+            trials: Arc::new(Semaphore::new(manner.at_once)),
+            manner,
+            changes: AtomicU64::default(),
+        }
+    }
+
+    /// How the device is tried out.
+    pub(super) fn manner(&self) -> Manner {
+        self.manner
+    }
+
     /// What to do with what is called `key`.
     pub(super) fn verdict(&self, key: u64) -> Verdict {
         let entry = self.with(key, |entry| {
@@ -109,19 +165,20 @@ impl Experience {
         match (entry.device_s, entry.cpu_s) {
             _ if entry.is_refused => Verdict::Cpu("the device refused it before".into()),
             (Some(device_s), Some(cpu_s)) => {
-                let text =
-                    format!("took {:.1} ms on the device, {:.1} ms on the CPU", device_s * 1e3, cpu_s * 1e3);
+                let (device, device_ms, cpu_ms) = (self.manner.where_text, device_s * 1e3, cpu_s * 1e3);
+                let text = format!("took {device_ms:.1} ms {device}, {cpu_ms:.1} ms on the CPU");
                 if entry.is_for_device() { Verdict::Device(text) } else { Verdict::Cpu(text) }
             }
             _ => Verdict::Try,
         }
     }
 
-    /// Takes note that the device took so long; of several times the last counts half.
+    /// Takes note that the device took so long; of several times the last counts half, but no more than [`GROWTH_MAX`].
     pub(super) fn took_on_device(&self, key: u64, elapsed: Duration) {
         self.learn(key, |entry| {
             let latest = elapsed.as_secs_f64();
-            entry.device_s = Some(entry.device_s.map_or(latest, |known| (known + latest) / 2.0));
+            let with = |known: f64| ((known + latest) / 2.0).min(known * GROWTH_MAX);
+            entry.device_s = Some(entry.device_s.map_or(latest, with));
         });
     }
 
@@ -130,6 +187,7 @@ impl Experience {
         self.learn(key, |entry| {
             let latest = elapsed.as_secs_f64();
             entry.cpu_s = Some(entry.cpu_s.map_or(latest, |known| known.min(latest)));
+            entry.cpu_runs = entry.cpu_runs.saturating_add(1);
         });
     }
 
@@ -159,9 +217,13 @@ impl Experience {
         if self.with(key, |entry| entry.is_awaited) { Way::Nice } else { Way::Idle }
     }
 
-    /// True for the first to ask, until the trial has ended.
+    /// True for the first to ask, until the trial has ended; once the CPU has run it often enough.
     fn begins_trial(&self, key: u64) -> bool {
-        self.with(key, |entry| !entry.is_refused && !std::mem::replace(&mut entry.is_on_trial, true))
+        self.with(key, |entry| {
+            entry.cpu_runs >= self.manner.cpu_runs_min
+                && !entry.is_refused
+                && !std::mem::replace(&mut entry.is_on_trial, true)
+        })
     }
 
     /// Another trial may begin.
@@ -177,19 +239,25 @@ impl Experience {
         what(entries.entry(key).or_default())
     }
 
-    fn trials(&self) -> Arc<Semaphore> {
-        Arc::clone(self.trials.get_or_init(|| Arc::new(Semaphore::new(trials_at_once()))))
+    /// The right to run a trial.
+    async fn trial(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.trials).acquire_owned().await.ok()
+    }
+
+    /// The right to run one alone, once no other runs: those that wait for their turn go first.
+    async fn trial_alone(&self) -> OwnedSemaphorePermit {
+        loop {
+            match Arc::clone(&self.trials).try_acquire_many_owned(self.manner.at_once as u32) {
+                Ok(all) => return all,
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
     }
 
     /// What the CPU took, as far as is known.
     fn of_cpu(&self, key: u64) -> Option<Duration> {
         self.with(key, |entry| entry.cpu_s).map(Duration::from_secs_f64)
     }
-}
-
-fn trials_at_once() -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, |count| count.get());
-    cores.min(TRIALS_MAX)
 }
 
 /// What `node` does, without the numbers in it.
@@ -236,6 +304,11 @@ impl PeltonTrialExec {
     }
 }
 
+/// Whether parts of `plan` are yet to be tried out.
+pub(crate) fn is_on_trial(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<PeltonTrialExec>() || plan.children().into_iter().any(is_on_trial)
+}
+
 /// Runs `candidate` on the device, until it is warm and what it takes is seen.
 async fn try_out(candidate: Arc<PeltonGpuExec>, key: u64, context: Arc<TaskContext>) {
     let device = Arc::clone(candidate.device());
@@ -257,14 +330,14 @@ async fn try_out(candidate: Arc<PeltonGpuExec>, key: u64, context: Arc<TaskConte
     if !found.await.unwrap_or(false) {
         return;
     }
-    let Ok(permit) = experience.trials().acquire_owned().await else { return };
+    let Some(permit) = experience.trial().await else { return };
     let end = run_until_warm(&candidate, key, &context).await;
     drop(permit);
     let end = match end {
         // Other trials may have held it up: what is not taken for faster is timed again, alone.
         End::Took(elapsed) if experience.of_cpu(key).is_some_and(|cpu| cpu <= elapsed) => {
-            let _all = all_of(&experience.trials()).await;
-            match timed_run(&candidate, key, &context).await {
+            let _alone = experience.trial_alone().await;
+            match timed_run(&candidate, key, (PATIENCE, experience.way(key)), &context).await {
                 Ok(tried) => End::Took(tried.elapsed.min(elapsed)),
                 Err(end) => end,
             }
@@ -278,16 +351,6 @@ async fn try_out(candidate: Arc<PeltonGpuExec>, key: u64, context: Arc<TaskConte
     }
 }
 
-/// All of `trials`, once no other trial runs: those that wait for their turn go first.
-async fn all_of(trials: &Arc<Semaphore>) -> OwnedSemaphorePermit {
-    loop {
-        match Arc::clone(trials).try_acquire_many_owned(trials_at_once() as u32) {
-            Ok(all) => return all,
-            Err(_) => tokio::time::sleep(PAUSE).await,
-        }
-    }
-}
-
 /// How a trial ended.
 enum End {
     Took(Duration),
@@ -297,12 +360,16 @@ enum End {
 }
 
 async fn run_until_warm(candidate: &PeltonGpuExec, key: u64, context: &Arc<TaskContext>) -> End {
-    let way = || candidate.device().experience().way(key);
+    let experience = candidate.device().experience();
+    let first = if experience.manner.is_idle_first { Way::Idle } else { experience.way(key) };
     for run in 1..=RUNS_MAX {
         let tried = match run {
-            // It does what has to be done once, however long that takes.
-            1 => candidate.try_run(way(), context).await.map_err(|error| end_of(&error)),
-            _ => timed_run(candidate, key, context).await,
+            // It does what has to be done once. How long that takes where others want the cores says nothing.
+            1 => match timed_run(candidate, key, (FIRST_PATIENCE, first), context).await {
+                Err(End::Took(_)) => Err(End::Failed),
+                tried => tried,
+            },
+            _ => timed_run(candidate, key, (PATIENCE, experience.way(key)), context).await,
         };
         match tried {
             Ok(tried) if run > 1 && (tried.is_warm || run == RUNS_MAX) => return End::Took(tried.elapsed),
@@ -315,18 +382,19 @@ async fn run_until_warm(candidate: &PeltonGpuExec, key: u64, context: &Arc<TaskC
     End::Failed
 }
 
-/// One run that is given up once it takes much longer than the CPU did: it has taken so long then.
+/// One run that is given up once it takes much longer than the CPU did and `patience`: it has taken so long then.
 async fn timed_run(
     candidate: &PeltonGpuExec,
     key: u64,
+    (patience, way): (Duration, Way),
     context: &Arc<TaskContext>,
 ) -> std::result::Result<Tried, End> {
     let experience = candidate.device().experience();
-    let run = candidate.try_run(experience.way(key), context);
+    let run = candidate.try_run(way, context);
     let Some(cpu) = experience.of_cpu(key) else {
         return run.await.map_err(|error| end_of(&error));
     };
-    let limit = cpu * SLOWER_MAX + PATIENCE;
+    let limit = cpu * SLOWER_MAX + patience;
     match tokio::time::timeout(limit, run).await {
         Ok(tried) => tried.map_err(|error| end_of(&error)),
         Err(_) => Err(End::Took(limit)),
@@ -421,7 +489,7 @@ mod tests {
 
     #[test]
     fn the_device_is_tried_once_and_then_whoever_took_less_runs() {
-        let experience = Experience::default();
+        let experience = Experience::new(Manner::of_gpu());
         assert_eq!(experience.verdict(1), Verdict::Try);
         assert!(experience.begins_trial(1));
         assert!(!experience.begins_trial(1));
@@ -433,8 +501,11 @@ mod tests {
         assert_eq!(experience.changes(), 1);
         experience.took_on_device(1, Duration::from_millis(20));
         assert_eq!(experience.changes(), 1);
-        // Columns were evicted, say.
+        // Others held it up once.
         experience.took_on_device(1, Duration::from_millis(1000));
+        assert!(matches!(experience.verdict(1), Verdict::Device(_)));
+        // Columns were evicted, say.
+        (0..5).for_each(|_| experience.took_on_device(1, Duration::from_millis(1000)));
         assert!(matches!(experience.verdict(1), Verdict::Cpu(_)));
         assert_eq!(experience.changes(), 2);
         assert_eq!(experience.verdict(2), Verdict::Try);
@@ -442,7 +513,7 @@ mod tests {
 
     #[test]
     fn a_trial_is_for_idle_cores_until_its_query_comes_again() {
-        let experience = Experience::default();
+        let experience = Experience::new(Manner::of_gpu());
         assert_eq!(experience.verdict(1), Verdict::Try); // it is planned before it runs
         assert_eq!(experience.way(1), Way::Idle);
         assert!(experience.begins_trial(1));
@@ -454,8 +525,17 @@ mod tests {
     }
 
     #[test]
+    fn kernels_of_the_host_are_tried_for_what_comes_again() {
+        let experience = Experience::new(Manner::of_host());
+        experience.took_on_cpu(1, Duration::from_millis(300));
+        assert!(!experience.begins_trial(1));
+        experience.took_on_cpu(1, Duration::from_millis(300));
+        assert!(experience.begins_trial(1));
+    }
+
+    #[test]
     fn what_the_device_refused_is_not_tried_again() {
-        let experience = Experience::default();
+        let experience = Experience::new(Manner::of_gpu());
         experience.refused(7);
         assert!(matches!(experience.verdict(7), Verdict::Cpu(_)));
         assert!(!experience.begins_trial(7));

@@ -167,6 +167,12 @@ impl PeltonScanExec {
         &self.pruned.kept
     }
 
+    /// Rows of these row groups.
+    pub(crate) fn rows_left(&self) -> u64 {
+        let rows_of = |&row_group: &u32| u64::from(self.table().row_group(row_group as usize).row_count);
+        self.row_groups().iter().map(rows_of).sum()
+    }
+
     /// The session's scan options.
     pub(crate) fn options(&self) -> &ScanOptions {
         &self.options

@@ -10,6 +10,7 @@ use super::block::Block;
 use super::groups::Limits;
 use super::layout::{SinkLayout, TableKind, TableLayout, packed_domains};
 use super::probe;
+use super::rows;
 use super::sink::{RowCode, store, values_of};
 use super::source::RowScope;
 use super::value::Value;
@@ -61,7 +62,6 @@ impl Build<'_> {
         let stats = scope.kernel.args.pointer(Arg::TableStats(self.table), "i64");
         // What can be computed of many rows at once is, before single rows go into the table.
         let of_slice = block.is_slice().then(|| values_of(self.payload, scope, block)).transpose()?;
-        block.each_row();
         let place = match kind {
             TableKind::Direct => self.set_bit(&key, &stats, scope, block),
             TableKind::Hashed => self.insert(&key, &stats, limits.is_repeated, scope, block),
@@ -97,13 +97,14 @@ impl Build<'_> {
 
     /// Puts the row at its packed key.
     fn set_bit(&self, key: &str, stats: &str, scope: &mut RowScope<'_, '_>, block: &mut Block) -> String {
+        block.each_row();
         let args = &mut scope.kernel.args;
         let flags = args.pointer(Arg::Flags, "u32");
         let bitmap = args.pointer(Arg::Bitmap(self.table), "u32");
         let bit = block.define("u32", "b", format!("1u << ({key} & 31)"));
         let before = block.define("u32", "b", format!("atomic_or({bitmap} + ({key} >> 5), {bit}) & {bit}"));
         if !self.is_key_set {
-            block.line(format!("if ({before}) atomic_or({flags}, FLAG_DUPLICATE);"));
+            block.line(format!("if ({before}) raise_flag({flags}, FLAG_DUPLICATE);"));
         }
         self.note(&before, key, stats, block);
         block.line(format!("if (!{before}) AT(built)++;"));
@@ -125,16 +126,27 @@ impl Build<'_> {
         let (keys, mask) = (args.pointer(Arg::TableKeys(table), "u64"), args.word(Arg::TableSlotMask(table)));
         let (heads, next) = (args.pointer(Arg::Heads(table), "u32"), args.pointer(Arg::Next(table), "u32"));
         let (bloom, bloom_mask) = (args.pointer(Arg::Bloom(table), "u32"), args.word(Arg::BloomMask(table)));
-        let arrived = Waiting::arrive(is_repeated, block);
-        let slot = format!("slot_to_insert({keys}, {mask}, {key}, {waiting})");
-        let slot = block.define("u64", "s", slot);
-        arrived.wait_if(&format!("{slot} == NO_KEY"), scope, block);
-        // Last of all: every row that is taken is in the table. A slot without one is no harm.
-        let row = block.define("u64", "w", format!("reserve_row((u64*){stats})"));
+        let find = format!("slot_to_insert({keys}, {mask}, {key}, {waiting})");
+        let count = format!("(u64*){stats}");
+        // Last of all a place is taken: every row that has one is in the table. A slot without a row is no harm.
+        let (slot, row, arrived) = match block.is_slice() && !is_repeated {
+            true => {
+                let slot = Waiting::find_in_slice("u64", "s", &find, "NO_KEY", scope, block);
+                let row = rows::places_of_slice(&count, block);
+                (slot, row, Waiting::arrive(false, block))
+            }
+            false => {
+                let arrived = Waiting::arrive(is_repeated, block);
+                let slot = block.define("u64", "s", find);
+                arrived.wait_if(&format!("{slot} == NO_KEY"), scope, block);
+                let row = block.define("u64", "w", format!("reserve_row({count})"));
+                (slot, row, arrived)
+            }
+        };
         arrived.wait_if(&format!("{row} >= {rows_max}"), scope, block);
         let before = block.define("u32", "h", format!("atomic_swap({heads} + {slot}, u32({row}) + 1)"));
         block.line(format!("{next}[{row}] = {before};"));
-        block.line(format!("if ({before}) atomic_or({flags}, FLAG_DUPLICATE);"));
+        block.line(format!("if ({before}) raise_flag({flags}, FLAG_DUPLICATE);"));
         self.note(&before, key, stats, block);
         block.line(format!("bloom_insert({bloom}, {bloom_mask}, {key});"));
         row

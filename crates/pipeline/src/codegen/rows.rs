@@ -40,11 +40,16 @@ pub(super) fn materialize(
     let key = top.filter(|_| top_layout.is_some()).map(|top| &top.key);
     let columns: Vec<Expr> = columns.iter().chain(key).cloned().collect();
     let of_slice = block.is_slice().then(|| row_values(&columns, order, scope, block)).transpose()?;
-    block.each_row();
     let args = &mut scope.kernel.args;
     let (count, capacity) = (args.pointer(Arg::OutputCount, "u64"), args.word(Arg::OutputCapacity));
-    let arrived = Waiting::arrive(is_repeated, block);
-    let place = block.define("u64", "w", format!("reserve_row({count})"));
+    let (place, arrived) = match block.is_slice() && !is_repeated {
+        true => (places_of_slice(&count, block), Waiting::arrive(false, block)),
+        false => {
+            block.each_row();
+            let arrived = Waiting::arrive(is_repeated, block);
+            (block.define("u64", "w", format!("reserve_row({count})")), arrived)
+        }
+    };
     arrived.wait_if(&format!("{place} >= {capacity}"), scope, block);
     let (mut values, order) = of_slice.map_or_else(|| row_values(&columns, order, scope, block), Ok)?;
     if order.is_some() {
@@ -59,6 +64,14 @@ pub(super) fn materialize(
         shared_bytes: 0,
         sink: SinkLayout::Rows(RowsLayout { columns, top: top_layout, order }),
     })
+}
+
+/// Takes places from `count` for all rows of a slice that have come so far, at once: cores that write to one word wait for
+/// each other. Gives the place of a row.
+pub(super) fn places_of_slice(count: &str, block: &mut Block) -> String {
+    let next = block.name("n");
+    block.slice_line(format!("u64 {next} = atomic_add({count}, u64(ones(live)));"));
+    block.define_slice("u64", "w", |places| format!("EACH_LIVE_LANE {places}[lane] = {next}++;"))
 }
 
 /// What a row has: its columns, then the words that rows are sorted by.

@@ -125,6 +125,29 @@ impl Waiting {
         Self { is_repeated }
     }
 
+    /// What `find` gives for each row of a slice; rows for which that is `nothing` have no room and wait. No row may come
+    /// several times.
+    pub(super) fn find_in_slice(
+        c_type: &str,
+        prefix: &str,
+        find: &str,
+        nothing: &str,
+        scope: &mut RowScope<'_, '_>,
+        block: &mut Block,
+    ) -> String {
+        let args = &mut scope.kernel.args;
+        let (undone, waiting) = (args.pointer(Arg::Undone, "u32"), args.pointer(Arg::Waiting, "u64"));
+        let found = block.define_slice(c_type, prefix, |found| {
+            format!(
+                "EACH_LIVE_LANE {{ {found}[lane] = {find}; if ({found}[lane] == {nothing}) {{ \
+                 wait_for_room({undone} + vector_words + lane, mask[lane] >> r << r, {waiting}); \
+                 full |= 1u << lane; live &= ~(1u << lane); }} }}"
+            )
+        });
+        block.slice_line("if (!live) continue;");
+        found
+    }
+
     /// Where `condition` holds, the sink has no room for it.
     pub(super) fn wait_if(&self, condition: &str, scope: &mut RowScope<'_, '_>, block: &mut Block) {
         let args = &mut scope.kernel.args;

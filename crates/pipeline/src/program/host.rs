@@ -1,6 +1,6 @@
 //! Compiling for the host: the system's C++ compiler, as a process of its own.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use pelton_error::{Error, Result, ResultExt};
@@ -81,6 +81,17 @@ impl HostCompiler {
         found.ok_or_else(|| {
             Error::unsupported(format!("no C++ compiler: neither of {} runs; {REMEDY}", NAMES.join(", ")))
         })
+    }
+
+    /// Whether a file of such a name is where programs are looked for.
+    pub(super) fn is_named() -> bool {
+        let variable = std::env::var("CXX").ok();
+        let chosen = variable.as_deref().and_then(|text| text.split_whitespace().next());
+        let names = chosen.map_or_else(|| NAMES.to_vec(), |name| vec![name]);
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        // A name with a folder in it replaces that of the path.
+        let is_in = |folder: PathBuf| names.iter().any(|name| folder.join(name).is_file());
+        std::env::split_paths(&path).any(is_in)
     }
 
     /// Asks a compiler for its version.

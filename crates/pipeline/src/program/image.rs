@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pelton_device::cuda::Module;
+use pelton_device::priority::Priority;
 use pelton_device::{DeviceId, Work};
 use pelton_error::{Error, Result, ResultExt};
 
@@ -62,8 +63,9 @@ impl Image {
             Image::Host(library) => {
                 let entry = host_entry(library, entry)?;
                 let program = Arc::clone(program);
+                let priority = Priority::of_this_thread();
                 Ok(work.with_host(move || {
-                    let done = run_workers(entry, &words, launch.workers);
+                    let done = run_workers(entry, &words, launch.workers, priority);
                     // The code stays loaded until its last call has returned.
                     drop(program);
                     done
@@ -91,22 +93,32 @@ fn host_entry(library: &libloading::Library, name: &str) -> Result<HostEntry> {
         .map_err(|_| Error::invalid_input(format!("no entry '{name}' in the compiled program")))
 }
 
-/// Calls `entry` for each worker, all at once, the first of them on this thread.
-fn run_workers(entry: HostEntry, words: &[u64], worker_count: u32) -> Result<()> {
+/// Calls `entry` for each worker, all at once: the first of them on this thread, unless that gives way to others less than
+/// they are to.
+fn run_workers(entry: HostEntry, words: &[u64], worker_count: u32, priority: Priority) -> Result<()> {
     let call = |worker: u32| {
         // SAFETY: the library is loaded, as the caller holds its program. The words are as many as the generator
         // wrote the entry for; the memory that they lead to is of spans whose leases the stream holds, and the
         // generator makes workers that share memory use atomics.
         unsafe { entry(words.as_ptr(), worker, worker_count) }
     };
+    let gives_way = priority > Priority::of_this_thread();
     std::thread::scope(|scope| {
-        for worker in 1..worker_count {
+        for worker in u32::from(!gives_way)..worker_count {
+            let work = move || {
+                if gives_way {
+                    priority.take();
+                }
+                call(worker);
+            };
             let thread = std::thread::Builder::new().name(format!("pelton-worker-{worker}"));
             thread
-                .spawn_scoped(scope, move || call(worker))
+                .spawn_scoped(scope, work)
                 .context(|| format!("starting worker {worker} of {worker_count}"))?;
         }
-        call(0);
+        if !gives_way {
+            call(0);
+        }
         Ok(())
     })
 }

@@ -123,10 +123,7 @@ impl<'a> Join<'a> {
 /// Rows of the row groups that the largest scan below `plan` goes through.
 fn largest_scan_rows(plan: &Arc<dyn ExecutionPlan>) -> u64 {
     match plan.downcast_ref::<PeltonScanExec>() {
-        Some(scan) => {
-            let rows_of = |&row_group: &u32| u64::from(scan.table().row_group(row_group as usize).row_count);
-            scan.row_groups().iter().map(rows_of).sum()
-        }
+        Some(scan) => scan.rows_left(),
         None => plan.children().into_iter().map(largest_scan_rows).max().unwrap_or(0),
     }
 }
