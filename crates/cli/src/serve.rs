@@ -138,12 +138,19 @@ fn server_options(args: &ServeArgs) -> Result<ServerOptions> {
         }
         _ => None,
     };
+    let given = args.session.memory_limit.bytes();
+    let (memory_limit_bytes, _) = memory_shares(given, args.session.device);
+    // A query that may take all of the limit may take all that kernels leave of it.
+    let of_query = |one: u64| match (given, memory_limit_bytes) {
+        (Some(given), Some(left)) if one <= given => one.min(left),
+        _ => one,
+    };
     let limits = Limits {
         max_queries: args.max_queries,
         max_queued: args.max_queued,
         queue_timeout: Duration::from_secs(args.queue_seconds),
-        memory_limit_bytes: memory_shares(args.session.memory_limit.bytes(), args.session.device).0,
-        query_memory_limit_bytes: args.query_memory_limit,
+        memory_limit_bytes,
+        query_memory_limit_bytes: args.query_memory_limit.map(of_query),
         idle_timeout: Duration::from_secs(args.idle_seconds),
         stall_timeout: Duration::from_secs(args.stall_seconds),
         planning_timeout: Duration::from_secs(args.planning_seconds),
