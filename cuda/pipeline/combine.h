@@ -49,7 +49,7 @@ DEV u64 slot_to_combine_wide(u64* tags, u64 slot_mask, u64 tag, const u64* key, 
 }
 
 // Adds the groups of one part, of one partition of it. Groups found by position lead from their key to their place.
-SMALL_ENTRY(k_combine) {
+ENTRY(k_combine) {
   const u64* const keys = (const u64*)W(0);  // null: the key of a group is its place
   const u64* const groups = (const u64*)W(1);
   const u64 key_stride = W(2), group_stride = W(3), count = W(4), first_place = W(5);

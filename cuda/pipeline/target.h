@@ -34,7 +34,6 @@ typedef double f64;
 
 struct PeltonArgs { u64 w[PELTON_ARG_COUNT]; };
 #define ENTRY(name) extern "C" __global__ void __launch_bounds__(256) name(const __grid_constant__ PeltonArgs args)
-#define SMALL_ENTRY(name) ENTRY(name)
 #define W(index) args.w[index]
 #define WARP ((u64(blockIdx.x) * blockDim.x + threadIdx.x) >> 5)
 #define WARP_COUNT ((u64(gridDim.x) * blockDim.x) >> 5)
@@ -169,7 +168,6 @@ DEV f64 of_bits(u64 bits) { return __longlong_as_double(i64(bits)); }
 #define UNROLL
 #define UNROLL_4
 #define ENTRY(name) extern "C" void name(const u64* args, u32 worker, u32 worker_count)
-#define SMALL_ENTRY(name) ENTRY(name)
 #define W(index) args[index]
 #define WARP u64(worker)
 #define WARP_COUNT u64(worker_count)

@@ -65,6 +65,7 @@ template <class Text> DEV bool text_in(Text text, const u8* constants, u32 index
 // Whether constants `piece` to before `pieces_end`, none of them empty, are found one after the other in [from, end).
 // One pass: where one is found, the search goes on behind it for the next. The leftmost place of each leaves the most
 // room for those after it.
+#ifdef PELTON_GPU
 DEV bool finds(const u8* from, const u8* end, const u8* constants, u32 piece, u32 pieces_end) {
   TextConstant wanted = text_constant(constants, piece);
   if (u64(end - from) < wanted.length) return false;
@@ -106,6 +107,57 @@ DEV bool finds(const u8* from, const u8* end, const u8* constants, u32 piece, u3
     for (u32 i = 0; i < 4; i++) words[i] = ahead[i];
   }
 }
+#else
+// The first place of `length` bytes, one or more, in [from, end); 0 where there is none. WIDTH places at a time, where there
+// are so many: whole texts are compared only where the first and the last byte fit.
+#ifdef __x86_64__
+template <u32 WIDTH> struct Bytes { typedef u8 Vector __attribute__((vector_size(WIDTH))); typedef char Mask __attribute__((vector_size(WIDTH))); };
+DEV u32 bits_of(Bytes<16>::Mask mask) { return u32(__builtin_ia32_pmovmskb128(mask)); }
+#ifdef __AVX2__
+DEV u32 bits_of(Bytes<32>::Mask mask) { return u32(__builtin_ia32_pmovmskb256(mask)); }
+#endif
+// A bit for each of the bytes from `at` on that is `byte`.
+template <u32 WIDTH> DEV u32 equal_bytes(const u8* at, u8 byte) {
+  typename Bytes<WIDTH>::Vector bytes; memcpy(&bytes, at, WIDTH);
+  return bits_of((typename Bytes<WIDTH>::Mask)(bytes == byte));
+}
+// Whether it is found at one of the places [from, last], of which there are WIDTH or more.
+template <u32 WIDTH> DEV const u8* find_among(const u8* from, const u8* last, const u8* wanted, u32 length) {
+  for (;;) {
+    u32 fits = equal_bytes<WIDTH>(from, wanted[0]) & equal_bytes<WIDTH>(from + length - 1, wanted[length - 1]);
+    for (; fits; fits &= fits - 1) {
+      const u8* const at = from + trailing_zeros(fits);
+      if (memcmp(at, wanted, length) == 0) return at;
+    }
+    const u64 left = u64(last - from);
+    if (left < WIDTH) return 0;
+    // The last of them are as many again: some are looked at twice.
+    from = left < 2 * WIDTH ? last + 1 - WIDTH : from + WIDTH;
+  }
+}
+#endif
+DEV const u8* find_bytes(const u8* from, const u8* end, const u8* wanted, u32 length) {
+  if (u64(end - from) < length) return 0;
+  const u8* const last = end - length;
+#ifdef __AVX2__
+  if (last - from >= 31) return find_among<32>(from, last, wanted, length);
+#endif
+#ifdef __x86_64__
+  if (last - from >= 15) return find_among<16>(from, last, wanted, length);
+#endif
+  for (; from <= last; from++) if (*from == *wanted && memcmp(from, wanted, length) == 0) return from;
+  return 0;
+}
+DEV bool finds(const u8* from, const u8* end, const u8* constants, u32 piece, u32 pieces_end) {
+  for (; piece < pieces_end; piece++) {
+    const TextConstant wanted = text_constant(constants, piece);
+    from = find_bytes(from, end, constants + wanted.offset, wanted.length);
+    if (!from) return false;
+    from += wanted.length;
+  }
+  return true;
+}
+#endif
 
 // Whether the text matches a pattern of PIECES constants from `piece` on; START: the first one starts it, END: the last
 // one ends it. Without pieces only the empty text is both.

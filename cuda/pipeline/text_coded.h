@@ -4,6 +4,36 @@
 // Per byte of the text a search has about as many instructions as over plain bytes, and a symbol some 10 more; what it
 // reads from memory is a half to a third. (Counted by hand, not measured.)
 
+#ifndef PELTON_GPU
+// On the host a text is decoded at once to be searched, where it is of so many bytes at most: 8 a step instead of one.
+const u32 DECODED_MAX = 4096;
+struct DecodedText { TextView view; u8 bytes[DECODED_MAX + 8]; };
+// Whether `decoded` has it now.
+DEV bool decode(CodedText text, DecodedText& decoded) {
+  u32 length = text.length;
+  decoded.view.at = text.at;
+  if (text.symbols) {
+    if (length > DECODED_MAX / 8) return false;
+    const u8* const lengths = text.symbols + 8 * text.symbol_count;
+    u8* out = decoded.bytes;
+    for (const u8 *at = text.at, *const end = at + length; at < end; at++) {
+      const u32 code = *at;
+      if (code < text.symbol_count) { memcpy(out, text.symbols + 8 * code, 8); out += lengths[code] < 8 ? lengths[code] : 8; }
+      else if (code == ESCAPE && at + 1 < end) *out++ = *++at;
+    }
+    decoded.view.at = decoded.bytes;
+    length = u32(out - decoded.bytes);
+  }
+  const u32 skip = text.skip < length ? text.skip : length, rest = length - skip;
+  decoded.view.at += skip;
+  decoded.view.length = rest < text.limit ? rest : text.limit;
+  return true;
+}
+#define SEARCH_DECODED(search) { DecodedText decoded; if (decode(text, decoded)) return search<START, END, PIECES>(decoded.view, constants, piece); }
+#else
+#define SEARCH_DECODED(search)
+#endif
+
 DEV bool text_equals(CodedText text, const u8* constants, u32 index) {
   const TextConstant with = text_constant(constants, index);
   if (text.symbols ? u64(text.length) * 8 < with.length : text.length < with.length) return false;
@@ -55,6 +85,7 @@ DEV bool finds(TextCursor cursor, u32 room, const u8* constants, u32 piece, u32 
 }
 
 template <bool START, bool END, u32 PIECES> DEV bool text_like(CodedText text, const u8* constants, u32 piece) {
+  SEARCH_DECODED(text_like)
   TextCursor cursor(text);
   if constexpr (PIECES == 0) return !START || !cursor.has_byte();
   u32 pieces_end = piece + PIECES, room = ~0u, used = 0;
@@ -108,6 +139,7 @@ DEV u32 characters_of(const u8* constants, TextConstant piece) {
 
 // As of a view. A piece is a number of characters, so the last one begins where so many are left.
 template <bool START, bool END, u32 PIECES> DEV bool text_like_characters(CodedText text, const u8* constants, u32 piece) {
+  SEARCH_DECODED(text_like_characters)
   TextCursor cursor(text);
   u32 pieces_end = piece + PIECES, room = ~0u;
   if constexpr (START) {

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use pelton_device::cuda::Grid;
 use pelton_device::{Span, Stream};
 use pelton_error::{Error, Result};
-use pelton_pipeline::Launch;
 use pelton_pipeline::codegen::{
-    Arg, COMPACT_ENTRY, FILL_ENTRY, GroupKind, GroupLayout, KEYS_NOTED_MAX, SinkLayout, TableKind,
-    TableLayout, WordKind, hashed_slots,
+    Arg, COMPACT_ENTRY, FILL_ENTRY, FIXED_ARGS, GroupKind, GroupLayout, KEYS_NOTED_MAX, SinkLayout,
+    TableKind, TableLayout, WordKind, hashed_slots,
 };
+use pelton_pipeline::{Launch, Program};
 
 use super::execution::{Execution, Kernel};
 use super::finish::output_arrays;
@@ -32,20 +32,18 @@ impl Execution<'_> {
             SinkLayout::Build(layout) => {
                 let table = built_table(kernel)?;
                 kernel.state.set_part(Arg::TableStats(table), Arg::Flags, 8);
-                self.allocate_table(kernel, table, layout, room, &mut state)
+                self.allocate_table(table, layout, room, &mut state)
             }
             SinkLayout::Groups(layout) => {
-                self.allocate_groups(kernel, layout, room, &mut state).and_then(|()| {
-                    match layout.has_text_heap() {
-                        true => self.allocate_heap(kernel, self.first_heap_bytes(layout, room)?, &mut state),
-                        false => Ok(()),
-                    }
+                self.allocate_groups(layout, room, &mut state).and_then(|()| match layout.has_text_heap() {
+                    true => self.allocate_heap(self.first_heap_bytes(layout, room)?, &mut state),
+                    false => Ok(()),
                 })
             }
             SinkLayout::Rows(layout) if layout.order.is_some() => {
                 output_arrays(self, layout, room).and_then(|arrays| {
                     state = arrays;
-                    self.clear(kernel, self.stream(), state.span(Arg::OutputCount)?)
+                    self.clear(self.stream(), state.span(Arg::OutputCount)?)
                 })
             }
             SinkLayout::Rows(_) => Ok(()),
@@ -80,31 +78,23 @@ impl Execution<'_> {
         state.allocate(&self.runtime.machine, self.worker.device, arg, bytes)
     }
 
-    fn allocate_table(
-        &self,
-        kernel: &Kernel,
-        table: usize,
-        layout: &TableLayout,
-        rows: u64,
-        state: &mut State,
-    ) -> Result<()> {
+    fn allocate_table(&self, table: usize, layout: &TableLayout, rows: u64, state: &mut State) -> Result<()> {
         if layout.kind == TableKind::Hashed {
             if rows > TABLE_ROWS_MAX {
                 let most = TABLE_ROWS_MAX;
                 return Err(Error::unsupported(format!("a hash table of {rows} rows; {most} is the most")));
             }
-            return self.allocate_hashed(kernel, table, layout, rows, state);
+            return self.allocate_hashed(table, layout, rows, state);
         }
         let bitmap =
             self.array(state, Arg::Bitmap(table), layout.packed_key_count.div_ceil(64) as usize * 8)?;
-        self.fill(kernel, self.stream(), &bitmap, 0, 0, 1)?;
+        self.fill(self.stream(), &bitmap, 0, 0, 1)?;
         self.allocate_payload(table, layout, layout.packed_key_count, state)
     }
 
     /// A hashed table for `rows_max` rows.
     pub(super) fn allocate_hashed(
         &self,
-        kernel: &Kernel,
         table: usize,
         layout: &TableLayout,
         rows_max: u64,
@@ -116,11 +106,11 @@ impl Execution<'_> {
         state.set(Arg::TableSlotMask(table), slots - 1);
         state.set(Arg::BloomMask(table), bloom_words - 1);
         let keys = self.array(state, Arg::TableKeys(table), slots as usize * 8)?;
-        self.fill(kernel, self.stream(), &keys, u64::MAX, 0, 1)?;
+        self.fill(self.stream(), &keys, u64::MAX, 0, 1)?;
         let heads = self.array(state, Arg::Heads(table), slots as usize * 4)?;
-        self.fill(kernel, self.stream(), &heads, 0, 0, 1)?;
+        self.fill(self.stream(), &heads, 0, 0, 1)?;
         let bloom = self.array(state, Arg::Bloom(table), bloom_words as usize * 8)?;
-        self.fill(kernel, self.stream(), &bloom, 0, 0, 1)?;
+        self.fill(self.stream(), &bloom, 0, 0, 1)?;
         self.array(state, Arg::Next(table), rows_max as usize * 4)?;
         self.allocate_payload(table, layout, rows_max, state)
     }
@@ -149,33 +139,27 @@ impl Execution<'_> {
     }
 
     /// A heap of so many bytes, without texts.
-    pub(super) fn allocate_heap(&self, kernel: &Kernel, bytes: u64, state: &mut State) -> Result<()> {
+    pub(super) fn allocate_heap(&self, bytes: u64, state: &mut State) -> Result<()> {
         // Kernels read texts in blocks of 16 bytes.
         let bytes = bytes.max(HEAP_BYTES_LEAST).next_multiple_of(16);
         let heap = self.array(state, Arg::TextHeap, bytes as usize)?;
-        self.describe_heap(kernel, &heap, HEAP_HEAD_BYTES)
+        self.describe_heap(&heap, HEAP_HEAD_BYTES)
     }
 
     /// Notes in `heap` how many of its bytes are used, and how many there are.
-    pub(super) fn describe_heap(&self, kernel: &Kernel, heap: &Span, used: u64) -> Result<()> {
-        self.fill(kernel, self.stream(), &heap.slice(0..8), used, 0, 1)?;
-        self.fill(kernel, self.stream(), &heap.slice(8..16), heap.len() as u64, 0, 1)
+    pub(super) fn describe_heap(&self, heap: &Span, used: u64) -> Result<()> {
+        self.fill(self.stream(), &heap.slice(0..8), used, 0, 1)?;
+        self.fill(self.stream(), &heap.slice(8..16), heap.len() as u64, 0, 1)
     }
 
     /// Room for at least so many groups, none of which has rows.
-    pub(super) fn allocate_groups(
-        &self,
-        kernel: &Kernel,
-        layout: &GroupLayout,
-        groups: u64,
-        state: &mut State,
-    ) -> Result<()> {
+    pub(super) fn allocate_groups(&self, layout: &GroupLayout, groups: u64, state: &mut State) -> Result<()> {
         match layout.kind {
-            GroupKind::Global => self.allocate_state(kernel, layout, 1, state),
-            GroupKind::Direct => self.allocate_state(kernel, layout, layout.packed_key_count, state),
+            GroupKind::Global => self.allocate_state(layout, 1, state),
+            GroupKind::Direct => self.allocate_state(layout, layout.packed_key_count, state),
             GroupKind::Hashed | GroupKind::Wide => {
                 let slots = hashed_slots(layout.packed_key_count, groups);
-                self.allocate_hashed_groups(kernel, layout, slots, state)
+                self.allocate_hashed_groups(layout, slots, state)
             }
         }
     }
@@ -183,39 +167,32 @@ impl Execution<'_> {
     /// Groups found by hashing, with so many slots.
     pub(super) fn allocate_hashed_groups(
         &self,
-        kernel: &Kernel,
         layout: &GroupLayout,
         slots: u64,
         state: &mut State,
     ) -> Result<()> {
         state.set(Arg::GroupSlotMask, slots - 1);
         let keys = self.array(state, Arg::GroupKeys, slots as usize * 8)?;
-        self.fill(kernel, self.stream(), &keys, u64::MAX, 0, 1)?;
-        self.allocate_state(kernel, layout, slots, state)
+        self.fill(self.stream(), &keys, u64::MAX, 0, 1)?;
+        self.allocate_state(layout, slots, state)
     }
 
     /// Makes the groups in `state`, found by hashing, those of no rows.
-    pub(super) fn clear_groups(&self, kernel: &Kernel, layout: &GroupLayout, state: &State) -> Result<()> {
-        self.fill(kernel, self.stream(), state.span(Arg::GroupKeys)?, u64::MAX, 0, 1)?;
-        self.clear_state(kernel, layout, state.span(Arg::Groups)?)
+    pub(super) fn clear_groups(&self, layout: &GroupLayout, state: &State) -> Result<()> {
+        self.fill(self.stream(), state.span(Arg::GroupKeys)?, u64::MAX, 0, 1)?;
+        self.clear_state(layout, state.span(Arg::Groups)?)
     }
 
     /// The state of `places` groups, none of which has rows.
-    fn allocate_state(
-        &self,
-        kernel: &Kernel,
-        layout: &GroupLayout,
-        places: u64,
-        state: &mut State,
-    ) -> Result<()> {
+    fn allocate_state(&self, layout: &GroupLayout, places: u64, state: &mut State) -> Result<()> {
         let groups = self.array(state, Arg::Groups, places as usize * layout.words.len() * 8)?;
-        self.clear_state(kernel, layout, &groups)
+        self.clear_state(layout, &groups)
     }
 
-    fn clear_state(&self, kernel: &Kernel, layout: &GroupLayout, groups: &Span) -> Result<()> {
+    fn clear_state(&self, layout: &GroupLayout, groups: &Span) -> Result<()> {
         let is_plain = layout.words.iter().all(|kind| kind.identity() == 0);
         if is_plain || layout.words.len() > FILLED_WORDS_MAX {
-            self.fill(kernel, self.stream(), groups, 0, 0, 1)?;
+            self.fill(self.stream(), groups, 0, 0, 1)?;
         }
         if is_plain {
             return Ok(());
@@ -224,11 +201,11 @@ impl Execution<'_> {
             let (count, words) = (groups.len() as u64 / 8, layout.words.len() as u64);
             let words = vec![groups.address(), count, 0, 1, words, identities(&layout.words)];
             let writes = vec![groups.clone()];
-            return self.run_fixed(kernel, self.stream(), FILL_ENTRY, words, count, Vec::new(), writes);
+            return self.run_fixed(self.stream(), FILL_ENTRY, words, count, Vec::new(), writes);
         }
         for (word, kind) in layout.words.iter().enumerate() {
             if kind.identity() != 0 {
-                self.fill(kernel, self.stream(), groups, kind.identity(), word, layout.words.len())?;
+                self.fill(self.stream(), groups, kind.identity(), word, layout.words.len())?;
             }
         }
         Ok(())
@@ -237,7 +214,6 @@ impl Execution<'_> {
     /// Sets each `stride`-th word of `span` from word `first` on.
     pub(super) fn fill(
         &self,
-        kernel: &Kernel,
         stream: &Stream,
         span: &Span,
         value: u64,
@@ -246,41 +222,47 @@ impl Execution<'_> {
     ) -> Result<()> {
         let count = (span.len() / 8 - first).div_ceil(stride) as u64;
         let words = vec![span.address() + first as u64 * 8, count, value, stride as u64];
-        self.run_fixed(kernel, stream, FILL_ENTRY, words, count, Vec::new(), vec![span.clone()])
+        self.run_fixed(stream, FILL_ENTRY, words, count, Vec::new(), vec![span.clone()])
     }
 
     /// Gathers groups, or counts them: see `k_compact`.
-    pub(crate) fn compact(
-        &self,
-        kernel: &Kernel,
-        words: Vec<u64>,
-        reads: Vec<Span>,
-        writes: Vec<Span>,
-    ) -> Result<()> {
+    pub(crate) fn compact(&self, words: Vec<u64>, reads: Vec<Span>, writes: Vec<Span>) -> Result<()> {
         let places = words[1];
-        self.run_fixed(kernel, self.stream(), COMPACT_ENTRY, words, places, reads, writes)
+        self.run_fixed(self.stream(), COMPACT_ENTRY, words, places, reads, writes)
     }
 
     /// Clears `span`.
-    pub(crate) fn clear(&self, kernel: &Kernel, stream: &Stream, span: &Span) -> Result<()> {
-        self.fill(kernel, stream, span, 0, 0, 1)
+    pub(crate) fn clear(&self, stream: &Stream, span: &Span) -> Result<()> {
+        self.fill(stream, span, 0, 0, 1)
     }
 
     /// Runs a kernel that is the same for every query over so many `items`.
-    #[allow(clippy::too_many_arguments)] // what runs, where, over what
     pub(super) fn run_fixed(
         &self,
-        kernel: &Kernel,
         stream: &Stream,
         entry: &'static str,
+        words: Vec<u64>,
+        items: u64,
+        reads: Vec<Span>,
+        writes: Vec<Span>,
+    ) -> Result<()> {
+        let (program, _) = self.runtime.fixed_program(self.worker)?;
+        self.run_entry((&program, entry), stream, words, items, reads, writes)
+    }
+
+    /// The same of a kernel of `program`.
+    pub(super) fn run_entry(
+        &self,
+        (program, entry): (&Arc<Program>, &'static str),
+        stream: &Stream,
         mut words: Vec<u64>,
         items: u64,
         reads: Vec<Span>,
         writes: Vec<Span>,
     ) -> Result<()> {
-        words.resize(kernel.generated.word_count(), 0);
+        words.resize(FIXED_ARGS, 0);
         let launch = Launch { grid: self.grid(items.div_ceil(256), 256, 0)?, workers: 1 };
-        stream.run(kernel.program.work(entry, entry, words, launch, reads, writes)?)
+        stream.run(program.work(entry, entry, words, launch, reads, writes)?)
     }
 
     pub(super) fn grid(&self, blocks_wanted: u64, threads: u32, shared_bytes: u32) -> Result<Grid> {

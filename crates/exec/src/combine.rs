@@ -66,9 +66,9 @@ impl<'e, 'r> Combiner<'e, 'r> {
     ) -> Result<Self> {
         let combiner = Self::without_table(execution, layout)?;
         let mut table = State::default();
-        execution.allocate_groups(&combiner.kernel, layout, groups_max, &mut table)?;
+        execution.allocate_groups(layout, groups_max, &mut table)?;
         if layout.has_text_heap() {
-            execution.allocate_heap(&combiner.kernel, heap_bytes, &mut table)?;
+            execution.allocate_heap(heap_bytes, &mut table)?;
         }
         Ok(combiner.with_table(&table))
     }
@@ -97,7 +97,7 @@ impl<'e, 'r> Combiner<'e, 'r> {
     }
 
     fn without_table(execution: &'e Execution<'r>, layout: &GroupLayout) -> Result<Self> {
-        let mut kernel = fixed_kernel(execution, layout)?;
+        let mut kernel = combining_kernel(execution, layout)?;
         let (stream, device) = (execution.stream(), execution.device());
         // Flags, then how many groups found no room.
         upload(&mut kernel.state, stream, device, Arg::Flags, &[0; 16])?;
@@ -179,7 +179,8 @@ impl<'e, 'r> Combiner<'e, 'r> {
         let writes = [flags, groups].into_iter().chain(new_keys).chain(new_heap).collect();
         let reads = reads.into_iter().chain([self.words.clone()]).chain(heap.cloned()).collect();
         let execution = self.execution;
-        execution.run_fixed(&self.kernel, execution.stream(), COMBINE_ENTRY, words, count, reads, writes)
+        let entry = (&self.kernel.program, COMBINE_ENTRY);
+        execution.run_entry(entry, execution.stream(), words, count, reads, writes)
     }
 
     /// The groups of all parts, once they are added.
@@ -203,8 +204,8 @@ impl<'e, 'r> Combiner<'e, 'r> {
     }
 }
 
-/// The kernels that are the same for all groups, for the device of `execution`, without any memory.
-pub(crate) fn fixed_kernel(execution: &Execution<'_>, layout: &GroupLayout) -> Result<Kernel> {
+/// The kernel that adds up groups, for the device of `execution`, without any memory.
+pub(crate) fn combining_kernel(execution: &Execution<'_>, layout: &GroupLayout) -> Result<Kernel> {
     let generated = codegen::combine(layout, execution.runtime.options().equal_hashes);
     let (program, _) = execution.runtime.compile(execution.worker, &generated)?;
     let generated = Arc::new(generated);

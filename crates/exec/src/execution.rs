@@ -37,6 +37,9 @@ use super::{Filters, MemoryTest, OverflowChecks, Runtime};
 /// Packed keys of groups by position, where memory allows, however few groups there may be: their state is cleared and
 /// scanned in every run. Where many groups are expected, so that a hashed table takes as much, there may be more.
 const DIRECT_KEYS_MAX: u64 = 1 << 22;
+/// How many times what a hashed table takes groups by position may take on the host, whose cores like to go through memory
+/// in order: keys that tables are sorted by, as those of facts often are, lead them so. A guess.
+const HOST_DIRECT_RATIO_MAX: u64 = 2;
 /// Packed keys of a direct table, where memory allows: only its bitmap is cleared.
 const TABLE_KEYS_MAX: u64 = 1 << 31;
 /// Groups that a hashed aggregation starts with room for at least.
@@ -616,6 +619,7 @@ impl<'r> Execution<'r> {
             report.generate += started.elapsed();
             let (program, compiled) = compile(&generated)?;
             report.add_compile(&compiled);
+            self.fixed_kernels(report)?;
             return Ok((generated, program));
         }
         let generated = self.shared[index].generated(is_hashed, || {
@@ -633,8 +637,16 @@ impl<'r> Execution<'r> {
         };
         report.generate += generate;
         report.add_compile(&compile);
+        self.fixed_kernels(report)?;
         self.traced(Activity::Compile, started);
         Ok((generated, program))
+    }
+
+    /// Compiles the kernels that are the same for every query, which any may come to need, unless they are there.
+    fn fixed_kernels(&self, report: &mut PipelineReport) -> Result<()> {
+        let (_, compiled) = self.runtime.fixed_program(self.worker)?;
+        compiled.iter().for_each(|compiled| report.add_compile(compiled));
+        Ok(())
     }
 
     pub(super) fn generate(
@@ -659,6 +671,7 @@ impl<'r> Execution<'r> {
             groups_expected,
             // States of all places go from one worker to another.
             direct_bytes_max: if is_divided { 0 } else { memory_bytes / 4 },
+            direct_ratio_max: if self.worker.is_host() { HOST_DIRECT_RATIO_MAX } else { 1 },
             table_keys_max: TABLE_KEYS_MAX.min(memory_bytes / 64),
             has_equal_hashes: options.equal_hashes,
             is_predicated: options.filters == Filters::Predicated,
@@ -680,7 +693,8 @@ impl<'r> Execution<'r> {
     }
 
     /// `kernel` with the memory of its sink. What is found by hashing begins with less room where memory is short: it
-    /// grows.
+    /// grows. On the host it begins with a quarter of the room where rows are filtered: memory that nobody needs is cleared by
+    /// the cores that would run the query, which takes longer than moving a table.
     fn with_sink(
         &mut self,
         mut kernel: Kernel,
@@ -696,8 +710,10 @@ impl<'r> Execution<'r> {
                 let rows = match self.runtime.options.first_rows {
                     Some(rows) => rows.max(1),
                     None if kernel.generated.sink.may_be_full() => {
-                        let found = self.rows_after_probes(pipeline, prepared).max(FIRST_TABLE_ROWS);
-                        found.min(prepared.row_count).max(1)
+                        let is_filtered = pipeline.ops.iter().any(|op| matches!(op, Op::Filter(_)));
+                        let most = self.rows_after_probes(pipeline, prepared);
+                        let found = if is_filtered && self.worker.is_host() { most / 4 } else { most };
+                        found.max(FIRST_TABLE_ROWS).min(prepared.row_count).max(1)
                     }
                     None => prepared.row_count.max(1),
                 };

@@ -167,10 +167,10 @@ fn held(kernel: &Kernel, layout: GroupLayout) -> Result<HeldGroups> {
 /// themselves.
 fn count_groups(execution: &Execution<'_>, kernel: &Kernel, held: &HeldGroups) -> Result<u64> {
     let count = kernel.state.span(Arg::Flags)?.slice(8..16);
-    execution.clear(kernel, execution.stream(), &count)?;
+    execution.clear(execution.stream(), &count)?;
     let width = held.layout.width() as u64;
     let words = vec![held.groups.address(), held.places(), width, 0, 0, count.address(), 0];
-    execution.compact(kernel, words, vec![held.groups.clone()], vec![count.clone()])?;
+    execution.compact(words, vec![held.groups.clone()], vec![count.clone()])?;
     Ok(download_words_blocking(execution.stream(), &count)?[0])
 }
 
@@ -184,13 +184,12 @@ fn finish_groups(
     if !kernel.generated.checks.is_empty() {
         flags(stream, kernel)?;
     }
-    result_of_groups(execution, kernel, &held(kernel, layout)?, None, report).map(Outcome::Rows)
+    result_of_groups(execution, &held(kernel, layout)?, None, report).map(Outcome::Rows)
 }
 
-/// `held` as rows; `count`: how many there are, where that is known. `enough` of them are, whichever. Any kernel will do.
+/// `held` as rows; `count`: how many there are, where that is known. `enough` of them are, whichever.
 pub(super) fn group_rows_of(
     execution: &Execution<'_>,
-    kernel: &Kernel,
     held: &HeldGroups,
     count: Option<u64>,
     enough: u64,
@@ -200,7 +199,7 @@ pub(super) fn group_rows_of(
         let record: Vec<u64> = std::iter::once(0).chain(words).collect();
         return group_rows(&held.layout, &record, &texts_of(execution, held)?);
     }
-    let records = gather(execution, kernel, held, count, enough)?;
+    let records = gather(execution, held, count, enough)?;
     group_rows(&held.layout, &records, &texts_of(execution, held)?)
 }
 
@@ -220,12 +219,11 @@ pub(super) fn texts_of(execution: &Execution<'_>, held: &HeldGroups) -> Result<V
 /// The records of all groups that have rows, or of `enough` of them.
 pub(super) fn gather(
     execution: &Execution<'_>,
-    kernel: &Kernel,
     held: &HeldGroups,
     count: Option<u64>,
     enough: u64,
 ) -> Result<Vec<u64>> {
-    match gather_on_device(execution, kernel, held, count, enough) {
+    match gather_on_device(execution, held, count, enough) {
         Err(refusal) if is_out_of_memory(&refusal) => gather_on_host(execution, held),
         records => records,
     }
@@ -256,14 +254,13 @@ pub(super) fn gather_on_host(execution: &Execution<'_>, held: &HeldGroups) -> Re
 
 fn gather_on_device(
     execution: &Execution<'_>,
-    kernel: &Kernel,
     held: &HeldGroups,
     count: Option<u64>,
     enough: u64,
 ) -> Result<Vec<u64>> {
     let mut capacity = count.unwrap_or_else(|| held.places().min(COMPACT_ROWS)).min(enough);
     loop {
-        match gather_some(execution, kernel, held, capacity, enough)? {
+        match gather_some(execution, held, capacity, enough)? {
             Gathered::All(records) => return Ok(records),
             Gathered::More(count) => capacity = count,
         }
@@ -281,7 +278,6 @@ pub(super) enum Gathered {
 /// Gathers the groups of `held`, with room for `capacity` of them; `enough` are, whichever.
 pub(super) fn gather_some(
     execution: &Execution<'_>,
-    kernel: &Kernel,
     held: &HeldGroups,
     capacity: u64,
     enough: u64,
@@ -292,7 +288,7 @@ pub(super) fn gather_some(
     // The number of records, then the records: where they are few, one copy brings both.
     let out = on_device(machine, device, (8 + capacity * width * 8) as usize)?;
     let (count_span, records) = (out.slice(0..8), out.slice(8..out.len()));
-    execution.clear(kernel, execution.stream(), &count_span)?;
+    execution.clear(execution.stream(), &count_span)?;
     let words = vec![
         groups.address(),
         held.places(),
@@ -304,7 +300,7 @@ pub(super) fn gather_some(
     ];
     let mut reads = vec![groups.clone()];
     reads.extend(keys.clone());
-    execution.compact(kernel, words, reads, vec![out.clone()])?;
+    execution.compact(words, reads, vec![out.clone()])?;
     let first = out.len().min(FIRST_COPY_BYTES);
     let mut words = download_words_blocking(execution.stream(), &out.slice(0..first))?;
     // Those without room were left out.
@@ -327,7 +323,6 @@ const BROUGHT_BYTES: usize = 16 << 20;
 /// there are. `out` has room for them. Groups without keys are numbered from the first of these places.
 pub(super) fn gather_to(
     execution: &Execution<'_>,
-    kernel: &Kernel,
     held: &HeldGroups,
     places: Range<u64>,
     out: &Span,
@@ -335,7 +330,7 @@ pub(super) fn gather_to(
     let (stream, width) = (execution.stream(), held.layout.width() as u64);
     let count = out.slice(0..8);
     let capacity = (out.len() as u64 - 8) / 8 / (width + 1);
-    execution.clear(kernel, stream, &count)?;
+    execution.clear(stream, &count)?;
     let words = vec![
         held.groups.address() + places.start * width * 8,
         places.end - places.start,
@@ -346,7 +341,7 @@ pub(super) fn gather_to(
         capacity,
     ];
     let reads = [&held.groups].into_iter().chain(&held.keys).cloned().collect();
-    execution.compact(kernel, words, reads, vec![out.clone()])?;
+    execution.compact(words, reads, vec![out.clone()])?;
     let count = download_words_blocking(stream, &count)?[0];
     assert!(count <= capacity, "{count} groups in place of {capacity}");
     Ok(count)
@@ -394,7 +389,7 @@ impl Output<'_> {
         loop {
             execution.cancel.check()?;
             let count = kernel.state.span(Arg::OutputCount)?.clone();
-            execution.clear(kernel, stream, &count)?;
+            execution.clear(stream, &count)?;
             let done = match is_redo {
                 false => {
                     execution.launch(kernel, self.lane, morsel, false)?;

@@ -19,7 +19,7 @@ use pelton_error::Result;
 use pelton_pipeline::Rows;
 use pelton_pipeline::codegen::{GroupKind, GroupLayout};
 
-use super::execution::{Execution, HeldGroups, Kernel};
+use super::execution::{Execution, HeldGroups};
 use super::finish::{COMPACT_ROWS, Gathered, gather_some, gather_to, group_rows_of, on_device};
 use super::memory::{is_out_of_memory, lasting_host_buffer};
 use super::report::PipelineReport;
@@ -83,10 +83,9 @@ impl SomeGroups {
 }
 
 /// `held`, which is the result, as rows, but for what was given out; `count`: how many groups there are, where that is
-/// known. Any kernel will do.
+/// known.
 pub(super) fn result_of_groups(
     execution: &Execution<'_>,
-    kernel: &Kernel,
     held: &HeldGroups,
     count: Option<u64>,
     report: &mut PipelineReport,
@@ -96,11 +95,11 @@ pub(super) fn result_of_groups(
         let comes_in_pieces = held.layout.kind != GroupKind::Global && held.heap.is_none();
         comes_in_pieces && taker.wants(&held.layout)
     });
-    let Some(taker) = taker else { return group_rows_of(execution, kernel, held, count, enough) };
+    let Some(taker) = taker else { return group_rows_of(execution, held, count, enough) };
     let at_once = execution.runtime.options.first_rows.unwrap_or(COMPACT_ROWS).max(1);
     let is_more = match count {
         Some(count) => count.min(enough) > at_once,
-        None => match gather_some(execution, kernel, held, at_once.min(held.places()).min(enough), enough) {
+        None => match gather_some(execution, held, at_once.min(held.places()).min(enough), enough) {
             Ok(Gathered::All(records)) => return group_rows(&held.layout, &records, &[]),
             Ok(Gathered::More(_)) => true,
             Err(refusal) if is_out_of_memory(&refusal) => false,
@@ -109,11 +108,11 @@ pub(super) fn result_of_groups(
     };
     match is_more.then(|| GroupsOut::to(taker, execution, held)).transpose() {
         Ok(Some(mut out)) => {
-            out.give_all(execution, (kernel, held), enough, report)?;
+            out.give_all(execution, held, enough, report)?;
             group_rows(&held.layout, &[], &[])
         }
         Err(error) if !is_out_of_memory(&error) => Err(error),
-        Ok(None) | Err(_) => group_rows_of(execution, kernel, held, count, enough),
+        Ok(None) | Err(_) => group_rows_of(execution, held, count, enough),
     }
 }
 
@@ -161,7 +160,7 @@ impl<'r> GroupsOut<'r> {
     fn give_all(
         &mut self,
         execution: &Execution<'_>,
-        (kernel, held): (&Kernel, &HeldGroups),
+        held: &HeldGroups,
         enough: u64,
         report: &mut PipelineReport,
     ) -> Result<()> {
@@ -178,7 +177,7 @@ impl<'r> GroupsOut<'r> {
             if let Some(copied) = piece.copied.take() {
                 copied.wait_blocking()?;
             }
-            let count = gather_to(execution, kernel, held, first..end, &piece.records)?;
+            let count = gather_to(execution, held, first..end, &piece.records)?;
             if count > 0 {
                 // By hash, records have their keys, and a place says nothing.
                 let first_place = if held.keys.is_none() { first } else { 0 };

@@ -58,7 +58,7 @@ impl Execution<'_> {
         match kernel.generated.sink.clone() {
             SinkLayout::Groups(layout) => match self.full_heap(kernel, &layout)? {
                 // Slots may be missing too, for which rows wait once more.
-                Some(heap) => self.grow_heap(kernel, &heap, factor, &mut larger)?,
+                Some(heap) => self.grow_heap(&heap, factor, &mut larger)?,
                 None => self.grow_groups(kernel, &layout, factor, &mut larger)?,
             },
             SinkLayout::Build(layout) => self.grow_table(kernel, &layout, factor, &mut larger)?,
@@ -108,14 +108,14 @@ impl Execution<'_> {
         Ok((asked > heap.len() as u64).then_some(FullHeap { heap, asked }))
     }
 
-    fn grow_heap(&self, kernel: &Kernel, full: &FullHeap, factor: u64, larger: &mut State) -> Result<()> {
+    fn grow_heap(&self, full: &FullHeap, factor: u64, larger: &mut State) -> Result<()> {
         let bytes = full.heap.len() as u64;
         assert!(bytes > HEAP_HEAD_BYTES, "a heap of {bytes} bytes");
         // At least one of the texts that found no room has some now.
-        self.allocate_heap(kernel, (bytes * factor).max(full.asked), larger)?;
+        self.allocate_heap((bytes * factor).max(full.asked), larger)?;
         let heap = larger.span(Arg::TextHeap)?.clone();
         self.stream().copy(&full.heap, &heap.slice(0..full.heap.len()))?;
-        self.describe_heap(kernel, &heap, bytes)
+        self.describe_heap(&heap, bytes)
     }
 
     fn grow_groups(
@@ -126,7 +126,7 @@ impl Execution<'_> {
         larger: &mut State,
     ) -> Result<()> {
         let slots = kernel.state.word(Arg::GroupSlotMask).unwrap_or(0) + 1;
-        self.allocate_hashed_groups(kernel, layout, slots * factor, larger)?;
+        self.allocate_hashed_groups(layout, slots * factor, larger)?;
         let arrays = [Arg::GroupKeys, Arg::Groups];
         let [keys, groups] = arrays.map(|arg| kernel.state.span(arg).cloned());
         let [new_keys, new_groups] = arrays.map(|arg| larger.span(arg).cloned());
@@ -142,7 +142,7 @@ impl Execution<'_> {
             u64::from(layout.kind == GroupKind::Wide),
         ];
         let (reads, writes) = (vec![keys, groups], vec![new_keys, new_groups]);
-        self.run_fixed(kernel, self.stream(), MOVE_GROUPS_ENTRY, words, slots, reads, writes)
+        self.run_fixed(self.stream(), MOVE_GROUPS_ENTRY, words, slots, reads, writes)
     }
 
     fn grow_table(
@@ -159,7 +159,7 @@ impl Execution<'_> {
             return Err(Error::unsupported(format!("a hash table of more than {rows_max} rows")));
         }
         let new_rows_max = (rows_max * factor).min(TABLE_ROWS_MAX);
-        self.allocate_hashed(kernel, table, layout, new_rows_max, larger)?;
+        self.allocate_hashed(table, layout, new_rows_max, larger)?;
         let arrays = [Arg::TableKeys(table), Arg::Heads(table)];
         let [keys, heads] = arrays.map(|arg| kernel.state.span(arg).cloned());
         let [new_keys, new_heads] = arrays.map(|arg| larger.span(arg).cloned());
@@ -177,7 +177,7 @@ impl Execution<'_> {
             new_known(Arg::BloomMask(table)),
         ];
         let (reads, writes) = (vec![keys, heads], vec![new_keys, new_heads, bloom]);
-        self.run_fixed(kernel, self.stream(), MOVE_KEYS_ENTRY, words, slots, reads, writes)?;
+        self.run_fixed(self.stream(), MOVE_KEYS_ENTRY, words, slots, reads, writes)?;
         for arg in by_row(table, layout) {
             let (rows, new_rows) = (kernel.state.span(arg)?, larger.span(arg)?);
             self.stream().copy(rows, &new_rows.slice(0..rows.len()))?;
@@ -185,7 +185,7 @@ impl Execution<'_> {
         // Rows that found no room were counted all the same.
         let head = kernel.state.span(Arg::Flags)?;
         let count = download_words_blocking(self.stream(), head)?[1].min(rows_max);
-        self.fill(kernel, self.stream(), &head.slice(8..16), count, 0, 1)
+        self.fill(self.stream(), &head.slice(8..16), count, 0, 1)
     }
 }
 

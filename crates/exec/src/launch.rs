@@ -50,7 +50,7 @@ impl Execution<'_> {
         let rows: u64 = morsel.row_counts.iter().map(|count| u64::from(*count)).sum();
         let (tile_rows, tiles_per_group) = self.tiles(rows, largest)?;
         let generated = &kernel.generated;
-        let mut words = Vec::with_capacity(generated.word_count());
+        let mut words = Vec::with_capacity(generated.args.len());
         for arg in &generated.args {
             words.push(match arg {
                 Arg::Chunks => chunks,
@@ -67,7 +67,6 @@ impl Execution<'_> {
                 })?,
             });
         }
-        words.resize(generated.word_count(), 0);
         let warps = u64::from(generated.block_threads / 32);
         let tiles = morsel.row_counts.len() as u64 * u64::from(tiles_per_group);
         let mut grid = self.grid(tiles.div_ceil(warps), generated.block_threads, generated.shared_bytes)?;

@@ -110,7 +110,7 @@ impl<'r> Execution<'r> {
 
     /// From now on there are so many.
     pub(super) fn set_row_count(&self, kernel: &Kernel, count: u64) -> Result<()> {
-        self.fill(kernel, self.stream(), kernel.state.span(Arg::OutputCount)?, count, 0, 1)
+        self.fill(self.stream(), kernel.state.span(Arg::OutputCount)?, count, 0, 1)
     }
 
     /// Sorts the rows so far and moves them to the host as a run; answers how many there were. No kernel is under way.

@@ -209,7 +209,7 @@ impl<'r> RowsOut<'r> {
             execution.cancel.check()?;
             let arrays = self.use_arrays(execution, kernel, &layout, wanted)?;
             let count = kernel.state.span(Arg::OutputCount)?.clone();
-            execution.clear(kernel, &lane.stream, &count)?;
+            execution.clear(&lane.stream, &count)?;
             let done = match is_redo {
                 false => {
                     execution.launch(kernel, lane, morsel, false)?;

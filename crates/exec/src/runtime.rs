@@ -22,7 +22,7 @@ use pelton_error::{CancelFlag, Error, ErrorKind, Result};
 use pelton_fabric::profile::Profile;
 use pelton_fabric::{self as fabric, Rates, Sources, Topology};
 use pelton_io::IoEngine;
-use pelton_pipeline::codegen::Generated;
+use pelton_pipeline::codegen::{self, Generated};
 use pelton_pipeline::ir::{Inputs, Op, Plan, Sink, Source, TableScan};
 use pelton_pipeline::{CompileReport, Compiler, Program, Rows, Target, check_source, nvrtc_status};
 use pelton_scan::{ColumnCache, ColumnCacheOptions, DataTier, Decompress, Decompression};
@@ -63,7 +63,7 @@ pub enum Filters {
 /// How kernels of the host target go through rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum HostRows {
-    /// 32 that follow each other at a time, where no text without a dictionary is read.
+    /// 32 that follow each other at a time, as far as no text without a dictionary is read.
     #[default]
     Slices,
     /// As kernels of a GPU do, of which this is a test.
@@ -229,6 +229,8 @@ pub(crate) struct Worker {
     pub(crate) device: DeviceId,
     target: Target,
     pub(crate) lanes: Lanes,
+    /// The kernels that are the same for every query, once they are compiled. Who finds none compiles them, others wait.
+    fixed: Mutex<Option<Arc<Program>>>,
 }
 
 impl Worker {
@@ -241,7 +243,13 @@ impl Worker {
             DeviceKind::Logical => Target::Host,
             DeviceKind::Simulated => return Err(Error::unsupported("pipelines on a simulated device")),
         };
-        Ok(Self { index, device, target, lanes: Lanes::new(Arc::clone(machine.arbiter(device)?)) })
+        let lanes = Lanes::new(Arc::clone(machine.arbiter(device)?));
+        Ok(Self { index, device, target, lanes, fixed: Mutex::default() })
+    }
+
+    /// Whether its kernels run on threads of the host.
+    pub(crate) fn is_host(&self) -> bool {
+        self.target == Target::Host
     }
 
     /// The first lane of a query or of a part of it, which waits for its turn where even that does not fit.
@@ -405,7 +413,7 @@ impl Runtime {
         generate: impl Fn(bool) -> Result<Generated>,
     ) -> Result<Generated> {
         let options = &self.options;
-        let is_sliced = worker.target == Target::Host
+        let is_sliced = worker.is_host()
             && options.host_rows == HostRows::Slices
             && options.filters != Filters::Predicated;
         let generated = generate(is_sliced)?;
@@ -426,6 +434,22 @@ impl Runtime {
             check_source(&generated.text, major, minor)?;
         }
         self.compiler.compile(&generated.text, worker.target)
+    }
+
+    /// The kernels that are the same for every query, for the device of `worker`; and what compiling them was, unless they
+    /// were there.
+    pub(crate) fn fixed_program(&self, worker: &Worker) -> Result<(Arc<Program>, Option<CompileReport>)> {
+        let mut held = worker.fixed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(program) = &*held {
+            return Ok((Arc::clone(program), None));
+        }
+        let source = codegen::fixed(self.options.equal_hashes);
+        if let Some((major, minor)) = self.options.check_for {
+            check_source(&source, major, minor)?;
+        }
+        let (program, report) = self.compiler.compile(&source, worker.target)?;
+        *held = Some(Arc::clone(&program));
+        Ok((program, Some(report)))
     }
 
     /// Keys that a table by position was built of in vain: the next time a hashed one is built at once.

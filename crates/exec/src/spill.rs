@@ -85,7 +85,7 @@ impl Execution<'_> {
         kernel.state.forget(|arg| matches!(arg, Arg::Groups | Arg::GroupKeys));
         loop {
             let mut smaller = State::default();
-            let allocated = self.allocate_hashed_groups(kernel, &layout, slots / 2, &mut smaller);
+            let allocated = self.allocate_hashed_groups(&layout, slots / 2, &mut smaller);
             self.stream().wait_blocking()?;
             match allocated {
                 // Somebody else was faster.
@@ -130,7 +130,7 @@ impl Execution<'_> {
         if count == 0 {
             return Ok(0);
         }
-        self.clear_groups(kernel, &held.layout, &kernel.state)?;
+        self.clear_groups(&held.layout, &kernel.state)?;
         // Morsels run in other streams.
         self.stream().wait_blocking()?;
         report.spilled_runs += 1;
@@ -195,7 +195,7 @@ impl Execution<'_> {
             if is_read && merged.is_empty() && pending.is_empty() {
                 return Ok(Outcome::Groups(Groups::Held(Box::new(held))));
             }
-            let records = gather(self, &kernel, &held, Some(held.count), u64::MAX)?;
+            let records = gather(self, &held, Some(held.count), u64::MAX)?;
             match is_read {
                 true => merged.push(records),
                 false => append(&mut rows, group_rows(layout, &records, &[])?)?,

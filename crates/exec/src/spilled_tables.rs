@@ -146,9 +146,9 @@ impl Execution<'_> {
         }
         let rows = self.rows_of_table(&kernel.state, table, &layout, count as usize)?;
         self.check_host_bytes(kernel.table_runs.iter().chain([&rows]))?;
-        self.fill(kernel, self.stream(), kernel.state.span(Arg::TableKeys(table))?, u64::MAX, 0, 1)?;
+        self.fill(self.stream(), kernel.state.span(Arg::TableKeys(table))?, u64::MAX, 0, 1)?;
         for span in [kernel.state.span(Arg::Heads(table))?, kernel.state.span(Arg::Bloom(table))?, &head] {
-            self.clear(kernel, self.stream(), span)?;
+            self.clear(self.stream(), span)?;
         }
         // Morsels run in other streams.
         self.stream().wait_blocking()?;
@@ -178,7 +178,7 @@ impl Execution<'_> {
         kernel.state.forget(|arg| arg.is_of_table(table));
         let smaller = self.making_room(|| {
             let mut smaller = State::default();
-            let allocated = self.allocate_hashed(kernel, table, &layout, rows_max / 2, &mut smaller);
+            let allocated = self.allocate_hashed(table, &layout, rows_max / 2, &mut smaller);
             self.stream().wait_blocking()?;
             allocated.map(|()| smaller)
         })?;

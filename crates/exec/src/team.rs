@@ -33,7 +33,7 @@ use pelton_pipeline::ir::{Inputs, Literal, Op, Plan, Sink, Source};
 use pelton_trace::Tracer;
 
 use crate::Runtime;
-use crate::combine::{Combiner, GroupPartition, GroupsPart, fixed_kernel};
+use crate::combine::{Combiner, GroupPartition, GroupsPart, combining_kernel};
 use crate::execution::{Execution, Groups, HeldGroups};
 use crate::finish::{Outcome, gather_on_host, gather_to, without_key};
 use crate::groups_out::{WantedGroups, result_of_groups};
@@ -272,10 +272,7 @@ impl<'r> Team<'r> {
         let (first, mut report) = (&self.executions[0], PipelineReport::default());
         let rows = match self.plan.has_groups_reader(index) {
             true => None,
-            false => {
-                let kernel = fixed_kernel(first, &held.layout)?;
-                Some(result_of_groups(first, &kernel, &held, Some(held.count), &mut report)?)
-            }
+            false => Some(result_of_groups(first, &held, Some(held.count), &mut report)?),
         };
         self.combined[index] = Some((held.count, started.elapsed().saturating_sub(report.reader_wait)));
         self.reader_wait += report.reader_wait;
@@ -349,7 +346,7 @@ impl<'r> Team<'r> {
             }
         }
         let (first, mut report) = (&mut self.executions[0], PipelineReport::default());
-        let mut kernel = fixed_kernel(first, &layout)?;
+        let mut kernel = combining_kernel(first, &layout)?;
         kernel.runs = runs;
         let is_read = self.plan.has_groups_reader(index);
         let (rows, groups) = match first.merge_all(kernel, &layout, is_read, &mut report)? {
@@ -537,12 +534,11 @@ fn add_across(
         Ok::<_, Error>(landed)
     });
     let heap = heap.transpose()?;
-    let kernel = fixed_kernel(other, &held.layout)?;
     for first_place in (0..held.places()).step_by(step as usize) {
         let places = first_place..held.places().min(first_place + step);
         match &gathered {
             Some(gathered) => {
-                let count = gather_to(other, &kernel, held, places, gathered)?;
+                let count = gather_to(other, held, places, gathered)?;
                 let bytes = 8..8 + count as usize * group_bytes;
                 let records = landing.slice(0..bytes.len());
                 copy_across((other_stream, &gathered.slice(bytes)), (stream, &records))?;

@@ -95,7 +95,7 @@ impl Waiting {
         if is_short(&self.undone, undone_bytes) {
             execution.refuse_first(Arg::Undone, undone_bytes)?;
             let undone = allocate(undone_bytes)?;
-            execution.clear(kernel, stream, &undone)?;
+            execution.clear(stream, &undone)?;
             self.undone.replace(Some(undone));
         }
         if kernel.generated.has_repeated_rows() && is_short(&self.emitted, emitted_bytes) {

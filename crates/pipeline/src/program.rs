@@ -284,7 +284,7 @@ pub fn compile_for_check(source: &str, major: u32, minor: u32) -> Result<Vec<u8>
     CudaCompiler::for_capability(major, minor)?.compile(source)
 }
 
-/// As [`compile_for_check`], once a process for a source.
+/// As [`compile_for_check`], once a process for a source, and up to PTX alone.
 ///
 /// # Errors
 ///
@@ -294,7 +294,7 @@ pub fn check_source(source: &str, major: u32, minor: u32) -> Result<()> {
     let key = (xxhash_rust::xxh3::xxh3_64(source.as_bytes()), major, minor);
     let passed = || PASSED.lock().unwrap_or_else(PoisonError::into_inner);
     if !passed().contains(&key) {
-        compile_for_check(source, major, minor).map_err(|error| {
+        CudaCompiler::for_capability(major, minor)?.check(source).map_err(|error| {
             Error::corrupt(format!("a source of kernels, for sm_{major}{minor}: {error}"))
         })?;
         passed().insert(key);

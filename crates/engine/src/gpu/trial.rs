@@ -15,8 +15,8 @@
 //! Once a query comes again that is still on trial, what is left of the trial gets some of the cores in any case.
 //!
 //! Without a GPU, kernels compiled for the host's cores are tried out likewise. They want the cores that queries want, and a
-//! compiler takes a second for each: so one trial runs at a time, of a query that has come twice, and of a plan as a whole
-//! alone.
+//! compiler takes a fifth of a second for each: so only a quarter of the cores have one, and only queries that have come twice
+//! are tried, each plan as a whole alone.
 //! Parts of plans are told apart by what they do, not by the numbers in it.
 
 use std::collections::HashMap;
@@ -116,19 +116,19 @@ pub(super) struct Manner {
 impl Manner {
     /// Of a GPU: one trial a core, which is mostly a compiler on one thread.
     pub(super) fn of_gpu() -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, |count| count.get());
-        Self {
-            where_text: "on the device",
-            at_once: cores.min(TRIALS_MAX),
-            cpu_runs_min: 0,
-            is_idle_first: false,
-        }
+        let at_once = cores().min(TRIALS_MAX);
+        Self { where_text: "on the device", at_once, cpu_runs_min: 0, is_idle_first: false }
     }
 
-    /// Of the host's cores, which queries want: one trial at a time, of what comes again.
+    /// Of the host's cores, which queries want: one trial for four of them, of what comes again.
     pub(super) fn of_host() -> Self {
-        Self { where_text: "in compiled kernels", at_once: 1, cpu_runs_min: 2, is_idle_first: true }
+        let at_once = (cores() / 4).clamp(1, TRIALS_MAX);
+        Self { where_text: "in compiled kernels", at_once, cpu_runs_min: 2, is_idle_first: true }
     }
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, |count| count.get())
 }
 
 /// What was learnt so far; of one device.

@@ -212,7 +212,7 @@ fn grouped<R>(
 
 fn rows(execution: &Execution<'_>, combiner: Combiner<'_, '_>) -> Result<Rows> {
     let held = combiner.finish()?;
-    group_rows_of(execution, &fixed_kernel(execution, &held.layout)?, &held, Some(held.count), u64::MAX)
+    group_rows_of(execution, &held, Some(held.count), u64::MAX)
 }
 
 fn three_parts() -> [Vec<Row>; 3] {
@@ -293,7 +293,7 @@ fn records(execution: &Execution<'_>, combiner: &Combiner<'_, '_>, held: &HeldGr
     let bytes = 8 + held.count as usize * (held.layout.width() + 1) * 8;
     let kind = MemoryKind::Device(execution.device());
     let out = execution.runtime.machine().allocate(kind, bytes, OnFull::Refuse).unwrap().span();
-    let count = gather_to(execution, &combiner.kernel, held, 0..held.places(), &out).unwrap();
+    let count = gather_to(execution, held, 0..held.places(), &out).unwrap();
     (out.slice(8..bytes), count)
 }
 

@@ -106,6 +106,26 @@ impl Block {
         self.push("if (!live) continue;");
     }
 
+    /// Opens a loop over the rows of a slice that have come so far, whose code is of one row, and ends with
+    /// [`Self::close_rows`]. The word of it that has a bit for each row that goes on.
+    pub(crate) fn open_rows(&mut self) -> String {
+        debug_assert!(self.is_slice());
+        let kept = self.name("k");
+        self.push(&format!("u32 {kept} = 0;"));
+        self.push("EACH_LIVE_LANE {");
+        self.depth += 1;
+        self.slice = Slice::None;
+        kept
+    }
+
+    /// Ends the loop that [`Self::open_rows`] began and gave `kept`: rows for which `condition` does not hold go no further.
+    pub(crate) fn close_rows(&mut self, kept: &str, condition: &str) {
+        self.push(&format!("{kept} |= u32({condition}) << lane;"));
+        self.close();
+        self.slice = Slice::Rows;
+        self.keep_lanes(kept);
+    }
+
     /// Appends `statement` for where `condition` holds of a row that has come so far.
     pub(crate) fn note_if(&mut self, condition: &str, statement: &str) {
         match self.is_slice() {

@@ -2,7 +2,7 @@
 //! the same for every query; what the words of a state do is given to it as an array.
 
 use super::layout::{GroupLayout, SinkLayout, WordKind};
-use super::{CHUNK, FIXED_ARGS, Generated, HEAP, STATE, TARGET, TEXT};
+use super::{CHUNK, FIXED_ARGS, Generated, HEAP, STATE, TARGET, TEXT, equal_hashes};
 
 const COMBINE: &str = include_str!("../../../../cuda/pipeline/combine.h");
 /// The kernel that adds the groups of a part to a table: see `cuda/pipeline/combine.h`.
@@ -11,7 +11,7 @@ pub const COMBINE_ENTRY: &str = "k_combine";
 /// The kernels that make one table of groups out of several of `layout`, as a pipeline that ends in such groups and
 /// has no rows of its own. `has_equal_hashes` as in [`Request`](super::Request).
 pub fn combine(layout: &GroupLayout, has_equal_hashes: bool) -> Generated {
-    let equal = if has_equal_hashes { "#define PELTON_EQUAL_HASHES\n" } else { "" };
+    let equal = equal_hashes(has_equal_hashes);
     let (with_heap, texts) = match layout.has_text_heap() {
         true => ("#define PELTON_TEXT_HEAP\n", [CHUNK, TEXT, HEAP].concat()),
         false => ("", String::new()),

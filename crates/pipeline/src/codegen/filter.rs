@@ -40,6 +40,13 @@ pub(crate) enum Step<'p> {
     Bitmap(usize),
 }
 
+impl Step<'_> {
+    /// Whether it is a condition on views of text, as columns of `source`.
+    pub(crate) fn reads_views(self, source: &[SourceColumn]) -> bool {
+        matches!(self, Step::Condition(condition) if reads_any(condition, &|column| source[column].is_view()))
+    }
+}
+
 /// Words of a lane that are held in registers at once at most.
 const FUSED_WORDS_MAX: usize = 48;
 

@@ -43,6 +43,8 @@ pub(super) struct Limits {
     pub(super) groups_expected: u64,
     /// The most bytes of groups that are by position since a hashed table would take as many.
     pub(super) direct_bytes_max: u64,
+    /// How many times the bytes of a hashed table these may be.
+    pub(super) direct_ratio_max: u64,
     /// The most packed keys of a table by position.
     pub(super) table_keys_max: u64,
     /// Shared memory taken already.
@@ -64,7 +66,8 @@ impl Limits {
         let direct_bytes = packed_key_count.saturating_mul(words * 8);
         let hashed_bytes =
             hashed_slots(packed_key_count, self.groups_expected).saturating_mul((words + 1) * 8);
-        packed_key_count <= self.direct_keys_max || direct_bytes <= hashed_bytes.min(self.direct_bytes_max)
+        let bytes_max = hashed_bytes.saturating_mul(self.direct_ratio_max).min(self.direct_bytes_max);
+        packed_key_count <= self.direct_keys_max || direct_bytes <= bytes_max
     }
 }
 

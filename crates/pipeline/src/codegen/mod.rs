@@ -78,6 +78,7 @@ const CHUNK: &str = include_str!("../../../../cuda/pipeline/chunk.h");
 /// Of kernels that go through slices.
 const SLICE: &str = include_str!("../../../../cuda/pipeline/slice.h");
 const STATE: &str = include_str!("../../../../cuda/pipeline/state.h");
+const FIXED: &str = include_str!("../../../../cuda/pipeline/fixed.h");
 /// Of kernels that read views of text.
 const TEXT: &str = concat!(
     include_str!("../../../../cuda/pipeline/text_view.h"),
@@ -89,7 +90,7 @@ const TEXT_CODED: &str = include_str!("../../../../cuda/pipeline/text_coded.h");
 /// Of kernels that keep texts in a heap, or read them there.
 const HEAP: &str = include_str!("../../../../cuda/pipeline/heap.h");
 
-/// The kernel's name in every program.
+/// The kernel's name in the program of a pipeline.
 pub const ENTRY: &str = "k_run";
 /// The kernel that fills words.
 pub const FILL_ENTRY: &str = "k_fill";
@@ -99,8 +100,8 @@ pub const COMPACT_ENTRY: &str = "k_compact";
 pub const MOVE_GROUPS_ENTRY: &str = "k_move_groups";
 /// The kernel that moves the keys of a hash table to a larger one.
 pub const MOVE_KEYS_ENTRY: &str = "k_move_keys";
-/// Words that the fixed kernels take; programs take no fewer.
-const FIXED_ARGS: usize = 17;
+/// Words that the fixed kernels take, all as many.
+pub const FIXED_ARGS: usize = 17;
 /// Shared memory of a block that every device has.
 const SHARED_BYTES_MAX: usize = 48 << 10;
 /// Threads of a block, where scratch memory does not ask for fewer.
@@ -130,6 +131,8 @@ pub struct Request<'a> {
     pub groups_expected: u64,
     /// The most bytes of groups that are found by position for that reason.
     pub direct_bytes_max: u64,
+    /// How many times the bytes of a hashed table these may be.
+    pub direct_ratio_max: u64,
     /// The most packed keys of a direct table.
     pub table_keys_max: u64,
     /// All hashes equal, to test collisions.
@@ -150,11 +153,6 @@ impl Generated {
     /// Whether rows come to the sink several times, so that how often is noted of those that wait.
     pub fn has_repeated_rows(&self) -> bool {
         self.args.contains(&Arg::Emitted)
-    }
-
-    /// Words that every entry of the program takes.
-    pub fn word_count(&self) -> usize {
-        self.args.len().max(FIXED_ARGS)
     }
 }
 
@@ -196,6 +194,19 @@ pub fn generate(request: Request<'_>) -> Result<Generated> {
     Generator::new(request).run().context(|| format!("pipeline '{name}'"))
 }
 
+/// The source of the kernels that are the same for every query; `has_equal_hashes` as in [`Request`].
+pub fn fixed(has_equal_hashes: bool) -> String {
+    format!(
+        "{}#define PELTON_ARG_COUNT {FIXED_ARGS}\n#define PELTON_SHARED_BYTES 0\n{TARGET}{STATE}{FIXED}",
+        equal_hashes(has_equal_hashes)
+    )
+}
+
+/// What makes all hashes of a source equal, or not.
+fn equal_hashes(are_equal: bool) -> &'static str {
+    if are_equal { "#define PELTON_EQUAL_HASHES\n" } else { "" }
+}
+
 struct Generator<'a> {
     request: Request<'a>,
     kernel: KernelContext<'a>,
@@ -204,6 +215,8 @@ struct Generator<'a> {
 
 impl<'a> Generator<'a> {
     fn new(request: Request<'a>) -> Self {
+        // Groups lie in no pages.
+        let is_sliced = request.is_sliced && request.groups.is_none();
         let kernel = KernelContext {
             columns: &request.pipeline.columns,
             source: request.source,
@@ -215,11 +228,8 @@ impl<'a> Generator<'a> {
             literals: Vec::new(),
             text_constants: text::TextConstants::default(),
             checks: Checks::new(request.checks_everywhere),
+            is_sliced,
         };
-        // Groups lie in no pages, and texts take long one by one.
-        let is_sliced = request.is_sliced
-            && request.groups.is_none()
-            && !request.source.iter().any(SourceColumn::is_view);
         let rows = match (is_sliced, request.is_predicated) {
             (true, _) => filter::Rows::Sliced,
             (false, true) => filter::Rows::Predicated,
@@ -269,6 +279,7 @@ impl<'a> Generator<'a> {
             waiting::first_mask(true, &mut self.kernel.args, body);
         }
         self.decode_deltas(body)?;
+        self.find_starts(body);
         let limits = waiting::Lane { may_be_full, is_repeated: self.multiplies_rows() };
         limits.open_slices(&mut self.kernel.args, body);
         rows.text.lines().for_each(|line| body.line(line));
@@ -350,7 +361,7 @@ impl<'a> Generator<'a> {
     }
 
     fn assemble(&self, body: &str, sink: &SinkLayout, shared_bytes: usize) -> String {
-        let count = self.kernel.args.list().len().max(FIXED_ARGS);
+        let count = self.kernel.args.list().len();
         let has_heap = matches!(sink, SinkLayout::Groups(layout) if layout.has_text_heap())
             || self.request.groups.is_some_and(GroupLayout::has_text_heap);
         let has_views = has_heap || self.request.source.iter().any(SourceColumn::is_view);
@@ -358,7 +369,7 @@ impl<'a> Generator<'a> {
         let has_coded = self.request.source.iter().any(SourceColumn::is_coded);
         let (text, heap) = (if has_views { TEXT } else { "" }, if has_heap { HEAP } else { "" });
         let coded = if has_coded { TEXT_CODED } else { "" };
-        let equal = if self.request.has_equal_hashes { "#define PELTON_EQUAL_HASHES\n" } else { "" };
+        let equal = equal_hashes(self.request.has_equal_hashes);
         format!(
             "{equal}#define PELTON_ARG_COUNT {count}\n#define PELTON_SHARED_BYTES {shared_bytes}\n\
              {TARGET}{CHUNK}{slice}{text}{coded}{heap}{STATE}\nENTRY({ENTRY}) {{\n{body}}}\n"
@@ -473,10 +484,25 @@ impl<'a> Generator<'a> {
         Ok(())
     }
 
+    /// Says how to find where the texts of the vector start, which is done for the first row that asks.
+    fn find_starts(&self, body: &mut Block) {
+        for k in self.columns_with_starts() {
+            body.line(format!("bool has_starts{k} = false;"));
+            body.line(format!(
+                "const auto starts{k} = [&] {{ if (!has_starts{k}) {{ p{k}.decode(v, s{k}); has_starts{k} = true; }} \
+                 return s{k}; }};"
+            ));
+        }
+    }
+
+    /// Source columns whose texts have starts to be found.
+    fn columns_with_starts(&self) -> Vec<usize> {
+        (0..self.request.source.len()).filter(|k| self.request.source[*k].has_starts()).collect()
+    }
+
     /// Finds where the texts of the vector start, for rows to come; all lanes are here.
     fn decode_starts(&self, body: &mut Block) {
-        let texts = (0..self.request.source.len()).filter(|k| self.request.source[*k].has_starts());
-        let texts: Vec<usize> = texts.collect();
+        let texts = self.columns_with_starts();
         if texts.is_empty() {
             return;
         }

@@ -62,6 +62,7 @@ impl Generator<'_> {
             direct_keys_max: self.request.direct_keys_max,
             groups_expected: self.request.groups_expected,
             direct_bytes_max: self.request.direct_bytes_max,
+            direct_ratio_max: self.request.direct_ratio_max,
             table_keys_max: self.request.table_keys_max,
             shared_offset: scratch,
             shared_bytes_max: super::SHARED_BYTES_MAX.saturating_sub(scratch),
@@ -77,6 +78,13 @@ impl Generator<'_> {
         let mut guard = Guard::new(self.plan.is_predicated());
         let mut share = 1.0;
         for step in self.plan.row_steps() {
+            if block.is_slice() && step.reads_views(scope.kernel.source) {
+                let (kept, before) = (block.open_rows(), scope.snapshot());
+                let condition = filter::test(step, pipeline, &mut scope, &mut block)?;
+                block.close_rows(&kept, &condition);
+                scope.restore(before);
+                continue;
+            }
             let condition = filter::test(step, pipeline, &mut scope, &mut block)?;
             guard.add(condition, &mut scope, &mut block);
             if let filter::Step::Bitmap(index) = step {

@@ -221,6 +221,8 @@ pub(crate) struct KernelContext<'a> {
     pub(crate) literals: Vec<u64>,
     pub(crate) text_constants: TextConstants,
     pub(crate) checks: Checks,
+    /// It goes through slices.
+    pub(crate) is_sliced: bool,
 }
 
 impl KernelContext<'_> {
@@ -259,6 +261,8 @@ impl<'k, 'a> RowScope<'k, 'a> {
             return Ok(group_source::load(layout, index, &mut self.kernel.args, block));
         }
         if source.is_view() {
+            // Texts take long one by one.
+            block.each_row();
             return Ok(self.load_view(k, block));
         }
         let form = Form::of(column.ty, column.bounds);
@@ -324,7 +328,11 @@ impl<'k, 'a> RowScope<'k, 'a> {
 
     fn load_view(&mut self, k: usize, block: &mut Block) -> Value {
         let (column, source) = (&self.kernel.columns[k], &self.kernel.source[k]);
-        let starts = if source.has_starts() { format!("s{k}") } else { "0".into() };
+        let starts = match (source.has_starts(), self.kernel.is_sliced) {
+            (false, _) => "0".into(),
+            (true, false) => format!("s{k}"),
+            (true, true) => format!("starts{k}()"),
+        };
         let code = format!("p{k}.view(v, r, lane, {starts})");
         let ty = if source.is_coded() { "CodedText" } else { Form::View.c_type() };
         let name = block.define(ty, "x", code);

@@ -6,6 +6,9 @@ use pelton_error::Result;
 /// `--fmad=false`: a product and a sum are two roundings, as on the host and in Arrow, so that answers do not depend on
 /// where a query ran. What programs do is bound by memory, not by arithmetic.
 const OPTIONS: [&str; 3] = ["-std=c++17", "--device-int128", "--fmad=false"];
+/// Without the declarations of textures, surfaces and the runtime, which are parsed before every program; and the first
+/// version that can leave them out.
+const MINIMAL: (&str, (i32, i32)) = ("--minimal", (12, 4));
 
 /// NVRTC with the architecture that it compiles for.
 pub(super) struct CudaCompiler {
@@ -21,11 +24,23 @@ impl CudaCompiler {
 
     pub(super) fn identity(&self) -> String {
         let (major, minor) = self.nvrtc.version();
-        format!("NVRTC {major}.{minor} for {} with {}", self.architecture, OPTIONS.join(" "))
+        format!("NVRTC {major}.{minor} for {} with {}", self.architecture, self.options().join(" "))
     }
 
     pub(super) fn compile(&self, source: &str) -> Result<Vec<u8>> {
-        self.nvrtc.compile(source, self.architecture, &OPTIONS)
+        self.nvrtc.compile(source, self.architecture, &self.options())
+    }
+
+    /// Whether it takes `source`, which leaves the assembler out.
+    pub(super) fn check(&self, source: &str) -> Result<()> {
+        let (NvrtcArchitecture::Machine(number) | NvrtcArchitecture::Intermediate(number)) =
+            self.architecture;
+        self.nvrtc.compile(source, NvrtcArchitecture::Intermediate(number), &self.options()).map(drop)
+    }
+
+    fn options(&self) -> Vec<&'static str> {
+        let (minimal, since) = MINIMAL;
+        OPTIONS.into_iter().chain((self.nvrtc.version() >= since).then_some(minimal)).collect()
     }
 }
 
