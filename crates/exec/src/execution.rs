@@ -659,6 +659,7 @@ impl<'r> Execution<'r> {
         let is_divided = self.shared[index].is_divided(&pipeline.sink);
         let options = &self.runtime.options;
         let groups_expected = self.groups_to_begin_with(pipeline, prepared)?;
+        let is_expected = matches!(&pipeline.sink, Sink::Aggregate { expected: Some(_), .. });
         let request = |is_sliced| Request {
             pipeline,
             source: &prepared.columns,
@@ -671,7 +672,7 @@ impl<'r> Execution<'r> {
             groups_expected,
             // States of all places go from one worker to another.
             direct_bytes_max: if is_divided { 0 } else { memory_bytes / 4 },
-            direct_ratio_max: if self.worker.is_host() { HOST_DIRECT_RATIO_MAX } else { 1 },
+            direct_ratio_max: if is_expected && self.worker.is_host() { HOST_DIRECT_RATIO_MAX } else { 1 },
             table_keys_max: TABLE_KEYS_MAX.min(memory_bytes / 64),
             has_equal_hashes: options.equal_hashes,
             is_predicated: options.filters == Filters::Predicated,

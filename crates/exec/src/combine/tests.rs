@@ -270,7 +270,7 @@ fn records_and_ranges_of_places_are_parts_too() {
         grouped(kind, false, &parts, |execution, held| {
             let combiner = Combiner::new(execution, &held[0].layout, 300, 0).unwrap();
             for held in &held[..2] {
-                let (records, count) = records(execution, &combiner, held);
+                let (records, count) = records(execution, held);
                 let part = GroupsPart::Records { records: &records, count };
                 combiner.add(&part, GroupPartition::ALL).unwrap();
             }
@@ -289,7 +289,7 @@ fn records_and_ranges_of_places_are_parts_too() {
 }
 
 /// The groups of `held`, gathered.
-fn records(execution: &Execution<'_>, combiner: &Combiner<'_, '_>, held: &HeldGroups) -> (Span, u64) {
+fn records(execution: &Execution<'_>, held: &HeldGroups) -> (Span, u64) {
     let bytes = 8 + held.count as usize * (held.layout.width() + 1) * 8;
     let kind = MemoryKind::Device(execution.device());
     let out = execution.runtime.machine().allocate(kind, bytes, OnFull::Refuse).unwrap().span();
