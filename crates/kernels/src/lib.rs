@@ -38,6 +38,7 @@ mod frame;
 mod gather;
 mod groups;
 mod join;
+mod key_frames;
 mod join_args;
 mod join_radix;
 mod merge;
@@ -60,6 +61,7 @@ pub use frame::{
     Edges, Frame, FrameEdge, FrameSource, Pick, Picked, Ranking, Target, frame_averages, frame_rows,
     frame_values, pick, rank,
 };
+pub use key_frames::{FrameKeys, KeyEdge, KeyFrame, key_frames};
 pub use gather::{Gather, gather};
 pub use groups::{GROUP_LEVELS_MAX, GroupEdge, group_edges, mark_groups};
 pub use join::{
