@@ -184,9 +184,9 @@ impl Search<'_> {
 
     /// The key of an element; `None`: NULL.
     fn key(&self, element: usize) -> Option<i128> {
-        let row = self.indices.map_or(element, |indices| {
-            integer_at(indices, KeyType::I32, element) as u32 as usize
-        });
+        let row = self
+            .indices
+            .map_or(element, |indices| integer_at(indices, KeyType::I32, element) as u32 as usize);
         let is_valid = self.valid.is_none_or(|valid| valid[row] != 0);
         is_valid.then(|| integer_at(self.source, self.keys.key_type, row))
     }

@@ -38,9 +38,9 @@ mod frame;
 mod gather;
 mod groups;
 mod join;
-mod key_frames;
 mod join_args;
 mod join_radix;
+mod key_frames;
 mod merge;
 mod merge_many;
 mod order;
@@ -61,7 +61,6 @@ pub use frame::{
     Edges, Frame, FrameEdge, FrameSource, Pick, Picked, Ranking, Target, frame_averages, frame_rows,
     frame_values, pick, rank,
 };
-pub use key_frames::{FrameKeys, KeyEdge, KeyFrame, key_frames};
 pub use gather::{Gather, gather};
 pub use groups::{GROUP_LEVELS_MAX, GroupEdge, group_edges, mark_groups};
 pub use join::{
@@ -71,6 +70,7 @@ pub use join_radix::{
     JOIN_BITS_MAX, JOIN_BUILD_ROWS, JOIN_PROBE_ROWS, JOIN_TILE_ROWS, JoinDigits, JoinSegments, join_count,
     join_pairs, join_scatter, join_units,
 };
+pub use key_frames::{FrameKeys, KeyEdge, KeyFrame, key_frames};
 pub use library::{Library, Policy};
 pub use merge::{merge_keys, merge_pairs};
 pub use merge_many::{MergeMany, merge_many};

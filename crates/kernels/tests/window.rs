@@ -319,7 +319,9 @@ fn check_key_frames(on: &Uploaded<'_>, words: &[u64], reference: &Reference, wha
         (Distance(3), Distance(1)),
     ];
     let low: Vec<i64> = words.iter().map(|word| (word & 0xFF) as i64).collect();
-    for (is_descending, null) in [(false, None), (true, None), (false, Some(2)), (false, Some(0)), (true, Some(0))] {
+    for (is_descending, null) in
+        [(false, None), (true, None), (false, Some(2)), (false, Some(0)), (true, Some(0))]
+    {
         let has_nulls_first = null == Some(0);
         let key = |element: usize| {
             let number = low[element];
@@ -351,7 +353,8 @@ fn check_key_frames(on: &Uploaded<'_>, words: &[u64], reference: &Reference, wha
                 let frame = KeyFrame { start, end };
                 let (first, last) = (on.array(4), on.array(4));
                 let edges = on.edges.clone();
-                let work = key_frames(on.bench.library(), frame, keys.clone(), edges, first.clone(), last.clone());
+                let work =
+                    key_frames(on.bench.library(), frame, keys.clone(), edges, first.clone(), last.clone());
                 on.bench.run(work);
                 let (first, last) = (on.numbers(&first, 4), on.numbers(&last, 4));
                 for element in 0..on.count {

@@ -170,7 +170,9 @@ impl FrameEdge {
     fn distance(self) -> i64 {
         match self {
             FrameEdge::Partition | FrameEdge::Peers => 0,
-            FrameEdge::Rows(distance) | FrameEdge::Groups(distance) | FrameEdge::Distance(distance) => distance,
+            FrameEdge::Rows(distance) | FrameEdge::Groups(distance) | FrameEdge::Distance(distance) => {
+                distance
+            }
         }
     }
 }

@@ -30,8 +30,8 @@ use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec, Wi
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, InputOrderMode};
 use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{
-    Bounds, Expr, Frame, FrameEdge, FrameKey, Literal, Plan, Source, Type, WindowFunction, WindowKind, WindowOutput,
-    Windows,
+    Bounds, Expr, Frame, FrameEdge, FrameKey, Literal, Plan, Source, Type, WindowFunction, WindowKind,
+    WindowOutput, Windows,
 };
 
 use super::builder::Flow;
@@ -369,7 +369,9 @@ impl Functions<'_> {
         let bounds = [&frame.start_bound, &frame.end_bound];
         let is_far = |bound: &&WindowFrameBound| match bound {
             WindowFrameBound::CurrentRow => false,
-            WindowFrameBound::Preceding(distance) | WindowFrameBound::Following(distance) => !distance.is_null(),
+            WindowFrameBound::Preceding(distance) | WindowFrameBound::Following(distance) => {
+                !distance.is_null()
+            }
         };
         let has_key = frame.units == WindowFrameUnits::Range && bounds.iter().any(is_far);
         let key = has_key.then(|| self.frame_key(bounds, order)).transpose()?;
@@ -518,7 +520,8 @@ impl Functions<'_> {
             return Err(Error::unsupported(format!("kernels have no {name} in windows")));
         }
         let frame = self.frame(frame, order)?;
-        let is_found_by_rows = matches!(frame.end, FrameEdge::Partition | FrameEdge::Peers | FrameEdge::Rows(_));
+        let is_found_by_rows =
+            matches!(frame.end, FrameEdge::Partition | FrameEdge::Peers | FrameEdge::Rows(_));
         let begins_later = || match frame.start {
             FrameEdge::Partition if is_found_by_rows || !frame.may_be_empty() => Ok(()),
             _ => Err(Error::unsupported(
@@ -678,7 +681,8 @@ fn distance_of(far: &ScalarValue, key: &DataType) -> Result<i64> {
         (DataType::UInt32, ScalarValue::UInt32(Some(far))) => Some((*far).into()),
         _ => None,
     };
-    let distance = distance.filter(|distance| *distance >= 0).and_then(|distance| i64::try_from(distance).ok());
+    let distance =
+        distance.filter(|distance| *distance >= 0).and_then(|distance| i64::try_from(distance).ok());
     let is_months = matches!(far, ScalarValue::IntervalMonthDayNano(Some(interval)) if interval.months != 0);
     match distance {
         Some(distance) if !is_months => Ok(distance),
