@@ -44,6 +44,7 @@ int k_abi_report(k_abi_report_result* result, uint64_t result_bytes) {
       sizeof(k_rank_args),
       sizeof(k_pick_args),
       sizeof(k_frame_args),
+      sizeof(k_key_frames_args),
       K_POLICY_COUNT,
       pelton::GOLDEN_GAMMA,
       pelton::mix(1),

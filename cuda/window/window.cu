@@ -57,6 +57,11 @@ int launch_frame(const k_frame_args& args, void* stream) {
   return launch(FrameValues<POLICY, VALUE>{args}, grid_blocks<POLICY>(args.count, args.launch.multiprocessors), stream);
 }
 
+template <class POLICY, class KEY>
+int launch_key_frames(const k_key_frames_args& args, void* stream) {
+  return launch(KeyFrames<POLICY, KEY>{args}, grid_blocks<POLICY>(args.count, args.launch.multiprocessors), stream);
+}
+
 bool is_valid(const k_frame& frame) { return frame.start < K_EDGE_COUNT && frame.end < K_EDGE_COUNT; }
 
 }  // namespace
@@ -137,5 +142,16 @@ int k_frame_values(const k_frame_args* args, void* stream) {
       default:
         return launch_frame<Policy, double>(*args, stream);
     }
+  });
+}
+
+int k_key_frames(const k_key_frames_args* args, void* stream) {
+  if (args == nullptr || !is_valid(args->launch) || !is_valid(args->frame)) return cudaErrorInvalidValue;
+  if (args->source_type != K_KEY_I32 && args->source_type != K_KEY_I64) return cudaErrorInvalidValue;
+  if (args->count == 0) return cudaSuccess;
+  return with_policy(args->launch.policy, [&](auto policy) {
+    using Policy = decltype(policy);
+    return args->source_type == K_KEY_I32 ? launch_key_frames<Policy, int32_t>(*args, stream)
+                                          : launch_key_frames<Policy, int64_t>(*args, stream);
   });
 }

@@ -162,4 +162,64 @@ struct FrameValues {
   }
 };
 
+/// Traffic of an element: its key and, in both searches together, twice the logarithm of its partition's rows of keys at
+/// random, of which those near the ends of searches lie close together; 8 bytes of edges and 8 of results.
+template <class POLICY, class KEY>
+struct KeyFrames {
+  using Policy = POLICY;
+  k_key_frames_args args;
+
+  __device__ void run() const {
+    for_each_in_flight<POLICY::ITEMS>(
+        args.count, [=](uint64_t element) { return find(element); },
+        [=](uint64_t element, const ElementRange& range) {
+          const bool is_empty = range.first > range.last;
+          args.first[element] = is_empty ? 1 : static_cast<uint32_t>(range.first);
+          args.last[element] = is_empty ? 0 : static_cast<uint32_t>(range.last);
+        });
+  }
+
+  __device__ ElementRange find(uint64_t element) const {
+    const int64_t first = args.edges.partition_first[element];
+    const int64_t last = args.edges.partition_last[element];
+    const bool is_descending = (args.order & 1) != 0;
+    const bool has_nulls_first = (args.order & 2) != 0;
+    const auto row_of = [&](int64_t place) { return args.indices == nullptr ? place : int64_t{args.indices[place]}; };
+    const auto is_null = [&](int64_t row) { return args.valid != nullptr && args.valid[row] == 0; };
+    const auto key_of = [&](int64_t row) { return int64_t{reinterpret_cast<const KEY*>(args.source)[row]}; };
+    const int64_t own = row_of(static_cast<int64_t>(element));
+    const auto is_by_key = [&](uint32_t edge) { return edge == K_EDGE_ROWS && !is_null(own); };
+    const auto wanted_of = [&](int64_t distance) { return is_descending ? key_of(own) - distance : key_of(own) + distance; };
+    // The first place of the partition for which `is_beyond` holds, which does for all after it.
+    const auto search = [&](const auto& is_beyond) {
+      int64_t low = first, high = last + 1;
+      while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (is_beyond(row_of(middle))) high = middle; else low = middle + 1;
+      }
+      return low;
+    };
+    ElementRange range{first, last};
+    if (is_by_key(args.frame.start)) {
+      const int64_t wanted = wanted_of(args.frame.start_rows);
+      range.first = search([&](int64_t row) {
+        if (is_null(row)) return !has_nulls_first;
+        return is_descending ? key_of(row) <= wanted : key_of(row) >= wanted;
+      });
+    } else if (args.frame.start != K_EDGE_PARTITION) {
+      range.first = args.edges.peers_first[element];
+    }
+    if (is_by_key(args.frame.end)) {
+      const int64_t wanted = wanted_of(args.frame.end_rows);
+      range.last = search([&](int64_t row) {
+        if (is_null(row)) return !has_nulls_first;
+        return is_descending ? key_of(row) < wanted : key_of(row) > wanted;
+      }) - 1;
+    } else if (args.frame.end != K_EDGE_PARTITION) {
+      range.last = args.edges.peers_last[element];
+    }
+    return range;
+  }
+};
+
 }  // namespace pelton

@@ -5,6 +5,7 @@
 //!   flags          ──► edges        the first and last row of each, where a function asks
 //!   columns, rows' numbers, flags ──► scans ──► values of frames ──► columns of results, in order
 //!                                     columns ──► picked values ──►
+//!   keys, or scans that number groups ──► frames by distances, which stand in for the edges of peers
 //! ```
 //!
 //! Results are arrays beside the rows; they come out with them. Levels are prefixes of the sort's keys: functions that have
@@ -17,9 +18,10 @@ use std::ops::Range;
 use pelton_device::{MemoryKind, OnFull, Span};
 use pelton_error::{Error, Result};
 use pelton_kernels::{
-    Edges, FrameSource, GROUP_LEVELS_MAX, GroupEdge, IndexType, KeyType, Pick, Picked, Ranking, ScanOf,
-    ScanTarget, ScanValues, Target, frame_averages, frame_rows, frame_values, group_edges, mark_groups, pick,
-    rank, scan_scratch_bytes, segmented_scan, segmented_scan_scratch_bytes, take,
+    Edges, FrameKeys, FrameSource, GROUP_LEVELS_MAX, GroupEdge, IndexType, KeyEdge, KeyFrame, KeyType, Pick,
+    Picked, Ranking, ScanOf, ScanTarget, ScanValues, Target, frame_averages, frame_rows, frame_values,
+    group_edges, key_frames, mark_groups, pick, rank, scan_scratch_bytes, segmented_scan,
+    segmented_scan_scratch_bytes, take,
 };
 use pelton_pipeline::codegen::{Arg, Form, OrderLayout, PayloadColumn, RowsLayout};
 use pelton_pipeline::ir::{
@@ -170,6 +172,7 @@ impl Execution<'_> {
             marked,
             count: places.len() / 4,
             edges: HashMap::new(),
+            key_frames: HashMap::new(),
         };
         let columns = windows.functions.iter().map(|function| {
             self.cancel.check()?;
@@ -230,6 +233,8 @@ struct Computing<'e, 'r> {
     count: usize,
     /// By end and level.
     edges: HashMap<(GroupEdge, usize), Span>,
+    /// First and last rows of frames by distances, by frame and the levels of partitions and peers.
+    key_frames: HashMap<(Frame, usize, usize), (Span, Span)>,
 }
 
 impl Computing<'_, '_> {
@@ -280,8 +285,8 @@ impl Computing<'_, '_> {
                 self.picked(Pick::Shift(*rows), input, fallback, edges)
             }
             WindowKind::Pick { column, number, frame } => {
-                let (input, of_frame) = (self.input(*column)?, kernel_frame(*frame));
-                let mut edges = self.edges_for(*frame, partition, peers)?;
+                let input = self.input(*column)?;
+                let (of_frame, mut edges) = self.frame(*frame, partition, peers)?;
                 edges.partition_first = Some(self.edge(GroupEdge::First, partition)?);
                 let pick = match number {
                     1 => Pick::First(of_frame),
@@ -312,8 +317,8 @@ impl Computing<'_, '_> {
             WindowKind::Average { column, unit, frame } => {
                 let input = self.input(*column)?;
                 let key_type = key_type_of(sum_of(&input.column, self.count as u64)?.form)?;
-                let is_nullable = input.valid.is_some() || may_be_empty(*frame);
-                let mut edges = self.edges_for(*frame, partition, peers)?;
+                let is_nullable = input.valid.is_some() || frame.may_be_empty();
+                let (frame, mut edges) = self.frame(*frame, partition, peers)?;
                 if input.valid.is_none() {
                     edges.partition_first = Some(self.edge(GroupEdge::First, partition)?);
                 }
@@ -321,7 +326,6 @@ impl Computing<'_, '_> {
                 let target = self.target(8, is_nullable)?;
                 let source = FrameSource { key_type, source, counts };
                 let library = self.execution.library()?;
-                let frame = kernel_frame(*frame);
                 let work = frame_averages(library, frame, source, *unit, edges, target.clone());
                 self.execution.stream().run(work)?;
                 Ok(WindowColumn { layout: double(is_nullable), values: target.values, valid: target.valid })
@@ -369,9 +373,85 @@ impl Computing<'_, '_> {
         })
     }
 
-    /// The edges that `frame` is found by.
+    /// `frame` as kernels know it, and the edges that it is found by.
+    fn frame(
+        &mut self,
+        frame: Frame,
+        partition: usize,
+        peers: usize,
+    ) -> Result<(pelton_kernels::Frame, Edges)> {
+        use pelton_kernels::FrameEdge as Edge;
+        let is_distance = |edge| matches!(edge, FrameEdge::Groups(_) | FrameEdge::Distance(_));
+        if !is_distance(frame.start) && !is_distance(frame.end) {
+            let edge = |edge| match edge {
+                FrameEdge::Partition => Edge::Partition,
+                FrameEdge::Rows(rows) => Edge::Rows(rows),
+                FrameEdge::Peers | FrameEdge::Groups(_) | FrameEdge::Distance(_) => Edge::Peers,
+            };
+            let edges = self.edges_for(frame, partition, peers)?;
+            return Ok((pelton_kernels::Frame { start: edge(frame.start), end: edge(frame.end) }, edges));
+        }
+        let (first, last) = self.key_frames(frame, partition, peers)?;
+        // Of an empty frame the first row says nothing by itself.
+        let begins_with_it = frame.start == FrameEdge::Partition && !frame.may_be_empty();
+        let start = if begins_with_it { Edge::Partition } else { Edge::Peers };
+        let edges = Edges {
+            partition_first: Some(self.edge(GroupEdge::First, partition)?),
+            partition_last: None,
+            peers_first: Some(first),
+            peers_last: Some(last),
+        };
+        Ok((pelton_kernels::Frame { start, end: Edge::Peers }, edges))
+    }
+
+    /// The first and the last row of `frame`, which goes by distances, for each row.
+    fn key_frames(&mut self, frame: Frame, partition: usize, peers: usize) -> Result<(Span, Span)> {
+        if let Some(known) = self.key_frames.get(&(frame, partition, peers)) {
+            return Ok(known.clone());
+        }
+        let keys = match frame.key {
+            Some(key) => {
+                let Input { column, values, valid } = self.input(key.column)?;
+                FrameKeys {
+                    key_type: key_type_of(column.form)?,
+                    source: values,
+                    valid,
+                    indices: Some(self.places.clone()),
+                    is_descending: key.is_descending,
+                    has_nulls_first: key.has_nulls_first,
+                }
+            }
+            None => FrameKeys {
+                key_type: KeyType::I64,
+                source: self.scan(ScanOf::Groups(peers), partition, KeyType::I64, false)?.0,
+                valid: None,
+                indices: None,
+                is_descending: false,
+                has_nulls_first: false,
+            },
+        };
+        let edge = |edge| match edge {
+            FrameEdge::Partition => KeyEdge::Partition,
+            FrameEdge::Groups(distance) | FrameEdge::Distance(distance) => KeyEdge::Distance(distance),
+            FrameEdge::Peers | FrameEdge::Rows(_) => KeyEdge::Peers,
+        };
+        let of_keys = KeyFrame { start: edge(frame.start), end: edge(frame.end) };
+        let edges = Edges {
+            peers_first: Some(self.edge(GroupEdge::First, peers)?),
+            peers_last: Some(self.edge(GroupEdge::Last, peers)?),
+            ..self.partition_edges(partition)?
+        };
+        let execution = self.execution;
+        let (first, last) = (execution.window_array(self.count, 4)?, execution.window_array(self.count, 4)?);
+        let work = key_frames(execution.library()?, of_keys, keys, edges, first.clone(), last.clone());
+        execution.stream().run(work)?;
+        self.key_frames.insert((frame, partition, peers), (first.clone(), last.clone()));
+        Ok((first, last))
+    }
+
+    /// The edges that `frame`, which goes by no distances of keys or groups, is found by.
     fn edges_for(&mut self, frame: Frame, partition: usize, peers: usize) -> Result<Edges> {
-        let Frame { start, end } = frame;
+        let Frame { start, end, .. } = frame;
         let begins_later = start != FrameEdge::Partition;
         let ends_before = matches!(end, FrameEdge::Rows(rows) if rows < 0);
         let ends_after = matches!(end, FrameEdge::Rows(rows) if rows > 0);
@@ -469,14 +549,14 @@ impl Computing<'_, '_> {
     ) -> Result<WindowColumn> {
         let valid = column.map(|column| self.input(column)).transpose()?.and_then(|input| input.valid);
         let values = match (valid, frame) {
-            (None, Frame { start: FrameEdge::Partition, end: FrameEdge::Rows(0) }) => {
+            (None, Frame { start: FrameEdge::Partition, end: FrameEdge::Rows(0), .. }) => {
                 self.scan(ScanOf::Elements, partition, KeyType::I64, false)?.0
             }
             (None, frame) => {
-                let mut edges = self.edges_for(frame, partition, peers)?;
+                let (frame, mut edges) = self.frame(frame, partition, peers)?;
                 edges.partition_first = Some(self.edge(GroupEdge::First, partition)?);
                 let values = self.execution.window_array(self.count, 8)?;
-                let work = frame_rows(self.execution.library()?, kernel_frame(frame), edges, values.clone());
+                let work = frame_rows(self.execution.library()?, frame, edges, values.clone());
                 self.execution.stream().run(work)?;
                 values
             }
@@ -500,10 +580,10 @@ impl Computing<'_, '_> {
         peers: usize,
     ) -> Result<WindowColumn> {
         let key_type = key_type_of(layout.form)?;
-        let is_nullable = input.valid.is_some() || may_be_empty(frame);
+        let is_nullable = input.valid.is_some() || frame.may_be_empty();
         let layout = PayloadColumn { is_nullable, ..layout };
         let (scanned, counts) = self.scan_input(of, input, partition, key_type)?;
-        let is_there = frame == Frame { start: FrameEdge::Partition, end: FrameEdge::Rows(0) };
+        let is_there = frame == Frame::new(FrameEdge::Partition, FrameEdge::Rows(0));
         if is_there && !is_nullable {
             return Ok(WindowColumn { layout, values: scanned, valid: None });
         }
@@ -522,29 +602,13 @@ impl Computing<'_, '_> {
         partition: usize,
         peers: usize,
     ) -> Result<Target> {
-        let edges = self.edges_for(frame, partition, peers)?;
+        let (frame, edges) = self.frame(frame, partition, peers)?;
         let source = FrameSource { key_type, source, counts };
         let library = self.execution.library()?;
-        let work = frame_values(library, kernel_frame(frame), source, edges, target.clone());
+        let work = frame_values(library, frame, source, edges, target.clone());
         self.execution.stream().run(work)?;
         Ok(target)
     }
-}
-
-/// Whether a frame may have no rows at all.
-fn may_be_empty(frame: Frame) -> bool {
-    let begins_after = matches!(frame.start, FrameEdge::Rows(rows) if rows > 0);
-    let ends_before = matches!(frame.end, FrameEdge::Rows(rows) if rows < 0);
-    begins_after || ends_before
-}
-
-fn kernel_frame(frame: Frame) -> pelton_kernels::Frame {
-    let edge = |edge| match edge {
-        FrameEdge::Partition => pelton_kernels::FrameEdge::Partition,
-        FrameEdge::Peers => pelton_kernels::FrameEdge::Peers,
-        FrameEdge::Rows(rows) => pelton_kernels::FrameEdge::Rows(rows),
-    };
-    pelton_kernels::Frame { start: edge(frame.start), end: edge(frame.end) }
 }
 
 fn key_type_of(form: Form) -> Result<KeyType> {

@@ -120,12 +120,12 @@ impl Edges {
         [&self.partition_first, &self.partition_last, &self.peers_first, &self.peers_last].map(Option::as_ref)
     }
 
-    fn args(&self) -> sys::Edges {
+    pub(crate) fn args(&self) -> sys::Edges {
         let [partition_first, partition_last, peers_first, peers_last] = self.spans().map(address);
         sys::Edges { partition_first, partition_last, peers_first, peers_last }
     }
 
-    fn assert(&self, count: u64) {
+    pub(crate) fn assert(&self, count: u64) {
         for edge in self.spans().into_iter().flatten() {
             assert_eq!(element_count(edge, 4), count, "an edge for each element");
         }
@@ -150,7 +150,7 @@ impl Edges {
     }
 }
 
-fn address(span: Option<&Span>) -> u64 {
+pub(crate) fn address(span: Option<&Span>) -> u64 {
     span.map_or(0, Span::address)
 }
 
@@ -166,14 +166,14 @@ impl From<Frame> for sys::Frame {
     }
 }
 
-/// Edges as bytes of the host, each where it is.
-struct HostEdges<'a> {
+/// Edges as bytes of the host, each where it is: those of the partition, then those of peers.
+pub(crate) struct HostEdges<'a> {
     of: [Option<&'a [u8]>; 4],
 }
 
 impl<'a> HostEdges<'a> {
     /// The first of `sources` are those of `edges` that are there.
-    fn new(edges: &Edges, sources: &mut impl Iterator<Item = &'a [u8]>) -> Self {
+    pub(crate) fn new(edges: &Edges, sources: &mut impl Iterator<Item = &'a [u8]>) -> Self {
         Self { of: edges.spans().map(|edge| edge.and_then(|_| sources.next())) }
     }
 
@@ -181,7 +181,7 @@ impl<'a> HostEdges<'a> {
         self.of[edge].map(|edge| i64::from(integer_at(edge, KeyType::I32, element) as u32))
     }
 
-    fn known(&self, edge: usize, element: usize) -> i64 {
+    pub(crate) fn known(&self, edge: usize, element: usize) -> i64 {
         self.at(edge, element).expect("an edge that is asked for")
     }
 
@@ -223,7 +223,7 @@ impl<'a> HostEdges<'a> {
     }
 }
 
-fn work(
+pub(crate) fn work(
     name: &'static str,
     reads: Vec<Span>,
     target: &Target,
@@ -245,7 +245,7 @@ fn work(
     })
 }
 
-fn edges_of(edges: &Edges) -> Vec<Span> {
+pub(crate) fn edges_of(edges: &Edges) -> Vec<Span> {
     edges.spans().into_iter().flatten().cloned().collect()
 }
 

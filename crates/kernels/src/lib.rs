@@ -40,6 +40,7 @@ mod groups;
 mod join;
 mod join_args;
 mod join_radix;
+mod key_frames;
 mod merge;
 mod merge_many;
 mod order;
@@ -69,6 +70,7 @@ pub use join_radix::{
     JOIN_BITS_MAX, JOIN_BUILD_ROWS, JOIN_PROBE_ROWS, JOIN_TILE_ROWS, JoinDigits, JoinSegments, join_count,
     join_pairs, join_scatter, join_units,
 };
+pub use key_frames::{FrameKeys, KeyEdge, KeyFrame, key_frames};
 pub use library::{Library, Policy};
 pub use merge::{merge_keys, merge_pairs};
 pub use merge_many::{MergeMany, merge_many};

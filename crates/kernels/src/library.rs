@@ -81,6 +81,7 @@ pub(crate) struct Entries {
     pub(crate) rank: Entry<sys::RankArgs>,
     pub(crate) pick: Entry<sys::PickArgs>,
     pub(crate) frame_values: Entry<sys::FrameArgs>,
+    pub(crate) key_frames: Entry<sys::KeyFramesArgs>,
     error_text: sys::ErrorText,
 }
 
@@ -256,6 +257,7 @@ impl Image<'_> {
             rank: self.entry("k_rank")?,
             pick: self.entry("k_pick")?,
             frame_values: self.entry("k_frame_values")?,
+            key_frames: self.entry("k_key_frames")?,
             error_text: self.symbol("k_error_text")?,
         })
     }
@@ -313,6 +315,7 @@ fn expected_report() -> sys::AbiReport {
         rank_bytes: size_of::<sys::RankArgs>() as u64,
         pick_bytes: size_of::<sys::PickArgs>() as u64,
         frame_values_bytes: size_of::<sys::FrameArgs>() as u64,
+        key_frames_bytes: size_of::<sys::KeyFramesArgs>() as u64,
         policy_count: Policy::ALL.len() as u64,
         golden_gamma: GOLDEN_GAMMA,
         mixed_one: mix(1),

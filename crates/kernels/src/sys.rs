@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;
 
 /// `K_ABI_VERSION`.
-pub(crate) const ABI_VERSION: c_int = 3;
+pub(crate) const ABI_VERSION: c_int = 4;
 
 /// An entry that enqueues work on a stream.
 pub(crate) type Operation<A> = unsafe extern "C" fn(args: *const A, stream: *mut c_void) -> c_int;
@@ -370,6 +370,23 @@ pub(crate) struct FrameArgs {
     pub(crate) launch: Launch,
 }
 
+/// `k_key_frames_args`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct KeyFramesArgs {
+    pub(crate) source: u64,
+    pub(crate) valid: u64,
+    pub(crate) indices: u64,
+    pub(crate) edges: Edges,
+    pub(crate) frame: Frame,
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+    pub(crate) count: u64,
+    pub(crate) source_type: u32,
+    pub(crate) order: u32,
+    pub(crate) launch: Launch,
+}
+
 /// `k_abi_report_result`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -398,6 +415,7 @@ pub(crate) struct AbiReport {
     pub(crate) rank_bytes: u64,
     pub(crate) pick_bytes: u64,
     pub(crate) frame_values_bytes: u64,
+    pub(crate) key_frames_bytes: u64,
     pub(crate) policy_count: u64,
     pub(crate) golden_gamma: u64,
     pub(crate) mixed_one: u64,
@@ -434,7 +452,7 @@ const _: () = assert!(size_of::<CountBucketsArgs>() == 56 && offset_of!(CountBuc
 const _: () = assert!(size_of::<PartitionArgs>() == 96 && offset_of!(PartitionArgs, order) == 72);
 const _: () = assert!(size_of::<ScanArgs>() == 56 && offset_of!(ScanArgs, width_bytes) == 40);
 const _: () = assert!(size_of::<NumberSegmentsArgs>() == 40 && offset_of!(NumberSegmentsArgs, target) == 24);
-const _: () = assert!(size_of::<AbiReport>() == 304 && offset_of!(AbiReport, golden_gamma) == 200);
+const _: () = assert!(size_of::<AbiReport>() == 312 && offset_of!(AbiReport, golden_gamma) == 208);
 const _: () = assert!(size_of::<MarkGroupsArgs>() == 104 && offset_of!(MarkGroupsArgs, is_first) == 88);
 const _: () = assert!(size_of::<GroupEdgesArgs>() == 56 && offset_of!(GroupEdgesArgs, flag) == 40);
 const _: () =
@@ -443,3 +461,4 @@ const _: () = assert!(size_of::<Edges>() == 32 && size_of::<Frame>() == 24);
 const _: () = assert!(size_of::<RankArgs>() == 72 && offset_of!(RankArgs, ranking) == 56);
 const _: () = assert!(size_of::<PickArgs>() == 152 && offset_of!(PickArgs, number) == 120);
 const _: () = assert!(size_of::<FrameArgs>() == 120 && offset_of!(FrameArgs, source_type) == 104);
+const _: () = assert!(size_of::<KeyFramesArgs>() == 120 && offset_of!(KeyFramesArgs, launch) == 112);

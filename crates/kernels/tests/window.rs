@@ -5,9 +5,10 @@ mod bench;
 use bench::{Bench, on_every_machine};
 use pelton_device::Span;
 use pelton_kernels::{
-    Edges, Frame, FrameEdge, FrameSource, GroupEdge, KeyType, Pick, Picked, Ranking, ScanOf, ScanTarget,
-    ScanValues, Target, frame_averages, frame_rows, frame_values, group_edges, mark_groups, pick,
-    random_word, rank, scan_scratch_bytes, segmented_scan, segmented_scan_scratch_bytes,
+    Edges, Frame, FrameEdge, FrameKeys, FrameSource, GroupEdge, KeyEdge, KeyFrame, KeyType, Pick, Picked,
+    Ranking, ScanOf, ScanTarget, ScanValues, Target, frame_averages, frame_rows, frame_values, group_edges,
+    key_frames, mark_groups, pick, random_word, rank, scan_scratch_bytes, segmented_scan,
+    segmented_scan_scratch_bytes,
 };
 
 /// Around warps, and around tiles of CUB's scans of values of 8, 16 and 32 bytes.
@@ -182,6 +183,7 @@ fn check(bench: &Bench, shape: Shape, count: usize) {
         assert_eq!(bits, (partitions[element], peers[element]), "{}: {element}", what());
     }
     check_ranks(&on, &reference, &peers, &what);
+    check_key_frames(&on, &words, &reference, &what);
     // Values by row, every fourth NULL.
     let values: Vec<i64> = (0..count as u64).map(|row| random_word(7, row) as i64 >> 1).collect();
     let valid: Vec<u8> =
@@ -299,6 +301,102 @@ fn check_ranks(on: &Uploaded<'_>, reference: &Reference, peers: &[bool], what: &
             at += rows;
         }
     }
+}
+
+/// Frames by distances of the words' lowest 8 bits, which are in order within partitions: ascending, descending, with NULLs at
+/// either end, by row and by element.
+fn check_key_frames(on: &Uploaded<'_>, words: &[u64], reference: &Reference, what: &dyn Fn() -> String) {
+    use KeyEdge::{Distance, Partition, Peers};
+    let frames = [
+        (Distance(-1), Distance(0)),
+        (Distance(-3), Distance(2)),
+        (Distance(1), Distance(4)),
+        (Distance(-300), Distance(-2)),
+        (Distance(0), Partition),
+        (Partition, Distance(1)),
+        (Peers, Distance(2)),
+        (Distance(-2), Peers),
+        (Distance(3), Distance(1)),
+    ];
+    let low: Vec<i64> = words.iter().map(|word| (word & 0xFF) as i64).collect();
+    for (is_descending, null) in
+        [(false, None), (true, None), (false, Some(2)), (false, Some(0)), (true, Some(0))]
+    {
+        let has_nulls_first = null == Some(0);
+        let key = |element: usize| {
+            let number = low[element];
+            (Some(number) != null).then_some(if is_descending { 1000 - number } else { number })
+        };
+        // NULLs are peers at the end that they are at.
+        if null == Some(2) && low.iter().any(|number| *number > 2) {
+            continue;
+        }
+        for is_narrow in [false, true] {
+            let (by_row, width) = (null.is_some() || is_narrow, if is_narrow { 4 } else { 8 });
+            let mut bytes = vec![0; on.count * width];
+            let mut valid = vec![1_u8; on.count];
+            for element in 0..on.count {
+                let row = if by_row { reference.rows[element] as usize } else { element };
+                let number = key(element).unwrap_or(-77).to_le_bytes();
+                bytes[row * width..(row + 1) * width].copy_from_slice(&number[..width]);
+                valid[row] = key(element).is_some().into();
+            }
+            let keys = FrameKeys {
+                key_type: if is_narrow { KeyType::I32 } else { KeyType::I64 },
+                source: upload(on.bench, &bytes),
+                valid: null.map(|_| upload(on.bench, &valid)),
+                indices: by_row.then(|| on.indices.clone()),
+                is_descending,
+                has_nulls_first,
+            };
+            for (start, end) in frames {
+                let frame = KeyFrame { start, end };
+                let (first, last) = (on.array(4), on.array(4));
+                let edges = on.edges.clone();
+                let work =
+                    key_frames(on.bench.library(), frame, keys.clone(), edges, first.clone(), last.clone());
+                on.bench.run(work);
+                let (first, last) = (on.numbers(&first, 4), on.numbers(&last, 4));
+                for element in 0..on.count {
+                    let expected = key_frame_by_loop(frame, is_descending, reference, element, &key);
+                    let found = first[element]..last[element] + 1;
+                    let is_same = if expected.is_empty() { found.is_empty() } else { found == expected };
+                    assert!(is_same, "{}: {frame:?} {element}: {found:?}, not {expected:?}", what());
+                }
+            }
+        }
+    }
+}
+
+fn key_frame_by_loop(
+    frame: KeyFrame,
+    is_descending: bool,
+    reference: &Reference,
+    element: usize,
+    key: &dyn Fn(usize) -> Option<i64>,
+) -> std::ops::Range<i128> {
+    let (partition, peers) = (reference.partition[element], reference.peers[element]);
+    let along = |number: i64| if is_descending { -number } else { number };
+    let is_within = |other: usize| {
+        let distance = key(element).zip(key(other)).map(|(own, other)| along(other) - along(own));
+        let starts = match (frame.start, distance) {
+            (KeyEdge::Partition, _) => true,
+            (KeyEdge::Distance(least), Some(distance)) => distance >= least,
+            // Keys and NULLs are at opposite ends: a frame that ends with the partition has both.
+            (KeyEdge::Distance(_), None) if key(element).is_some() => other > element,
+            _ => other >= peers.0,
+        };
+        let ends = match (frame.end, distance) {
+            (KeyEdge::Partition, _) => true,
+            (KeyEdge::Distance(most), Some(distance)) => distance <= most,
+            (KeyEdge::Distance(_), None) if key(element).is_some() => other < element,
+            _ => other <= peers.1,
+        };
+        starts && ends
+    };
+    let mut within = (partition.0..=partition.1).filter(|other| is_within(*other));
+    let Some(first) = within.next() else { return 0..0 };
+    first as i128..within.last().unwrap_or(first) as i128 + 1
 }
 
 fn check_averages(

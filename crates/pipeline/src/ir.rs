@@ -26,7 +26,7 @@ use crate::text::TextSource;
 pub use crate::text_extract::{ByteSet, ExtractStep, OPTIONAL_MAX, TextExtract};
 pub use crate::text_hash::TextHashKey;
 pub use crate::text_kernel::{ANY_CHARACTER, LikePattern, SHORT_TEXT_BYTES, TextKernel, TextPart};
-pub use crate::windows::{Frame, FrameEdge, WindowFunction, WindowKind, WindowOutput, Windows};
+pub use crate::windows::{Frame, FrameEdge, FrameKey, WindowFunction, WindowKind, WindowOutput, Windows};
 
 /// A value's type inside kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

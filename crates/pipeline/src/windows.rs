@@ -123,6 +123,31 @@ pub struct Frame {
     pub start: FrameEdge,
     /// Its last row.
     pub end: FrameEdge,
+    /// What distances are of.
+    pub key: Option<FrameKey>,
+}
+
+/// The key that rows are in the order of within partitions, where frames go by distances of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FrameKey {
+    /// The number of the column, of `I32` or `I64`. No value of it and distance of the frame together pass 64 bits.
+    pub column: usize,
+    /// The greatest comes first.
+    pub is_descending: bool,
+    /// NULLs come first.
+    pub has_nulls_first: bool,
+}
+
+impl Frame {
+    /// By rows and peers.
+    pub fn new(start: FrameEdge, end: FrameEdge) -> Self {
+        Self { start, end, key: None }
+    }
+
+    /// Whether it may have no rows at all.
+    pub fn may_be_empty(self) -> bool {
+        self.start.distance() > 0 || self.end.distance() < 0
+    }
 }
 
 /// Where a frame begins or ends.
@@ -134,4 +159,20 @@ pub enum FrameEdge {
     Peers,
     /// So many rows after the row, before it if negative, but in its partition.
     Rows(i64),
+    /// So many groups of peers after those of the row, likewise.
+    Groups(i64),
+    /// So far after the frame's key of the row, along its order, likewise. Of a row whose key is NULL it is its peers.
+    Distance(i64),
+}
+
+impl FrameEdge {
+    /// How far from the row it is, where it is so far.
+    fn distance(self) -> i64 {
+        match self {
+            FrameEdge::Partition | FrameEdge::Peers => 0,
+            FrameEdge::Rows(distance) | FrameEdge::Groups(distance) | FrameEdge::Distance(distance) => {
+                distance
+            }
+        }
+    }
 }

@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, IntervalUnit, SchemaRef, TimeUnit};
 use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::logical_expr::{WindowFrame, WindowFrameBound, WindowFrameUnits};
@@ -30,8 +30,8 @@ use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec, Wi
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, InputOrderMode};
 use pelton_error::{Error, Result};
 use pelton_pipeline::ir::{
-    Bounds, Expr, Frame, FrameEdge, Literal, Plan, Source, Type, WindowFunction, WindowKind, WindowOutput,
-    Windows,
+    Bounds, Expr, Frame, FrameEdge, FrameKey, Literal, Plan, Source, Type, WindowFunction, WindowKind,
+    WindowOutput, Windows,
 };
 
 use super::builder::Flow;
@@ -39,7 +39,7 @@ use super::device::DeviceHandle;
 use super::functions::{argument_of, check_sum, unit_of};
 use super::lower::{Needed, columns_of};
 use super::sort::{Sorted, in_order};
-use super::value::{LateText, Value, kernel_type, literal};
+use super::value::{LateText, Value, kernel_type, literal, type_bounds};
 use crate::error::from_datafusion;
 use crate::spilling::SpillingWindowExec;
 
@@ -341,9 +341,10 @@ impl Functions<'_> {
         let frame = function.get_window_frame();
         let any = function.as_any();
         if let Some(standard) = any.downcast_ref::<StandardWindowExpr>() {
+            let order = function.order_by();
             let standard = standard.get_standard_func_expr();
             return match standard.as_any().downcast_ref::<WindowUDFExpr>() {
-                Some(udf) => self.standard(udf, frame),
+                Some(udf) => self.standard(udf, (frame, order)),
                 None => Err(Error::unsupported("kernels have no such window function")),
             };
         }
@@ -358,7 +359,59 @@ impl Functions<'_> {
         if !text.ends_with("filter: None }") {
             return Err(Error::unsupported("kernels have no FILTER of windows"));
         }
-        self.aggregate(aggregate, frame)
+        self.aggregate(aggregate, (frame, function.order_by()))
+    }
+
+    /// # Errors
+    ///
+    /// `Unsupported` for frames by distances of keys that kernels do not add up exactly as the CPU does.
+    fn frame(&mut self, frame: &WindowFrame, order: &[PhysicalSortExpr]) -> Result<Frame> {
+        let bounds = [&frame.start_bound, &frame.end_bound];
+        let is_far = |bound: &&WindowFrameBound| match bound {
+            WindowFrameBound::CurrentRow => false,
+            WindowFrameBound::Preceding(distance) | WindowFrameBound::Following(distance) => {
+                !distance.is_null()
+            }
+        };
+        let has_key = frame.units == WindowFrameUnits::Range && bounds.iter().any(is_far);
+        let key = has_key.then(|| self.frame_key(bounds, order)).transpose()?;
+        let edge = |bound: &WindowFrameBound| edge_of(frame.units, bound, key.as_ref().map(|(_, ty)| ty));
+        let (start, end) = (edge(&frame.start_bound)?, edge(&frame.end_bound)?);
+        Ok(Frame { start, end, key: key.map(|(key, _)| key) })
+    }
+
+    /// The key that distances of a frame with such `bounds` are of, and its type.
+    fn frame_key(
+        &mut self,
+        bounds: [&WindowFrameBound; 2],
+        order: &[PhysicalSortExpr],
+    ) -> Result<(FrameKey, DataType)> {
+        let [key] = order else {
+            return Err(Error::unsupported("kernels have frames by distances of one key alone"));
+        };
+        let options = key.options;
+        let expr = self.windowed.of_input(&key.expr, self.inputs)?;
+        let value = self.flow.exprs(self.schema).carry(&expr)?;
+        let (data_type, within) = (value.data_type.clone(), value.bounds_or_type());
+        let refused = || Error::unsupported(format!("kernels have no frames by distances of {data_type}"));
+        let (within, whole) = within.zip(type_bounds(&data_type)).ok_or_else(refused)?;
+        for bound in bounds {
+            if let WindowFrameBound::Preceding(far) | WindowFrameBound::Following(far) = bound
+                && !far.is_null()
+            {
+                let distance = i128::from(distance_of(far, &data_type)?);
+                // The CPU's sums wrap at the ends of the type, but at zero.
+                let is_below = whole.min < 0 && within.min - distance < whole.min;
+                if is_below || within.max + distance > whole.max {
+                    return Err(Error::unsupported(format!(
+                        "a frame that may pass the ends of {data_type}, which the CPU looks at"
+                    )));
+                }
+            }
+        }
+        let (is_descending, has_nulls_first) = (options.descending, options.nulls_first);
+        let column = self.column(value)?;
+        Ok((FrameKey { column, is_descending, has_nulls_first }, data_type))
     }
 
     /// The number of the column that holds `value`.
@@ -398,7 +451,11 @@ impl Functions<'_> {
         self.may_overflow |= matches!(data_type, DataType::Decimal128(..));
     }
 
-    fn standard(&mut self, function: &WindowUDFExpr, frame: &WindowFrame) -> Result<WindowKind> {
+    fn standard(
+        &mut self,
+        function: &WindowUDFExpr,
+        (frame, order): (&WindowFrame, &[PhysicalSortExpr]),
+    ) -> Result<WindowKind> {
         // Both can be seen in no other way.
         if !format!("{function:?}").ends_with("is_reversed: false, ignore_nulls: false }") {
             return Err(Error::unsupported("kernels have no functions in reverse or that ignore NULL"));
@@ -443,14 +500,18 @@ impl Functions<'_> {
                         .filter(|number| *number != 0 && *number > i64::MIN)
                         .ok_or_else(|| Error::unsupported("the number of a value that the CPU looks at"))?,
                 };
-                let frame = frame_of(frame)?;
+                let frame = self.frame(frame, order)?;
                 Ok(WindowKind::Pick { column: self.picked(first()?)?.0, number, frame })
             }
             name => Err(Error::unsupported(format!("kernels have no window function {name}"))),
         }
     }
 
-    fn aggregate(&mut self, function: &AggregateFunctionExpr, frame: &WindowFrame) -> Result<WindowKind> {
+    fn aggregate(
+        &mut self,
+        function: &AggregateFunctionExpr,
+        (frame, order): (&WindowFrame, &[PhysicalSortExpr]),
+    ) -> Result<WindowKind> {
         let name = function.fun().name();
         if function.is_distinct() || function.ignore_nulls() {
             return Err(Error::unsupported(format!("kernels have no {name} of distinct values in windows")));
@@ -458,9 +519,11 @@ impl Functions<'_> {
         if !matches!(name, "count" | "sum" | "avg" | "min" | "max") {
             return Err(Error::unsupported(format!("kernels have no {name} in windows")));
         }
-        let frame = frame_of(frame)?;
+        let frame = self.frame(frame, order)?;
+        let is_found_by_rows =
+            matches!(frame.end, FrameEdge::Partition | FrameEdge::Peers | FrameEdge::Rows(_));
         let begins_later = || match frame.start {
-            FrameEdge::Partition => Ok(()),
+            FrameEdge::Partition if is_found_by_rows || !frame.may_be_empty() => Ok(()),
             _ => Err(Error::unsupported(
                 "kernels have frames that begin later for counts and exact sums alone",
             )),
@@ -552,24 +615,77 @@ fn default_of(expr: &Arc<dyn PhysicalExpr>, data_type: &DataType) -> Result<Opti
     }
 }
 
+/// An edge of a frame by `units`; `key`: the type of the key, where it is by distances of one.
+fn edge_of(units: WindowFrameUnits, bound: &WindowFrameBound, key: Option<&DataType>) -> Result<FrameEdge> {
+    let (far, sign) = match bound {
+        WindowFrameBound::CurrentRow if units == WindowFrameUnits::Rows => return Ok(FrameEdge::Rows(0)),
+        WindowFrameBound::CurrentRow => return Ok(FrameEdge::Peers),
+        WindowFrameBound::Preceding(far) | WindowFrameBound::Following(far) if far.is_null() => {
+            return Ok(FrameEdge::Partition);
+        }
+        WindowFrameBound::Preceding(far) => (far, -1),
+        WindowFrameBound::Following(far) => (far, 1),
+    };
+    let count = |far: &ScalarValue| match far {
+        ScalarValue::UInt64(Some(count)) => {
+            Ok(sign * i64::try_from(*count).unwrap_or(i64::MAX).min(ROWS_MAX as i64))
+        }
+        _ => Err(Error::unsupported(format!("a frame of {units:?} that goes by {far}"))),
+    };
+    match (units, key) {
+        (WindowFrameUnits::Rows, _) => count(far).map(FrameEdge::Rows),
+        (WindowFrameUnits::Groups, _) => count(far).map(FrameEdge::Groups),
+        (WindowFrameUnits::Range, Some(key)) => Ok(FrameEdge::Distance(sign * distance_of(far, key)?)),
+        (WindowFrameUnits::Range, None) => Err(Error::unsupported("a frame by distances of no key")),
+    }
+}
+
+/// How far `far` is, in units of keys of type `key`; not negative.
+///
 /// # Errors
 ///
-/// `Unsupported` for frames by distances of values, or of groups of peers.
-fn frame_of(frame: &WindowFrame) -> Result<Frame> {
-    let by_rows = frame.units == WindowFrameUnits::Rows;
-    let distance = |value: &ScalarValue, sign: i64| match value {
-        ScalarValue::UInt64(Some(rows)) if by_rows => {
-            Ok(FrameEdge::Rows(sign * i64::try_from(*rows).unwrap_or(i64::MAX).min(ROWS_MAX as i64)))
+/// `Unsupported` for keys that are not whole numbers, and distances that differ in length, such as months.
+fn distance_of(far: &ScalarValue, key: &DataType) -> Result<i64> {
+    const DAY_NANOSECONDS: i128 = 86_400_000_000_000;
+    let (days, nanoseconds) = match far {
+        ScalarValue::IntervalMonthDayNano(Some(interval)) if interval.months == 0 => {
+            (i128::from(interval.days), i128::from(interval.nanoseconds))
         }
-        _ => Err(Error::unsupported(format!("kernels have no frames of {:?} with distances", frame.units))),
+        ScalarValue::IntervalDayTime(Some(interval)) => {
+            (i128::from(interval.days), i128::from(interval.milliseconds) * 1_000_000)
+        }
+        _ => (0, 0),
     };
-    let edge = |bound: &WindowFrameBound, unbounded: i64| match bound {
-        WindowFrameBound::CurrentRow if by_rows => Ok(FrameEdge::Rows(0)),
-        WindowFrameBound::CurrentRow => Ok(FrameEdge::Peers),
-        WindowFrameBound::Preceding(value) if value.is_null() && unbounded < 0 => Ok(FrameEdge::Partition),
-        WindowFrameBound::Following(value) if value.is_null() && unbounded > 0 => Ok(FrameEdge::Partition),
-        WindowFrameBound::Preceding(value) => distance(value, -1),
-        WindowFrameBound::Following(value) => distance(value, 1),
+    let nanoseconds_in = |unit: &TimeUnit| match unit {
+        TimeUnit::Second => 1_000_000_000,
+        TimeUnit::Millisecond => 1_000_000,
+        TimeUnit::Microsecond => 1000,
+        TimeUnit::Nanosecond => 1,
     };
-    Ok(Frame { start: edge(&frame.start_bound, -1)?, end: edge(&frame.end_bound, 1)? })
+    let is_interval = matches!(
+        far.data_type(),
+        DataType::Interval(IntervalUnit::MonthDayNano) | DataType::Interval(IntervalUnit::DayTime)
+    );
+    let distance = match (key, far) {
+        (DataType::Date32, _) if is_interval && nanoseconds == 0 => Some(days),
+        (DataType::Timestamp(unit, None), _) if is_interval => {
+            let (whole, unit) = (days * DAY_NANOSECONDS + nanoseconds, nanoseconds_in(unit));
+            (whole % unit == 0).then_some(whole / unit)
+        }
+        (DataType::Int8, ScalarValue::Int8(Some(far))) => Some((*far).into()),
+        (DataType::Int16, ScalarValue::Int16(Some(far))) => Some((*far).into()),
+        (DataType::Int32, ScalarValue::Int32(Some(far))) => Some((*far).into()),
+        (DataType::Int64, ScalarValue::Int64(Some(far))) => Some((*far).into()),
+        (DataType::UInt8, ScalarValue::UInt8(Some(far))) => Some((*far).into()),
+        (DataType::UInt16, ScalarValue::UInt16(Some(far))) => Some((*far).into()),
+        (DataType::UInt32, ScalarValue::UInt32(Some(far))) => Some((*far).into()),
+        _ => None,
+    };
+    let distance =
+        distance.filter(|distance| *distance >= 0).and_then(|distance| i64::try_from(distance).ok());
+    let is_months = matches!(far, ScalarValue::IntervalMonthDayNano(Some(interval)) if interval.months != 0);
+    match distance {
+        Some(distance) if !is_months => Ok(distance),
+        _ => Err(Error::unsupported(format!("kernels have no frames of {key} that go by {far}"))),
+    }
 }

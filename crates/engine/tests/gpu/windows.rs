@@ -172,8 +172,16 @@ async fn what_kernels_do_not_compute_is_the_cpu_s() {
         ("max(small) OVER ({w} ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)", "begin later"),
         ("sum(double) OVER ({w} ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)", "begin later"),
         (
-            "sum(small) OVER (PARTITION BY word ORDER BY big RANGE BETWEEN 3 PRECEDING AND CURRENT ROW)",
-            "distances",
+            "sum(small) OVER (PARTITION BY word ORDER BY double RANGE BETWEEN 3 PRECEDING AND CURRENT ROW)",
+            "distances of Float64",
+        ),
+        (
+            "sum(small) OVER (PARTITION BY word ORDER BY day RANGE BETWEEN INTERVAL '1' MONTH PRECEDING AND CURRENT ROW)",
+            "frames of Date32 that go by",
+        ),
+        (
+            "max(small) OVER (PARTITION BY word ORDER BY tiny RANGE BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)",
+            "begin later",
         ),
         ("stddev(small) OVER ({w})", "stddev"),
         ("max(word) OVER ({w})", "max of "),
@@ -182,6 +190,41 @@ async fn what_kernels_do_not_compute_is_the_cpu_s() {
         let sql = over(function, "PARTITION BY word ORDER BY big, id");
         check_on_cpu(&session, &cpu, &sql, reason).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn frames_by_distances_of_keys_and_of_groups_are_those_of_the_cpu() {
+    let tables = Tables::new();
+    tables.add("a", random_rows(5, 1500), 1024, vec![]);
+    let (session, cpu) = (tables.session(&computing()), tables.session(&on_cpu()));
+    let functions = "count(*) OVER ({w}), count(price) OVER ({w}), sum(small) OVER ({w}), avg(price) OVER ({w}), \
+         first_value({k}) OVER ({w}), last_value({k}) OVER ({w}), nth_value({k}, 3) OVER ({w})";
+    for (partition, key, frame) in [
+        ("PARTITION BY word ", "tiny", "RANGE BETWEEN 3 PRECEDING AND 2 FOLLOWING"),
+        ("", "tiny DESC NULLS LAST", "RANGE BETWEEN 2 FOLLOWING AND 5 FOLLOWING"),
+        (
+            "PARTITION BY flag ",
+            "day NULLS FIRST",
+            "RANGE BETWEEN INTERVAL '30' DAY PRECEDING AND CURRENT ROW",
+        ),
+        ("PARTITION BY flag ", "small DESC", "RANGE BETWEEN UNBOUNDED PRECEDING AND 7 FOLLOWING"),
+        ("PARTITION BY word ", "small", "RANGE BETWEEN 100 FOLLOWING AND UNBOUNDED FOLLOWING"),
+        ("PARTITION BY tiny ", "day DESC", "GROUPS BETWEEN 2 PRECEDING AND 1 FOLLOWING"),
+        ("", "word NULLS FIRST", "GROUPS BETWEEN 1 FOLLOWING AND 3 FOLLOWING"),
+        ("PARTITION BY word ", "double", "GROUPS BETWEEN 4 PRECEDING AND 2 PRECEDING"),
+    ] {
+        let column = key.split(' ').next().unwrap_or(key);
+        let functions = functions.replace("{k}", column);
+        check(&session, &cpu, &over(&functions, &format!("{partition}ORDER BY {key} {frame}"))).await;
+    }
+    // All that begins with the partition, whatever it ends with.
+    let functions = "min(big) OVER ({w}), max(double) OVER ({w}), count(flag) OVER ({w})";
+    check(
+        &session,
+        &cpu,
+        &over(functions, "PARTITION BY word ORDER BY tiny RANGE BETWEEN UNBOUNDED PRECEDING AND 1 FOLLOWING"),
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 /* Raised whenever a struct or the meaning of a field changes. */
-#define K_ABI_VERSION 3u
+#define K_ABI_VERSION 4u
 
 #ifdef __cplusplus
 #define K_ENTRY extern "C" __attribute__((visibility("default")))

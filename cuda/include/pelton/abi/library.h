@@ -30,6 +30,7 @@ typedef struct k_abi_report_result {
   uint64_t rank_bytes;
   uint64_t pick_bytes;
   uint64_t frame_values_bytes;
+  uint64_t key_frames_bytes;
   uint64_t policy_count;
   uint64_t golden_gamma;
   /* mix(1). */
@@ -51,7 +52,7 @@ typedef struct k_abi_report_result {
   uint64_t join_pairs_bytes;
 } k_abi_report_result;
 
-static_assert(sizeof(k_abi_report_result) == 304, "k_abi_report_result has no padding");
+static_assert(sizeof(k_abi_report_result) == 312, "k_abi_report_result has no padding");
 
 /* K_ABI_VERSION of the library. */
 K_ENTRY int k_abi_version(void);

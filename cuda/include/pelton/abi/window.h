@@ -183,6 +183,28 @@ typedef struct k_frame_args {
   k_launch launch;
 } k_frame_args;
 
+/* The frame of element i becomes [first[i], last[i]], where `frame` is of keys: K_EDGE_ROWS is so far from the key of the
+ * element, along their order. Of an empty frame, first is 1 and last is 0. The frame of a NULL begins and ends with its peers
+ * in place of a distance. No key and distance together may pass 64 bits. */
+typedef struct k_key_frames_args {
+  /* Keys, in order within each partition: by row where there are indices, else by element. */
+  const uint8_t *source;
+  /* Null where none is NULL. */
+  const uint8_t *valid;
+  const uint32_t *indices;
+  /* Those of the partition; of peers where the frame names them, or a key may be NULL. */
+  k_edges edges;
+  k_frame frame;
+  uint32_t *first;
+  uint32_t *last;
+  uint64_t count;
+  /* K_KEY_I32 or K_KEY_I64. */
+  uint32_t source_type;
+  /* Bits: 1 for keys that descend, 2 for NULLs that come first. */
+  uint32_t order;
+  k_launch launch;
+} k_key_frames_args;
+
 static_assert(sizeof(k_mark_groups_args) == 104 && offsetof(k_mark_groups_args, is_first) == 88, "layout");
 static_assert(sizeof(k_group_edges_args) == 56 && offsetof(k_group_edges_args, flag) == 40, "layout");
 static_assert(sizeof(k_segmented_scan_args) == 104 && offsetof(k_segmented_scan_args, source_type) == 72, "layout");
@@ -190,6 +212,7 @@ static_assert(sizeof(k_edges) == 32 && sizeof(k_frame) == 24, "layout");
 static_assert(sizeof(k_rank_args) == 72 && offsetof(k_rank_args, ranking) == 56, "layout");
 static_assert(sizeof(k_pick_args) == 152 && offsetof(k_pick_args, number) == 120, "layout");
 static_assert(sizeof(k_frame_args) == 120 && offsetof(k_frame_args, source_type) == 104, "layout");
+static_assert(sizeof(k_key_frames_args) == 120 && offsetof(k_key_frames_args, source_type) == 104, "layout");
 
 K_ENTRY int k_mark_groups(const k_mark_groups_args *args, void *stream);
 K_ENTRY int k_group_edges(const k_group_edges_args *args, void *stream);
@@ -197,5 +220,6 @@ K_ENTRY int k_segmented_scan(const k_segmented_scan_args *args, void *stream);
 K_ENTRY int k_rank(const k_rank_args *args, void *stream);
 K_ENTRY int k_pick(const k_pick_args *args, void *stream);
 K_ENTRY int k_frame_values(const k_frame_args *args, void *stream);
+K_ENTRY int k_key_frames(const k_key_frames_args *args, void *stream);
 
 #endif
