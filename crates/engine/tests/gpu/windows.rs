@@ -180,7 +180,11 @@ async fn what_kernels_do_not_compute_is_the_cpu_s() {
             "frames of Date32 that go by",
         ),
         (
-            "max(small) OVER (PARTITION BY word ORDER BY tiny RANGE BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)",
+            "sum(small) OVER (PARTITION BY word ORDER BY tiny RANGE BETWEEN 3 PRECEDING AND CURRENT ROW)",
+            "pass the ends of Int8",
+        ),
+        (
+            "max(small) OVER (PARTITION BY word ORDER BY CAST(tiny AS INT) RANGE BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)",
             "begin later",
         ),
         ("stddev(small) OVER ({w})", "stddev"),
@@ -200,20 +204,29 @@ async fn frames_by_distances_of_keys_and_of_groups_are_those_of_the_cpu() {
     let functions = "count(*) OVER ({w}), count(price) OVER ({w}), sum(small) OVER ({w}), avg(price) OVER ({w}), \
          first_value({k}) OVER ({w}), last_value({k}) OVER ({w}), nth_value({k}, 3) OVER ({w})";
     for (partition, key, frame) in [
-        ("PARTITION BY word ", "tiny", "RANGE BETWEEN 3 PRECEDING AND 2 FOLLOWING"),
-        ("", "tiny DESC NULLS LAST", "RANGE BETWEEN 2 FOLLOWING AND 5 FOLLOWING"),
+        ("PARTITION BY word ", "CAST(tiny AS INT)", "RANGE BETWEEN 3 PRECEDING AND 2 FOLLOWING"),
+        ("", "CAST(tiny AS INT) DESC NULLS LAST", "RANGE BETWEEN 2 FOLLOWING AND 5 FOLLOWING"),
         (
             "PARTITION BY flag ",
             "day NULLS FIRST",
             "RANGE BETWEEN INTERVAL '30' DAY PRECEDING AND CURRENT ROW",
         ),
-        ("PARTITION BY flag ", "small DESC", "RANGE BETWEEN UNBOUNDED PRECEDING AND 7 FOLLOWING"),
-        ("PARTITION BY word ", "small", "RANGE BETWEEN 100 FOLLOWING AND UNBOUNDED FOLLOWING"),
+        (
+            "PARTITION BY flag ",
+            "CAST(small AS BIGINT) DESC",
+            "RANGE BETWEEN UNBOUNDED PRECEDING AND 7 FOLLOWING",
+        ),
+        (
+            "PARTITION BY word ",
+            "CAST(small AS BIGINT)",
+            "RANGE BETWEEN 100 FOLLOWING AND UNBOUNDED FOLLOWING",
+        ),
         ("PARTITION BY tiny ", "day DESC", "GROUPS BETWEEN 2 PRECEDING AND 1 FOLLOWING"),
         ("", "word NULLS FIRST", "GROUPS BETWEEN 1 FOLLOWING AND 3 FOLLOWING"),
-        ("PARTITION BY word ", "double", "GROUPS BETWEEN 4 PRECEDING AND 2 PRECEDING"),
+        ("PARTITION BY word ", "price", "GROUPS BETWEEN 4 PRECEDING AND 2 PRECEDING"),
     ] {
-        let column = key.split(' ').next().unwrap_or(key);
+        let column =
+            key.split_once(" DESC").map_or(key, |(column, _)| column).trim_end_matches(" NULLS FIRST");
         let functions = functions.replace("{k}", column);
         check(&session, &cpu, &over(&functions, &format!("{partition}ORDER BY {key} {frame}"))).await;
     }
@@ -222,7 +235,10 @@ async fn frames_by_distances_of_keys_and_of_groups_are_those_of_the_cpu() {
     check(
         &session,
         &cpu,
-        &over(functions, "PARTITION BY word ORDER BY tiny RANGE BETWEEN UNBOUNDED PRECEDING AND 1 FOLLOWING"),
+        &over(
+            functions,
+            "PARTITION BY word ORDER BY CAST(tiny AS INT) RANGE BETWEEN UNBOUNDED PRECEDING AND 1 FOLLOWING",
+        ),
     )
     .await;
 }

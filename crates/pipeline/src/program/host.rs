@@ -6,8 +6,9 @@ use std::process::{Command, Output};
 use pelton_error::{Error, Result, ResultExt};
 
 /// `-ffp-contract=off`: a product and a sum are two roundings on every processor, as they are on GPUs here. `-fwrapv`: what
-/// is computed of rows that do not count may overflow.
-const OPTIONS: [&str; 9] = [
+/// is computed of rows that do not count may overflow. `-fno-exceptions`: nothing throws, and what would catch lies in a library
+/// that kernels do not have.
+const OPTIONS: [&str; 10] = [
     "-std=c++17",
     "-O3",
     "-fPIC",
@@ -15,6 +16,7 @@ const OPTIONS: [&str; 9] = [
     "-fno-strict-aliasing",
     "-fwrapv",
     "-ffp-contract=off",
+    "-fno-exceptions",
     "-w",
     "-DPELTON_HOST",
 ];
