@@ -50,6 +50,7 @@ use crate::spilling::{DistinctCounts, SpillingRule};
 use crate::stores::Stores;
 use crate::subqueries::Subqueries;
 use crate::window_filters::WindowFilters;
+use crate::window_frames::WindowFrames;
 use crate::yielding::YieldingRule;
 use crate::{null_keys, shadowed, simplify};
 
@@ -141,6 +142,7 @@ fn with_rules(
     if options.reorder_joins {
         rules = pelton_planner::install(rules);
     }
+    rules.push(Arc::new(WindowFrames));
     rules.push(Arc::new(SidewaysRule));
     rules.push(Arc::new(YieldingRule));
     rules.push(Arc::new(PassingRule));

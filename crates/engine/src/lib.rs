@@ -71,6 +71,7 @@ mod subqueries;
 mod substrait;
 mod version;
 mod window_filters;
+mod window_frames;
 mod yielding;
 
 pub use copies::CopyColumns;
