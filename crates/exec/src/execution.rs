@@ -11,9 +11,7 @@ use pelton_error::{CancelFlag, Error, Result, ResultExt};
 use pelton_pipeline::codegen::{
     self, Arg, BuiltTable, Generated, GroupKind, GroupLayout, Request, SinkLayout, TableKind,
 };
-use pelton_pipeline::ir::{
-    CONSTANT_KEY_ROWS_MAX, Expr, Literal, Op, Pipeline, Plan, ProbeKind, Sink, Source,
-};
+use pelton_pipeline::ir::{CONSTANT_KEY_ROWS_MAX, Expr, Literal, Pipeline, Plan, Sink, Source};
 use pelton_pipeline::{Program, Rows};
 use pelton_trace::{Activity, Tracer};
 
@@ -42,12 +40,6 @@ const DIRECT_KEYS_MAX: u64 = 1 << 22;
 const HOST_DIRECT_RATIO_MAX: u64 = 2;
 /// Packed keys of a direct table, where memory allows: only its bitmap is cleared.
 const TABLE_KEYS_MAX: u64 = 1 << 31;
-/// Groups that a hashed aggregation starts with room for at least.
-const FIRST_GROUPS: u64 = 1 << 20;
-/// Rows that a hash table begins with room for at least, unless fewer come.
-const FIRST_TABLE_ROWS: u64 = 1 << 16;
-/// How many times as many rows may find their key as would if all keys were as frequent. A guess; groups grow.
-const PROBED_SHARE: f64 = 2.0;
 /// Rows or groups that tables have room for at least, where memory is short.
 pub(super) const ROOM_LEAST: u64 = 1 << 6;
 
@@ -476,39 +468,6 @@ impl<'r> Execution<'r> {
         }
     }
 
-    /// Room for those that are expected and a quarter more, where a quarter of the memory holds them; no more than rows
-    /// may come.
-    fn groups_to_begin_with(&self, pipeline: &Pipeline, prepared: &Prepared) -> Result<u64> {
-        let most = prepared.row_count.max(64);
-        if let Some(groups) = self.runtime.options.first_rows {
-            return Ok(groups.clamp(1, most));
-        }
-        let Sink::Aggregate { aggregates, expected: Some(expected), .. } = &pipeline.sink else {
-            return Ok(FIRST_GROUPS.min(most));
-        };
-        // Two places a group: a key, a count of rows, and at most three words an aggregate.
-        let group_bytes = 2 * 8 * (2 + 3 * aggregates.len() as u64);
-        let in_memory = (self.device_memory_limit()? / 4 / group_bytes).max(FIRST_GROUPS);
-        let expected = expected.saturating_add(expected / 4).min(self.rows_after_probes(pipeline, prepared));
-        Ok(expected.clamp(FIRST_GROUPS, in_memory).min(most))
-    }
-
-    /// About how many rows find the key that they look up, where it is a column of a table: of its distinct values as
-    /// many as the hash table has rows, and [`PROBED_SHARE`] times that to be sure. Whoever planned the query did not know.
-    fn rows_after_probes(&self, pipeline: &Pipeline, prepared: &Prepared) -> u64 {
-        let Source::Table(scan) = &pipeline.source else { return prepared.row_count };
-        let shares = pipeline.ops.iter().filter_map(|op| {
-            let Op::Probe { table, keys, kind: ProbeKind::Inner | ProbeKind::Semi, .. } = op else {
-                return None;
-            };
-            let [Expr::Column(column)] = keys.as_slice() else { return None };
-            let distinct = scan.table.column_summary(*scan.columns.get(*column)?).distinct_count;
-            let built = self.built.get(*table)?.as_ref()?;
-            Some(built.row_count as f64 / distinct.max(1) as f64 * PROBED_SHARE)
-        });
-        (prepared.row_count as f64 * shares.fold(1.0, f64::min)) as u64
-    }
-
     fn keep_table(&mut self, sink: &Sink, table: BuiltTable, state: State) {
         let Sink::Build { table: number, .. } = sink else { unreachable!("only builds leave tables") };
         self.tables.adopt(&state, |arg| arg.is_of_table(*number));
@@ -694,8 +653,7 @@ impl<'r> Execution<'r> {
     }
 
     /// `kernel` with the memory of its sink. What is found by hashing begins with less room where memory is short: it
-    /// grows. On the host it begins with a quarter of the room where rows are filtered: memory that nobody needs is cleared by
-    /// the cores that would run the query, which takes longer than moving a table.
+    /// grows.
     fn with_sink(
         &mut self,
         mut kernel: Kernel,
@@ -708,17 +666,7 @@ impl<'r> Execution<'r> {
                 self.held_rows_to_begin_with(&kernel, order, prepared)?
             }
             _ => {
-                let rows = match self.runtime.options.first_rows {
-                    Some(rows) => rows.max(1),
-                    None if kernel.generated.sink.may_be_full() => {
-                        let is_filtered = pipeline.ops.iter().any(|op| matches!(op, Op::Filter(_)));
-                        let most = self.rows_after_probes(pipeline, prepared);
-                        let found = if is_filtered && self.worker.is_host() { most / 4 } else { most };
-                        found.max(FIRST_TABLE_ROWS).min(prepared.row_count).max(1)
-                    }
-                    None => prepared.row_count.max(1),
-                };
-                self.table_rows_to_begin_with(&kernel, rows)?
+                self.table_rows_to_begin_with(&kernel, self.rows_to_begin_with(&kernel, pipeline, prepared))?
             }
         };
         loop {

@@ -47,6 +47,7 @@ mod partitions;
 mod prepare;
 mod report;
 mod results;
+mod room;
 mod rows_out;
 mod runtime_filter;
 mod scan;

@@ -396,7 +396,7 @@ fn key_frame_by_loop(
     };
     let mut within = (partition.0..=partition.1).filter(|other| is_within(*other));
     let Some(first) = within.next() else { return 0..0 };
-    first as i128..within.last().unwrap_or(first) as i128 + 1
+    first as i128..within.next_back().unwrap_or(first) as i128 + 1
 }
 
 fn check_averages(
