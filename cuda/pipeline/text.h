@@ -121,7 +121,7 @@ template <u32 WIDTH> DEV u32 equal_bytes(const u8* at, u8 byte) {
   typename Bytes<WIDTH>::Vector bytes; memcpy(&bytes, at, WIDTH);
   return bits_of((typename Bytes<WIDTH>::Mask)(bytes == byte));
 }
-// Whether it is found at one of the places [from, last], of which there are WIDTH or more.
+// The first of the places [from, last], of which there are WIDTH or more, where it is; 0 where it is at none.
 template <u32 WIDTH> DEV const u8* find_among(const u8* from, const u8* last, const u8* wanted, u32 length) {
   for (;;) {
     u32 fits = equal_bytes<WIDTH>(from, wanted[0]) & equal_bytes<WIDTH>(from + length - 1, wanted[length - 1]);
