@@ -111,7 +111,7 @@ fn measured(profile: &Profile, device: DeviceChoice, unknown: Ceilings) -> Ceili
         return Ceilings { to_device, device_memory: host_memory, ..known };
     }
     let place = Vertex::Device(match device {
-        DeviceChoice::Gpu(Some(number)) => number,
+        DeviceChoice::Gpu(Some(number)) | DeviceChoice::GpuAndHost(Some(number)) => number,
         _ => 0,
     });
     let copies = profile.copies.iter().filter(|copies| copies.to == place);

@@ -35,7 +35,7 @@ use crate::deferred::DeferringRule;
 use crate::factory::PeltonTableFactory;
 use crate::fetch::FetchingRule;
 use crate::floats::FloatKeyRule;
-use crate::gpu::{DeviceChoice, DeviceHandle, GpuRule};
+use crate::gpu::{DeviceHandle, GpuRule};
 use crate::lists::ListsOfColumns;
 use crate::multisets::Multisets;
 use crate::numbers::with_numbers;
@@ -182,7 +182,7 @@ fn device_of(options: &SessionOptions, io: &Arc<IoEngine>) -> Result<Arc<DeviceH
         threads.unwrap_or(1),
         options.host_kernel_bytes,
     );
-    if matches!(options.device, DeviceChoice::Gpu(_) | DeviceChoice::Host) {
+    if options.device.is_by_name() {
         device.runtime()?;
     }
     Ok(device)

@@ -3,7 +3,7 @@
 //! ```text
 //!   session   one pool that its queries share: what a command line or a script wants, which runs one at a time
 //!   query     a pool of its own, QueryMemory: what a server wants, where no query may starve another
-//!   kernels   an eighth beside them, where kernels compiled for the host may be used
+//!   kernels   an eighth beside them, where kernels compiled for the host may be used; beside a GPU 4 GiB at most
 //! ```
 //!
 //! The pool does not count batches on their way between operators, those between partitions included ([`SharingPool`]),
@@ -25,14 +25,20 @@ const KERNELS_FROM_BYTES: u64 = 4 << 30;
 /// The share of the memory that kernels of the host and the columns that they read may take. A guess.
 const KERNELS_SHARE: u64 = 8;
 
+/// Beside a GPU they hold tables and groups of their own, and no columns: no more than this. A guess.
+const BESIDE_GPU_BYTES_MAX: u64 = 4 << 30;
+
 /// What queries may take of `limit_bytes`, and what is left for kernels compiled for the host
 /// ([`SessionOptions::host_kernel_bytes`](crate::SessionOptions::host_kernel_bytes)), if `choice` may use any here.
 pub fn memory_shares(limit_bytes: Option<u64>, choice: DeviceChoice) -> (Option<u64>, u64) {
     let all = limit_bytes.or_else(|| available_memory().map(|available| available.bytes)).unwrap_or(0);
-    if all < KERNELS_FROM_BYTES || !choice.tries_host() {
-        return (limit_bytes, 0);
-    }
-    let kernels = all / KERNELS_SHARE;
+    let share = all / KERNELS_SHARE;
+    let kernels = match (choice.tries_host(), choice.works_beside_gpu()) {
+        _ if all < KERNELS_FROM_BYTES => 0,
+        (true, _) => share,
+        (false, true) => share.min(BESIDE_GPU_BYTES_MAX),
+        (false, false) => 0,
+    };
     (limit_bytes.map(|bytes| bytes - kernels), kernels)
 }
 

@@ -178,7 +178,7 @@ impl PeltonSession {
     /// What a device that was asked for by name lacks; the session then stays as it was.
     pub fn on_device(&self, choice: DeviceChoice) -> Result<Self> {
         let device = self.device.with_choice(choice);
-        if matches!(choice, DeviceChoice::Gpu(_) | DeviceChoice::Host) {
+        if choice.is_by_name() {
             device.runtime()?;
         }
         let state = self.ctx.state();

@@ -581,7 +581,8 @@ impl<'r> Execution<'r> {
             self.fixed_kernels(report)?;
             return Ok((generated, program));
         }
-        let generated = self.shared[index].generated(is_hashed, || {
+        let kind = (is_hashed, self.worker.is_beside);
+        let generated = self.shared[index].generated(kind, || {
             started = Instant::now();
             let generated = self.generate((index, pipeline), prepared, is_hashed)?;
             generate = started.elapsed();
@@ -619,6 +620,8 @@ impl<'r> Execution<'r> {
         let options = &self.runtime.options;
         let groups_expected = self.groups_to_begin_with(pipeline, prepared)?;
         let is_expected = matches!(&pipeline.sink, Sink::Aggregate { expected: Some(_), .. });
+        // Beside devices groups lie as theirs do.
+        let is_of_host = self.worker.is_host() && !self.worker.is_beside;
         let request = |is_sliced| Request {
             pipeline,
             source: &prepared.columns,
@@ -631,7 +634,7 @@ impl<'r> Execution<'r> {
             groups_expected,
             // States of all places go from one worker to another.
             direct_bytes_max: if is_divided { 0 } else { memory_bytes / 4 },
-            direct_ratio_max: if is_expected && self.worker.is_host() { HOST_DIRECT_RATIO_MAX } else { 1 },
+            direct_ratio_max: if is_expected && is_of_host { HOST_DIRECT_RATIO_MAX } else { 1 },
             table_keys_max: TABLE_KEYS_MAX.min(memory_bytes / 64),
             has_equal_hashes: options.equal_hashes,
             is_predicated: options.filters == Filters::Predicated,
@@ -641,6 +644,11 @@ impl<'r> Execution<'r> {
             is_key_set: matches!(&pipeline.sink, Sink::Build { table, .. } if codegen::is_key_set(self.plan, *table)),
         };
         self.runtime.generate(self.worker, |is_sliced| codegen::generate(request(is_sliced)))
+    }
+
+    /// Whether the host's cores work beside devices in this run.
+    pub(super) fn is_with_host(&self) -> bool {
+        self.shared.iter().any(|shared| shared.worker_count() > self.runtime.workers.len())
     }
 
     /// The tasks of pipeline `index`, and the number under which this worker takes them: shared ones where the

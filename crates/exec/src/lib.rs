@@ -38,6 +38,7 @@ mod finish;
 mod groups_out;
 mod grow;
 mod host_input;
+mod host_worker;
 mod keyed_rows;
 mod launch;
 mod memory;

@@ -16,6 +16,8 @@ pub struct PipelineReport {
     pub rows_out: u64,
     /// Of the rows that went in, how many each worker took, where several divided them.
     pub rows_by_worker: Vec<u64>,
+    /// The last of them was the host's cores, beside devices.
+    pub is_with_host: bool,
     /// How many workers ran it, each over all rows.
     pub copies: usize,
     /// Row groups that were skipped while the query ran: ruled out by finished hash tables, or beyond the threshold of a top-k.
@@ -287,7 +289,8 @@ impl PipelineReport {
         }
         if !self.rows_by_worker.is_empty() {
             let rows: Vec<String> = self.rows_by_worker.iter().map(u64::to_string).collect();
-            lines.push(format!("  workers: {} rows", rows.join(", ")));
+            let of_host = if self.is_with_host { ", the last on the host's cores" } else { "" };
+            lines.push(format!("  workers: {} rows{of_host}", rows.join(", ")));
         }
         if self.copies > 0 {
             lines.push(format!("  workers: {}, each over all rows", self.copies));
@@ -435,6 +438,10 @@ pub struct RunReport {
     pub pipelines: Vec<PipelineReport>,
     /// From the call to the rows.
     pub elapsed: Duration,
+    /// The host's cores took some of the rows beside the devices.
+    pub is_with_host: bool,
+    /// They were to, and the devices did all of it after they had failed together.
+    pub is_without_host: bool,
 }
 
 impl RunReport {

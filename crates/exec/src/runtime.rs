@@ -30,6 +30,7 @@ use pelton_trace::Tracer;
 use pelton_transfer::{Links, links_for};
 
 use crate::groups_out::TakeGroups;
+use crate::host_worker::of_host;
 use crate::memory::{HeldLanes, Lanes, is_out_of_memory};
 use crate::report::RunReport;
 use crate::rows_out::TakeRows;
@@ -102,6 +103,11 @@ pub struct RuntimeOptions {
     /// Devices that work beside the target's, by number; on the host target, logical devices from 1 on. Large scans are
     /// divided among all, small tables are built on each.
     pub more_devices: Vec<u32>,
+    /// Memory of the host's cores as a worker behind the devices, bytes: it takes part in the runs that ask for it
+    /// ([`RunWith::uses_host`]). `None`: there is no such worker.
+    pub host_worker_bytes: Option<u64>,
+    /// The host's cores take part wherever they can, however little it gains: a test.
+    pub always_with_host: bool,
     /// The most memory of each device that is taken, bytes; `None`: all that is free.
     pub device_memory_limit_bytes: Option<u64>,
     /// The most pinned memory that is taken, bytes; `None`: half of the machine's.
@@ -161,6 +167,8 @@ impl Default for RuntimeOptions {
         Self {
             target: TargetChoice::Cuda { device: 0 },
             more_devices: Vec::new(),
+            host_worker_bytes: None,
+            always_with_host: false,
             device_memory_limit_bytes: None,
             pinned_memory_limit_bytes: None,
             cache: None,
@@ -205,6 +213,9 @@ pub struct RunWith<'r> {
     pub groups_taker: Option<&'r dyn TakeGroups>,
     /// Of groups that are the result so many are enough, whichever they are; `None`: all are asked for. There may be more.
     pub groups_enough: Option<u64>,
+    /// Whether the host's cores take some of the rows, where the runtime has them as a worker and they do not hold the
+    /// devices up.
+    pub uses_host: bool,
     /// Has the texts that rows are sorted by; where it is asked for and nobody does, that is an error of kind `Unsupported`.
     pub texts: Option<&'r dyn ReadTexts>,
 }
@@ -215,6 +226,8 @@ pub struct Runtime {
     pub(crate) machine: Machine,
     /// The first brings together what the others have made.
     pub(crate) workers: Vec<Worker>,
+    /// The host's cores, which come behind the devices in runs that ask for them.
+    pub(crate) host_worker: Option<Worker>,
     compiler: Compiler,
     pub(crate) column_cache: Arc<ColumnCache>,
     pub(crate) has_column_cache: bool,
@@ -229,6 +242,8 @@ pub(crate) struct Worker {
     pub(crate) device: DeviceId,
     target: Target,
     pub(crate) lanes: Lanes,
+    /// It is the host's cores behind the devices.
+    pub(crate) is_beside: bool,
     /// The kernels that are the same for every query, once they are compiled. Who finds none compiles them, others wait.
     fixed: Mutex<Option<Arc<Program>>>,
 }
@@ -244,7 +259,7 @@ impl Worker {
             DeviceKind::Simulated => return Err(Error::unsupported("pipelines on a simulated device")),
         };
         let lanes = Lanes::new(Arc::clone(machine.arbiter(device)?));
-        Ok(Self { index, device, target, lanes, fixed: Mutex::default() })
+        Ok(Self { index, device, target, lanes, is_beside: false, fixed: Mutex::default() })
     }
 
     /// Whether its kernels run on threads of the host.
@@ -304,6 +319,11 @@ impl Runtime {
         let workers =
             devices.iter().enumerate().map(|(index, device)| Worker::open(&machine, index, *device));
         let workers = workers.collect::<Result<Vec<_>>>()?;
+        let host_worker = options.host_worker_bytes.map(|_| {
+            let last = DeviceId(machine.info().devices.len() as u32 - 1);
+            Ok(Worker { is_beside: true, ..Worker::open(&machine, workers.len(), last)? })
+        });
+        let host_worker = host_worker.transpose()?;
         let first = &workers[0];
         let device_cache_bytes = options.device_cache_bytes.unwrap_or(match first.target {
             Target::Cuda { .. } => machine.device(first.device)?.memory_limit_bytes / 2,
@@ -327,12 +347,13 @@ impl Runtime {
             pinned_cache_bytes,
             links,
             decompression,
+            in_place: host_worker.as_ref().map(|worker| worker.device),
             ..ColumnCacheOptions::default()
         };
         let column_cache = Arc::new(ColumnCache::new(machine.clone(), io, cache_options));
         let compiler = Compiler::new(options.cache.clone());
         let has_column_cache = device_cache_bytes > 0 || pinned_cache_bytes > 0;
-        for worker in &workers {
+        for worker in workers.iter().chain(&host_worker) {
             let (cached, device) = (Arc::downgrade(&column_cache), worker.device);
             let evict = move |bytes| cached.upgrade().map_or(0, |cached| cached.evict(device, bytes));
             machine.arbiter(device)?.add_evictable(evict);
@@ -345,6 +366,7 @@ impl Runtime {
             options,
             machine,
             workers,
+            host_worker,
             compiler,
             column_cache,
             has_column_cache,
@@ -380,7 +402,7 @@ impl Runtime {
 
     /// Lets go of streams that no run uses, and of the memory that is kept with them for the next run.
     pub fn release_idle(&self) {
-        for worker in &self.workers {
+        for worker in self.workers.iter().chain(&self.host_worker) {
             worker.lanes.evict();
         }
     }
@@ -520,18 +542,46 @@ impl Runtime {
         with: RunWith<'_>,
     ) -> Result<(Rows, RunReport)> {
         let started = Instant::now();
-        let cancel = cancel.of_part();
         let given = Given::new(plan, inputs, &with)?;
-        let mut team = Team::new(self, plan, &given, &cancel, with.tracer)?;
+        let of_host = if with.uses_host { of_host(self, plan) } else { Vec::new() };
+        let mut report = RunReport::default();
+        let rows = match self.run_as(plan, &given, &of_host, cancel, with.tracer, &mut report) {
+            // Nobody has any rows yet: what the host takes part in ends in groups.
+            Err(_) if report.is_without_host => {
+                self.run_as(plan, &given, &[], cancel, with.tracer, &mut report)?
+            }
+            rows => rows?,
+        };
+        report.elapsed = started.elapsed();
+        report.is_with_host = !of_host.is_empty() && !report.is_without_host;
+        Ok((rows, report))
+    }
+
+    /// Runs `plan`; the host's cores take part in the pipelines that `of_host` says. Where it fails and may succeed without
+    /// them, `report` says so.
+    fn run_as(
+        &self,
+        plan: &Plan,
+        given: &Given<'_>,
+        of_host: &[bool],
+        cancel: &CancelFlag,
+        tracer: Option<&Tracer>,
+        report: &mut RunReport,
+    ) -> Result<Rows> {
+        let cancel = cancel.of_part();
+        let mut team = Team::new(self, plan, given, of_host, &cancel, tracer).inspect_err(|error| {
+            report.is_without_host = !of_host.is_empty() && may_go_alone(error);
+        })?;
         let mut result = Rows::default();
         for stage in stages(plan) {
             cancel.check()?;
-            if let Some(rows) = team.stage(&stage)? {
-                result = rows;
-            }
+            let rows = team.stage(&stage).inspect_err(|error| {
+                report.is_without_host = team.has_host_in(&stage) && may_go_alone(error);
+            })?;
+            result = rows.unwrap_or(result);
         }
-        let pipelines = team.finish();
-        Ok((result, RunReport { pipelines, elapsed: started.elapsed() }))
+        report.pipelines = team.finish();
+        Ok(result)
     }
 }
 
@@ -549,7 +599,7 @@ fn surveyed(machine: &Machine, target: Target) -> Option<Surveyed> {
     let folder = Profile::default_folder().ok();
     let is_measured = folder.as_ref().is_some_and(|folder| Profile::is_any_in(folder));
     // Looking around takes a while, and nobody would use what is seen.
-    if machine.info().devices.len() < 2 && !is_measured {
+    if gpu_count(machine) < 2 && !is_measured {
         return None;
     }
     let addresses = machine.info().devices.iter().filter_map(|info| info.pci_address.clone()).collect();
@@ -562,7 +612,7 @@ impl Surveyed {
     /// The links that pay for `device`, by what was measured on this machine or else by what its links promise. Links
     /// of which neither is known are not used.
     fn links(&self, machine: &Machine, device: DeviceId) -> Links {
-        if machine.info().devices.len() < 2 {
+        if gpu_count(machine) < 2 {
             return Links::default();
         }
         let topology = self.topology.clone();
@@ -580,8 +630,18 @@ impl Surveyed {
     }
 }
 
+/// GPUs of `machine`, which may have the host's cores as a device too.
+fn gpu_count(machine: &Machine) -> usize {
+    machine.info().devices.iter().filter(|info| info.kind != DeviceKind::Logical).count()
+}
+
 fn node_of(machine: &Machine, device: DeviceId) -> u32 {
     machine.info().devices[device.0 as usize].node.0
+}
+
+/// Whether devices may succeed where they and the host's cores together did not.
+fn may_go_alone(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::OutOfMemory { .. })
 }
 
 /// The pipelines of `plan` by stage. Those of a stage may run at once: none probes a table that another one builds, or
@@ -641,11 +701,12 @@ fn open_machine(options: &RuntimeOptions, devices: &[DeviceId]) -> Result<Machin
         TargetChoice::Cuda { .. } => cuda::open(&CudaOptions {
             device_memory_limit_bytes: options.device_memory_limit_bytes,
             pinned_memory_limit_bytes: options.pinned_memory_limit_bytes,
+            host_device_bytes: options.host_worker_bytes,
         }),
         TargetChoice::Host => {
             let last = devices.iter().map(|device| device.0).max().unwrap_or(0);
             Ok(host::open(&HostOptions {
-                device_count: last + 1,
+                device_count: last + 1 + u32::from(options.host_worker_bytes.is_some()),
                 device_memory_limit_bytes: options.device_memory_limit_bytes.unwrap_or(HOST_TARGET_BYTES),
                 pinned_memory_limit_bytes: options.pinned_memory_limit_bytes.unwrap_or(HOST_TARGET_BYTES),
                 ..HostOptions::default()

@@ -24,6 +24,7 @@ use pelton_scan::{DataTier, MorselTimings, PrefetchOptions, Prefetcher, RowGroup
 use pelton_trace::{Activity, SpanSize};
 
 use super::execution::{Execution, Kernel};
+use super::host_worker;
 use super::launch::{Launched, Morsel, vectors};
 use super::memory::{HeldLanes, State, is_out_of_memory, upload};
 use super::parking::Memory;
@@ -126,7 +127,8 @@ impl Execution<'_> {
     /// Admits columns that `scan` reads to caches. Before its kernel is generated: what is cached has known widths, and
     /// other kernels for that.
     pub(super) fn admit(&self, scan: &TableScan, report: &mut PipelineReport) -> Result<()> {
-        if !self.runtime.has_column_cache {
+        // The host's cores read columns where they are.
+        if !self.runtime.has_column_cache || self.worker.is_beside {
             return Ok(());
         }
         let started = Instant::now();
@@ -449,7 +451,8 @@ impl Execution<'_> {
 
     /// Bytes of a morsel at most.
     fn morsel_bytes(&self, progress: &Progress<'_>) -> usize {
-        (self.runtime.options.morsel_bytes >> progress.halvings).max(1)
+        let halvings = if self.worker.is_beside { host_worker::MORSEL_HALVINGS } else { 0 };
+        (self.runtime.options.morsel_bytes >> (progress.halvings + halvings)).max(1)
     }
 
     /// The prefetcher for what is left of `scan`. Rows that come out are waited for morsel by morsel, so one buffer
@@ -464,7 +467,11 @@ impl Execution<'_> {
     ) -> Result<Prefetcher> {
         self.refuse_first(Arg::RowGroupCount, 0)?;
         let (options, is_top) = (&self.runtime.options, progress.top.is_some());
-        let wanted = if options.overlap && !is_output { options.staging_buffers } else { 1 };
+        let most = match self.worker.is_beside {
+            true => options.staging_buffers.min(host_worker::STAGING_BUFFERS),
+            false => options.staging_buffers,
+        };
+        let wanted = if options.overlap && !is_output { most } else { 1 };
         let buffers = (wanted >> progress.halvings.min(8)).clamp(1, self.morsels_expected(scan)?);
         let prefetch_options = PrefetchOptions {
             morsel_bytes: self.morsel_bytes(progress),
@@ -501,7 +508,8 @@ impl Execution<'_> {
     /// that come out share one buffer; their reads run as far ahead all the same. A top-k may find that it needs few.
     fn reads_ahead(&self, buffers: usize, is_top: bool) -> usize {
         let options = &self.runtime.options;
-        let pipelines = if is_top { buffers } else { options.staging_buffers.max(buffers) };
+        let is_near = is_top || self.worker.is_beside;
+        let pipelines = if is_near { buffers } else { options.staging_buffers.max(buffers) };
         pipelines + usize::from(options.overlap)
     }
 
@@ -534,6 +542,7 @@ impl Execution<'_> {
                 self.runtime.options.row_groups_max.min(share.max(1))
             }
         };
+        let most = if self.worker.is_beside { most.min(row_groups_of_host(scan)) } else { most };
         if !kernel.generated.sink.may_be_full() {
             return most;
         }
@@ -639,6 +648,13 @@ fn with_mappings(addresses: &[u64], row_groups: &[u32], scan: &TableScan, mappin
         all.push(scan.table.row_group(*group as usize).row_offset);
     }
     all
+}
+
+/// Row groups of a morsel of the host's cores beside devices, at most.
+fn row_groups_of_host(scan: &TableScan) -> usize {
+    let rows = |group: &u32| u64::from(scan.table.row_group(*group as usize).row_count);
+    let largest = scan.row_groups.iter().map(rows).max().unwrap_or(1).max(1);
+    (host_worker::MORSEL_ROWS_MAX / largest).max(1) as usize
 }
 
 fn raw_bytes(scan: &TableScan, row_groups: &[u32]) -> Result<u64> {

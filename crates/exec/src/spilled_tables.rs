@@ -107,7 +107,7 @@ impl Execution<'_> {
             return false;
         };
         let is_constant = keys.iter().all(|key| matches!(key, Expr::Literal(_)));
-        self.runtime.workers.len() == 1 && !is_constant && can_spill(layout)
+        self.runtime.workers.len() == 1 && !self.is_with_host() && !is_constant && can_spill(layout)
     }
 
     /// Bytes that a table may take at most: half of the memory, less the other tables.

@@ -14,6 +14,9 @@
 //! left, and only by one that has nothing to do: faster workers get more, and most row groups stay where they were
 //! dealt.
 //!
+//! Where the host's cores work beside devices, all take from one list: they are not as fast as each other, and nothing
+//! of such a scan stays where it was.
+//!
 //! What a worker has taken, it runs. All methods may be called by all workers at
 //! once.
 
@@ -29,6 +32,8 @@ const BANDS_MIN: usize = 8;
 pub(crate) struct Tasks {
     state: Mutex<State>,
     workers: usize,
+    /// All take from the first list.
+    is_one_list: bool,
 }
 
 #[derive(Default)]
@@ -44,7 +49,13 @@ impl Tasks {
     /// Tasks of so many workers, none of which is dealt.
     pub(crate) fn new(workers: usize) -> Arc<Self> {
         let state = State { left: vec![VecDeque::new(); workers], ..State::default() };
-        Arc::new(Self { state: Mutex::new(state), workers })
+        Arc::new(Self { state: Mutex::new(state), workers, is_one_list: false })
+    }
+
+    /// Tasks of so many workers, of different speed, who take from one list.
+    pub(crate) fn of_one_list(workers: usize) -> Arc<Self> {
+        let state = State { left: vec![VecDeque::new()], ..State::default() };
+        Arc::new(Self { state: Mutex::new(state), workers, is_one_list: true })
     }
 
     /// Deals `row_groups` of a table of `table_row_groups`, and puts the list of each worker in order; only the first
@@ -57,6 +68,10 @@ impl Tasks {
     ) {
         let mut state = self.state();
         if std::mem::replace(&mut state.is_dealt, true) {
+            return;
+        }
+        if self.is_one_list {
+            state.left = vec![in_order(row_groups).into()];
             return;
         }
         let band = (table_row_groups / (self.workers * BANDS_MIN)).clamp(1, BAND_MAX);
@@ -74,16 +89,16 @@ impl Tasks {
     }
 
     fn take(&self, worker: usize) -> Option<u32> {
-        self.state().left[worker].pop_front()
+        self.state().left[self.list_of(worker)].pop_front()
     }
 
     /// Moves half of the longest list to that of `worker`, which is empty; false where nothing is left.
     pub(crate) fn take_over(&self, worker: usize) -> bool {
         let mut state = self.state();
-        if !state.left[worker].is_empty() {
+        if !state.left[self.list_of(worker)].is_empty() {
             return true;
         }
-        let longest = (0..self.workers).rev().max_by_key(|other| state.left[*other].len());
+        let longest = (0..state.left.len()).rev().max_by_key(|other| state.left[*other].len());
         let Some(longest) = longest.filter(|other| !state.left[*other].is_empty()) else { return false };
         let kept = state.left[longest].len() / 2;
         let moved = state.left[longest].split_off(kept);
@@ -101,6 +116,10 @@ impl Tasks {
     /// How many workers share them.
     pub(crate) fn worker_count(&self) -> usize {
         self.workers
+    }
+
+    fn list_of(&self, worker: usize) -> usize {
+        if self.is_one_list { 0 } else { worker }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -170,6 +189,14 @@ mod tests {
         assert_eq!(all(&tasks, 1), [10, 12, 14, 16, 18]);
         assert_eq!(all(&tasks, 0), [0, 2, 4, 6, 8]);
         assert!(!tasks.take_over(0) && !tasks.take_over(1));
+    }
+
+    #[test]
+    fn workers_of_different_speed_take_from_one_list() {
+        let tasks = Tasks::of_one_list(3);
+        tasks.deal(&[4, 5, 6], 10, <[u32]>::to_vec);
+        assert_eq!((tasks.take(2), tasks.take(0), tasks.take_over(1)), (Some(4), Some(5), true));
+        assert_eq!((tasks.take(1), tasks.take(1), tasks.take_over(1)), (Some(6), None, false));
     }
 
     #[test]

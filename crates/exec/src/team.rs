@@ -10,7 +10,7 @@
 //!                                                                          by each worker, merged (sorted_runs.rs)
 //! ```
 //!
-//! A pipeline is run by the first so many workers: by as many as have a task, or need the table that it builds. With one
+//! The host's cores may be the last worker (host_worker.rs), of pipelines that end in groups. A pipeline is run by the first so many workers: by as many as have a task, or need the table that it builds. With one
 //! worker nothing is divided, copied or brought together.
 //!
 //! That every worker builds every table from all rows of its source is right as long as building takes little of the
@@ -80,15 +80,23 @@ pub(crate) struct Shared {
     /// The first so many run it.
     workers: usize,
     pub(crate) tasks: Arc<Tasks>,
-    /// Its kernel, with whether the table that it builds is hashed.
-    generated: Mutex<Vec<(bool, Arc<Generated>)>>,
+    /// Its kernels: with whether the table that it builds is hashed, and whether it is for the host beside devices.
+    generated: Mutex<Vec<((bool, bool), Arc<Generated>)>>,
 }
 
 impl Shared {
-    /// For each pipeline of `plan`, which so many workers run.
-    pub(crate) fn of(plan: &Plan, workers: usize) -> Arc<[Self]> {
-        let shared = |workers| Self { workers, tasks: Tasks::new(workers), generated: Mutex::default() };
-        workers_of(plan, workers).into_iter().map(shared).collect()
+    /// For each pipeline of `plan`, which so many devices run, and the host's cores where `of_host` says so.
+    pub(crate) fn of(plan: &Plan, devices: usize, of_host: &[bool]) -> Arc<[Self]> {
+        let shared = |workers| {
+            let tasks = if workers > devices { Tasks::of_one_list(workers) } else { Tasks::new(workers) };
+            Self { workers, tasks, generated: Mutex::default() }
+        };
+        workers_of(plan, devices, of_host).into_iter().map(shared).collect()
+    }
+
+    /// How many workers run it.
+    pub(crate) fn worker_count(&self) -> usize {
+        self.workers
     }
 
     /// Whether each of several workers takes some of the rows.
@@ -99,26 +107,27 @@ impl Shared {
     /// The kernel, made by `make` if nobody has. Others wait meanwhile.
     pub(crate) fn generated(
         &self,
-        is_hashed: bool,
+        kind: (bool, bool),
         make: impl FnOnce() -> Result<Generated>,
     ) -> Result<Arc<Generated>> {
         let mut all = self.generated.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, generated)) = all.iter().find(|(of_hashed, _)| *of_hashed == is_hashed) {
+        if let Some((_, generated)) = all.iter().find(|(of, _)| *of == kind) {
             return Ok(Arc::clone(generated));
         }
         let generated = Arc::new(make()?);
-        all.push((is_hashed, Arc::clone(&generated)));
+        all.push((kind, Arc::clone(&generated)));
         Ok(generated)
     }
 }
 
-/// How many workers run each pipeline of `plan`, of so many.
-fn workers_of(plan: &Plan, workers: usize) -> Vec<usize> {
+/// How many workers run each pipeline of `plan`, of so many devices and, where `of_host` says so, the host's cores.
+fn workers_of(plan: &Plan, workers: usize, of_host: &[bool]) -> Vec<usize> {
     let mut of_tables = vec![1; plan.table_count];
     let mut of_pipelines = vec![1; plan.pipelines.len()];
     for (index, pipeline) in plan.pipelines.iter().enumerate().rev() {
         let count = match (&pipeline.sink, &pipeline.source) {
             (Sink::Build { table, .. }, _) => of_tables[*table],
+            _ if of_host.get(index) == Some(&true) => workers + 1,
             (_, Source::Table(scan)) => scan.row_groups.len().clamp(1, workers),
             // Groups are with the first worker; rows that a caller gives are few.
             (_, Source::Groups(_) | Source::HostInput(_)) => 1,
@@ -152,14 +161,15 @@ impl<'r> Team<'r> {
         runtime: &'r Runtime,
         plan: &'r Plan,
         given: &Given<'r>,
+        of_host: &[bool],
         cancel: &'r CancelFlag,
         tracer: Option<&'r Tracer>,
     ) -> Result<Self> {
-        let shared = Shared::of(plan, runtime.workers.len());
+        let shared = Shared::of(plan, runtime.workers.len(), of_host);
         // Who runs no pipeline takes nothing.
         let most = shared.iter().map(|shared| shared.workers).max().unwrap_or(1);
-        let workers = &runtime.workers[..most];
-        let devices: Vec<_> = workers.iter().map(|worker| worker.device).collect();
+        let workers = || runtime.workers.iter().chain(&runtime.host_worker).take(most);
+        let devices: Vec<_> = workers().map(|worker| worker.device).collect();
         let turns = match cancel.is_in_background() {
             true => runtime.machine.turns_in_background(&devices)?,
             false => runtime.machine.turns(&devices)?,
@@ -175,9 +185,15 @@ impl<'r> Team<'r> {
             }
             Ok(execution)
         };
-        let executions = workers.iter().zip(turns).map(execution).collect::<Result<_>>()?;
+        let executions = workers().zip(turns).map(execution).collect::<Result<_>>()?;
         let (combined, reader_wait) = (vec![None; plan.pipelines.len()], Duration::ZERO);
         Ok(Self { plan, cancel, shared, executions, combined, reader_wait })
+    }
+
+    /// Whether the host's cores take part in pipelines of a stage.
+    pub(crate) fn has_host_in(&self, indexes: &[usize]) -> bool {
+        let devices = self.executions.iter().filter(|execution| !execution.worker.is_beside).count();
+        indexes.iter().any(|index| self.shared[*index].workers > devices)
     }
 
     /// Runs the pipelines of a stage; gives the rows of the one that ends in any.
@@ -230,7 +246,7 @@ impl<'r> Team<'r> {
     /// The rows of all workers.
     fn append(&mut self, index: usize, parts: Vec<Option<Rows>>) -> Result<Option<Rows>> {
         let never = || unreachable!("the workers have generated it");
-        let generated = self.shared[index].generated(false, never)?;
+        let generated = self.shared[index].generated((false, false), never)?;
         let SinkLayout::Rows(layout) = &generated.sink else { unreachable!("a pipeline that ends in rows") };
         if layout.order.is_some() {
             return self.merge_sorted(index, layout).map(Some);
@@ -293,6 +309,10 @@ impl<'r> Team<'r> {
             return Ok(Combined::Not(rest));
         };
         let (first, own) = (&self.executions[0], &parts[0]);
+        if let Some(other) = parts.iter().find(|part| !part.layout.lies_as(&own.layout)) {
+            let (one, other) = (&own.layout.kind, &other.layout.kind);
+            return Err(Error::unsupported(format!("groups that lie differently: {one:?} and {other:?}")));
+        }
         let is_hashed = matches!(own.layout.kind, GroupKind::Hashed | GroupKind::Wide);
         let groups_max = parts.iter().map(|part| part.count).sum();
         let heap_bytes = parts.iter().flat_map(|part| &part.heap).map(|heap| heap.len() as u64).sum();
@@ -418,6 +438,7 @@ impl<'r> Team<'r> {
 
     /// The reports of all pipelines, in order, each of all its workers.
     pub(crate) fn finish(self) -> Vec<PipelineReport> {
+        let devices = self.executions.iter().filter(|execution| !execution.worker.is_beside).count();
         let mut reports: Vec<Option<PipelineReport>> = vec![None; self.plan.pipelines.len()];
         for (index, report) in self.executions.into_iter().flat_map(Execution::finish) {
             let (workers, sink) = (self.shared[index].workers, &self.plan.pipelines[index].sink);
@@ -429,6 +450,7 @@ impl<'r> Team<'r> {
                     reports[index] = Some(PipelineReport {
                         rows_by_worker: rows,
                         run_bytes_by_worker: run_bytes,
+                        is_with_host: workers > devices,
                         ..report
                     });
                 }

@@ -56,6 +56,8 @@ pub struct ColumnCacheOptions {
     pub link_chunk_bytes: usize,
     /// Where the heavy codecs of what prefetchers read from disk are decompressed.
     pub decompression: Decompression,
+    /// A device whose memory is the host's, beside others: what is in pinned memory it reads there, with no copy.
+    pub in_place: Option<DeviceId>,
 }
 
 impl Default for ColumnCacheOptions {
@@ -71,6 +73,7 @@ impl Default for ColumnCacheOptions {
             links: Links::default(),
             link_chunk_bytes: 8 << 20,
             decompression: Decompression::default(),
+            in_place: None,
         }
     }
 }

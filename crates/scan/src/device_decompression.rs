@@ -191,7 +191,7 @@ impl DeviceDecompression {
         let batches = batches(&mut parts, buffer.temp.len(), |codec, count, section_bytes_max| {
             self.decompressor.temp_bytes(codec, count, section_bytes_max)
         })?;
-        let base = buffer.device.address();
+        let base = buffer.read_by_kernels().address();
         let at = Addresses {
             compressed: base + layout.compressed().start as u64,
             target: base + layout.decompressed().start as u64,
@@ -213,13 +213,13 @@ impl DeviceDecompression {
     ) -> Result<Brought> {
         let stream = &self.streams[number];
         let pinned = buffer.pinned.slice(layout.staged_bytes()..layout.bytes().pinned);
-        let on_device = buffer.device.slice(layout.compressed());
+        let on_device = buffer.read_by_kernels().slice(layout.compressed());
         stream.copy(&pinned, &on_device)?;
         let started = stream.record()?;
         if let Some(Compressed { words, batches, .. }) = &compressed {
             let job = Job {
                 compressed: on_device.clone(),
-                target: buffer.device.slice(layout.decompressed()),
+                target: buffer.read_by_kernels().slice(layout.decompressed()),
                 temp: buffer.temp.span(),
                 words: *words,
                 batches: batches.clone(),

@@ -82,6 +82,8 @@ impl Drop for Prefetcher {
 enum Source {
     Device(Arc<StoredColumn>),
     Pinned(Arc<StoredColumn>),
+    /// In pinned memory, where kernels read it.
+    InPlace(Arc<StoredColumn>),
     /// The next of the chunks that come in.
     Disk,
 }
@@ -466,7 +468,8 @@ impl Prefetcher {
     }
 
     fn enqueue(&mut self, buffer: usize, layout: &MorselLayout, stream: &Stream) -> Result<()> {
-        let StagingBuffer { device, pinned, .. } = &self.buffers[buffer];
+        let Some(device) = self.buffers[buffer].copied_to() else { return Ok(()) };
+        let pinned = &self.buffers[buffer].pinned;
         let staged = layout.staged_bytes();
         stream.copy(&pinned.slice(0..staged), &device.slice(0..staged))?;
         let helper_bytes_before = self.copier.as_ref().map_or(0, MultiLinkCopier::helper_link_bytes);
@@ -506,8 +509,8 @@ impl Prefetcher {
     }
 
     fn morsel(&mut self, buffer: usize, layout: MorselLayout) -> Morsel {
-        let StagingBuffer { device, is_out, .. } = &mut self.buffers[buffer];
-        *is_out = true;
+        self.buffers[buffer].is_out = true;
+        let device = self.buffers[buffer].read_by_kernels();
         let bytes = layout.compressed().start;
         let addresses = layout.addresses(device.address());
         let mut reads = Vec::new();
@@ -516,7 +519,7 @@ impl Prefetcher {
         }
         for source in &self.sources {
             let column = match source {
-                Source::Device(column) => column,
+                Source::Device(column) | Source::InPlace(column) => column,
                 Source::Pinned(column) => {
                     let bytes = |row_group: &u32| column.places[*row_group as usize].bytes as u64;
                     self.report.pinned_bytes += layout.row_groups.iter().map(bytes).sum::<u64>();
@@ -527,7 +530,10 @@ impl Prefetcher {
             let mut last_extent = None;
             for row_group in &layout.row_groups {
                 let place = column.places[*row_group as usize];
-                self.report.device_bytes += place.bytes as u64;
+                match source {
+                    Source::InPlace(_) => self.report.pinned_bytes += place.bytes as u64,
+                    _ => self.report.device_bytes += place.bytes as u64,
+                }
                 if last_extent.replace(place.extent) != Some(place.extent) {
                     reads.push(column.extents[place.extent].span());
                 }
@@ -544,6 +550,9 @@ fn source(column_cache: &ColumnCache, table: &Table, column: usize, device: Devi
     let key = (table.id(), column);
     match column_cache.cached(key, device) {
         Some(cached) => Source::Device(cached),
+        None if column_cache.options.in_place == Some(device) => {
+            column_cache.pinned(key).map_or(Source::Disk, Source::InPlace)
+        }
         None => column_cache.pinned(key).map_or(Source::Disk, Source::Pinned),
     }
 }
@@ -553,7 +562,7 @@ fn pieces_of(sources: &[Source], incoming: &Incoming, pieces: &mut Vec<Piece>) {
     let row_group = incoming.row_group as usize;
     let mut staged = incoming.chunks.iter();
     let piece = |source: &Source| match source {
-        Source::Device(column) => Piece::Cached(column.address(row_group)),
+        Source::Device(column) | Source::InPlace(column) => Piece::Cached(column.address(row_group)),
         Source::Pinned(column) => Piece::Pinned(column.places[row_group]),
         Source::Disk => staged.next().map_or(Piece::Staged(0), |chunk| match chunk.compressed_size {
             Some(compressed_size) => {
@@ -615,7 +624,7 @@ impl Scan<'_> {
     /// decompresses.
     fn need(&self, device_codecs: &[Codec]) -> Result<Need> {
         let (mut all, mut largest) = (MorselLayout::default(), StagingBytes::default());
-        if self.sources.iter().all(|source| matches!(source, Source::Device(_))) {
+        if self.sources.iter().all(|source| matches!(source, Source::Device(_) | Source::InPlace(_))) {
             return Ok(Need { largest, all: all.bytes(), runs: 0 });
         }
         let mut pieces = Vec::with_capacity(self.columns.len());
@@ -638,7 +647,7 @@ impl Scan<'_> {
         device_codecs: &[Codec],
     ) -> Result<Piece> {
         Ok(match source {
-            Source::Device(_) => Piece::Cached(0),
+            Source::Device(_) | Source::InPlace(_) => Piece::Cached(0),
             Source::Pinned(stored) => Piece::Pinned(stored.places[row_group]),
             Source::Disk => {
                 let decompressed = estimated_chunk_bytes(self.table, row_group, column)?;

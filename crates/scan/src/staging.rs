@@ -15,9 +15,16 @@ pub(super) struct StagingSource<'a> {
     pub(super) temp_bytes: usize,
 }
 
+impl StagingSource<'_> {
+    /// Whether the device reads pinned memory where it is.
+    fn is_in_place(&self) -> bool {
+        self.column_cache.options.in_place == Some(self.device)
+    }
+}
+
 /// Memory for one morsel.
 pub(super) struct StagingBuffer {
-    pub(super) device: Buffer,
+    device: Buffer,
     /// Chunks from disk, on their way.
     pub(super) pinned: Buffer,
     /// What decoders on the device work in.
@@ -26,6 +33,8 @@ pub(super) struct StagingBuffer {
     done: Option<Event>,
     /// Given out, and not released yet.
     pub(super) is_out: bool,
+    /// Kernels read `pinned`.
+    is_in_place: bool,
 }
 
 /// What the row groups of a scan take.
@@ -89,11 +98,13 @@ fn refused(bytes: StagingBytes) -> String {
 impl StagingSource<'_> {
     /// A buffer; cached columns that are not in use are evicted to make room.
     fn take(&self, bytes: StagingBytes) -> Result<StagingBuffer> {
-        let device = self.allocate(MemoryKind::Device(self.device), bytes.device)?;
+        let is_in_place = self.is_in_place();
+        let device_bytes = if is_in_place { 0 } else { bytes.device };
+        let device = self.allocate(MemoryKind::Device(self.device), device_bytes)?;
         let node = self.column_cache.machine().device(self.device)?.node;
         let pinned = self.allocate(MemoryKind::Pinned(self.near(node)), bytes.pinned)?;
         let temp = self.allocate(MemoryKind::Device(self.device), self.temp_bytes)?;
-        Ok(StagingBuffer { device, pinned, temp, done: None, is_out: false })
+        Ok(StagingBuffer { device, pinned, temp, done: None, is_out: false, is_in_place })
     }
 
     fn near(&self, node: NodeId) -> NodeId {
@@ -118,7 +129,17 @@ pub(super) fn is_device_full(error: &Error) -> bool {
 impl StagingBuffer {
     /// What it has room for.
     pub(super) fn room(&self) -> StagingBytes {
-        StagingBytes { device: self.device.len(), pinned: self.pinned.len() }
+        StagingBytes { device: self.read_by_kernels().len(), pinned: self.pinned.len() }
+    }
+
+    /// Where kernels find the morsel.
+    pub(super) fn read_by_kernels(&self) -> &Buffer {
+        if self.is_in_place { &self.pinned } else { &self.device }
+    }
+
+    /// The memory that what is pinned is copied to, unless kernels read it there.
+    pub(super) fn copied_to(&self) -> Option<&Buffer> {
+        (!self.is_in_place).then_some(&self.device)
     }
 
     /// Waits until its last morsel has been read.

@@ -92,7 +92,9 @@ impl Scanner {
         }
         let io = Arc::new(IoEngine::start(stage.io_options(is_stored))?);
         let target = match stage.device {
-            DeviceChoice::Gpu(device) => TargetChoice::Cuda { device: device.unwrap_or(0) },
+            DeviceChoice::Gpu(device) | DeviceChoice::GpuAndHost(device) => {
+                TargetChoice::Cuda { device: device.unwrap_or(0) }
+            }
             _ => TargetChoice::Host,
         };
         let defaults = RuntimeOptions::default();

@@ -111,7 +111,7 @@ impl<'a> Stage<'a> {
 
     /// True where queries run on a GPU.
     pub(super) fn has_gpu(&self) -> bool {
-        matches!(self.device, DeviceChoice::Gpu(_))
+        matches!(self.device, DeviceChoice::Gpu(_) | DeviceChoice::GpuAndHost(_))
     }
 
     /// How table files are read.

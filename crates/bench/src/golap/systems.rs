@@ -167,7 +167,7 @@ fn summarise(stage: &Stage<'_>, dataset: Dataset, entries: &[Entry], findings: &
     findings.rows.push(against("DuckDB on Parquet", duckdb.map_or_else(missing, |ms| derived(ms / ours))));
     let detail = format!("{ours:.1} ms, DataFusion {peer:.1} ms");
     let found = match stage.device {
-        DeviceChoice::Gpu(_) => Ok((peer >= 4.0 * ours, detail)),
+        DeviceChoice::Gpu(_) | DeviceChoice::GpuAndHost(_) => Ok((peer >= 4.0 * ours, detail)),
         _ => Err(format!("needs a GPU; {detail}")),
     };
     findings.shapes.push(shape(

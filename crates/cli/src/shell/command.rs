@@ -116,7 +116,7 @@ const COMMANDS: [Command; 17] = [
     },
     Command {
         name: "device",
-        takes: "[auto|cpu|gpu|gpu:N]",
+        takes: "[auto|cpu|gpu|gpu:N|gpu+host]",
         help: "where queries run; views and settings stay",
         completes: Completes::Words(&["auto", "cpu", "gpu", "gpu:0"]),
         act: device,

@@ -9,6 +9,7 @@ pub(super) fn name(choice: DeviceChoice) -> String {
         DeviceChoice::Cpu => "cpu".to_owned(),
         DeviceChoice::Gpu(None) => "gpu".to_owned(),
         DeviceChoice::Gpu(Some(number)) => format!("gpu:{number}"),
+        DeviceChoice::GpuAndHost(number) => format!("{}+host", name(DeviceChoice::Gpu(number))),
         DeviceChoice::Host => "host".to_owned(),
         DeviceChoice::AutoHost => "auto-host".to_owned(),
     }
@@ -22,6 +23,7 @@ pub(super) fn meaning(choice: DeviceChoice) -> &'static str {
         }
         DeviceChoice::Cpu => "on the CPU",
         DeviceChoice::Gpu(_) => "on the GPU, whatever can run there",
+        DeviceChoice::GpuAndHost(_) => "on the GPU and the host's cores together, whatever can run there",
         DeviceChoice::Host => "as kernels compiled for the host's cores",
         DeviceChoice::AutoHost => "as auto, with kernels compiled for the host's cores",
     }
@@ -33,7 +35,7 @@ mod tests {
 
     #[test]
     fn names_are_read_back() {
-        for text in ["auto", "cpu", "gpu", "gpu:3", "host", "auto-host"] {
+        for text in ["auto", "cpu", "gpu", "gpu:3", "gpu+host", "gpu:3+host", "host", "auto-host"] {
             assert_eq!(name(text.parse().unwrap()), text);
         }
     }

@@ -11,6 +11,7 @@ use super::driver::{Context, check, driver};
 use super::memory::{DevicePool, Memory, page_lock, page_unlock};
 use super::stream::{CounterPool, DeviceStream, EventPool, HostStream};
 use crate::backend::{Backend, RawMemory, StreamBackend};
+use crate::host::{HostMemory, logical_device};
 use crate::machine::Machine;
 use crate::place::{
     Capabilities, DeviceId, DeviceInfo, DeviceKind, MachineInfo, MemoryKind, NodeId, PageableAccess, Place,
@@ -26,6 +27,8 @@ pub struct CudaOptions {
     pub device_memory_limit_bytes: Option<u64>,
     /// Limit on pinned host memory, bytes; by default half of the host's memory.
     pub pinned_memory_limit_bytes: Option<u64>,
+    /// Memory of a logical device behind the GPUs, bytes: the host's cores as one device more. `None`: there is none.
+    pub host_device_bytes: Option<u64>,
 }
 
 /// Opens the CUDA devices of this machine.
@@ -41,7 +44,7 @@ pub fn open(options: &CudaOptions) -> Result<Machine> {
         ));
     }
     let peers = enable_peers(contexts)?;
-    let devices =
+    let mut devices =
         contexts.iter().map(|context| describe(context, options)).collect::<Result<Vec<DeviceInfo>>>()?;
     let node_count = count_nodes();
     let pinned_memory_limit_bytes =
@@ -58,7 +61,13 @@ pub fn open(options: &CudaOptions) -> Result<Machine> {
             DevicePool::new(*context, info.memory_limit_bytes, &reach)
         })
         .collect::<Result<Vec<DevicePool>>>()?;
+    let host_device = options.host_device_bytes.map(|memory_bytes| {
+        let id = DeviceId(devices.len() as u32);
+        devices.push(logical_device(id, memory_bytes));
+        HostDevice { id, memory: HostMemory::new(memory_bytes) }
+    });
     Ok(Machine::new(Cuda {
+        host_device,
         events: contexts.iter().map(|context| EventPool::new(*context)).collect(),
         counters: CounterPool::new(contexts[0]),
         memory: Memory::new(contexts, pools, node_count),
@@ -114,7 +123,23 @@ struct Cuda {
     events: Vec<Arc<EventPool>>,
     counters: Arc<CounterPool>,
     memory: Memory,
+    host_device: Option<HostDevice>,
     opened: Instant,
+}
+
+/// The host's cores as a device.
+#[derive(Debug)]
+struct HostDevice {
+    id: DeviceId,
+    memory: HostMemory,
+}
+
+impl Cuda {
+    /// The memory of the host's cores as a device, if that is what `kind` is.
+    fn host_device_memory(&self, kind: &MemoryKind) -> Option<&HostMemory> {
+        let is_its = |host: &&HostDevice| *kind == MemoryKind::Device(host.id);
+        self.host_device.as_ref().filter(is_its).map(|host| &host.memory)
+    }
 }
 
 impl Backend for Cuda {
@@ -128,11 +153,17 @@ impl Backend for Cuda {
         {
             return Err(Error::unsupported(format!("{device} cannot map host pages into an address range")));
         }
-        self.memory.allocate(kind, bytes)
+        match self.host_device_memory(kind) {
+            Some(host) => host.allocate(kind, bytes),
+            None => self.memory.allocate(kind, bytes),
+        }
     }
 
     fn release(&self, kind: &MemoryKind, memory: RawMemory) {
-        self.memory.release(kind, memory);
+        match self.host_device_memory(kind) {
+            Some(host) => host.release(kind, memory),
+            None => self.memory.release(kind, memory),
+        }
     }
 
     fn page_lock(&self, address: u64, bytes: usize) -> Result<()> {
@@ -153,6 +184,9 @@ impl Backend for Cuda {
     fn create_stream(&self, place: Place) -> Result<Box<dyn StreamBackend>> {
         match place {
             Place::Host(_) => Ok(Box::new(HostStream::new(Arc::clone(&self.counters), place)?)),
+            Place::Device(device) if self.host_device.as_ref().is_some_and(|host| host.id == device) => {
+                Ok(Box::new(HostStream::new(Arc::clone(&self.counters), place)?))
+            }
             Place::Device(device) => {
                 let index = device.0 as usize;
                 let multiprocessors = self.info.devices[index].multiprocessors;
@@ -163,7 +197,8 @@ impl Backend for Cuda {
     }
 
     fn is_peer(&self, device: DeviceId, peer: DeviceId) -> bool {
-        self.peers[device.0 as usize][peer.0 as usize]
+        let reached = self.peers.get(device.0 as usize).and_then(|reached| reached.get(peer.0 as usize));
+        reached.copied().unwrap_or(false)
     }
 
     fn now(&self) -> Duration {

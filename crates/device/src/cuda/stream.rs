@@ -22,7 +22,7 @@ use super::driver::{Context, check};
 use crate::backend::{EventBackend, StreamBackend};
 use crate::host::{Queue, QueueEvent, host_copy};
 use crate::memory::Span;
-use crate::place::{NodeId, Place};
+use crate::place::{DeviceId, MemoryKind, NodeId, Place};
 use crate::work::{LaunchTarget, Work};
 
 /// Events are made once and used again: making one costs more than recording it.
@@ -339,12 +339,14 @@ impl Counter {
     }
 }
 
-/// A stream of host cores, on a machine with CUDA devices.
+/// A stream of host cores, on a machine with CUDA devices; or of these cores as a device.
 pub(crate) struct HostStream {
     /// Taken only by drop.
     queue: Option<Queue>,
     counter: Arc<Counter>,
     counters: Arc<CounterPool>,
+    /// Whose work it is, where the cores are a device.
+    device: Option<DeviceId>,
 }
 
 impl HostStream {
@@ -353,7 +355,25 @@ impl HostStream {
         let counted = Arc::clone(&counter);
         let queue =
             Queue::start_with(&format!("{place}"), Some(Box::new(move |done| counted.count_to(done))))?;
-        Ok(Self { queue: Some(queue), counter, counters })
+        let device = match place {
+            Place::Device(device) => Some(device),
+            Place::Host(_) => None,
+        };
+        Ok(Self { queue: Some(queue), counter, counters, device })
+    }
+
+    /// # Errors
+    ///
+    /// `Unsupported` for memory of a GPU.
+    fn check_reaches(&self, span: &Span) -> Result<()> {
+        let is_own = matches!(span.kind(), MemoryKind::Device(device) if Some(*device) == self.device);
+        match is_own || span.kind().is_host_visible() {
+            true => Ok(()),
+            false => Err(Error::unsupported(format!(
+                "host cores do not reach {}; use a device's stream",
+                span.kind()
+            ))),
+        }
     }
 
     fn queue(&self) -> &Queue {
@@ -376,14 +396,8 @@ impl Drop for HostStream {
 
 impl StreamBackend for HostStream {
     fn copy(&self, source: &Span, target: &Span) -> Result<()> {
-        for span in [source, target] {
-            if !span.kind().is_host_visible() {
-                return Err(Error::unsupported(format!(
-                    "host cores do not reach {}; use a device's stream",
-                    span.kind()
-                )));
-            }
-        }
+        self.check_reaches(source)?;
+        self.check_reaches(target)?;
         self.queue().push(host_copy(source, target));
         Ok(())
     }
@@ -396,10 +410,7 @@ impl StreamBackend for HostStream {
         let form = work
             .host
             .ok_or_else(|| Error::unsupported(format!("'{}' has no form for host threads", work.name)))?;
-        if let Some(span) = work.reads.iter().chain(&work.writes).find(|span| !span.kind().is_host_visible())
-        {
-            return Err(Error::unsupported(format!("host cores do not reach {}", span.kind())));
-        }
+        work.reads.iter().chain(&work.writes).try_for_each(|span| self.check_reaches(span))?;
         self.queue().push(form);
         Ok(())
     }

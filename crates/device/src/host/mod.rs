@@ -68,16 +68,8 @@ impl Default for HostOptions {
 pub fn open(options: &HostOptions) -> Machine {
     crate::priority::start_here();
     let device = |index| DeviceInfo {
-        id: DeviceId(index),
-        name: "logical device".into(),
-        kind: DeviceKind::Logical,
-        memory_bytes: options.device_memory_limit_bytes,
-        memory_limit_bytes: options.device_memory_limit_bytes,
-        multiprocessors: 1,
-        l2_bytes: 0,
-        node: NodeId(0),
-        pci_address: None,
         capabilities: options.capabilities.clone(),
+        ..logical_device(DeviceId(index), options.device_memory_limit_bytes)
     };
     Machine::new(Host {
         info: MachineInfo {
@@ -89,12 +81,25 @@ pub fn open(options: &HostOptions) -> Machine {
         },
         has_peer_access: options.has_peer_access,
         opened: Instant::now(),
-        guarded: Mutex::default(),
-        idle: Mutex::new(
-            IdlePages::new((options.device_memory_limit_bytes / 4).min(IDLE_BYTES_MAX) as usize),
-        ),
+        memory: HostMemory::new(options.device_memory_limit_bytes),
         failure: options.failing_copy.map(|copy| Arc::new(Failure { copy, seen: AtomicU64::new(0) })),
     })
+}
+
+/// Device `id`, which is memory and threads of the host.
+pub(crate) fn logical_device(id: DeviceId, memory_bytes: u64) -> DeviceInfo {
+    DeviceInfo {
+        id,
+        name: "logical device".into(),
+        kind: DeviceKind::Logical,
+        memory_bytes,
+        memory_limit_bytes: memory_bytes,
+        multiprocessors: 1,
+        l2_bytes: 0,
+        node: NodeId(0),
+        pci_address: None,
+        capabilities: HostOptions::default().capabilities,
+    }
 }
 
 #[derive(Debug)]
@@ -102,9 +107,7 @@ struct Host {
     info: MachineInfo,
     has_peer_access: bool,
     opened: Instant,
-    /// Addresses of the memory that ends at a page of its own that nobody may touch.
-    guarded: Mutex<HashSet<u64>>,
-    idle: Mutex<IdlePages>,
+    memory: HostMemory,
     failure: Option<Arc<Failure>>,
 }
 
@@ -120,7 +123,21 @@ const GUARDED_MAX: usize = 8192;
 /// What is kept of memory that was released, at most, where a quarter of a device's is more.
 const IDLE_BYTES_MAX: u64 = 4 << 30;
 
-impl Host {
+/// Memory of logical devices.
+#[derive(Debug)]
+pub(crate) struct HostMemory {
+    /// Addresses of the memory that ends at a page of its own that nobody may touch.
+    guarded: Mutex<HashSet<u64>>,
+    idle: Mutex<IdlePages>,
+}
+
+impl HostMemory {
+    /// Of devices that have so many bytes each.
+    pub(crate) fn new(device_bytes: u64) -> Self {
+        let idle = IdlePages::new((device_bytes / 4).min(IDLE_BYTES_MAX) as usize);
+        Self { guarded: Mutex::default(), idle: Mutex::new(idle) }
+    }
+
     fn guarded(&self) -> MutexGuard<'_, HashSet<u64>> {
         self.guarded.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -128,14 +145,8 @@ impl Host {
     fn idle(&self) -> MutexGuard<'_, IdlePages> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl Backend for Host {
-    fn info(&self) -> &MachineInfo {
-        &self.info
-    }
-
-    fn allocate(&self, kind: &MemoryKind, bytes: usize) -> Result<RawMemory> {
+    pub(crate) fn allocate(&self, kind: &MemoryKind, bytes: usize) -> Result<RawMemory> {
         let is_guarded = matches!(kind, MemoryKind::Device(_)) && self.guarded().len() < GUARDED_MAX;
         // As on devices, memory of every other kind is there before it is used, so that times are those of use.
         let is_there = !matches!(kind, MemoryKind::Pageable(_));
@@ -161,7 +172,7 @@ impl Backend for Host {
         Ok(memory)
     }
 
-    fn release(&self, kind: &MemoryKind, memory: RawMemory) {
+    pub(crate) fn release(&self, kind: &MemoryKind, memory: RawMemory) {
         let is_guarded = self.guarded().remove(&memory.address);
         // SAFETY: `memory` came from `allocate`, in the way that is remembered, and is released once.
         unsafe {
@@ -170,6 +181,20 @@ impl Backend for Host {
                 _ => self.idle().keep(memory, is_guarded),
             }
         }
+    }
+}
+
+impl Backend for Host {
+    fn info(&self) -> &MachineInfo {
+        &self.info
+    }
+
+    fn allocate(&self, kind: &MemoryKind, bytes: usize) -> Result<RawMemory> {
+        self.memory.allocate(kind, bytes)
+    }
+
+    fn release(&self, kind: &MemoryKind, memory: RawMemory) {
+        self.memory.release(kind, memory);
     }
 
     fn page_lock(&self, address: u64, bytes: usize) -> Result<()> {

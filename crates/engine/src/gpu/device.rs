@@ -5,6 +5,7 @@
 //!          cores likewise, where there is a C++ compiler and memory for them
 //!   cpu    DataFusion alone
 //!   gpu    everything that kernels can do, on this GPU
+//!   gpu+host   the same, and the host's cores take some of the rows that do not lie in the GPU's memory
 //!   host   the same, with kernels compiled for the host's cores: for tests, on machines without a GPU
 //! ```
 
@@ -39,6 +40,8 @@ pub enum DeviceChoice {
     Cpu,
     /// On a GPU, by number (the first where there is none), whatever can run there.
     Gpu(Option<u32>),
+    /// As `Gpu`, and the host's cores take some of the rows of scans that do not lie in its memory.
+    GpuAndHost(Option<u32>),
     /// As on a GPU, but with kernels compiled for the host.
     Host,
     /// As `Auto`, but with kernels compiled for the host, and small queries are tried out too: for tests.
@@ -49,8 +52,17 @@ impl FromStr for DeviceChoice {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let unknown =
-            || Error::invalid_input(format!("'{text}' is no device; choose auto, cpu, gpu or gpu:<number>"));
+        let unknown = || {
+            Error::invalid_input(format!(
+                "'{text}' is no device; choose auto, cpu, gpu, gpu:<number>, or gpu+host, gpu:<number>+host"
+            ))
+        };
+        if let Some(gpu) = text.strip_suffix("+host") {
+            return match gpu.parse() {
+                Ok(Self::Gpu(number)) => Ok(Self::GpuAndHost(number)),
+                _ => Err(unknown()),
+            };
+        }
         match text.split_once(':') {
             Some(("gpu", number)) => Ok(Self::Gpu(Some(number.parse().map_err(|_| unknown())?))),
             Some(_) => Err(unknown()),
@@ -70,16 +82,28 @@ impl DeviceChoice {
     /// The number of the first device that this names.
     fn first(self) -> u32 {
         match self {
-            Self::Gpu(device) => device.unwrap_or(0),
+            Self::Gpu(device) | Self::GpuAndHost(device) => device.unwrap_or(0),
             Self::Auto | Self::Cpu | Self::Host | Self::AutoHost => 0,
         }
     }
 
     /// Whether kernels of the host are tried out: this is `Auto`, there is no GPU, and there is a C++ compiler.
     pub(crate) fn tries_host(self) -> bool {
-        self == Self::Auto
-            && !GPU_FILES.iter().any(|file| Path::new(file).exists())
-            && pelton_pipeline::may_compile_for_host()
+        self == Self::Auto && !is_gpu_likely() && pelton_pipeline::may_compile_for_host()
+    }
+
+    /// Whether kernels of the host may work beside those of a GPU.
+    pub(crate) fn works_beside_gpu(self) -> bool {
+        match self {
+            Self::Auto => is_gpu_likely() && pelton_pipeline::may_compile_for_host(),
+            Self::GpuAndHost(_) => true,
+            Self::Cpu | Self::Gpu(_) | Self::Host | Self::AutoHost => false,
+        }
+    }
+
+    /// Whether it was asked for by name, so that what it lacks is said at once.
+    pub(crate) fn is_by_name(self) -> bool {
+        matches!(self, Self::Gpu(_) | Self::GpuAndHost(_) | Self::Host)
     }
 
     /// The numbers of the `count` devices behind the first.
@@ -90,6 +114,13 @@ impl DeviceChoice {
 
 /// One of these is there wherever there is a GPU: of the driver on Linux, and under Windows.
 const GPU_FILES: [&str; 2] = ["/dev/nvidiactl", "/dev/dxg"];
+
+fn is_gpu_likely() -> bool {
+    GPU_FILES.iter().any(|file| Path::new(file).exists())
+}
+
+/// Memory of the host's cores beside a GPU, where nobody says.
+const BESIDE_BYTES: u64 = 4 << 30;
 
 /// The share of the memory for kernels of the host that bounce buffers may take.
 const HOST_BUFFERS_SHARE: u64 = 4;
@@ -134,8 +165,15 @@ impl DeviceHandle {
             DeviceChoice::Host | DeviceChoice::AutoHost => {
                 RuntimeOptions { target: TargetChoice::Host, ..options }
             }
-            DeviceChoice::Gpu(_) | DeviceChoice::Auto | DeviceChoice::Cpu => {
-                RuntimeOptions { target: TargetChoice::Cuda { device: choice.first() }, ..options }
+            DeviceChoice::Gpu(_) | DeviceChoice::GpuAndHost(_) | DeviceChoice::Auto | DeviceChoice::Cpu => {
+                let beside_bytes = match (choice, host_kernel_bytes) {
+                    (DeviceChoice::GpuAndHost(_), 0) => Some(BESIDE_BYTES),
+                    (DeviceChoice::GpuAndHost(_), bytes) => Some(bytes),
+                    (_, bytes) => Some(bytes).filter(|bytes| *bytes > 0 && choice.works_beside_gpu()),
+                };
+                let target = TargetChoice::Cuda { device: choice.first() };
+                let workers = if beside_bytes.is_some() { threads as u32 } else { options.workers };
+                RuntimeOptions { target, host_worker_bytes: beside_bytes, workers, ..options }
             }
         };
         let manner = if tries_host { Manner::of_host() } else { Manner::of_gpu() };
@@ -224,7 +262,10 @@ impl DeviceHandle {
     pub fn is_any(&self) -> bool {
         match self.choice {
             DeviceChoice::Cpu => false,
-            DeviceChoice::Gpu(_) | DeviceChoice::Host | DeviceChoice::AutoHost => true,
+            DeviceChoice::Gpu(_)
+            | DeviceChoice::GpuAndHost(_)
+            | DeviceChoice::Host
+            | DeviceChoice::AutoHost => true,
             DeviceChoice::Auto if self.tries_host() => true,
             DeviceChoice::Auto => *self.is_gpu_there.get_or_init(|| cuda::status().device_count > 0),
         }
@@ -237,10 +278,23 @@ impl DeviceHandle {
             DeviceChoice::Auto if self.tries_host() => false,
             DeviceChoice::Auto => match self.is_gpu_there.get() {
                 Some(is_there) => !is_there,
-                None => !GPU_FILES.iter().any(|file| Path::new(file).exists()),
+                None => !is_gpu_likely(),
             },
-            DeviceChoice::Gpu(_) | DeviceChoice::Host | DeviceChoice::AutoHost => false,
+            DeviceChoice::Gpu(_)
+            | DeviceChoice::GpuAndHost(_)
+            | DeviceChoice::Host
+            | DeviceChoice::AutoHost => false,
         }
+    }
+
+    /// Whether the host's cores may work beside the device.
+    pub(super) fn has_host_worker(&self) -> bool {
+        self.options.host_worker_bytes.is_some()
+    }
+
+    /// Whether they do in every run, as was asked for.
+    pub(super) fn always_uses_host(&self) -> bool {
+        self.has_host_worker() && self.choice.is_by_name()
     }
 
     /// How many devices each query runs on.
@@ -417,7 +471,9 @@ mod tests {
         assert_eq!(parsed("gpu").unwrap(), DeviceChoice::Gpu(None));
         assert_eq!(parsed("gpu:3").unwrap(), DeviceChoice::Gpu(Some(3)));
         assert_eq!(parsed("host").unwrap(), DeviceChoice::Host);
-        for wrong in ["tpu", "gpu:", "gpu:x", "cpu:1"] {
+        assert_eq!(parsed("gpu+host").unwrap(), DeviceChoice::GpuAndHost(None));
+        assert_eq!(parsed("gpu:3+host").unwrap(), DeviceChoice::GpuAndHost(Some(3)));
+        for wrong in ["tpu", "gpu:", "gpu:x", "cpu:1", "cpu+host", "gpu+cpu", "+host"] {
             assert!(parsed(wrong).unwrap_err().to_string().contains(wrong), "{wrong}");
         }
     }

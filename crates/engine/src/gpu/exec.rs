@@ -28,7 +28,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
 };
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt};
 use pelton_exec::RunReport;
 use pelton_pipeline::ir::Plan;
 
@@ -40,6 +40,7 @@ use super::host_input::HostInput;
 use super::lower::Lowered;
 use super::of_groups::OfGroups;
 use super::run::{Made, Run, ended};
+use super::trial::try_with_host;
 use super::value::LateText;
 use crate::error::from_datafusion;
 use crate::plan_copy::NewResults;
@@ -122,6 +123,19 @@ pub struct PeltonGpuExec {
     key: Option<u64>,
     /// So many rows are enough for what is above, whichever they are.
     rows_enough: Option<usize>,
+    /// What the host's cores do beside the device.
+    cores: Cores,
+}
+
+/// What the host's cores do beside a device that runs something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cores {
+    /// Nothing.
+    Unused,
+    /// The same, but it is tried out afterwards whether both together are faster.
+    ToTry,
+    /// They take some of the rows.
+    Used,
 }
 
 impl PeltonGpuExec {
@@ -163,6 +177,7 @@ impl PeltonGpuExec {
             metrics: ExecutionPlanMetricsSet::new(),
             key: None,
             rows_enough: None,
+            cores: Cores::Unused,
         }
     }
 
@@ -176,6 +191,12 @@ impl PeltonGpuExec {
     /// This node, chosen because of what was learnt of `key`.
     pub(super) fn learnt(mut self, key: u64, reason: String) -> Self {
         (self.key, self.reason) = (Some(key), reason);
+        self
+    }
+
+    /// This node, for which the host's cores do this.
+    pub(super) fn with_cores(mut self, cores: Cores) -> Self {
+        self.cores = cores;
         self
     }
 
@@ -294,6 +315,7 @@ impl PeltonGpuExec {
             metrics: ExecutionPlanMetricsSet::new(),
             key: self.key,
             rows_enough: self.rows_enough,
+            cores: self.cores,
         }
     }
 
@@ -356,9 +378,14 @@ impl PeltonGpuExec {
     /// # Errors
     ///
     /// Where the device refuses or fails.
-    pub(super) async fn try_run(&self, way: Way, context: &Arc<TaskContext>) -> pelton_error::Result<Tried> {
+    pub(super) async fn try_run(
+        &self,
+        way: Way,
+        cores: Cores,
+        context: &Arc<TaskContext>,
+    ) -> pelton_error::Result<Tried> {
         let anew = self.children.iter().map(anew).collect::<Result<Vec<_>>>().map_err(from_datafusion)?;
-        let copy = self.copy_with(anew);
+        let copy = self.copy_with(anew).with_cores(cores);
         let started = Instant::now();
         let report = match copy.run().in_background(way).on_device(context).await? {
             Made::Whole(_) => copy.run_report(),
@@ -369,7 +396,9 @@ impl PeltonGpuExec {
                 Some(ended(&mut parts.running).await?.report)
             }
         };
-        Ok(Tried { elapsed: started.elapsed(), is_warm: report.is_some_and(|report| report.is_warm()) })
+        let elapsed = started.elapsed();
+        let is_warm = report.as_ref().is_some_and(RunReport::is_warm);
+        Ok(Tried { elapsed, is_warm, is_with_host: report.is_some_and(|report| report.is_with_host) })
     }
 
     /// The scans of [`scan_reports`](Self::scan_reports): the pipeline that each is the source of.
@@ -405,6 +434,7 @@ impl PeltonGpuExec {
             owner: std::ptr::from_ref(self).addr(),
             in_background: None,
             rows_enough: self.rows_enough,
+            uses_host: self.cores == Cores::Used,
         }
     }
 }
@@ -414,6 +444,8 @@ pub(super) struct Tried {
     pub(super) elapsed: Duration,
     /// Whether a repetition would take as long.
     pub(super) is_warm: bool,
+    /// The host's cores took some of the rows.
+    pub(super) is_with_host: bool,
 }
 
 impl DisplayAs for PeltonGpuExec {
@@ -473,7 +505,16 @@ impl ExecutionPlan for PeltonGpuExec {
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         assert_eq!(partition, 0, "one partition");
-        let stream = futures::stream::once(self.run().stream(context)).try_flatten();
+        let stream = futures::stream::once(self.run().stream(Arc::clone(&context))).try_flatten();
+        let (Cores::ToTry, Some(key)) = (self.cores, self.key) else {
+            return Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), stream)));
+        };
+        let candidate = Arc::new(self.copy_with(self.children.clone()));
+        let at_end = futures::stream::once(async move {
+            tokio::spawn(try_with_host(candidate, key, context));
+        });
+        // What comes last is nothing, and is only polled once all rows have come.
+        let stream = stream.map(Some).chain(at_end.map(|()| None)).filter_map(std::future::ready);
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), stream)))
     }
 

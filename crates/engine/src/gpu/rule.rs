@@ -41,7 +41,7 @@ use super::contract::Contract;
 use super::cost::Prediction;
 use super::device::{DeviceChoice, DeviceHandle};
 use super::enough;
-use super::exec::PeltonGpuExec;
+use super::exec::{Cores, PeltonGpuExec};
 use super::full::FullParts;
 use super::join::Join;
 use super::lower::{Asked, Lowered, lower};
@@ -293,11 +293,16 @@ fn on_device(
     };
     let learns = matches!(device.choice(), DeviceChoice::Auto | DeviceChoice::AutoHost);
     if !learns || device.has_pinned(&node.plan().pipelines) {
+        let node = node.with_cores(if device.always_uses_host() { Cores::Used } else { Cores::Unused });
         return Ok(Some(Placed::Device(Arc::new(node))));
     }
     let key = key_of(&node);
     Ok(match device.experience().verdict(key) {
-        Verdict::Device(reason) => Some(Placed::Device(Arc::new(node.learnt(key, reason)))),
+        Verdict::Device(reason, cores) => {
+            let is_far = device.has_host_worker() && !device.holds_all_of(&node.plan().pipelines);
+            let cores = if is_far { cores } else { Cores::Unused };
+            Some(Placed::Device(Arc::new(node.learnt(key, reason).with_cores(cores))))
+        }
         // Smaller parts are tried out next, where their kernels are not seconds of a compiler.
         Verdict::Cpu(_) => device.tries_host().then_some(Placed::Cpu),
         Verdict::Try => Some(Placed::Trial(Arc::new(node), key)),
@@ -402,7 +407,7 @@ pub(super) fn attempt(
     let lowered = lower(plan, asked, device)?;
     let reason = match device.choice() {
         DeviceChoice::Cpu => return Err(Error::unsupported("the CPU was chosen")),
-        DeviceChoice::Gpu(_) | DeviceChoice::Host => {
+        DeviceChoice::Gpu(_) | DeviceChoice::GpuAndHost(_) | DeviceChoice::Host => {
             device.runtime()?;
             "chosen by --device".to_owned()
         }

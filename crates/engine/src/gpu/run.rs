@@ -115,6 +115,8 @@ pub(super) struct Run {
     pub(super) in_background: Option<Way>,
     /// So many rows are enough, whichever they are.
     pub(super) rows_enough: Option<usize>,
+    /// The host's cores take some of the rows, where they can.
+    pub(super) uses_host: bool,
 }
 
 /// Asks for the stop of a run that nobody waits for any more.
@@ -204,7 +206,8 @@ impl Run {
     /// Takes note of a run that went to its end.
     fn ran_on_device(&self, brought: &Brought) {
         if let Some(key) = self.key.filter(|_| brought.report.is_warm()) {
-            self.device.experience().took_on_device(key, self.started.elapsed());
+            let is_with_host = brought.report.is_with_host;
+            self.device.experience().took_on_device(key, is_with_host, self.started.elapsed());
         }
         let fetched = brought.fetched.iter().flatten().count();
         self.record(|outcome| {
@@ -266,6 +269,7 @@ impl Run {
             MemoryLimit::Finite(bytes) => Some(bytes as u64 / 2),
             _ => None,
         };
+        let uses_host = self.uses_host;
         let work = move || {
             let inputs = Inputs { host_inputs, parameters };
             let rows_taker = gives_out.then_some(&outlet as &dyn TakeRows);
@@ -275,13 +279,17 @@ impl Run {
                 host_bytes_max,
                 groups_taker: Some(&outlet as &dyn TakeGroups),
                 groups_enough,
+                uses_host,
                 texts: Some(&texts),
             };
             let runtime = device.runtime()?;
             let host_rows: Vec<usize> = inputs.host_inputs.iter().map(|rows| rows.row_count).collect();
             let predicted = predict(&plan, &device, &host_rows)?;
             let (mut rows, report) = runtime.run_with(&plan, inputs, &flag, with)?;
-            learn(&device, &predicted, &report);
+            // Of devices alone.
+            if !report.is_with_host {
+                learn(&device, &predicted, &report);
+            }
             let started = Instant::now();
             let fetched = conversion.fetch(&mut rows)?;
             Ok::<_, Error>(Brought { rows, predicted, report, fetched, fetched_in: started.elapsed() })

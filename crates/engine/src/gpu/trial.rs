@@ -17,6 +17,10 @@
 //! Without a GPU, kernels compiled for the host's cores are tried out likewise. They want the cores that queries want, and a
 //! compiler takes a fifth of a second for each: so only a quarter of the cores have one, and only queries that have come twice
 //! are tried, each plan as a whole alone.
+//!
+//! Where a GPU won whose memory does not hold all that a plan reads, it is tried out next whether the host's cores and the
+//! GPU together are faster (`exec/src/host_worker.rs`).
+//!
 //! Parts of plans are told apart by what they do, not by the numbers in it.
 
 use std::collections::HashMap;
@@ -44,7 +48,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::background::Way;
 use super::corrections::hash_without_numbers;
 use super::describe::pipeline_texts;
-use super::exec::{PeltonGpuExec, Tried};
+use super::exec::{Cores, PeltonGpuExec, Tried};
 
 /// A trial begins so long after the rows of its query: a process that ends with its query never begins one.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -67,6 +71,11 @@ const ENTRIES_MAX: usize = 10_000;
 /// What the CPU may take more than the device before the device is preferred: less is noise.
 const MARGIN: f64 = 1.0;
 
+/// Cores that help are to save so much of what the device takes alone: less is not worth their time, or noise.
+const HELP_MIN: f64 = 0.05;
+/// What the device takes at least for it to be tried out, in seconds: the cores begin a few milliseconds later.
+const HELPED_S: f64 = 10e-3;
+
 /// What is known of a part of a plan.
 #[derive(Debug, Clone, Copy, Default)]
 struct Entry {
@@ -74,6 +83,10 @@ struct Entry {
     /// How often the CPU ran it.
     cpu_runs: u32,
     device_s: Option<f64>,
+    /// Of the device and the host's cores together.
+    with_host_s: Option<f64>,
+    /// That is, or was, tried out.
+    is_host_tried: bool,
     is_on_trial: bool,
     /// It came again while it was.
     is_awaited: bool,
@@ -85,15 +98,21 @@ impl Entry {
     /// Whether the device is preferred, as far as is known.
     fn is_for_device(&self) -> bool {
         let is_faster = |device_s: f64| self.cpu_s.is_some_and(|cpu_s| device_s * MARGIN < cpu_s);
-        !self.is_refused && self.device_s.is_some_and(is_faster)
+        !self.is_refused && [self.device_s, self.with_host_s].into_iter().flatten().any(is_faster)
+    }
+
+    /// Whether the host's cores are to help the device, as far as is known.
+    fn is_with_host(&self) -> bool {
+        let pair = self.with_host_s.zip(self.device_s);
+        pair.is_some_and(|(with_host_s, device_s)| with_host_s < device_s * (1.0 - HELP_MIN))
     }
 }
 
 /// What to do with a part of a plan that the device can run.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Verdict {
-    /// Run it on the device, for this reason.
-    Device(String),
+    /// Run it on the device, for this reason, and this is what the host's cores do meanwhile.
+    Device(String, Cores),
     /// Leave it to the CPU, for this reason.
     Cpu(String),
     /// Run it on the CPU, and try the device out afterwards.
@@ -166,19 +185,30 @@ impl Experience {
             _ if entry.is_refused => Verdict::Cpu("the device refused it before".into()),
             (Some(device_s), Some(cpu_s)) => {
                 let (device, device_ms, cpu_ms) = (self.manner.where_text, device_s * 1e3, cpu_s * 1e3);
-                let text = format!("took {device_ms:.1} ms {device}, {cpu_ms:.1} ms on the CPU");
-                if entry.is_for_device() { Verdict::Device(text) } else { Verdict::Cpu(text) }
+                let with_host = match entry.with_host_s {
+                    Some(with_host_s) => format!(" ({:.1} with the host's cores)", with_host_s * 1e3),
+                    None => String::new(),
+                };
+                let text = format!("took {device_ms:.1} ms {device}{with_host}, {cpu_ms:.1} ms on the CPU");
+                let cores = match entry.is_with_host() {
+                    true => Cores::Used,
+                    false if !entry.is_host_tried && device_s >= HELPED_S => Cores::ToTry,
+                    false => Cores::Unused,
+                };
+                if entry.is_for_device() { Verdict::Device(text, cores) } else { Verdict::Cpu(text) }
             }
             _ => Verdict::Try,
         }
     }
 
-    /// Takes note that the device took so long; of several times the last counts half, but no more than [`GROWTH_MAX`].
-    pub(super) fn took_on_device(&self, key: u64, elapsed: Duration) {
+    /// Takes note that the device took so long, or with it the host's cores; of several times the last counts half, but no
+    /// more than [`GROWTH_MAX`].
+    pub(super) fn took_on_device(&self, key: u64, is_with_host: bool, elapsed: Duration) {
         self.learn(key, |entry| {
             let latest = elapsed.as_secs_f64();
             let with = |known: f64| ((known + latest) / 2.0).min(known * GROWTH_MAX);
-            entry.device_s = Some(entry.device_s.map_or(latest, with));
+            let known = if is_with_host { &mut entry.with_host_s } else { &mut entry.device_s };
+            *known = Some(known.map_or(latest, with));
         });
     }
 
@@ -203,9 +233,9 @@ impl Experience {
 
     fn learn(&self, key: u64, what: impl FnOnce(&mut Entry)) {
         let is_changed = self.with(key, |entry| {
-            let before = entry.is_for_device();
+            let before = (entry.is_for_device(), entry.is_with_host());
             what(entry);
-            entry.is_for_device() != before
+            (entry.is_for_device(), entry.is_with_host()) != before
         });
         if is_changed {
             self.changes.fetch_add(1, Ordering::AcqRel);
@@ -224,6 +254,11 @@ impl Experience {
                 && !entry.is_refused
                 && !std::mem::replace(&mut entry.is_on_trial, true)
         })
+    }
+
+    /// True for the first to ask.
+    fn begins_host_trial(&self, key: u64) -> bool {
+        self.with(key, |entry| !std::mem::replace(&mut entry.is_host_tried, true))
     }
 
     /// Another trial may begin.
@@ -337,7 +372,7 @@ async fn try_out(candidate: Arc<PeltonGpuExec>, key: u64, context: Arc<TaskConte
         // Other trials may have held it up: what is not taken for faster is timed again, alone.
         End::Took(elapsed) if experience.of_cpu(key).is_some_and(|cpu| cpu <= elapsed) => {
             let _alone = experience.trial_alone().await;
-            match timed_run(&candidate, key, (PATIENCE, experience.way(key)), &context).await {
+            match timed_run(&candidate, key, (PATIENCE, experience.way(key), Cores::Unused), &context).await {
                 Ok(tried) => End::Took(tried.elapsed.min(elapsed)),
                 Err(end) => end,
             }
@@ -345,9 +380,31 @@ async fn try_out(candidate: Arc<PeltonGpuExec>, key: u64, context: Arc<TaskConte
         end => end,
     };
     match end {
-        End::Took(elapsed) => experience.took_on_device(key, elapsed),
+        End::Took(elapsed) => experience.took_on_device(key, false, elapsed),
         End::Refused => experience.refused(key),
         End::Failed => experience.ends_trial(key),
+    }
+}
+
+/// Runs `candidate` on the device and the host's cores together, until kernels are compiled and what both take is seen.
+pub(super) async fn try_with_host(candidate: Arc<PeltonGpuExec>, key: u64, context: Arc<TaskContext>) {
+    let experience = candidate.device().experience();
+    if !experience.begins_host_trial(key) {
+        return;
+    }
+    tokio::time::sleep(PAUSE).await;
+    let _permit = experience.trial_alone().await;
+    for run in 1..=RUNS_MAX {
+        let patience = if run == 1 { FIRST_PATIENCE } else { PATIENCE };
+        let manner = (patience, Way::Nice, Cores::Used);
+        match timed_run(&candidate, key, manner, &context).await {
+            Ok(tried) if !tried.is_with_host => return,
+            Ok(tried) if run > 1 && tried.is_warm => {
+                return experience.took_on_device(key, true, tried.elapsed);
+            }
+            Ok(_) => {}
+            Err(_) => return,
+        }
     }
 }
 
@@ -365,11 +422,11 @@ async fn run_until_warm(candidate: &PeltonGpuExec, key: u64, context: &Arc<TaskC
     for run in 1..=RUNS_MAX {
         let tried = match run {
             // It does what has to be done once. How long that takes where others want the cores says nothing.
-            1 => match timed_run(candidate, key, (FIRST_PATIENCE, first), context).await {
+            1 => match timed_run(candidate, key, (FIRST_PATIENCE, first, Cores::Unused), context).await {
                 Err(End::Took(_)) => Err(End::Failed),
                 tried => tried,
             },
-            _ => timed_run(candidate, key, (PATIENCE, experience.way(key)), context).await,
+            _ => timed_run(candidate, key, (PATIENCE, experience.way(key), Cores::Unused), context).await,
         };
         match tried {
             Ok(tried) if run > 1 && (tried.is_warm || run == RUNS_MAX) => return End::Took(tried.elapsed),
@@ -386,11 +443,11 @@ async fn run_until_warm(candidate: &PeltonGpuExec, key: u64, context: &Arc<TaskC
 async fn timed_run(
     candidate: &PeltonGpuExec,
     key: u64,
-    (patience, way): (Duration, Way),
+    (patience, way, cores): (Duration, Way, Cores),
     context: &Arc<TaskContext>,
 ) -> std::result::Result<Tried, End> {
     let experience = candidate.device().experience();
-    let run = candidate.try_run(way, context);
+    let run = candidate.try_run(way, cores, context);
     let Some(cpu) = experience.of_cpu(key) else {
         return run.await.map_err(|error| end_of(&error));
     };
@@ -496,19 +553,40 @@ mod tests {
         experience.took_on_cpu(1, Duration::from_millis(300));
         assert_eq!(experience.verdict(1), Verdict::Try);
         assert_eq!(experience.changes(), 0);
-        experience.took_on_device(1, Duration::from_millis(10));
-        assert!(matches!(experience.verdict(1), Verdict::Device(_)));
+        experience.took_on_device(1, false, Duration::from_millis(10));
+        assert!(matches!(experience.verdict(1), Verdict::Device(..)));
         assert_eq!(experience.changes(), 1);
-        experience.took_on_device(1, Duration::from_millis(20));
+        experience.took_on_device(1, false, Duration::from_millis(20));
         assert_eq!(experience.changes(), 1);
         // Others held it up once.
-        experience.took_on_device(1, Duration::from_millis(1000));
-        assert!(matches!(experience.verdict(1), Verdict::Device(_)));
+        experience.took_on_device(1, false, Duration::from_millis(1000));
+        assert!(matches!(experience.verdict(1), Verdict::Device(..)));
         // Columns were evicted, say.
-        (0..5).for_each(|_| experience.took_on_device(1, Duration::from_millis(1000)));
+        (0..5).for_each(|_| experience.took_on_device(1, false, Duration::from_millis(1000)));
         assert!(matches!(experience.verdict(1), Verdict::Cpu(_)));
         assert_eq!(experience.changes(), 2);
         assert_eq!(experience.verdict(2), Verdict::Try);
+    }
+
+    #[test]
+    fn cores_help_where_both_together_turned_out_to_be_faster() {
+        let experience = Experience::new(Manner::of_gpu());
+        let cores = || match experience.verdict(1) {
+            Verdict::Device(_, cores) => cores,
+            other => panic!("{other:?}"),
+        };
+        experience.took_on_cpu(1, Duration::from_millis(300));
+        experience.took_on_device(1, false, Duration::from_millis(2));
+        assert_eq!(cores(), Cores::Unused); // it is too short
+        (0..5).for_each(|_| experience.took_on_device(1, false, Duration::from_millis(100)));
+        assert_eq!(cores(), Cores::ToTry);
+        assert!(experience.begins_host_trial(1) && !experience.begins_host_trial(1));
+        assert_eq!(cores(), Cores::Unused);
+        let before = experience.changes();
+        experience.took_on_device(1, true, Duration::from_millis(50));
+        assert_eq!((cores(), experience.changes()), (Cores::Used, before + 1));
+        (0..5).for_each(|_| experience.took_on_device(1, true, Duration::from_millis(110)));
+        assert_eq!(cores(), Cores::Unused);
     }
 
     #[test]

@@ -67,6 +67,8 @@ pub(crate) struct Tally {
     pub(crate) too_large: u64,
     /// Row groups were divided among several devices.
     pub(crate) divided: u64,
+    /// The host's cores took some beside devices.
+    pub(crate) with_host: u64,
     /// Rows were given out while the run went on.
     pub(crate) given_out: u64,
     pub(crate) kernels_compiled: u64,
@@ -84,6 +86,7 @@ impl Tally {
         self.too_large += other.too_large;
         self.kernels_compiled += other.kernels_compiled;
         self.divided += other.divided;
+        self.with_host += other.with_host;
         self.given_out += other.given_out;
         other.rare.iter().for_each(|(what, count)| *self.rare.entry(what).or_default() += count);
         other.refused.iter().for_each(|(reason, count)| *self.refused.entry(reason).or_default() += count);
@@ -239,10 +242,17 @@ impl<'f> Shape<'f> {
         let place = *random.pick(&[Place::Disk, Place::Disk, Place::Pinned, Place::Device]);
         // Kernels of rows that are divided among devices are others.
         let is_divided = has_logical_devices() && random.percent(60);
+        // Those of the host's cores beside others too.
+        let is_with_host = random.percent(25);
         let configurations = (0..CONFIGURATIONS).map(|_| {
             let mut options = vary_options(&options, random);
             if is_divided {
                 options.more_devices.clone_from(random.pick(&[vec![1], vec![1, 2], vec![2, 1]]));
+            }
+            if is_with_host {
+                options.host_worker_bytes = Some(64 << 20);
+                options.always_with_host = true;
+                options.host_rows = *random.pick(&[HostRows::Lanes, HostRows::Slices]);
             }
             options.device_cache_bytes = Some(if place == Place::Device { 32 << 20 } else { 0 });
             options.pinned_cache_bytes = Some(0);
@@ -320,13 +330,14 @@ impl<'f> Shape<'f> {
         let taker = Taker::default();
         let rows_taker = gives_out.then_some(&taker as &dyn TakeRows);
         let groups_taker = gives_out.then_some(&taker as &dyn TakeGroups);
-        let with = RunWith { rows_taker, groups_taker, ..RunWith::default() };
+        let with = RunWith { rows_taker, groups_taker, uses_host: true, ..RunWith::default() };
         let (rows, report) = match runtime.run_with(plan, inputs, &CancelFlag::new(), with) {
             Ok(result) => result,
             Err(error) => return check_error(&error, &expected, is_short, tally, &shown),
         };
         let is_divided = report.pipelines.iter().any(|report| !report.rows_by_worker.is_empty());
         tally.divided += u64::from(is_divided);
+        tally.with_host += u64::from(report.is_with_host);
         tally.kernels_compiled += report.pipelines.iter().map(|report| report.compiled as u64).sum::<u64>();
         assert!(!expected.must_overflow, "an overflow was not noticed\n{}", shown());
         assert!(!expected.must_refuse, "a key that repeats was not noticed\n{}", shown());

@@ -150,6 +150,7 @@ fn check_coverage(count: u64, tally: &Tally) {
     assert!(tally.overflows * 50 > tally.runs, "hardly anything overflows: {tally:?}");
     assert!(tally.given_out * 50 > tally.runs, "few runs give out rows: {tally:?}");
     assert!(!has_logical_devices() || tally.divided * 5 > tally.runs, "few runs are divided: {tally:?}");
+    assert!(tally.with_host * 50 > tally.runs, "few runs are with the host's cores: {tally:?}");
     assert!(tally.repeated_keys > 0, "no key repeats where none may: {tally:?}");
     RARE.iter().for_each(|what| assert!(tally.rare.contains_key(what), "no plan has '{what}': {tally:?}"));
 }

@@ -98,7 +98,16 @@ pub(crate) fn run(options: RuntimeOptions, plan: &Plan) -> (Rows, RunReport) {
         let (rows, _) = run(RuntimeOptions { more_devices: vec![1, 2], ..options.clone() });
         assert_same(&rows, &result.0, "three workers");
     }
+    let with_host = RuntimeOptions {
+        host_worker_bytes: Some(256 << 20),
+        always_with_host: true,
+        host_rows: HostRows::Lanes,
+        ..options.clone()
+    };
+    let with = RunWith { uses_host: true, ..RunWith::default() };
+    let run = runtime(with_host).run_with(plan, Inputs::default(), &CancelFlag::new(), with).unwrap();
     if !plan.pipelines.iter().any(is_top) {
+        assert_same(&run.0, &result.0, "with the host's cores");
         given_out_is_the_same(&options, plan, &result);
     }
     result

@@ -1,0 +1,89 @@
+//! The host's cores as one more worker (Lutz et al. 2020, "Pump Up the Volume", 6: heterogeneous morsels; each processor
+//! has its own copy of every table, as with its GPU + Het): which pipelines they take part in.
+//!
+//! ```text
+//!   GPU          morsels of 32 MiB  ─┐
+//!                                    ├── row groups, taken one by one by whoever comes      ─► groups of each, added up
+//!   host's cores morsels of 8 MiB   ─┘
+//! ```
+//!
+//! They help where bytes come to the device over its link, and only there: a scan whose columns lie in the device's memory is
+//! over before they have begun. What both probe, both build: so tables have to be small beside the rows that look
+//! them up. What they cannot do, the devices do alone, from the start of the run.
+
+use pelton_pipeline::ir::{Op, Pipeline, Plan, Sink, Source, TableScan};
+use pelton_scan::DataTier;
+
+use super::Runtime;
+
+/// A table is built by the cores too where so many times its rows come to look it up. They are four to ten times slower
+/// than a GPU that reads over its link, and it waits for them: 16 rows looked up save what one built costs. A guess.
+const ROWS_PER_BUILT_ROW: u64 = 16;
+/// Row groups of a scan that are worth being shared.
+const ROW_GROUPS_MIN: usize = 16;
+/// Rows of a morsel of the cores at most: what they have begun last, the device waits for.
+pub(super) const MORSEL_ROWS_MAX: u64 = 1 << 20;
+/// Their morsels are so many times smaller than those of a device (a power of two), for the same reason.
+pub(super) const MORSEL_HALVINGS: u32 = 2;
+/// Their morsels in flight: one is read while one is worked on.
+pub(super) const STAGING_BUFFERS: usize = 2;
+
+/// For each pipeline of `plan`, whether the host's cores take some of its rows; nothing where they take none at all.
+pub(crate) fn of_host(runtime: &Runtime, plan: &Plan) -> Vec<bool> {
+    if runtime.host_worker.is_none() {
+        return Vec::new();
+    }
+    let is_shared = |pipeline: &Pipeline| {
+        let (Sink::Aggregate { .. }, Source::Table(scan)) = (&pipeline.sink, &pipeline.source) else {
+            return false;
+        };
+        let Some(built) = built_rows(plan, pipeline) else { return false };
+        let is_worth_it = runtime.options.always_with_host
+            || (scan.row_groups.len() >= ROW_GROUPS_MIN
+                && built.saturating_mul(ROWS_PER_BUILT_ROW) <= rows_of(scan)
+                && !is_on_devices(runtime, scan));
+        is_worth_it && scan.row_groups.len() > runtime.workers.len()
+    };
+    let shared: Vec<bool> = plan.pipelines.iter().map(is_shared).collect();
+    if shared.contains(&true) { shared } else { Vec::new() }
+}
+
+/// The rows of tables that go into the hash tables that `pipeline` probes, and into those probed for these; `None` where they
+/// are made of groups, which only the first worker has.
+fn built_rows(plan: &Plan, pipeline: &Pipeline) -> Option<u64> {
+    let mut is_counted = vec![false; plan.table_count];
+    let mut rows = 0_u64;
+    let mut probing = vec![pipeline];
+    while let Some(pipeline) = probing.pop() {
+        for op in &pipeline.ops {
+            let Op::Probe { table, .. } = op else { continue };
+            if std::mem::replace(&mut is_counted[*table], true) {
+                continue;
+            }
+            let builds =
+                |other: &&Pipeline| matches!(&other.sink, Sink::Build { table: built, .. } if built == table);
+            let built = plan.pipelines.iter().find(builds)?;
+            rows += match &built.source {
+                Source::Table(scan) => rows_of(scan),
+                Source::HostInput(_) => 0,
+                Source::Groups(_) => return None,
+            };
+            probing.push(built);
+        }
+    }
+    Some(rows)
+}
+
+fn rows_of(scan: &TableScan) -> u64 {
+    scan.row_groups.iter().map(|group| u64::from(scan.table.row_group(*group as usize).row_count)).sum()
+}
+
+/// Whether every device has all columns of `scan` in its memory.
+fn is_on_devices(runtime: &Runtime, scan: &TableScan) -> bool {
+    let cache = runtime.column_cache();
+    runtime.workers.iter().all(|worker| {
+        let is_there =
+            |column: &usize| matches!(cache.tier(&scan.table, *column, worker.device), DataTier::Device(_));
+        scan.columns.iter().all(is_there)
+    })
+}
