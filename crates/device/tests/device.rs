@@ -27,6 +27,7 @@ fn machines() -> Vec<Machine> {
     let limits = CudaOptions {
         device_memory_limit_bytes: Some(LIMIT_BYTES),
         pinned_memory_limit_bytes: Some(LIMIT_BYTES),
+        host_device_bytes: Some(LIMIT_BYTES),
     };
     match cuda::open(&limits) {
         Ok(machine) => machines.push(machine),

@@ -10,11 +10,11 @@
 //! nor what expressions and windows make: the account beside it does ([`crate::metered`]).
 
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use datafusion::execution::memory_pool::{MemoryPool, TrackConsumersPool, UnboundedMemoryPool};
 
-use pelton_limits::{Account, available_memory};
+use pelton_limits::{Account, available_memory, let_code_go};
 
 use crate::gpu::DeviceChoice;
 use crate::metered;
@@ -40,6 +40,18 @@ pub fn memory_shares(limit_bytes: Option<u64>, choice: DeviceChoice) -> (Option<
         (false, false) => 0,
     };
     (limit_bytes.map(|bytes| bytes - kernels), kernels)
+}
+
+/// Below this limit the code that only planning runs is much of it.
+const SMALL_BYTES: u64 = 256 << 20;
+
+/// A query is planned, of a session of this limit: under a small one, the first in the process lets go of the code that
+/// planned it.
+pub(crate) fn is_planned(limit_bytes: Option<u64>) {
+    static PLANNED: Once = Once::new();
+    if limit_bytes.is_some_and(|bytes| bytes < SMALL_BYTES) {
+        PLANNED.call_once(let_code_go);
+    }
 }
 
 /// Consumers that the error of a full pool names.

@@ -355,6 +355,7 @@ impl PeltonSession {
     fn to_run(&self, plan: Arc<dyn ExecutionPlan>, mode: Mode, started: Instant) -> Query {
         let (ctx, device) = (self.ctx.clone(), Arc::clone(&self.device));
         let (planning, memory_limit_bytes) = (started.elapsed(), self.memory_limit_bytes);
+        memory::is_planned(memory_limit_bytes);
         Query { plan, mode, ctx, device, planning, is_cached: false, recorder: None, memory_limit_bytes }
     }
 

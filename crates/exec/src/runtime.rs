@@ -708,6 +708,7 @@ fn open_machine(options: &RuntimeOptions, devices: &[DeviceId]) -> Result<Machin
             Ok(host::open(&HostOptions {
                 device_count: last + 1 + u32::from(options.host_worker_bytes.is_some()),
                 device_memory_limit_bytes: options.device_memory_limit_bytes.unwrap_or(HOST_TARGET_BYTES),
+                last_device_memory_limit_bytes: options.host_worker_bytes,
                 pinned_memory_limit_bytes: options.pinned_memory_limit_bytes.unwrap_or(HOST_TARGET_BYTES),
                 ..HostOptions::default()
             }))

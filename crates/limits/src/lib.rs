@@ -15,6 +15,7 @@
 #![deny(unsafe_code)]
 
 mod account;
+mod code;
 mod heap;
 mod machine;
 mod memory_limit;
@@ -24,6 +25,7 @@ mod spill;
 mod watcher;
 
 pub use account::{Account, Entered, Excess, NoRoom, process_room};
+pub use code::let_code_go;
 pub use heap::{Heap, give_back_at_once, heap_bytes, set_last_resort};
 pub use machine::{Available, available_memory};
 pub use memory_limit::{DEFAULT_PERCENT, MemoryLimit, SLACK_BYTES, ceiling_bytes};

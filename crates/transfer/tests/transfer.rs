@@ -28,8 +28,11 @@ struct Bed {
 fn beds() -> Vec<Bed> {
     let options = HostOptions { device_count: 3, ..HostOptions::default() };
     let mut beds = vec![Bed { machine: host::open(&options), library: None }];
-    let limits =
-        CudaOptions { device_memory_limit_bytes: Some(1 << 30), pinned_memory_limit_bytes: Some(1 << 30) };
+    let limits = CudaOptions {
+        device_memory_limit_bytes: Some(1 << 30),
+        pinned_memory_limit_bytes: Some(1 << 30),
+        host_device_bytes: None,
+    };
     match (cuda::open(&limits), Library::open()) {
         (Ok(machine), Ok(library)) => beds.push(Bed { machine, library: Some(library) }),
         (Err(error), _) | (_, Err(error)) => println!("SKIPPED on CUDA devices: {error}"),

@@ -33,6 +33,8 @@ pub struct HostOptions {
     pub device_count: u32,
     /// Limit on the memory of each, bytes.
     pub device_memory_limit_bytes: u64,
+    /// Limit on the memory of the last, where it is another one.
+    pub last_device_memory_limit_bytes: Option<u64>,
     /// Limit on pinned memory, bytes.
     pub pinned_memory_limit_bytes: u64,
     /// What each can do.
@@ -49,6 +51,7 @@ impl Default for HostOptions {
         Self {
             device_count: 1,
             device_memory_limit_bytes: 1 << 30,
+            last_device_memory_limit_bytes: None,
             pinned_memory_limit_bytes: 1 << 30,
             capabilities: Capabilities {
                 pageable_access: PageableAccess::Hardware,
@@ -67,9 +70,12 @@ impl Default for HostOptions {
 /// A machine of logical devices.
 pub fn open(options: &HostOptions) -> Machine {
     crate::priority::start_here();
-    let device = |index| DeviceInfo {
-        capabilities: options.capabilities.clone(),
-        ..logical_device(DeviceId(index), options.device_memory_limit_bytes)
+    let device = |index| {
+        let last = options.last_device_memory_limit_bytes.filter(|_| index + 1 == options.device_count);
+        DeviceInfo {
+            capabilities: options.capabilities.clone(),
+            ..logical_device(DeviceId(index), last.unwrap_or(options.device_memory_limit_bytes))
+        }
     };
     Machine::new(Host {
         info: MachineInfo {

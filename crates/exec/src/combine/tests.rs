@@ -198,7 +198,8 @@ fn grouped<R>(
     let given = Given::new(&plan, inputs, &RunWith::default()).unwrap();
     let turn = runtime.machine().arbiter(runtime.device()).unwrap().turn();
     let runs_on = (&*runtime, &runtime.workers[0], turn);
-    let mut execution = Execution::new(runs_on, &plan, &Shared::of(&plan, 1), &given, &cancel, None).unwrap();
+    let mut execution =
+        Execution::new(runs_on, &plan, &Shared::of(&plan, 1, &[]), &given, &cancel, None).unwrap();
     for index in 0..parts.len() {
         execution.pipeline(index).unwrap();
     }

@@ -242,8 +242,8 @@ impl<'f> Shape<'f> {
         let place = *random.pick(&[Place::Disk, Place::Disk, Place::Pinned, Place::Device]);
         // Kernels of rows that are divided among devices are others.
         let is_divided = has_logical_devices() && random.percent(60);
-        // Those of the host's cores beside others too.
-        let is_with_host = random.percent(25);
+        // Those of the host's cores beside others too. What else is random stays as it was before there were any.
+        let is_with_host = Random::new(number, 7).percent(25);
         let configurations = (0..CONFIGURATIONS).map(|_| {
             let mut options = vary_options(&options, random);
             if is_divided {
@@ -252,7 +252,6 @@ impl<'f> Shape<'f> {
             if is_with_host {
                 options.host_worker_bytes = Some(64 << 20);
                 options.always_with_host = true;
-                options.host_rows = *random.pick(&[HostRows::Lanes, HostRows::Slices]);
             }
             options.device_cache_bytes = Some(if place == Place::Device { 32 << 20 } else { 0 });
             options.pinned_cache_bytes = Some(0);

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pelton_chunk::Codec;
 use pelton_device::{Buffer, DeviceId, MemoryKind, OnFull};
 use pelton_error::{CancelFlag, ErrorKind};
-use pelton_exec::{PipelineReport, Runtime, RuntimeOptions};
+use pelton_exec::{HostRows, PipelineReport, RunReport, RunWith, Runtime, RuntimeOptions};
 use pelton_pipeline::Rows;
 use pelton_pipeline::ir::{
-    Aggregate, AggregateFunction, Bounds, Column, CompareOp, Expr, Literal, Op, Pipeline, Plan, ProbeKind,
+    Aggregate, AggregateFunction, Bounds, Column, CompareOp, Expr, Inputs, Literal, Op, Pipeline, Plan, ProbeKind,
     Sink, Source, TableScan, TopK, Type,
 };
 
@@ -151,6 +151,85 @@ fn each_worker_takes_some_of_a_large_table() {
         assert_eq!((report.rows_by_worker.iter().sum(), report.rows_in), (80_000, 80_000));
         assert!(report.lines().iter().any(|line| line.contains("workers: ")), "{:?}", report.lines());
     }
+}
+
+/// One device, as a GPU goes through rows, and the host's cores beside it.
+fn with_host(host_worker_bytes: u64, options: RuntimeOptions) -> RuntimeOptions {
+    RuntimeOptions {
+        host_worker_bytes: Some(host_worker_bytes),
+        host_rows: HostRows::Lanes,
+        always_with_host: true,
+        ..options
+    }
+}
+
+fn run_with_host(runtime: &Runtime, plan: &Plan) -> (Rows, RunReport) {
+    let with = RunWith { uses_host: true, ..RunWith::default() };
+    runtime.run_with(plan, Inputs::default(), &CancelFlag::new(), with).unwrap()
+}
+
+#[test]
+fn the_cores_of_the_host_take_some_of_the_rows_where_they_are_asked_to() {
+    let place = table(Codec::Lz4, 500, 40_000);
+    let pinned = RuntimeOptions { morsel_bytes: 1, pinned_cache_bytes: Some(64 << 20), ..options() };
+    for options in [RuntimeOptions { morsel_bytes: 1, ..options() }, pinned] {
+        let runtime = runtime(with_host(64 << 20, options));
+        let (from, columns) = source(&runtime, &place.table);
+        for keys in kinds_of_keys() {
+            let plan = single(from.clone(), columns.clone(), Vec::new(), grouped(keys));
+            let (expected, report) = runtime.run(&plan, Vec::new(), &CancelFlag::new()).unwrap();
+            assert!(!report.is_with_host && report.pipelines[0].rows_by_worker.is_empty());
+            // Where the machine is busy, one may begin when the other has taken all.
+            let is_by_both = (0..20).any(|_| {
+                let (rows, report) = run_with_host(&runtime, &plan);
+                assert_same(&rows, &expected, "with the host's cores");
+                let pipeline = &report.pipelines[0];
+                assert_eq!((report.is_with_host, pipeline.rows_by_worker.len()), (true, 2));
+                assert_eq!(pipeline.rows_by_worker.iter().sum::<u64>(), 80_000);
+                pipeline.rows_by_worker.iter().all(|rows| *rows > 0)
+            });
+            assert!(is_by_both);
+        }
+    }
+}
+
+#[test]
+fn a_run_that_the_cores_have_no_memory_for_is_made_without_them() {
+    let place = table(Codec::None, 500, 40_000);
+    let runtime = runtime(with_host(4 << 10, options()));
+    let (from, columns) = source(&runtime, &place.table);
+    let plan = single(from, columns, Vec::new(), grouped(vec![column(0), column(6)]));
+    let expected = run(&runtime, &plan);
+    let before = left_over(&runtime);
+    let (rows, report) = run_with_host(&runtime, &plan);
+    assert_same(&rows, &expected, "without the host's cores");
+    assert_eq!((report.is_with_host, report.is_without_host), (false, true));
+    assert_eq!(left_over(&runtime), before);
+}
+
+#[test]
+fn the_cores_stay_out_where_they_would_hold_a_device_up() {
+    let place = table(Codec::None, 500, 4000);
+    let runtime = runtime(RuntimeOptions { always_with_host: false, ..with_host(64 << 20, options()) });
+    let (from, columns) = source(&runtime, &place.table);
+    let groups = || grouped(vec![column(2)]);
+    let alone = single(from.clone(), columns.clone(), Vec::new(), groups());
+    assert!(run_with_host(&runtime, &alone).1.is_with_host);
+    let few = of_row_groups(alone.clone(), 0..15);
+    assert!(!run_with_host(&runtime, &few).1.is_with_host);
+    // As many rows are built as are looked up.
+    let build = Pipeline {
+        name: "build".into(),
+        source: from.clone(),
+        columns: columns.clone(),
+        ops: Vec::new(),
+        sink: Sink::Build { table: 0, keys: vec![column(0)], payload: Vec::new() },
+    };
+    let probe = Op::Probe { table: 0, keys: vec![column(0)], kind: ProbeKind::Semi, residual: None };
+    let probing = Pipeline { name: "probe".into(), source: from, columns, ops: vec![probe], sink: groups() };
+    let pipelines = vec![build, probing];
+    let plan = Plan { pipelines, table_count: 1, host_input_count: 0, unique_tables: Vec::new() };
+    assert!(!run_with_host(&runtime, &plan).1.is_with_host);
 }
 
 #[test]
