@@ -94,7 +94,7 @@ fn starter() -> Option<&'static Starter> {
 /// # Errors
 ///
 /// Of the system.
-pub(crate) fn start(name: String, work: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+pub fn start(name: String, work: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
     let builder = Builder::new().name(name);
     let Some(starter) = starter().filter(|starter| starter.priority < Priority::of_this_thread()) else {
         return builder.spawn(work);

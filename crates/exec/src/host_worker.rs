@@ -7,9 +7,11 @@
 //!   host's cores morsels of 8 MiB   ─┘
 //! ```
 //!
-//! They help where bytes come to the device over its link, and only there: a scan whose columns lie in the device's memory is
-//! over before they have begun. What both probe, both build: so tables have to be small beside the rows that look
-//! them up. What they cannot do, the devices do alone, from the start of the run.
+//! They help where the device waits for its link and they have nothing to do: with columns in pinned memory, which they read
+//! where they are. A scan whose columns lie in the device's memory is over before they have begun; for one from files it
+//! is the cores that bring the bytes, which leaves less of them for rows (docs/perf/join.md). What both probe, both
+//! build: so tables have to be small beside the rows that look them up; and groups of the cores are copied and added up
+//! in the end: so these have to be few. What the cores cannot do, the devices do alone, from the start of the run.
 
 use pelton_pipeline::ir::{Op, Pipeline, Plan, Sink, Source, TableScan};
 use pelton_scan::DataTier;
@@ -19,14 +21,14 @@ use super::Runtime;
 /// A table is built by the cores too where so many times its rows come to look it up. They are four to ten times slower
 /// than a GPU that reads over its link, and it waits for them: 16 rows looked up save what one built costs. A guess.
 const ROWS_PER_BUILT_ROW: u64 = 16;
-/// Row groups of a scan that are worth being shared.
-const ROW_GROUPS_MIN: usize = 16;
+/// Groups of the cores at most.
+const GROUPS_MAX: u64 = 1 << 16;
 /// Rows of a morsel of the cores at most: what they have begun last, the device waits for.
-pub(super) const MORSEL_ROWS_MAX: u64 = 1 << 20;
+pub(super) const MORSEL_ROWS_MAX: u64 = 1 << 19;
 /// Their morsels are so many times smaller than those of a device (a power of two), for the same reason.
 pub(super) const MORSEL_HALVINGS: u32 = 2;
-/// Their morsels in flight: one is read while one is worked on.
-pub(super) const STAGING_BUFFERS: usize = 2;
+/// Their morsels in flight: while one ends, others keep the cores busy.
+pub(super) const STAGING_BUFFERS: usize = 4;
 
 /// For each pipeline of `plan`, whether the host's cores take some of its rows; nothing where they take none at all.
 pub(crate) fn of_host(runtime: &Runtime, plan: &Plan) -> Vec<bool> {
@@ -34,14 +36,17 @@ pub(crate) fn of_host(runtime: &Runtime, plan: &Plan) -> Vec<bool> {
         return Vec::new();
     }
     let is_shared = |pipeline: &Pipeline| {
-        let (Sink::Aggregate { .. }, Source::Table(scan)) = (&pipeline.sink, &pipeline.source) else {
+        let (Sink::Aggregate { keys, expected, .. }, Source::Table(scan)) =
+            (&pipeline.sink, &pipeline.source)
+        else {
             return false;
         };
         let Some(built) = built_rows(plan, pipeline) else { return false };
+        let has_few_groups = keys.is_empty() || expected.is_some_and(|groups| groups <= GROUPS_MAX);
         let is_worth_it = runtime.options.always_with_host
-            || (scan.row_groups.len() >= ROW_GROUPS_MIN
+            || (has_few_groups
                 && built.saturating_mul(ROWS_PER_BUILT_ROW) <= rows_of(scan)
-                && !is_on_devices(runtime, scan));
+                && link_bytes(runtime, scan) >= runtime.options.host_link_bytes_min.max(1));
         is_worth_it && scan.row_groups.len() > runtime.workers.len()
     };
     let shared: Vec<bool> = plan.pipelines.iter().map(is_shared).collect();
@@ -78,12 +83,21 @@ fn rows_of(scan: &TableScan) -> u64 {
     scan.row_groups.iter().map(|group| u64::from(scan.table.row_group(*group as usize).row_count)).sum()
 }
 
-/// Whether every device has all columns of `scan` in its memory.
-fn is_on_devices(runtime: &Runtime, scan: &TableScan) -> bool {
-    let cache = runtime.column_cache();
-    runtime.workers.iter().all(|worker| {
-        let is_there =
-            |column: &usize| matches!(cache.tier(&scan.table, *column, worker.device), DataTier::Device(_));
-        scan.columns.iter().all(is_there)
-    })
+/// Bytes of `scan` that come over the link of the first device from pinned memory; 0 where some come from files.
+fn link_bytes(runtime: &Runtime, scan: &TableScan) -> u64 {
+    let (cache, device) = (runtime.column_cache(), runtime.device());
+    let mut bytes = 0;
+    for &column in &scan.columns {
+        match cache.tier(&scan.table, column, device) {
+            DataTier::Device(_) => continue,
+            DataTier::Pinned => {}
+            DataTier::Disk => return 0,
+        }
+        let stored = |group: &u32| {
+            // Whoever reads a damaged directory next says so.
+            scan.table.chunk(*group as usize, column).map_or(0, |chunk| chunk.stored_bytes)
+        };
+        bytes += scan.row_groups.iter().map(stored).sum::<u64>();
+    }
+    bytes
 }

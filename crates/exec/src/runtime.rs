@@ -106,7 +106,9 @@ pub struct RuntimeOptions {
     /// Memory of the host's cores as a worker behind the devices, bytes: it takes part in the runs that ask for it
     /// ([`RunWith::uses_host`]). `None`: there is no such worker.
     pub host_worker_bytes: Option<u64>,
-    /// The host's cores take part wherever they can, however little it gains: a test.
+    /// Bytes of a scan that come over the link at least for the host's cores to take some of its rows: 3 ms of the link.
+    pub host_link_bytes_min: u64,
+    /// The host's cores take part wherever they can, whatever that costs: a test.
     pub always_with_host: bool,
     /// The most memory of each device that is taken, bytes; `None`: all that is free.
     pub device_memory_limit_bytes: Option<u64>,
@@ -168,6 +170,7 @@ impl Default for RuntimeOptions {
             target: TargetChoice::Cuda { device: 0 },
             more_devices: Vec::new(),
             host_worker_bytes: None,
+            host_link_bytes_min: 160 << 20,
             always_with_host: false,
             device_memory_limit_bytes: None,
             pinned_memory_limit_bytes: None,

@@ -102,11 +102,13 @@ impl Config {
         self
     }
 
-    /// Kernels on `count` logical devices, which run each query together. One configuration that compiles all for a GPU
+    /// Kernels on `count` logical devices and on the host's cores as one worker more, which run each query together. One configuration that compiles all for a GPU
     /// is enough.
     pub fn devices(mut self, count: u32) -> Self {
         self.session.runtime.check_for = None;
         self.session.runtime.more_devices = (1..count).collect();
+        self.session.runtime.host_worker_bytes = Some(256 << 20);
+        self.session.runtime.always_with_host = true;
         self
     }
 

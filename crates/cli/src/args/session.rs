@@ -41,7 +41,7 @@ pub(crate) struct SessionArgs {
     pub(crate) no_join_order: bool,
     /// Where queries run: auto (on a GPU where that turned out to be faster; without one, in kernels compiled for this
     /// machine's cores likewise), cpu, gpu and gpu:<number> (on that GPU, whatever can run there), or gpu+host (likewise,
-    /// and the machine's cores take some of the rows that do not lie in its memory).
+    /// and the machine's cores take some of the rows that come over its link from pinned memory).
     #[arg(long, value_name = "DEVICE", value_parser = parse_device, default_value = "auto")]
     pub(crate) device: DeviceChoice,
     /// GPUs that work on a query together, from the one of --device on: each takes some of the row groups.

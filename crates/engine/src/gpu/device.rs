@@ -5,7 +5,7 @@
 //!          cores likewise, where there is a C++ compiler and memory for them
 //!   cpu    DataFusion alone
 //!   gpu    everything that kernels can do, on this GPU
-//!   gpu+host   the same, and the host's cores take some of the rows that do not lie in the GPU's memory
+//!   gpu+host   the same, and the host's cores take some of the rows that come over its link
 //!   host   the same, with kernels compiled for the host's cores: for tests, on machines without a GPU
 //! ```
 
@@ -40,7 +40,7 @@ pub enum DeviceChoice {
     Cpu,
     /// On a GPU, by number (the first where there is none), whatever can run there.
     Gpu(Option<u32>),
-    /// As `Gpu`, and the host's cores take some of the rows of scans that do not lie in its memory.
+    /// As `Gpu`, and the host's cores take some of the rows of scans whose columns are in pinned memory.
     GpuAndHost(Option<u32>),
     /// As on a GPU, but with kernels compiled for the host.
     Host,

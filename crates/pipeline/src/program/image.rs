@@ -2,12 +2,13 @@
 #![allow(unsafe_code)]
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pelton_device::cuda::Module;
-use pelton_device::priority::Priority;
+use pelton_device::priority::{Priority, start};
 use pelton_device::{DeviceId, Work};
-use pelton_error::{Error, Result, ResultExt};
+use pelton_error::{Error, Result};
+use rayon_core::{ThreadPool, ThreadPoolBuilder};
 
 use super::{Launch, Program};
 
@@ -93,8 +94,8 @@ fn host_entry(library: &libloading::Library, name: &str) -> Result<HostEntry> {
         .map_err(|_| Error::invalid_input(format!("no entry '{name}' in the compiled program")))
 }
 
-/// Calls `entry` for each worker, all at once: the first of them on this thread, unless that gives way to others less than
-/// they are to.
+/// Calls `entry` for each worker: the first of them on this thread, unless that gives way to others less than they are to,
+/// the others on threads that are kept. A worker never waits for one that has not begun.
 fn run_workers(entry: HostEntry, words: &[u64], worker_count: u32, priority: Priority) -> Result<()> {
     let call = |worker: u32| {
         // SAFETY: the library is loaded, as the caller holds its program. The words are as many as the generator
@@ -103,22 +104,38 @@ fn run_workers(entry: HostEntry, words: &[u64], worker_count: u32, priority: Pri
         unsafe { entry(words.as_ptr(), worker, worker_count) }
     };
     let gives_way = priority > Priority::of_this_thread();
-    std::thread::scope(|scope| {
-        for worker in u32::from(!gives_way)..worker_count {
-            let work = move || {
-                if gives_way {
-                    priority.take();
-                }
-                call(worker);
-            };
-            let thread = std::thread::Builder::new().name(format!("pelton-worker-{worker}"));
-            thread
-                .spawn_scoped(scope, work)
-                .context(|| format!("starting worker {worker} of {worker_count}"))?;
-        }
+    if worker_count == 1 && !gives_way {
+        call(0);
+        return Ok(());
+    }
+    let call = &call;
+    crew(priority)?.in_place_scope(|scope| {
+        (u32::from(!gives_way)..worker_count).for_each(|worker| scope.spawn(move |_| call(worker)));
         if !gives_way {
             call(0);
         }
-        Ok(())
-    })
+    });
+    Ok(())
+}
+
+/// Threads of this priority, one a core, which are kept: starting them takes longer than many a kernel.
+fn crew(priority: Priority) -> Result<Arc<ThreadPool>> {
+    static CREWS: Mutex<Vec<(Priority, Arc<ThreadPool>)>> = Mutex::new(Vec::new());
+    let mut crews = CREWS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, crew)) = crews.iter().find(|(of, _)| *of == priority) {
+        return Ok(Arc::clone(crew));
+    }
+    let builder = ThreadPoolBuilder::new().spawn_handler(move |thread| {
+        let work = move || {
+            if priority > Priority::of_this_thread() {
+                priority.take();
+            }
+            thread.run();
+        };
+        start("pelton-worker".to_owned(), work).map(drop)
+    });
+    let crew = builder.build().map_err(|error| Error::unsupported(format!("starting workers: {error}")))?;
+    let crew = Arc::new(crew);
+    crews.push((priority, Arc::clone(&crew)));
+    Ok(crew)
 }
