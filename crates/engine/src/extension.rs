@@ -51,6 +51,7 @@ use crate::stores::Stores;
 use crate::subqueries::Subqueries;
 use crate::window_filters::WindowFilters;
 use crate::window_frames::WindowFrames;
+use crate::window_texts::WindowTexts;
 use crate::yielding::YieldingRule;
 use crate::{null_keys, shadowed, simplify};
 
@@ -154,6 +155,7 @@ fn with_rules(
         .with_physical_optimizer_rules(rules)
         .with_physical_optimizer_rule(Arc::new(GpuRule::new(Arc::clone(device))))
         .with_physical_optimizer_rule(Arc::new(spilling))
+        .with_physical_optimizer_rule(Arc::new(WindowTexts))
         .with_physical_optimizer_rule(Arc::new(ToCopies::new(copies, device)))
 }
 

@@ -72,6 +72,7 @@ mod substrait;
 mod version;
 mod window_filters;
 mod window_frames;
+mod window_texts;
 mod yielding;
 
 pub use copies::CopyColumns;
