@@ -76,6 +76,9 @@ const HELP_MIN: f64 = 0.05;
 /// What the device takes at least for it to be tried out, in seconds: the cores begin a few milliseconds later.
 const HELPED_S: f64 = 10e-3;
 
+/// How often that is tried out at most where cores took no rows: columns may come to pinned memory later.
+const HOST_TRIALS_MAX: u32 = 4;
+
 /// What is known of a part of a plan.
 #[derive(Debug, Clone, Copy, Default)]
 struct Entry {
@@ -85,8 +88,9 @@ struct Entry {
     device_s: Option<f64>,
     /// Of the device and the host's cores together.
     with_host_s: Option<f64>,
-    /// That is, or was, tried out.
-    is_host_tried: bool,
+    /// How often that was tried out, and whether it is.
+    host_trials: u32,
+    is_host_on_trial: bool,
     is_on_trial: bool,
     /// It came again while it was.
     is_awaited: bool,
@@ -99,6 +103,11 @@ impl Entry {
     fn is_for_device(&self) -> bool {
         let is_faster = |device_s: f64| self.cpu_s.is_some_and(|cpu_s| device_s * MARGIN < cpu_s);
         !self.is_refused && [self.device_s, self.with_host_s].into_iter().flatten().any(is_faster)
+    }
+
+    /// Whether nobody knows what device and cores take together, and it may be found out.
+    fn may_try_host(&self) -> bool {
+        self.with_host_s.is_none() && !self.is_host_on_trial && self.host_trials < HOST_TRIALS_MAX
     }
 
     /// Whether the host's cores are to help the device, as far as is known.
@@ -192,7 +201,7 @@ impl Experience {
                 let text = format!("took {device_ms:.1} ms {device}{with_host}, {cpu_ms:.1} ms on the CPU");
                 let cores = match entry.is_with_host() {
                     true => Cores::Used,
-                    false if !entry.is_host_tried && device_s >= HELPED_S => Cores::ToTry,
+                    false if entry.may_try_host() && device_s >= HELPED_S => Cores::ToTry,
                     false => Cores::Unused,
                 };
                 if entry.is_for_device() { Verdict::Device(text, cores) } else { Verdict::Cpu(text) }
@@ -256,9 +265,20 @@ impl Experience {
         })
     }
 
-    /// True for the first to ask.
+    /// True for the first to ask, until that trial has ended.
     fn begins_host_trial(&self, key: u64) -> bool {
-        self.with(key, |entry| !std::mem::replace(&mut entry.is_host_tried, true))
+        self.with(key, |entry| {
+            let begins = entry.may_try_host();
+            if begins {
+                (entry.host_trials, entry.is_host_on_trial) = (entry.host_trials + 1, true);
+            }
+            begins
+        })
+    }
+
+    /// Another trial with the host's cores may begin.
+    fn ends_host_trial(&self, key: u64) {
+        self.with(key, |entry| entry.is_host_on_trial = false);
     }
 
     /// Another trial may begin.
@@ -394,18 +414,25 @@ pub(super) async fn try_with_host(candidate: Arc<PeltonGpuExec>, key: u64, conte
     }
     tokio::time::sleep(PAUSE).await;
     let _permit = experience.trial_alone().await;
+    if let Some(elapsed) = time_with_host(&candidate, key, &context).await {
+        experience.took_on_device(key, true, elapsed);
+    }
+    experience.ends_host_trial(key);
+}
+
+/// How long that takes once it is warm; `None` where the cores take no rows, or it cannot be said.
+async fn time_with_host(candidate: &PeltonGpuExec, key: u64, context: &Arc<TaskContext>) -> Option<Duration> {
     for run in 1..=RUNS_MAX {
         let patience = if run == 1 { FIRST_PATIENCE } else { PATIENCE };
         let manner = (patience, Way::Nice, Cores::Used);
-        match timed_run(&candidate, key, manner, &context).await {
-            Ok(tried) if !tried.is_with_host => return,
-            Ok(tried) if run > 1 && tried.is_warm => {
-                return experience.took_on_device(key, true, tried.elapsed);
-            }
+        match timed_run(candidate, key, manner, context).await {
+            Ok(tried) if !tried.is_with_host => return None,
+            Ok(tried) if run > 1 && tried.is_warm => return Some(tried.elapsed),
             Ok(_) => {}
-            Err(_) => return,
+            Err(_) => return None,
         }
     }
+    None
 }
 
 /// How a trial ended.
@@ -582,6 +609,13 @@ mod tests {
         assert_eq!(cores(), Cores::ToTry);
         assert!(experience.begins_host_trial(1) && !experience.begins_host_trial(1));
         assert_eq!(cores(), Cores::Unused);
+        for _ in 1..HOST_TRIALS_MAX {
+            experience.ends_host_trial(1);
+            assert_eq!(cores(), Cores::ToTry); // the cores took no rows
+            assert!(experience.begins_host_trial(1));
+        }
+        experience.ends_host_trial(1);
+        assert!(!experience.begins_host_trial(1));
         let before = experience.changes();
         experience.took_on_device(1, true, Duration::from_millis(50));
         assert_eq!((cores(), experience.changes()), (Cores::Used, before + 1));
