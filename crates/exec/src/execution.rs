@@ -27,7 +27,7 @@ use super::sorted_runs::SortedRun;
 use super::spill::{Run, SpilledGroups, advice};
 use super::spilled_tables::SpilledTable;
 use super::tasks::{Tasks, in_threads};
-use super::team::{Given, Shared};
+use super::team::{Given, Kind, Shared};
 use super::text_ties::ReadTexts;
 use super::trace::RunTrace;
 use super::{Filters, MemoryTest, OverflowChecks, Runtime};
@@ -581,7 +581,7 @@ impl<'r> Execution<'r> {
             self.fixed_kernels(report)?;
             return Ok((generated, program));
         }
-        let kind = (is_hashed, self.worker.is_beside);
+        let kind = Kind { is_hashed, is_beside: self.worker.is_beside };
         let generated = self.shared[index].generated(kind, || {
             started = Instant::now();
             let generated = self.generate((index, pipeline), prepared, is_hashed)?;

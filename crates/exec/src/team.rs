@@ -75,13 +75,22 @@ impl<'r> Given<'r> {
     }
 }
 
+/// What kernels of one pipeline differ in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Kind {
+    /// The table that it builds is hashed.
+    pub(crate) is_hashed: bool,
+    /// It is for the host's cores beside devices.
+    pub(crate) is_beside: bool,
+}
+
 /// What the workers of a pipeline share.
 pub(crate) struct Shared {
     /// The first so many run it.
     workers: usize,
     pub(crate) tasks: Arc<Tasks>,
-    /// Its kernels: with whether the table that it builds is hashed, and whether it is for the host beside devices.
-    generated: Mutex<Vec<((bool, bool), Arc<Generated>)>>,
+    /// Its kernels.
+    generated: Mutex<Vec<(Kind, Arc<Generated>)>>,
 }
 
 impl Shared {
@@ -107,7 +116,7 @@ impl Shared {
     /// The kernel, made by `make` if nobody has. Others wait meanwhile.
     pub(crate) fn generated(
         &self,
-        kind: (bool, bool),
+        kind: Kind,
         make: impl FnOnce() -> Result<Generated>,
     ) -> Result<Arc<Generated>> {
         let mut all = self.generated.lock().unwrap_or_else(PoisonError::into_inner);
@@ -246,7 +255,7 @@ impl<'r> Team<'r> {
     /// The rows of all workers.
     fn append(&mut self, index: usize, parts: Vec<Option<Rows>>) -> Result<Option<Rows>> {
         let never = || unreachable!("the workers have generated it");
-        let generated = self.shared[index].generated((false, false), never)?;
+        let generated = self.shared[index].generated(Kind { is_hashed: false, is_beside: false }, never)?;
         let SinkLayout::Rows(layout) = &generated.sink else { unreachable!("a pipeline that ends in rows") };
         if layout.order.is_some() {
             return self.merge_sorted(index, layout).map(Some);
