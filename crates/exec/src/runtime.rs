@@ -319,6 +319,7 @@ impl Runtime {
         }
         let devices = devices_of(&options)?;
         let machine = open_machine(&options, &devices)?;
+        check_devices(&machine, &options, &devices)?;
         let workers =
             devices.iter().enumerate().map(|(index, device)| Worker::open(&machine, index, *device));
         let workers = workers.collect::<Result<Vec<_>>>()?;
@@ -697,6 +698,17 @@ fn devices_of(options: &RuntimeOptions) -> Result<Vec<DeviceId>> {
         devices.push(DeviceId(device));
     }
     Ok(devices)
+}
+
+/// # Errors
+///
+/// `InvalidInput` for a device that the machine lacks. The host's cores behind the devices are none that can be named.
+fn check_devices(machine: &Machine, options: &RuntimeOptions, devices: &[DeviceId]) -> Result<()> {
+    let count = machine.info().devices.len() - usize::from(options.host_worker_bytes.is_some());
+    match devices.iter().find(|device| device.0 as usize >= count) {
+        Some(device) => Err(Error::invalid_input(format!("no {device}; this machine has {count} devices"))),
+        None => Ok(()),
+    }
 }
 
 fn open_machine(options: &RuntimeOptions, devices: &[DeviceId]) -> Result<Machine> {

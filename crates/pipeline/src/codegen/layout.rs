@@ -320,11 +320,10 @@ pub struct GroupLayout {
 impl GroupLayout {
     /// Whether groups of `other` lie in the same places and words, whatever device made them.
     pub fn lies_as(&self, other: &Self) -> bool {
-        let (this, that) = (self, other);
-        this.kind == that.kind
-            && this.packed_key_count == that.packed_key_count
-            && format!("{:?} {:?} {:?}", this.keys, this.wide, this.words)
-                == format!("{:?} {:?} {:?}", that.keys, that.wide, that.words)
+        let places = |layout: &Self| format!("{:?} {:?} {:?}", layout.keys, layout.wide, layout.words);
+        self.kind == other.kind
+            && self.packed_key_count == other.packed_key_count
+            && places(self) == places(other)
     }
 
     /// The words of each group's state.
