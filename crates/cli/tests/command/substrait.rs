@@ -3,7 +3,7 @@
 use crate::harness::Place;
 
 /// Written by ibis-substrait 4.0.1 of `t.filter(t.v > 10).group_by("k").aggregate(s=t.v.sum())`.
-const PLAN: &str = include_str!("../../../engine/tests/embed/ibis.json");
+const PLAN: &str = include_str!("../../../engine/tests/engine/embed/ibis.json");
 
 #[cfg(feature = "substrait")]
 #[test]

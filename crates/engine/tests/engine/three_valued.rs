@@ -3,13 +3,12 @@
 
 #![allow(clippy::type_complexity, clippy::manual_try_fold)] // tables of tests; folds over values that may be NULL
 
-mod common;
-
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, RecordBatch};
 use arrow::datatypes::Int64Type;
-use common::Tables;
 use pelton_engine::{PeltonSession, SessionOptions};
 use pelton_testkit::Random;
+
+use crate::common::Tables;
 
 /// TRUE, FALSE or NULL.
 type Truth = Option<bool>;

@@ -1,14 +1,13 @@
 //! Plans of the CPU are made once for many queries of one text, and every query gets the answer of now.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use common::{Tables, integers, run};
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use pelton_engine::{DeviceChoice, PeltonSession, SessionOptions};
 use pelton_store::Warehouse;
+
+use crate::common::{Tables, integers, run};
 
 /// Joins whose filters go to scans, a top-k whose filter does, groups and an order.
 const TOP: &str = "SELECT name, region, sum(value) AS total FROM facts JOIN d1 ON f1 = d1.id JOIN d2 ON f2 = d2.id \

@@ -1,16 +1,15 @@
 //! Profiles: what was planned, read, skipped and moved, when, and where; of queries that ran, failed, or never ran.
 
-mod common;
-
 use std::path::PathBuf;
 use std::time::Duration;
 
-use common::{Tables, integers, run};
 use futures::StreamExt;
 use pelton_engine::{
     Ceiling, Ceilings, DeviceChoice, LinkKind, PeltonSession, Place, ProfileContext, ProfileNode, Query,
     QueryProfile, QueryState, RuntimeOptions, SessionOptions,
 };
+
+use crate::common::{Tables, integers, run};
 
 const GROUPS: &str =
     "SELECT d.name, sum(f.value) AS total FROM f JOIN d ON f.key = d.key WHERE f.id >= 15500 GROUP BY d.name";

@@ -6,8 +6,8 @@ use datafusion::physical_plan::displayable;
 use datafusion::prelude::SessionContext;
 use pelton_engine::{SessionOptions, from_datafusion, with_pelton};
 
+use super::{on_host, sorted};
 use crate::common::{Tables, integers};
-use crate::{on_host, sorted};
 
 fn tables() -> Tables {
     let tables = Tables::new();

@@ -9,8 +9,8 @@ use pelton_datagen::{Dataset, batches, queries, tables};
 use pelton_engine::{PeltonSession, SessionOptions};
 use pelton_error::ErrorKind;
 
+use super::{on_host, sorted};
 use crate::common::{Tables, integers, run};
-use crate::{on_host, sorted};
 
 const SCALE: f64 = 0.003;
 

@@ -1,16 +1,16 @@
 //! The examples, run as a reader would run them.
 
+use super::on_host;
 use crate::common::{Tables, integers};
-use crate::on_host;
 
 #[allow(dead_code)] // its `main` is for the command line
-#[path = "../../examples/mixed_join.rs"]
+#[path = "../../../examples/mixed_join.rs"]
 mod mixed_join;
 #[allow(dead_code)]
-#[path = "../../examples/register_table.rs"]
+#[path = "../../../examples/register_table.rs"]
 mod register_table;
 #[allow(dead_code)]
-#[path = "../../examples/stored_as.rs"]
+#[path = "../../../examples/stored_as.rs"]
 mod stored_as;
 
 /// Table `t` of 5000 rows: `k` from 0 to 19 in turn.

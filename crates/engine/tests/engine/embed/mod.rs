@@ -1,9 +1,6 @@
 //! Pelton inside DataFusion sessions, and what reaches its own sessions besides SQL: examples, `STORED AS PELTON`, files
 //! with folders, files loaded and in place, Substrait plans.
 
-#[path = "../common/mod.rs"]
-mod common;
-
 mod alike;
 mod examples;
 mod files;

@@ -1,12 +1,11 @@
 //! Skipping never changes an answer: random tables, random predicates, plain DataFusion as the oracle.
 
-mod common;
-
-use common::{Tables, integers, run};
 use pelton_engine::{ScanOptions, SessionOptions, SkippedBy};
 use pelton_load::StarLink;
 use pelton_testkit::{Random, random_predicate, random_rows};
 use pelton_zone::SkipKinds;
+
+use crate::common::{Tables, integers, run};
 
 fn unskipped() -> SessionOptions {
     let scan =

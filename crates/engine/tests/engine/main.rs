@@ -1,0 +1,13 @@
+//! Sessions on the CPU, and what they have in common with those of a device: one program, since each takes some time to link.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod deep;
+mod embed;
+mod numbers;
+mod planning;
+mod profile;
+mod reuse;
+mod skipping;
+mod three_valued;
