@@ -77,12 +77,32 @@ pub struct QueryResult {
     pub effective_bytes_per_s: f64,
     /// True where both engines gave the same rows; `None` where the peer did not run.
     pub equal: Option<bool>,
-    /// What the pipelines on the device took in terms of what was predicted, in the run to warm up.
-    pub first_step_ratios: Vec<f64>,
-    /// The same in the last counted run.
-    pub step_ratios: Vec<f64>,
-    /// The same in all runs, the one to warm up among them.
-    pub all_step_ratios: Vec<f64>,
+    /// The pipelines on the device of each run, the one to warm up among them.
+    pub steps: Vec<Vec<Step>>,
+}
+
+/// A pipeline that ran on a device.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Step {
+    /// What it was predicted to take by rates alone.
+    pub model_ms: f64,
+    /// What it was predicted to take after what runs before it had shown.
+    pub predicted_ms: f64,
+    /// What it took.
+    pub took_ms: f64,
+}
+
+impl Step {
+    fn of(time: &StepTime) -> Self {
+        let StepTime { model_s, predicted_s, took_s } = time;
+        Self { model_ms: model_s * 1e3, predicted_ms: predicted_s * 1e3, took_ms: took_s * 1e3 }
+    }
+
+    /// How far the prediction was off: twice as long and half as long are as far.
+    fn off(&self) -> f64 {
+        let ratio = self.took_ms / self.predicted_ms;
+        ratio.max(1.0 / ratio)
+    }
 }
 
 /// Runs the queries of `workload`.
@@ -109,10 +129,10 @@ pub fn run(
             }
         };
         let ask_peer = |sql: &str| wait_for(&runtime, cancel, run_datafusion(prepared, options, sql));
-        let mut all_step_ratios = Vec::new();
+        let mut steps = Vec::new();
         let ask_and_note = || {
             let answer = ask(&sql)?;
-            all_step_ratios.extend(answer.step_ratios());
+            steps.push(answer.steps.iter().map(Step::of).collect());
             Ok(answer)
         };
         let ours =
@@ -129,7 +149,7 @@ pub fn run(
             Some(peer) => Some(is_same_answer(&sql, [&ours.last, &peer.last], [&ask, &ask_peer])?),
         };
         let result = combine(workload, query.name, options.cold, ours, peer, equal);
-        let result = QueryResult { all_step_ratios, ..result };
+        let result = QueryResult { steps, ..result };
         say(&format!("{} {:.1} ms", result.query, result.pelton_ms));
         results.push(result);
     }
@@ -138,8 +158,6 @@ pub fn run(
 
 struct Measured<T> {
     ms: Vec<f64>,
-    /// Of the run to warm up.
-    first: Option<T>,
     last: T,
 }
 
@@ -150,7 +168,9 @@ fn measure<T>(
     mut run: impl FnMut() -> Result<T>,
 ) -> Result<Measured<T>> {
     assert!(options.runs > 0);
-    let first = if options.cold { None } else { Some(run()?) };
+    if !options.cold {
+        run()?;
+    }
     let (mut ms, mut last) = (Vec::with_capacity(options.runs), None);
     for _ in 0..options.runs {
         if options.cold {
@@ -160,7 +180,7 @@ fn measure<T>(
         last = Some(run()?);
         ms.push(started.elapsed().as_secs_f64() * 1e3);
     }
-    Ok(Measured { ms, first, last: last.expect("at least one run") })
+    Ok(Measured { ms, last: last.expect("at least one run") })
 }
 
 struct Answer {
@@ -172,10 +192,6 @@ struct Answer {
 impl Answer {
     fn row_count(&self) -> usize {
         self.batches.iter().map(RecordBatch::num_rows).sum()
-    }
-
-    fn step_ratios(&self) -> Vec<f64> {
-        self.steps.iter().map(StepTime::ratio).collect()
     }
 }
 
@@ -267,9 +283,7 @@ fn combine(
         bytes_skipped: skipped.into_iter().filter(|(_, bytes)| *bytes > 0).collect(),
         effective_bytes_per_s: sum(|scan| scan.raw_bytes) as f64 / (pelton_ms / 1e3),
         equal,
-        first_step_ratios: ours.first.as_ref().map_or(Vec::new(), Answer::step_ratios),
-        step_ratios: ours.last.step_ratios(),
-        all_step_ratios: Vec::new(),
+        steps: Vec::new(),
     }
 }
 
@@ -298,19 +312,19 @@ fn without_limit(sql: &str) -> Option<&str> {
 
 /// How far the times that were predicted of pipelines on a device are off, in sentences; none where none ran there.
 pub fn predictions(results: &[QueryResult]) -> Vec<String> {
-    let all = |of: fn(&QueryResult) -> &Vec<f64>| results.iter().flat_map(of).copied().collect::<Vec<f64>>();
+    let in_runs = |of: fn(&QueryResult) -> &[Vec<Step>]| {
+        results.iter().flat_map(|result| of(result).iter().flatten().map(Step::off)).collect::<Vec<f64>>()
+    };
     let runs = [
-        ("the first runs", all(|result| &result.first_step_ratios)),
-        ("the last runs", all(|result| &result.step_ratios)),
-        ("all runs", all(|result| &result.all_step_ratios)),
+        ("the first runs", in_runs(|result| result.steps.get(..1).filter(|_| !result.cold).unwrap_or(&[]))),
+        ("the last runs", in_runs(|result| result.steps.last().map_or(&[], std::slice::from_ref))),
+        ("all runs", in_runs(|result| &result.steps)),
     ];
-    let runs = runs.into_iter().filter(|(_, ratios)| !ratios.is_empty());
-    runs.map(|(name, ratios)| prediction_text(name, &ratios)).collect()
+    let runs = runs.into_iter().filter(|(_, off)| !off.is_empty());
+    runs.map(|(name, off)| prediction_text(name, &off)).collect()
 }
 
-fn prediction_text(runs: &str, ratios: &[f64]) -> String {
-    // Twice as long and half as long are as far off.
-    let factors: Vec<f64> = ratios.iter().map(|ratio| ratio.max(1.0 / ratio)).collect();
+fn prediction_text(runs: &str, factors: &[f64]) -> String {
     let within = |factor: f64| {
         let count = factors.iter().filter(|off| **off <= factor).count();
         100.0 * count as f64 / factors.len() as f64
@@ -318,7 +332,7 @@ fn prediction_text(runs: &str, ratios: &[f64]) -> String {
     format!(
         "predicted and actual times of {} pipelines in {runs}: median ratio {:.2}, {:.0}% within 1.3, {:.0}% within 2",
         factors.len(),
-        median(&factors),
+        median(factors),
         within(1.3),
         within(2.0)
     )
@@ -476,7 +490,9 @@ mod tests {
 
     #[test]
     fn predictions_are_as_far_off_above_as_below() {
-        let text = prediction_text("the last runs", &[0.5, 1.0, 1.2, 2.5, 0.8]);
+        let off =
+            [0.5, 1.0, 1.2, 2.5, 0.8].map(|took_ms| Step { model_ms: 9.0, predicted_ms: 1.0, took_ms }.off());
+        let text = prediction_text("the last runs", &off);
         let expected = "predicted and actual times of 5 pipelines in the last runs: median ratio 1.25, 60% within 1.3, \
                         80% within 2";
         assert_eq!(text, expected);

@@ -3,12 +3,12 @@
 //! ```text
 //!   run ─▶ took / model ─┬─▶ by step    what the pipeline does, without numbers, on which table, its columns where
 //!                        └─▶ by class   where its rows come from and where they end
-//!   prediction = model × that of the step, where it has been seen; else (model + a first run's cost) × that of its class
+//!   prediction = model × that of the step, where it has been seen; else what a first run takes × that of its class
 //! ```
 //!
-//! The first run of a step takes memory and opens files that later ones find, which costs [`FIRST_S`] and more: the second
-//! replaces what it showed, and from then on the latest counts half. All is kept as logarithms, so that half and twice as
-//! long cancel out.
+//! The first run of a step takes memory, opens files and looks texts up, which later ones find done: what it took longer than
+//! a first run is expected to counts for less, the second run for more, and from then on the latest half. All is kept as
+//! logarithms, so that half and twice as long cancel out.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -20,9 +20,15 @@ const STEPS_MAX: usize = 10_000;
 const CLASS_STEPS: f64 = 4.0;
 /// Steps of a class that count: older ones fade out. A guess.
 const CLASS_STEPS_MAX: f64 = 64.0;
-/// What the first run of a step takes besides: memory that is mapped, kernels whose code comes to the cores. A guess, after
-/// the first runs of TPC-H on an H100.
+/// What the first run of a step takes besides, and so many times as long: memory that is mapped, kernels whose code comes to
+/// the cores. These and the weights below are fitted to runs of TPC-H on an H100 (docs/perf/predictions.md).
 const FIRST_S: f64 = 0.1e-3;
+const FIRST_TIMES: f64 = 1.2;
+/// What the excess of a first run counts for a second.
+const FIRST_WEIGHT: f64 = 0.4;
+/// What the second run counts beside the first, and the latest beside those before.
+const SECOND_WEIGHT: f64 = 0.6;
+const LATEST_WEIGHT: f64 = 0.5;
 /// No run says more than this factor: one that waited for something else says nothing of the step.
 const FACTOR_MAX: f64 = 1000.0;
 
@@ -58,6 +64,11 @@ pub(super) fn hash_without_numbers(text: &str, hasher: &mut impl Hasher) {
     }
 }
 
+/// What a first run takes of which the model says `model_s`.
+fn first_s(model_s: f64) -> f64 {
+    (model_s + FIRST_S) * FIRST_TIMES
+}
+
 /// What was learnt so far; of one device.
 #[derive(Default)]
 pub(super) struct Corrections(Mutex<Learnt>);
@@ -90,7 +101,7 @@ impl Corrections {
         }
         let of_class = learnt.classes.get(&kind.class);
         let error = of_class.map_or(0.0, |class| class.sum / (class.count + CLASS_STEPS));
-        (model_s + FIRST_S) * error.exp()
+        first_s(model_s) * error.exp()
     }
 
     /// Takes note that a step took `took_s` where the model said `model_s`.
@@ -100,14 +111,21 @@ impl Corrections {
         }
         let limit = FACTOR_MAX.ln();
         let mut learnt = self.learnt();
-        let first_s = if learnt.steps.contains_key(&kind.key) { 0.0 } else { FIRST_S };
-        let latest = (took_s / (model_s + first_s)).ln().clamp(-limit, limit);
+        let is_first = !learnt.steps.contains_key(&kind.key);
+        let expected_s = if is_first { first_s(model_s) } else { model_s };
+        let latest = (took_s / expected_s).ln().clamp(-limit, limit);
         if learnt.steps.len() > STEPS_MAX {
             learnt.steps.clear();
         }
-        let seen = learnt.steps.entry(kind.key).or_insert(Seen { error: latest, runs: 0 });
+        let start = if latest > 0.0 { latest * FIRST_WEIGHT } else { latest };
+        let seen = learnt.steps.entry(kind.key).or_insert(Seen { error: start, runs: 0 });
+        let weight = match seen.runs {
+            0 => 0.0,
+            1 => SECOND_WEIGHT,
+            _ => LATEST_WEIGHT,
+        };
+        seen.error += (latest - seen.error) * weight;
         seen.runs = seen.runs.saturating_add(1);
-        seen.error = if seen.runs <= 2 { latest } else { (seen.error + latest) / 2.0 };
         let class = learnt.classes.entry(kind.class).or_default();
         if class.count >= CLASS_STEPS_MAX {
             let kept = (CLASS_STEPS_MAX - 1.0) / class.count;
@@ -138,7 +156,7 @@ mod tests {
     }
 
     /// In terms of the model, of a step that has never run.
-    const FIRST: f64 = 1.0 + FIRST_S / MODEL_S;
+    const FIRST: f64 = (1.0 + FIRST_S / MODEL_S) * FIRST_TIMES;
 
     #[test]
     fn a_step_that_was_seen_is_predicted_as_it_ran_whatever_its_numbers() {
@@ -146,12 +164,15 @@ mod tests {
         let step = StepKind::new("groups of t\n filter a < 17", &1, GROUPS);
         close(&corrections, &step, FIRST);
         corrections.learn(&step, MODEL_S, 9e-3 * FIRST); // cold
-        close(&corrections, &step, 9.0);
+        let cold = 9_f64.powf(FIRST_WEIGHT);
+        close(&corrections, &step, cold);
         corrections.learn(&step, MODEL_S, 2e-3);
-        close(&corrections, &step, 2.0);
+        let second = cold.powf(1.0 - SECOND_WEIGHT) * 2_f64.powf(SECOND_WEIGHT);
+        close(&corrections, &step, second);
         corrections.learn(&step, MODEL_S, 8e-3);
-        close(&corrections, &step, 4.0);
-        close(&corrections, &StepKind::new("groups of t\n filter a < 18", &1, GROUPS), 4.0);
+        let third = (second * 8.0).sqrt();
+        close(&corrections, &step, third);
+        close(&corrections, &StepKind::new("groups of t\n filter a < 18", &1, GROUPS), third);
     }
 
     #[test]
@@ -164,7 +185,7 @@ mod tests {
         close(&corrections, &StepKind::new("groups", &"another tier", GROUPS), 2.0 * FIRST);
         close(&corrections, &StepKind::new("build", &1, BUILDS), FIRST);
         for number in 10..200 {
-            corrections.learn(&StepKind::new("groups", &number, GROUPS), MODEL_S, 0.5e-3);
+            corrections.learn(&StepKind::new("groups", &number, GROUPS), MODEL_S, 0.5e-3 * FIRST);
         }
         let another = StepKind::new("groups", &"another tier", GROUPS);
         let factor = corrections.predicted_s(&another, MODEL_S) / (MODEL_S * FIRST);
@@ -176,8 +197,10 @@ mod tests {
         let corrections = Corrections::default();
         let step = StepKind::new("build", &1, BUILDS);
         corrections.learn(&step, MODEL_S, 1e6);
-        close(&corrections, &step, FACTOR_MAX);
+        close(&corrections, &step, FACTOR_MAX.powf(FIRST_WEIGHT));
         corrections.learn(&step, MODEL_S, 0.0);
+        close(&corrections, &step, FACTOR_MAX.powf(FIRST_WEIGHT));
+        (0..60).for_each(|_| corrections.learn(&step, MODEL_S, 1e6));
         close(&corrections, &step, FACTOR_MAX);
     }
 }

@@ -64,6 +64,8 @@ pub(super) struct Outcome {
 /// What a pipeline on a device was predicted to take before it ran, and what it took.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StepTime {
+    /// What rates alone say, in seconds.
+    pub model_s: f64,
     /// Predicted, in seconds.
     pub predicted_s: f64,
     /// Taken, in seconds, without writing and compiling its source.
@@ -88,7 +90,8 @@ impl Outcome {
     /// The times of pipeline `number`, where it ran.
     pub(super) fn step_time(&self, number: usize) -> Option<StepTime> {
         let (predicted, ran) = (self.predicted.get(number)?, self.report.as_ref()?.pipelines.get(number)?);
-        Some(StepTime { predicted_s: predicted.predicted_s, took_s: ran.elapsed.as_secs_f64() })
+        let (model_s, predicted_s) = (predicted.model_s, predicted.predicted_s);
+        Some(StepTime { model_s, predicted_s, took_s: ran.elapsed.as_secs_f64() })
     }
 }
 
