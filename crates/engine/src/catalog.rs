@@ -3,10 +3,11 @@
 //! metadata that was read of it, until the table has changed. Views and external tables that a session
 //! creates live beside them, in memory.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::num::NonZero;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use datafusion::catalog::{MemorySchemaProvider, SchemaProvider, TableProvider};
@@ -65,20 +66,54 @@ impl WarehouseSchema {
 
     /// The newest snapshot of `name`; `None` where the warehouse has no such table.
     fn snapshot(&self, warehouse: &Warehouse, name: &str) -> pelton_error::Result<Option<Snapshot>> {
-        let mut snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(stamp) = warehouse.stamp(name) else {
-            snapshots.remove(name);
+            self.snapshots().remove(name);
             return Ok(None);
         };
-        if let Some(known) = snapshots.get(name)
-            && known.stamp == stamp
-        {
-            return Ok(Some(known.clone()));
+        let known = |snapshots: &HashMap<String, Snapshot>| {
+            snapshots.get(name).filter(|known| known.stamp == stamp).cloned()
+        };
+        if let Some(known) = known(&self.snapshots()) {
+            return Ok(Some(known));
         }
         // A commit between stamp and opening leaves an older stamp, so the next query opens the table again.
         let snapshot = Snapshot { stamp, table: warehouse.table(name)?, memo: Arc::default() };
+        let mut snapshots = self.snapshots();
+        // Of two that opened it, all queries have the first.
+        if let Some(known) = known(&snapshots) {
+            return Ok(Some(known));
+        }
         snapshots.insert(name.to_owned(), snapshot.clone());
         Ok(Some(snapshot))
+    }
+
+    fn snapshots(&self) -> MutexGuard<'_, HashMap<String, Snapshot>> {
+        self.snapshots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens those of `names` that are tables of the warehouse and not open yet, at the same time: a first query would open
+    /// them one after the other. Errors are left to whoever asks for the table.
+    pub(crate) fn open_ahead(&self, names: &BTreeSet<String>) {
+        let Some(warehouse) = &self.warehouse else { return };
+        let is_new = |name: &&String| !self.snapshots().contains_key(*name) && warehouse.has_table(name);
+        let new: Vec<&String> = names.iter().filter(is_new).collect();
+        let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(new.len());
+        if threads < 2 {
+            return;
+        }
+        let next = AtomicUsize::new(0);
+        let open = || {
+            while let Some(name) = new.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let _ = self.snapshot(warehouse, name);
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                // Where no thread can be had, this one does it.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, open);
+            }
+            open();
+        });
     }
 
     /// Changes with the session's own tables and views.

@@ -271,6 +271,9 @@ impl PeltonSession {
     /// As [`logical`](Self::logical), in `state`: that is a copy with all functions, so one statement makes one.
     async fn logical_in(&self, state: &SessionState, statement: Statement) -> Result<LogicalPlan> {
         expansion::check(&statement)?;
+        if let Ok(tables) = state.resolve_table_references(&statement) {
+            self.schema.open_ahead(&tables.iter().map(|table| table.table().to_owned()).collect());
+        }
         let plan = names::plan(state, statement).await;
         let plan = plan.map_err(|error| self.explained(error))?;
         PlanSize::of(&plan)?;
