@@ -43,6 +43,7 @@ use crate::ordered::OrderedAggregatesRule;
 use crate::passing::PassingRule;
 use crate::planning::watched;
 use crate::provider::PeltonTable;
+use crate::running::RunningWindows;
 use crate::scan::ScanOptions;
 use crate::session::SessionOptions;
 use crate::sideways::SidewaysRule;
@@ -155,6 +156,7 @@ fn with_rules(
         .with_physical_optimizer_rules(rules)
         .with_physical_optimizer_rule(Arc::new(GpuRule::new(Arc::clone(device))))
         .with_physical_optimizer_rule(Arc::new(spilling))
+        .with_physical_optimizer_rule(Arc::new(RunningWindows))
         .with_physical_optimizer_rule(Arc::new(WindowTexts))
         .with_physical_optimizer_rule(Arc::new(ToCopies::new(copies, device)))
 }

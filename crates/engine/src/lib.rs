@@ -57,6 +57,7 @@ mod prepared;
 mod profile;
 mod provider;
 mod prune;
+mod running;
 mod scan;
 mod session;
 mod shadowed;

@@ -47,7 +47,7 @@ impl Avg {
 }
 
 /// Whether averages of `input` come from an exact sum.
-fn is_exact(input: &DataType) -> bool {
+pub(crate) fn is_exact(input: &DataType) -> bool {
     sum_type(input).is_some() && !matches!(input, DataType::Duration(_))
 }
 
@@ -132,7 +132,7 @@ impl AggregateUDFImpl for Avg {
 }
 
 /// 10^scale of `input`: what its unscaled values are multiples of.
-fn unit_of(input: &DataType) -> f64 {
+pub(crate) fn unit_of(input: &DataType) -> f64 {
     match input {
         DataType::Decimal32(_, scale) | DataType::Decimal64(_, scale) | DataType::Decimal128(_, scale) => {
             10_f64.powi(i32::from(*scale))
@@ -141,7 +141,8 @@ fn unit_of(input: &DataType) -> f64 {
     }
 }
 
-fn average<A: Total>(total: A, count: u64, unit: f64) -> f64 {
+/// Of `count` values that add up to `total` times `unit`.
+pub(crate) fn average<A: Total>(total: A, count: u64, unit: f64) -> f64 {
     total.as_f64() / (count as f64 * unit)
 }
 

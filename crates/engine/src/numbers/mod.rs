@@ -34,8 +34,10 @@ use datafusion::logical_expr::AggregateUDF;
 use datafusion::optimizer::optimizer::Optimizer;
 use datafusion::optimizer::{Analyzer, AnalyzerRule, OptimizerRule};
 
+pub(crate) use avg::{average, is_exact, unit_of};
 pub(crate) use checked::{Checked, CheckedOp};
 pub(crate) use literals::write_doubles;
+pub(crate) use total::{Summand, Total, for_summand, sum_type, too_large, totals_as};
 
 /// Adds the rules of numbers to a session that is being built: its option `parse_float_as_decimal` is set, `sum` and
 /// `avg` are replaced, and the analyzer checks arithmetic.

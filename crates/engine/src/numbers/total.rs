@@ -29,7 +29,7 @@ use crate::error::to_datafusion;
 pub(super) const DECIMAL_MAX: i128 = 10_i128.pow(38) - 1;
 
 /// What values are added up in.
-pub(super) trait Total: ArrowNativeType + Into<i128> {
+pub(crate) trait Total: ArrowNativeType + Into<i128> {
     /// The arrays that totals travel in.
     type Arrow: ArrowPrimitiveType<Native = Self> + Send + Sync + std::fmt::Debug;
 
@@ -93,7 +93,7 @@ impl Total for i128 {
 }
 
 /// Column types whose values are added up in an `A`.
-pub(super) trait Summand<A: Total>:
+pub(crate) trait Summand<A: Total>:
     ArrowPrimitiveType<Native: Into<A>> + Send + Sync + std::fmt::Debug
 {
 }
@@ -124,10 +124,10 @@ macro_rules! for_summand {
         }
     }};
 }
-pub(super) use for_summand;
+pub(crate) use for_summand;
 
 /// The type of the exact sum of `input`; `None` for what is not added up exactly.
-pub(super) fn sum_type(input: &DataType) -> Option<DataType> {
+pub(crate) fn sum_type(input: &DataType) -> Option<DataType> {
     use DataType::*;
     Some(match input {
         Int8 | Int16 | Int32 | UInt8 | UInt16 | UInt32 => Int64,
@@ -149,7 +149,7 @@ pub(super) fn state_type(input: &DataType) -> Option<DataType> {
 }
 
 /// The error for a sum that has no place in `result`.
-pub(super) fn too_large(name: &str, result: &DataType) -> datafusion::error::DataFusionError {
+pub(crate) fn too_large(name: &str, result: &DataType) -> datafusion::error::DataFusionError {
     let remedy = match result {
         DataType::Int64 => "cast its argument to BIGINT, DECIMAL(38,0) or DOUBLE",
         DataType::Duration(_) => "sum fewer rows",
@@ -178,7 +178,7 @@ pub(super) fn add_column<T: Summand<A>, A: Total>(
 }
 
 /// Totals as the values of `result`.
-pub(super) fn totals_as<A: Total>(
+pub(crate) fn totals_as<A: Total>(
     totals: Vec<A>,
     nulls: Option<NullBuffer>,
     result: &DataType,

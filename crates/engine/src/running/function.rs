@@ -1,0 +1,372 @@
+//! Functions that go from row to row.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use datafusion::arrow::array::types::*;
+use datafusion::arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray, RecordBatch};
+use datafusion::arrow::buffer::{NullBuffer, ScalarBuffer};
+use datafusion::arrow::datatypes::{ArrowNativeTypeOp, DataType, Schema, TimeUnit};
+use datafusion::error::Result;
+use datafusion::logical_expr::{WindowFrameBound, WindowFrameUnits};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::window::{PlainAggregateWindowExpr, StandardWindowExpr};
+use datafusion::physical_plan::WindowExpr;
+use datafusion::physical_plan::windows::WindowUDFExpr;
+
+use crate::numbers::{
+    Summand, Total, average, for_summand, is_exact, sum_type, too_large, totals_as, unit_of,
+};
+
+/// What a row begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Begins {
+    Nothing,
+    /// Other values to be sorted by.
+    Peers,
+    Partition,
+}
+
+/// A function of a window.
+#[derive(Debug, Clone)]
+pub(super) enum Function {
+    RowNumber,
+    Rank,
+    DenseRank,
+    Aggregate(Aggregate),
+}
+
+/// From the start of the partition to the row.
+#[derive(Debug, Clone)]
+pub(super) struct Aggregate {
+    kind: Kind,
+    name: String,
+    argument: Arc<dyn PhysicalExpr>,
+    /// The type of the argument.
+    from: DataType,
+    /// What comes out.
+    ty: DataType,
+    /// To the last peer of the row.
+    pub(super) takes_peers: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Count,
+    Sum,
+    Avg,
+    Min,
+    Max,
+}
+
+/// Types of which there is a least and a greatest.
+macro_rules! with_ordered_type {
+    ($ty:expr, $with:ident) => {
+        match $ty {
+            DataType::Int8 => $with!(Int8Type),
+            DataType::Int16 => $with!(Int16Type),
+            DataType::Int32 => $with!(Int32Type),
+            DataType::Int64 => $with!(Int64Type),
+            DataType::UInt8 => $with!(UInt8Type),
+            DataType::UInt16 => $with!(UInt16Type),
+            DataType::UInt32 => $with!(UInt32Type),
+            DataType::UInt64 => $with!(UInt64Type),
+            DataType::Date32 => $with!(Date32Type),
+            DataType::Decimal128(..) => $with!(Decimal128Type),
+            DataType::Timestamp(TimeUnit::Second, _) => $with!(TimestampSecondType),
+            DataType::Timestamp(TimeUnit::Millisecond, _) => $with!(TimestampMillisecondType),
+            DataType::Timestamp(TimeUnit::Microsecond, _) => $with!(TimestampMicrosecondType),
+            DataType::Timestamp(TimeUnit::Nanosecond, _) => $with!(TimestampNanosecondType),
+            _ => None,
+        }
+    };
+}
+
+impl Function {
+    /// `expr` over rows of `schema`, if it is one of these.
+    pub(super) fn of(expr: &Arc<dyn WindowExpr>, schema: &Schema) -> Option<Self> {
+        if let Some(standard) = expr.as_any().downcast_ref::<StandardWindowExpr>() {
+            let udf = standard.get_standard_func_expr().as_any().downcast_ref::<WindowUDFExpr>()?;
+            return match udf.fun().name() {
+                "row_number" => Some(Self::RowNumber),
+                "rank" => Some(Self::Rank),
+                "dense_rank" => Some(Self::DenseRank),
+                _ => None,
+            };
+        }
+        let plain = expr.as_any().downcast_ref::<PlainAggregateWindowExpr>()?;
+        // Its filter is not to be had, but shows.
+        if !format!("{plain:?}").ends_with("filter: None }") {
+            return None;
+        }
+        let frame = plain.get_window_frame();
+        let is_to_row = frame.start_bound.is_unbounded() && frame.end_bound == WindowFrameBound::CurrentRow;
+        let takes_peers = match frame.units {
+            WindowFrameUnits::Rows => false,
+            // Without an order all of the partition are peers.
+            _ if plain.order_by().is_empty() => return None,
+            _ => true,
+        };
+        let call = plain.get_aggregate_expr();
+        if !is_to_row || call.is_distinct() {
+            return None;
+        }
+        let arguments = call.expressions();
+        let [argument] = &arguments[..] else { return None };
+        let from = argument.data_type(schema).ok()?;
+        let ty = call.field().data_type().clone();
+        let kind = match call.fun().name() {
+            "count" if ty == DataType::Int64 => Kind::Count,
+            "sum" if sum_type(&from).map_or(from == DataType::Float64, |exact| exact == ty) => Kind::Sum,
+            "avg" if ty == DataType::Float64 && (is_exact(&from) || from == ty) => Kind::Avg,
+            "min" if from == ty && has_order(&ty) => Kind::Min,
+            "max" if from == ty && has_order(&ty) => Kind::Max,
+            _ => return None,
+        };
+        let (name, argument) = (call.name().to_owned(), Arc::clone(argument));
+        Some(Self::Aggregate(Aggregate { kind, name, argument, from, ty, takes_peers }))
+    }
+
+    /// Whether it asks where peers begin.
+    pub(super) fn asks_for_peers(&self) -> bool {
+        match self {
+            Self::RowNumber => false,
+            Self::Rank | Self::DenseRank => true,
+            Self::Aggregate(aggregate) => aggregate.takes_peers,
+        }
+    }
+
+    /// What it has come to before the first row.
+    pub(super) fn start(&self) -> Box<dyn Running> {
+        match self {
+            Self::RowNumber => Box::new(Counter { counts: Counts::Rows, rows: 0, rank: 0 }),
+            Self::Rank => Box::new(Counter { counts: Counts::RowsBefore, rows: 0, rank: 0 }),
+            Self::DenseRank => Box::new(Counter { counts: Counts::Peers, rows: 0, rank: 0 }),
+            Self::Aggregate(aggregate) => aggregate.start(),
+        }
+    }
+}
+
+/// A function, as far as it has come.
+pub(super) trait Running: Send {
+    /// Its values of `rows`, the next ones, which begin what `begins` says. Functions that take peers are given all of them at
+    /// once.
+    fn values(&mut self, rows: &RecordBatch, begins: &[Begins]) -> Result<ArrayRef>;
+}
+
+#[derive(Clone, Copy)]
+enum Counts {
+    Rows,
+    RowsBefore,
+    Peers,
+}
+
+struct Counter {
+    counts: Counts,
+    rows: u64,
+    rank: u64,
+}
+
+impl Running for Counter {
+    fn values(&mut self, _: &RecordBatch, begins: &[Begins]) -> Result<ArrayRef> {
+        let next = |begins: &Begins| {
+            if *begins == Begins::Partition {
+                (self.rows, self.rank) = (0, 0);
+            }
+            self.rows += 1;
+            match self.counts {
+                Counts::Rows => return self.rows,
+                Counts::RowsBefore if *begins > Begins::Nothing => self.rank = self.rows,
+                Counts::Peers if *begins > Begins::Nothing => self.rank += 1,
+                Counts::RowsBefore | Counts::Peers => {}
+            }
+            self.rank
+        };
+        let values: Vec<u64> = begins.iter().map(next).collect();
+        Ok(Arc::new(PrimitiveArray::<UInt64Type>::new(values.into(), None)))
+    }
+}
+
+fn has_order(ty: &DataType) -> bool {
+    macro_rules! yes {
+        ($ty:ty) => {
+            Some(())
+        };
+    }
+    with_ordered_type!(ty, yes).is_some()
+}
+
+impl Aggregate {
+    fn start(&self) -> Box<dyn Running> {
+        let of = self.clone();
+        match self.kind {
+            Kind::Count => Box::new(Count { of, count: 0 }),
+            Kind::Sum | Kind::Avg => {
+                for_summand!(&self.from, exact(of), Box::new(Inexact { of, sum: 0.0, count: 0 }))
+            }
+            Kind::Min | Kind::Max => {
+                macro_rules! extreme {
+                    ($ty:ty) => {
+                        Some(Box::new(Extreme::<$ty> { of, value: None }) as Box<dyn Running>)
+                    };
+                }
+                with_ordered_type!(&self.ty, extreme).expect("only types in order were taken")
+            }
+        }
+    }
+
+    /// The argument for `rows`.
+    fn argument(&self, rows: &RecordBatch) -> Result<ArrayRef> {
+        self.argument.evaluate(rows)?.into_array(rows.num_rows())
+    }
+
+    /// Gives peers the value of their last, if they have one value.
+    fn settle<T: Copy>(&self, values: &mut [T], begins: &[Begins]) {
+        if !self.takes_peers {
+            return;
+        }
+        for row in (1..values.len()).rev() {
+            if begins[row] == Begins::Nothing {
+                values[row - 1] = values[row];
+            }
+        }
+    }
+
+    /// Values as an array of the type that comes out; NULL where one is false.
+    fn array<T: ArrowPrimitiveType>(&self, values: impl Iterator<Item = (T::Native, bool)>) -> ArrayRef {
+        let (values, valid): (Vec<T::Native>, Vec<bool>) = values.unzip();
+        let values = PrimitiveArray::<T>::new(ScalarBuffer::from(values), nulls(valid.into_iter()));
+        Arc::new(values.with_data_type(self.ty.clone()))
+    }
+}
+
+/// NULL where one of `valid` is false; `None` where none is.
+fn nulls(valid: impl Iterator<Item = bool>) -> Option<NullBuffer> {
+    Some(valid.collect::<NullBuffer>()).filter(|nulls| nulls.null_count() > 0)
+}
+
+struct Count {
+    of: Aggregate,
+    count: i64,
+}
+
+impl Running for Count {
+    fn values(&mut self, rows: &RecordBatch, begins: &[Begins]) -> Result<ArrayRef> {
+        let nulls = self.of.argument(rows)?.logical_nulls();
+        let mut values = Vec::with_capacity(begins.len());
+        for (row, begins) in begins.iter().enumerate() {
+            if *begins == Begins::Partition {
+                self.count = 0;
+            }
+            self.count += i64::from(nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)));
+            values.push(self.count);
+        }
+        self.of.settle(&mut values, begins);
+        Ok(Arc::new(PrimitiveArray::<Int64Type>::new(values.into(), None)))
+    }
+}
+
+fn exact<T: Summand<A>, A: Total + Default + Send>(of: Aggregate) -> Box<dyn Running> {
+    let unit = unit_of(&of.from);
+    Box::new(Exact::<T, A> { of, unit, total: A::default(), count: 0, input: PhantomData })
+}
+
+/// A sum that is exact, or the average of one.
+struct Exact<T, A> {
+    of: Aggregate,
+    unit: f64,
+    total: A,
+    /// Values in it: without any it is NULL.
+    count: u64,
+    input: PhantomData<T>,
+}
+
+impl<T: Summand<A>, A: Total> Running for Exact<T, A> {
+    fn values(&mut self, rows: &RecordBatch, begins: &[Begins]) -> Result<ArrayRef> {
+        let argument = self.of.argument(rows)?;
+        let argument = argument.as_primitive::<T>();
+        let mut so_far = Vec::with_capacity(begins.len());
+        for (row, begins) in begins.iter().enumerate() {
+            if *begins == Begins::Partition {
+                (self.total, self.count) = (A::default(), 0);
+            }
+            if argument.is_valid(row) {
+                let (total, overflows) = self.total.plus(argument.value(row).into());
+                if overflows {
+                    return Err(too_large(&self.of.name, &self.of.ty));
+                }
+                self.total = total;
+                self.count += 1;
+            }
+            so_far.push((self.total, self.count));
+        }
+        self.of.settle(&mut so_far, begins);
+        if self.of.kind == Kind::Avg {
+            let averages =
+                so_far.into_iter().map(|(total, count)| (average(total, count.max(1), self.unit), count > 0));
+            return Ok(self.of.array::<Float64Type>(averages));
+        }
+        let nulls = nulls(so_far.iter().map(|(_, count)| *count > 0));
+        let totals = so_far.into_iter().map(|(total, _)| total).collect();
+        totals_as(totals, nulls, &self.of.ty, &self.of.name)
+    }
+}
+
+/// A sum or an average of doubles.
+struct Inexact {
+    of: Aggregate,
+    sum: f64,
+    count: u64,
+}
+
+impl Running for Inexact {
+    fn values(&mut self, rows: &RecordBatch, begins: &[Begins]) -> Result<ArrayRef> {
+        let argument = self.of.argument(rows)?;
+        let argument = argument.as_primitive::<Float64Type>();
+        let is_average = self.of.kind == Kind::Avg;
+        let mut so_far = Vec::with_capacity(begins.len());
+        for (row, begins) in begins.iter().enumerate() {
+            if *begins == Begins::Partition {
+                (self.sum, self.count) = (0.0, 0);
+            }
+            if argument.is_valid(row) {
+                self.sum += argument.value(row);
+                self.count += 1;
+            }
+            let by = if is_average { self.count.max(1) as f64 } else { 1.0 };
+            so_far.push((self.sum / by, self.count > 0));
+        }
+        self.of.settle(&mut so_far, begins);
+        Ok(self.of.array::<Float64Type>(so_far.into_iter()))
+    }
+}
+
+/// The least or greatest value.
+struct Extreme<T: ArrowPrimitiveType> {
+    of: Aggregate,
+    /// `None` while all were NULL.
+    value: Option<T::Native>,
+}
+
+impl<T: ArrowPrimitiveType> Running for Extreme<T> {
+    fn values(&mut self, rows: &RecordBatch, begins: &[Begins]) -> Result<ArrayRef> {
+        let argument = self.of.argument(rows)?;
+        let argument = argument.as_primitive::<T>();
+        let is_min = self.of.kind == Kind::Min;
+        let mut so_far = Vec::with_capacity(begins.len());
+        for (row, begins) in begins.iter().enumerate() {
+            if *begins == Begins::Partition {
+                self.value = None;
+            }
+            if argument.is_valid(row) {
+                let next = argument.value(row);
+                let is_better =
+                    self.value.is_none_or(|best| if is_min { next.is_lt(best) } else { next.is_gt(best) });
+                self.value = if is_better { Some(next) } else { self.value };
+            }
+            so_far.push((self.value.unwrap_or_default(), self.value.is_some()));
+        }
+        self.of.settle(&mut so_far, begins);
+        Ok(self.of.array::<T>(so_far.into_iter()))
+    }
+}

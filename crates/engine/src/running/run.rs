@@ -1,0 +1,172 @@
+//! One partition of the plan while it runs.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, RecordBatch, UInt32Array, make_comparator};
+use datafusion::arrow::compute::{SortOptions, concat_batches, partition, take};
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::error::Result;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::metrics::BaselineMetrics;
+use futures::StreamExt;
+
+use super::function::{Begins, Function, Running};
+
+type Exprs = Vec<Arc<dyn PhysicalExpr>>;
+
+/// See the module.
+pub(super) struct Run {
+    /// `None` at its end.
+    input: Option<SendableRecordBatchStream>,
+    partition_by: Exprs,
+    order_by: Exprs,
+    functions: Vec<Box<dyn Running>>,
+    /// Of what comes out.
+    schema: SchemaRef,
+    asks_for_peers: bool,
+    /// Whether rows wait for their last peer.
+    holds: bool,
+    /// Keys of the last row so far.
+    last: Option<[Vec<ArrayRef>; 2]>,
+    /// Rows that have the last peers so far, and what they begin.
+    held: Vec<(RecordBatch, Vec<Begins>)>,
+    ready: VecDeque<RecordBatch>,
+    metrics: BaselineMetrics,
+}
+
+impl Run {
+    /// `functions` of `input`, which is sorted by `keys`: those of partitions, and then those of the order.
+    pub(super) fn new(
+        input: SendableRecordBatchStream,
+        [partition_by, order_by]: [Exprs; 2],
+        functions: &[Function],
+        schema: SchemaRef,
+        metrics: BaselineMetrics,
+    ) -> Self {
+        let takes_peers =
+            |function: &Function| matches!(function, Function::Aggregate(aggregate) if aggregate.takes_peers);
+        Self {
+            input: Some(input),
+            partition_by,
+            order_by,
+            functions: functions.iter().map(Function::start).collect(),
+            schema,
+            asks_for_peers: functions.iter().any(Function::asks_for_peers),
+            holds: functions.iter().any(takes_peers),
+            last: None,
+            held: Vec::new(),
+            ready: VecDeque::new(),
+            metrics,
+        }
+    }
+
+    /// The next rows with their values.
+    pub(super) async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            if let Some(batch) = self.ready.pop_front() {
+                self.metrics.record_output(batch.num_rows());
+                return Ok(Some(batch));
+            }
+            let Some(input) = &mut self.input else { return Ok(None) };
+            let batch = input.next().await.transpose()?;
+            let time = self.metrics.elapsed_compute().clone();
+            let _timer = time.timer();
+            match batch {
+                Some(batch) if batch.num_rows() == 0 => {}
+                Some(batch) => self.take(batch)?,
+                None => {
+                    self.input = None;
+                    self.finish_held()?;
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, batch: RecordBatch) -> Result<()> {
+        let begins = self.begins(&batch)?;
+        if !self.holds {
+            return self.compute(&batch, &begins);
+        }
+        let is_first = |begins: &Begins| *begins > Begins::Nothing;
+        let Some(first) = begins.iter().position(is_first) else {
+            self.held.push((batch, begins));
+            return Ok(());
+        };
+        let last = begins.iter().rposition(is_first).unwrap_or(first);
+        if first > 0 {
+            self.held.push((batch.slice(0, first), begins[..first].to_vec()));
+        }
+        self.finish_held()?;
+        if first < last {
+            self.compute(&batch.slice(first, last - first), &begins[first..last])?;
+        }
+        self.held.push((batch.slice(last, batch.num_rows() - last), begins[last..].to_vec()));
+        Ok(())
+    }
+
+    /// The rows that are held have all their peers.
+    fn finish_held(&mut self) -> Result<()> {
+        let (batches, begins): (Vec<_>, Vec<_>) = std::mem::take(&mut self.held).into_iter().unzip();
+        match &batches[..] {
+            [] => Ok(()),
+            [batch] => self.compute(batch, &begins[0]),
+            _ => self.compute(&concat_batches(&batches[0].schema(), &batches)?, &begins.concat()),
+        }
+    }
+
+    fn compute(&mut self, rows: &RecordBatch, begins: &[Begins]) -> Result<()> {
+        let mut columns = rows.columns().to_vec();
+        for function in &mut self.functions {
+            columns.push(function.values(rows, begins)?);
+        }
+        self.ready.push_back(RecordBatch::try_new(Arc::clone(&self.schema), columns)?);
+        Ok(())
+    }
+
+    /// What each row of `batch` begins.
+    fn begins(&mut self, batch: &RecordBatch) -> Result<Vec<Begins>> {
+        let rows = batch.num_rows();
+        let evaluate = |exprs: &Exprs| {
+            exprs.iter().map(|expr| expr.evaluate(batch)?.into_array(rows)).collect::<Result<Vec<_>>>()
+        };
+        let partition_by = evaluate(&self.partition_by)?;
+        let order_by = if self.asks_for_peers { evaluate(&self.order_by)? } else { Vec::new() };
+        let mut begins = vec![Begins::Nothing; rows];
+        let mut mark = |columns: &[ArrayRef], what: Begins| {
+            if !columns.is_empty() {
+                for range in partition(columns)?.ranges() {
+                    begins[range.start] = what;
+                }
+            }
+            Ok::<_, datafusion::error::DataFusionError>(())
+        };
+        if !order_by.is_empty() {
+            mark(&[&partition_by[..], &order_by[..]].concat(), Begins::Peers)?;
+        }
+        mark(&partition_by, Begins::Partition)?;
+        begins[0] = match &self.last {
+            None => Begins::Partition,
+            Some([partition, _]) if !is_equal(partition, &partition_by)? => Begins::Partition,
+            Some([_, order]) if !is_equal(order, &order_by)? => Begins::Peers,
+            Some(_) => Begins::Nothing,
+        };
+        let end = UInt32Array::from(vec![rows as u32 - 1]);
+        let last = |columns: &[ArrayRef]| columns.iter().map(|column| take(column, &end, None)).collect();
+        let (partition, order): (std::result::Result<_, _>, std::result::Result<_, _>) =
+            (last(&partition_by), last(&order_by));
+        self.last = Some([partition?, order?]);
+        Ok(begins)
+    }
+}
+
+/// Whether the only row of `last` is the first one of `next`.
+fn is_equal(last: &[ArrayRef], next: &[ArrayRef]) -> Result<bool> {
+    for (last, next) in last.iter().zip(next) {
+        if make_comparator(last, next, SortOptions::default())?(0, 0).is_ne() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
