@@ -139,7 +139,7 @@ fn exceeded(account: &Account, excess: Excess, holders: &[String]) -> Error {
 
 /// The operators of `plan` that hold more than the batch they work on, the last to run first.
 fn holders(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
-    const HOLD: [&str; 11] = [
+    const HOLD: [&str; 12] = [
         "AggregateExec",
         "BoundedWindowAggExec",
         "CrossJoinExec",
@@ -148,6 +148,7 @@ fn holders(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
         "SortExec",
         "SortMergeJoinExec",
         "PeltonJoinExec",
+        "SpillingAggregateExec",
         "SpillingWindowExec",
         "UnnestExec",
         "WindowAggExec",

@@ -45,8 +45,9 @@ use crate::gpu::PeltonGpuExec;
 use crate::plan_copy::{to_keep, to_run};
 use crate::planning::PlanSize;
 use crate::provider::PeltonTable;
+use crate::running::RunningWindowExec;
 use crate::scan::PeltonScanExec;
-use crate::spilling::{PeltonJoinExec, SpillingWindowExec};
+use crate::spilling::{PeltonJoinExec, SpillingAggregateExec, SpillingWindowExec};
 
 /// The most plans in the cache; the oldest is evicted first. A guess: a dashboard's queries.
 const PLANS_MAX: usize = 64;
@@ -242,8 +243,10 @@ fn starts_anew(plan: &Arc<dyn ExecutionPlan>) -> bool {
 }
 
 fn has_windows(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    let is_window =
-        plan.is::<WindowAggExec>() || plan.is::<BoundedWindowAggExec>() || plan.is::<SpillingWindowExec>();
+    let is_window = plan.is::<WindowAggExec>()
+        || plan.is::<BoundedWindowAggExec>()
+        || plan.is::<SpillingWindowExec>()
+        || plan.is::<RunningWindowExec>();
     is_window || plan.children().into_iter().any(has_windows)
 }
 
@@ -274,6 +277,8 @@ fn has_copied_state(plan: &Arc<dyn ExecutionPlan>) -> bool {
         || plan.is::<InterleaveExec>()
         || plan.is::<WindowAggExec>()
         || plan.is::<BoundedWindowAggExec>()
+        || plan.is::<RunningWindowExec>()
+        || plan.is::<SpillingAggregateExec>()
         || plan.is::<SpillingWindowExec>()
         || plan.is::<ScalarSubqueryExec>()
 }

@@ -5,6 +5,7 @@
 //!   plan     SortExec with a large LIMIT     ─▶ SortExec, limited above: a sort spills, a heap of the first rows does not
 //!            HashJoinExec                    ─▶ PeltonJoinExec, which all threads build as well
 //!            WindowAggExec                   ─▶ SpillingWindowExec
+//!            AggregateExec, by groups        ─▶ SpillingAggregateExec
 //!            median, array_agg by group      ─▶ over rows that are sorted by group
 //!            several COUNT(DISTINCT)         ─▶ a join of aggregates of one row
 //!   settings partitions and rows of a batch follow from the limit
@@ -34,11 +35,13 @@ mod aggregates;
 mod distinct;
 mod files;
 mod given;
+mod groups;
 mod join;
 mod pool;
 mod window;
 
 pub(crate) use distinct::DistinctCounts;
+pub(crate) use groups::SpillingAggregateExec;
 pub(crate) use join::PeltonJoinExec;
 pub(crate) use pool::SharingPool;
 pub(crate) use window::SpillingWindowExec;
@@ -96,7 +99,10 @@ impl SpillingRule {
             } else if !is_limited {
                 None
             } else if node.is::<AggregateExec>() {
-                aggregates::over_sorted(&node, limit)?
+                match aggregates::over_sorted(&node, limit)? {
+                    Some(over_sorted) => Some(over_sorted),
+                    None => SpillingAggregateExec::of(&node, limit)?.map(|spilling| Arc::new(spilling) as _),
+                }
             } else if let Some(window) = node.downcast_ref::<WindowAggExec>() {
                 Some(Arc::new(SpillingWindowExec::new(window, budget)?) as _)
             } else {

@@ -6,6 +6,7 @@
 //!
 //! Parts of a buffer are written as one batch each, so that small parts do not make tiny batches.
 
+use std::io::{BufWriter, IntoInnerError};
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
@@ -14,6 +15,7 @@ use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::arrow::ipc::writer::StreamWriter;
 use datafusion::common::NullEquality;
 use datafusion::common::hash_utils::{RandomState, create_hashes};
+use datafusion::common::utils::memory::RecordBatchMemoryCounter;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, SpillFile, SpillWriter, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
@@ -75,7 +77,10 @@ impl Spill {
 }
 
 /// A file that rows are being written to.
-type Open = (Arc<dyn SpillFile>, StreamWriter<Box<dyn SpillWriter>>);
+type Open = (Arc<dyn SpillFile>, StreamWriter<BufWriter<Box<dyn SpillWriter>>>);
+
+/// A batch is a dozen pieces, most of some bytes: each would be a write of its own.
+const WRITE_BYTES: usize = 16 << 10;
 
 /// One file while it is written; it is made with its first rows.
 pub(crate) struct Writer {
@@ -103,7 +108,8 @@ impl Writer {
         let batch = batch.with_schema(Arc::clone(self.spill.schema()))?;
         if self.writer.is_none() {
             let file = self.spill.context.runtime_env().disk_manager.create_tmp_file("rows by key")?;
-            let writer = StreamWriter::try_new(file.open_writer()?, self.spill.schema())?;
+            let writer = BufWriter::with_capacity(WRITE_BYTES, file.open_writer()?);
+            let writer = StreamWriter::try_new(writer, self.spill.schema())?;
             self.writer = Some((file, writer));
             self.spill.metrics.spill_file_count.add(1);
         }
@@ -126,7 +132,8 @@ impl Writer {
     pub(crate) fn end(mut self) -> Result<Rows> {
         if let Some((file, mut writer)) = self.writer.take() {
             writer.finish()?;
-            writer.into_inner()?.finish()?;
+            let mut writer = writer.into_inner()?.into_inner().map_err(IntoInnerError::into_error)?;
+            writer.finish()?;
             self.written.files.push(file);
         }
         Ok(self.written)
@@ -159,7 +166,8 @@ pub(crate) struct Partitioner {
     keys: Keys,
     writers: Vec<Writer>,
     buffer: Vec<RecordBatch>,
-    buffered_bytes: usize,
+    /// Of what is in the buffer. Batches may be slices of the same memory: of a scan, all those of a row group are.
+    buffered: RecordBatchMemoryCounter,
     buffer_bytes: usize,
     /// Rows with a NULL key so far.
     null_rows: usize,
@@ -169,7 +177,14 @@ impl Partitioner {
     /// To `parts` files; at most about `buffer_bytes` wait in memory.
     pub(crate) fn new(keys: Keys, parts: usize, buffer_bytes: usize, spill: &Spill) -> Self {
         let writers = (0..parts).map(|_| Writer::new(spill.clone())).collect();
-        Self { keys, writers, buffer: Vec::new(), buffered_bytes: 0, buffer_bytes, null_rows: 0 }
+        Self {
+            keys,
+            writers,
+            buffer: Vec::new(),
+            buffered: RecordBatchMemoryCounter::new(),
+            buffer_bytes,
+            null_rows: 0,
+        }
     }
 
     /// Takes `batch`.
@@ -181,14 +196,14 @@ impl Partitioner {
         if batch.num_rows() == 0 {
             return Ok(());
         }
-        self.buffered_bytes += get_record_batch_memory_size(&batch);
+        self.buffered.count_batch(&batch);
         self.buffer.push(batch);
-        if self.buffered_bytes >= self.buffer_bytes { self.flush() } else { Ok(()) }
+        if self.buffered.memory_usage() >= self.buffer_bytes { self.flush() } else { Ok(()) }
     }
 
     fn flush(&mut self) -> Result<()> {
         let batches = std::mem::take(&mut self.buffer);
-        self.buffered_bytes = 0;
+        self.buffered = RecordBatchMemoryCounter::new();
         let mut places: Vec<Vec<(usize, usize)>> = vec![Vec::new(); self.writers.len()];
         for (number, batch) in batches.iter().enumerate() {
             for (row, part) in self.parts(batch)?.into_iter().enumerate() {

@@ -1,0 +1,197 @@
+//! Groups that need not fit into memory.
+//!
+//! ```text
+//!   SpillingAggregateExec   a table of groups takes rows until its share of the pool is used up
+//!      │ that never happens   the groups of the table
+//!      │ it does              states of its groups go to files by the hash of their keys, and the table begins again;
+//!      │                      where it held hardly fewer groups than rows, the next rows go to the files one by one
+//!      └                      then, file by file: a table of the states in it, into files again by another hash where that
+//!                             does not fit either
+//! ```
+//!
+//! DataFusion's operator sorts what it spills and merges all sorted files, in one thread, which takes several times as long as
+//! putting rows where their group is. Tables and states are DataFusion's.
+//!
+//! Graefe, "Query Evaluation Techniques for Large Databases", ACM Computing Surveys 1993, section 4.2 (hashing with overflow
+//! files, applied to aggregation).
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{NullEquality, Statistics};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::execution_plan::CardinalityEffect;
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet, SpillMetrics,
+};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    ChildStats, DisplayAs, DisplayFormatType, ExecutionPlan, InputDistributionRequirements, InputOrderMode,
+    PlanProperties, StatisticsArgs, replace_children_if_necessary,
+};
+
+mod run;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use run::{Run, buffer_bytes};
+use table::Shape;
+
+use super::files::{Keys, Spill};
+
+/// A grouped aggregate that spills. See the module.
+pub(crate) struct SpillingAggregateExec {
+    aggregate: Arc<AggregateExec>,
+    /// Rows that statistics expect of the input.
+    expected_rows: Option<usize>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl SpillingAggregateExec {
+    /// In place of `node`, where it is an aggregate whose groups might not fit into their part of `limit`.
+    pub(super) fn of(node: &Arc<dyn ExecutionPlan>, limit: usize) -> Result<Option<Self>> {
+        let Some(aggregate) = aggregate_of(node) else { return Ok(None) };
+        if !Self::can_do(&aggregate) {
+            return Ok(None);
+        }
+        let expected_rows = super::estimate(aggregate.input())?.num_rows.get_value().copied();
+        let state_bytes = super::row_bytes(&Shape::of(&aggregate)?.state_schema);
+        let fits = |rows: usize| {
+            (rows.saturating_mul(state_bytes) as u64).saturating_mul(super::SMALL_SHARE) < limit as u64
+        };
+        Ok((!expected_rows.is_some_and(fits)).then(|| Self::new(aggregate, expected_rows)))
+    }
+
+    fn new(aggregate: Arc<AggregateExec>, expected_rows: Option<usize>) -> Self {
+        Self { aggregate, expected_rows, metrics: ExecutionPlanMetricsSet::new() }
+    }
+
+    /// The last step of groups, by hash, of which all are asked for, and whose values do not depend on the order of rows.
+    fn can_do(aggregate: &AggregateExec) -> bool {
+        let is_last = !matches!(aggregate.mode(), AggregateMode::Partial | AggregateMode::PartialReduce);
+        let by = aggregate.group_expr();
+        is_last
+            && by.is_single()
+            && !by.is_true_no_grouping()
+            && matches!(aggregate.input_order_mode(), InputOrderMode::Linear)
+            && aggregate.limit_options().is_none()
+            && aggregate.dynamic_expressions_produced().is_empty()
+            && aggregate.required_input_ordering().iter().all(Option::is_none)
+            && aggregate.aggr_expr().iter().all(|call| call.order_bys().is_empty())
+    }
+}
+
+fn aggregate_of(node: &Arc<dyn ExecutionPlan>) -> Option<Arc<AggregateExec>> {
+    let node: Arc<dyn Any + Send + Sync> = Arc::clone(node) as _;
+    node.downcast::<AggregateExec>().ok()
+}
+
+impl fmt::Debug for SpillingAggregateExec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SpillingAggregateExec").field("aggregate", &self.aggregate).finish_non_exhaustive()
+    }
+}
+
+impl DisplayAs for SpillingAggregateExec {
+    fn fmt_as(&self, form: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !matches!(form, DisplayFormatType::TreeRender) {
+            f.write_str("SpillingAggregateExec of ")?;
+        }
+        self.aggregate.fmt_as(form, f)
+    }
+}
+
+impl ExecutionPlan for SpillingAggregateExec {
+    fn name(&self) -> &str {
+        "SpillingAggregateExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.aggregate.properties()
+    }
+
+    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
+        self.aggregate.input_distribution_requirements()
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        self.aggregate.children()
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        self.aggregate.apply_expressions(f)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let node = replace_children_if_necessary(Arc::clone(&self.aggregate) as _, children)?;
+        let lost = || DataFusionError::Internal("an aggregate became something else".to_owned());
+        let aggregate = aggregate_of(&node).ok_or_else(lost)?;
+        // Over sorted rows groups end one by one.
+        Ok(match Self::can_do(&aggregate) {
+            true => Arc::new(Self::new(aggregate, self.expected_rows)),
+            false => node,
+        })
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let shape = Arc::new(Shape::of(&self.aggregate)?);
+        let input = self.aggregate.input().execute(partition, Arc::clone(&context))?;
+        let partitions = self.aggregate.input().properties().partitioning.partition_count().max(1);
+        let consumer = MemoryConsumer::new(format!("SpillingAggregate[{partition}]")).with_can_spill(true);
+        let spilled = SpillMetrics::new(&self.metrics, partition);
+        let keys = shape.state_keys();
+        let run = Run {
+            spill: Spill::new(&context, &spilled, Arc::clone(&shape.state_schema)),
+            shape,
+            keys: Keys { exprs: keys, nulls: NullEquality::NullEqualsNull, seed: 0 },
+            todo: Vec::new(),
+            given: None,
+            reservation: consumer.register(context.memory_pool()),
+            expected_rows: self.expected_rows.map(|rows| rows / partitions),
+            batch_rows: context.session_config().batch_size(),
+            buffer_bytes: buffer_bytes(context.memory_pool().memory_limit()) / partitions,
+            metrics: BaselineMetrics::new(&self.metrics, partition),
+        };
+        let rows = futures::stream::try_unfold(run.of(input), |mut run| async move {
+            Ok(run.next().await?.map(|batch| (batch, run)))
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        inputs: &[Arc<Statistics>],
+        args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        self.aggregate.statistics_from_inputs(inputs, args)
+    }
+
+    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
+        self.aggregate.child_stats_requests(partition)
+    }
+
+    fn cardinality_effect(&self) -> CardinalityEffect {
+        self.aggregate.cardinality_effect()
+    }
+}
