@@ -47,6 +47,7 @@ use crate::running::RunningWindows;
 use crate::scan::ScanOptions;
 use crate::session::SessionOptions;
 use crate::sideways::SidewaysRule;
+use crate::sorting::WordSorts;
 use crate::spilling::{DistinctCounts, SpillingRule};
 use crate::stores::Stores;
 use crate::subqueries::Subqueries;
@@ -158,6 +159,7 @@ fn with_rules(
         .with_physical_optimizer_rule(Arc::new(spilling))
         .with_physical_optimizer_rule(Arc::new(RunningWindows))
         .with_physical_optimizer_rule(Arc::new(WindowTexts))
+        .with_physical_optimizer_rule(Arc::new(WordSorts))
         .with_physical_optimizer_rule(Arc::new(ToCopies::new(copies, device)))
 }
 

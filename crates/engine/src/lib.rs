@@ -63,6 +63,7 @@ mod session;
 mod shadowed;
 mod sideways;
 mod simplify;
+mod sorting;
 mod spill;
 mod spilling;
 mod statistics;

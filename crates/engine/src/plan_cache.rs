@@ -47,6 +47,7 @@ use crate::planning::PlanSize;
 use crate::provider::PeltonTable;
 use crate::running::RunningWindowExec;
 use crate::scan::PeltonScanExec;
+use crate::sorting::WordSortExec;
 use crate::spilling::{PeltonJoinExec, SpillingAggregateExec, SpillingWindowExec};
 
 /// The most plans in the cache; the oldest is evicted first. A guess: a dashboard's queries.
@@ -268,6 +269,7 @@ fn has_copied_state(plan: &Arc<dyn ExecutionPlan>) -> bool {
         || plan.is::<GlobalLimitExec>()
         || plan.is::<LocalLimitExec>()
         || plan.is::<SortExec>()
+        || plan.is::<WordSortExec>()
         || plan.is::<SortPreservingMergeExec>()
         || plan.is::<HashJoinExec>()
         || plan.is::<NestedLoopJoinExec>()

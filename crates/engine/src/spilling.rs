@@ -41,6 +41,7 @@ mod pool;
 mod window;
 
 pub(crate) use distinct::DistinctCounts;
+pub(crate) use given::Given;
 pub(crate) use groups::SpillingAggregateExec;
 pub(crate) use join::PeltonJoinExec;
 pub(crate) use pool::SharingPool;
@@ -175,6 +176,11 @@ fn joining(
 /// What is known of the rows of `plan`.
 fn estimate(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<Statistics>> {
     StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new())
+}
+
+/// Rows that statistics expect of `plan`.
+pub(crate) fn expected_rows(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<usize>> {
+    Ok(estimate(plan)?.num_rows.get_value().copied())
 }
 
 /// Bytes of a row of `schema`, as far as types tell.

@@ -17,14 +17,14 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 type Look<'a> = &'a mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>;
 
 /// Rows that were made already, once, in one partition.
-pub(super) struct Given {
+pub(crate) struct Given {
     rows: Mutex<Option<SendableRecordBatchStream>>,
     properties: Arc<PlanProperties>,
 }
 
 impl Given {
     /// The rows of `stream`.
-    pub(super) fn stream(stream: SendableRecordBatchStream) -> Arc<dyn ExecutionPlan> {
+    pub(crate) fn stream(stream: SendableRecordBatchStream) -> Arc<dyn ExecutionPlan> {
         let equal = EquivalenceProperties::new(stream.schema());
         Self::with(equal, stream)
     }

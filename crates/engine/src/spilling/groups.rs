@@ -61,7 +61,7 @@ impl SpillingAggregateExec {
         if !Self::can_do(&aggregate) {
             return Ok(None);
         }
-        let expected_rows = super::estimate(aggregate.input())?.num_rows.get_value().copied();
+        let expected_rows = super::expected_rows(aggregate.input())?;
         let state_bytes = super::row_bytes(&Shape::of(&aggregate)?.state_schema);
         let fits = |rows: usize| {
             (rows.saturating_mul(state_bytes) as u64).saturating_mul(super::SMALL_SHARE) < limit as u64
