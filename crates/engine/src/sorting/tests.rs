@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    ArrayRef, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array, Int8Array, Int64Array,
-    RecordBatch, StringViewArray, TimestampMicrosecondArray, UInt64Array,
+    Array, ArrayRef, BooleanArray, Date32Array, Decimal128Array, Float32Array, Float64Array, Int8Array,
+    Int64Array, RecordBatch, StringViewArray, TimestampMicrosecondArray, UInt64Array,
 };
 use datafusion::arrow::compute::concat_batches;
 use datafusion::common::tree_node::{Transformed, TreeNode};
