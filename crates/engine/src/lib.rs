@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod balance;
 mod bounded;
 mod by_position;

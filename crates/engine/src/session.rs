@@ -29,6 +29,7 @@ use pelton_io::IoOptions;
 use pelton_limits::{Account, SpillOptions, SpillSpace};
 use pelton_store::Warehouse;
 
+use crate::ahead;
 use crate::bounded;
 use crate::catalog::{CATALOG, SCHEMA, WarehouseSchema};
 use crate::copies::{Copies, CopyColumns, FromCopies, ToCopies};
@@ -272,7 +273,8 @@ impl PeltonSession {
     async fn logical_in(&self, state: &SessionState, statement: Statement) -> Result<LogicalPlan> {
         expansion::check(&statement)?;
         if let Ok(tables) = state.resolve_table_references(&statement) {
-            self.schema.open_ahead(&tables.iter().map(|table| table.table().to_owned()).collect());
+            let tables = tables.iter().map(|table| table.table().to_owned()).collect();
+            self.schema.open_ahead(&tables, &ahead::compared_columns(&statement));
         }
         let plan = names::plan(state, statement).await;
         let plan = plan.map_err(|error| self.explained(error))?;
