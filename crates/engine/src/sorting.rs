@@ -51,8 +51,8 @@ use keys::{Words, goes_into_words, words};
 const ROWS_MIN: usize = 50_000;
 /// And of more rows too: they are sorted in one go, which takes seconds for as many, and cannot be cancelled meanwhile.
 const ROWS_MAX: usize = 1 << 27;
-/// Rows that are put together into a batch.
-const HELD_ROWS: usize = 1 << 16;
+/// Rows that are put together into one batch, in batches of the usual length.
+const HELD_BATCHES: usize = 8;
 
 /// Puts these sorts in place of DataFusion's. After all rules that look for sorts.
 #[derive(Debug)]
@@ -202,9 +202,10 @@ impl ExecutionPlan for WordSortExec {
     }
 }
 
-/// Rows that are held, in batches of [`HELD_ROWS`] rows or more: rows are gathered from all of them at once.
-#[derive(Default)]
+/// Rows that are held, in batches larger than they came: rows are gathered from all of them at once.
 struct Held {
+    /// Of a batch, at least.
+    least_rows: usize,
     batches: Vec<RecordBatch>,
     batches_bytes: usize,
     few: Vec<RecordBatch>,
@@ -214,12 +215,25 @@ struct Held {
 }
 
 impl Held {
+    fn new(least_rows: usize) -> Self {
+        let few_bytes = RecordBatchMemoryCounter::new();
+        Self {
+            least_rows,
+            batches: Vec::new(),
+            batches_bytes: 0,
+            few: Vec::new(),
+            few_rows: 0,
+            few_bytes,
+            rows: 0,
+        }
+    }
+
     fn push(&mut self, batch: RecordBatch) -> Result<()> {
         self.rows += batch.num_rows();
         self.few_rows += batch.num_rows();
         self.few_bytes.count_batch(&batch);
         self.few.push(batch);
-        if self.few_rows >= HELD_ROWS { self.put_together() } else { Ok(()) }
+        if self.few_rows >= self.least_rows { self.put_together() } else { Ok(()) }
     }
 
     fn put_together(&mut self) -> Result<()> {
@@ -254,7 +268,7 @@ struct Run {
 
 impl Run {
     async fn rows(mut self) -> Result<SendableRecordBatchStream> {
-        let mut held = Held::default();
+        let mut held = Held::new(self.context.session_config().batch_size() * HELD_BATCHES);
         while let Some(batch) = self.input.next().await.transpose()? {
             held.push(batch)?;
             // A word a row, and keys before they are words.
