@@ -5,35 +5,94 @@ use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 
-/// The rows in order: in the upper bits of each word the keys, in the lower ones the row's batch and place in it.
-pub(super) enum Words {
-    Short(Vec<u64>, Place),
-    Long(Vec<u128>, Place),
+/// A row to be sorted: in the upper bits its keys, in the lower ones its batch and its place in that.
+pub(super) trait Word: Copy + Ord + Send + Sync + 'static {
+    const NONE: Self;
+    const BITS: u32;
+
+    /// `code`, of `bits` bits, behind what is here.
+    fn then(self, code: u128, bits: u32) -> Self;
+    fn low(self) -> u64;
 }
 
-/// How many bits are the row's place in its batch, and how many the place and the batch.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
-    row_bits: u32,
-    bits: u32,
-}
+impl Word for u64 {
+    const NONE: Self = 0;
+    const BITS: u32 = u64::BITS;
 
-impl Words {
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Self::Short(words, _) => words.len(),
-            Self::Long(words, _) => words.len(),
-        }
+    fn then(self, code: u128, bits: u32) -> Self {
+        self.unbounded_shl(bits) | code as u64
     }
 
-    /// The batch, and the row in it, that is row `number` of all.
-    pub(super) fn place(&self, number: usize) -> (usize, usize) {
-        let (word, place) = match self {
-            Self::Short(words, place) => (words[number], place),
-            Self::Long(words, place) => (words[number] as u64, place),
-        };
+    fn low(self) -> u64 {
+        self
+    }
+}
+
+impl Word for u128 {
+    const NONE: Self = 0;
+    const BITS: u32 = u128::BITS;
+
+    fn then(self, code: u128, bits: u32) -> Self {
+        self.unbounded_shl(bits) | code
+    }
+
+    fn low(self) -> u64 {
+        self as u64
+    }
+}
+
+/// What the bits of words are.
+#[derive(Debug, Clone)]
+pub(super) struct Layout {
+    keys: Vec<Range>,
+    /// Of the row's place in its batch, and of that and the batch.
+    row_bits: u32,
+    place_bits: u32,
+}
+
+impl Layout {
+    /// For keys of `keys` and rows of `batches` batches, of which the longest has `rows` rows; `None` where words have not enough
+    /// bits.
+    pub(super) fn of(keys: Vec<Range>, batches: usize, rows: usize) -> Option<Self> {
+        let row_bits = bits_of(rows.saturating_sub(1) as u128);
+        let place_bits = row_bits + bits_of(batches.saturating_sub(1) as u128);
+        let layout = Self { keys, row_bits, place_bits };
+        (place_bits < u64::BITS && layout.bits() <= u128::BITS).then_some(layout)
+    }
+
+    fn bits(&self) -> u32 {
+        self.place_bits + self.keys.iter().map(|range| range.bits).sum::<u32>()
+    }
+
+    /// True where words of 64 bits are enough.
+    pub(super) fn is_short(&self) -> bool {
+        self.bits() <= u64::BITS
+    }
+
+    /// The rows of `batches`, of which the first is number `first` of all, as they come.
+    pub(super) fn words<W: Word>(&self, keys: &[Key], batches: &[RecordBatch], first: usize) -> Vec<W> {
+        debug_assert!(self.bits() <= W::BITS);
+        let mut words = vec![W::NONE; batches.iter().map(RecordBatch::num_rows).sum()];
+        for ((arrays, options), range) in keys.iter().zip(&self.keys) {
+            range.add(&mut words, arrays, *options);
+        }
+        let places = batches.iter().enumerate().flat_map(|(number, batch)| {
+            let number = ((first + number) as u64) << self.row_bits;
+            (0..batch.num_rows() as u64).map(move |row| number | row)
+        });
+        words
+            .iter_mut()
+            .zip(places)
+            .for_each(|(word, at)| *word = word.then(u128::from(at), self.place_bits));
+        words
+    }
+
+    /// The batch of `word`'s row, and the row in it.
+    pub(super) fn place<W: Word>(&self, word: W) -> (usize, usize) {
         let of = |word: u64, bits: u32| word & ((1 << bits) - 1);
-        (of(word >> place.row_bits, place.bits - place.row_bits) as usize, of(word, place.row_bits) as usize)
+        let word = word.low();
+        let batch = of(word >> self.row_bits, self.place_bits - self.row_bits);
+        (batch as usize, of(word, self.row_bits) as usize)
     }
 }
 
@@ -126,65 +185,60 @@ impl Ranked for f32 {
     }
 }
 
-/// The rows of `batches` in the order of `keys`; `None` where a row's keys and place take more than 128 bits.
-pub(super) fn words(keys: &[Key], batches: &[RecordBatch]) -> Option<Words> {
-    let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
-    let most = batches.iter().map(RecordBatch::num_rows).max().unwrap_or(0);
-    let row_bits = bits_of(most.saturating_sub(1) as u128);
-    let place = Place { row_bits, bits: row_bits + bits_of(batches.len().saturating_sub(1) as u128) };
-    let ranges = keys.iter().map(Range::of).collect::<Option<Vec<_>>>()?;
-    let bits = place.bits + ranges.iter().map(|range| range.bits).sum::<u32>();
-    if place.bits > u64::BITS - 1 || bits > u128::BITS {
-        return None;
-    }
-    let places = batches.iter().enumerate().flat_map(|(number, batch)| {
-        let number = (number as u64) << place.row_bits;
-        (0..batch.num_rows() as u64).map(move |row| number | row)
-    });
-    if bits <= u64::BITS {
-        let mut words = vec![0_u64; rows];
-        add_keys(&mut words, keys, &ranges, |word: u64, code, bits| word.unbounded_shl(bits) | code as u64);
-        words.iter_mut().zip(places).for_each(|(word, at)| *word = word.unbounded_shl(place.bits) | at);
-        words.sort_unstable();
-        return Some(Words::Short(words, place));
-    }
-    let mut words = vec![0_u128; rows];
-    add_keys(&mut words, keys, &ranges, |word: u128, code, bits| word.unbounded_shl(bits) | code);
-    words.iter_mut().zip(places).for_each(|(word, at)| *word = (*word << place.bits) | u128::from(at));
-    words.sort_unstable();
-    Some(Words::Long(words, place))
-}
-
 /// Bits of the numbers up to `most`.
 fn bits_of(most: u128) -> u32 {
     u128::BITS - most.leading_zeros()
 }
 
 /// The values of a key: `None` at the ends for one that is always NULL.
-struct Range {
+#[derive(Debug, Clone)]
+pub(super) struct Range {
     ends: Option<(i128, i128)>,
     has_nulls: bool,
     bits: u32,
 }
 
 impl Range {
-    /// `None` where values are further apart than words can tell.
-    fn of((arrays, _): &Key) -> Option<Self> {
-        let (mut ends, mut has_nulls): (Option<(i128, i128)>, bool) = (None, false);
-        for array in arrays {
-            has_nulls |= array.null_count() > 0;
-            let of_array = ends_of(array);
-            ends = match (ends, of_array) {
-                (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
-                (some, None) | (None, some) => some,
-            };
-        }
-        let span = match ends {
-            Some((least, greatest)) => greatest.checked_sub(least)?,
+    /// Of the values in `arrays`; `None` where they are further apart than words can tell.
+    pub(super) fn of<'a>(arrays: impl Iterator<Item = &'a ArrayRef>) -> Option<Self> {
+        let none = Self { ends: None, has_nulls: false, bits: 0 };
+        arrays
+            .map(|array| Self { ends: ends_of(array), has_nulls: array.null_count() > 0, bits: 0 })
+            .try_fold(none, |all, one| all.and(&one))
+    }
+
+    /// Of the values of both.
+    pub(super) fn and(&self, other: &Self) -> Option<Self> {
+        let ends = match (self.ends, other.ends) {
+            (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
+            (some, None) | (None, some) => some,
+        };
+        let has_nulls = self.has_nulls || other.has_nulls;
+        let most = match ends {
+            Some((least, greatest)) => greatest.checked_sub(least)? as u128 + u128::from(has_nulls),
             None => 0,
         };
-        let most = (span as u128) + u128::from(has_nulls && ends.is_some());
         Some(Self { ends, has_nulls, bits: bits_of(most) })
+    }
+
+    /// Puts the key that `arrays` are the values of behind what `words` have already.
+    fn add<W: Word>(&self, words: &mut [W], arrays: &[ArrayRef], options: SortOptions) {
+        let Some((least, greatest)) = self.ends else { return };
+        let first = u128::from(self.has_nulls && options.nulls_first);
+        let null = if options.nulls_first { 0 } else { (greatest - least) as u128 + 1 };
+        let mut words = words.iter_mut();
+        for array in arrays {
+            for_each_rank(array, |rank| {
+                let code = match rank {
+                    None => null,
+                    Some(rank) if options.descending => first + (greatest - rank) as u128,
+                    Some(rank) => first + (rank - least) as u128,
+                };
+                if let Some(word) = words.next() {
+                    *word = word.then(code, self.bits);
+                }
+            });
+        }
     }
 }
 
@@ -216,26 +270,4 @@ fn for_each_rank(array: &ArrayRef, mut with: impl FnMut(Option<i128>)) {
     }
     let known = with_type!(array.data_type(), each);
     debug_assert!(known.is_some(), "{} does not go into words", array.data_type());
-}
-
-/// Puts each of `keys` behind what `words` have already.
-fn add_keys<W: Copy>(words: &mut [W], keys: &[Key], ranges: &[Range], behind: impl Fn(W, u128, u32) -> W) {
-    for ((arrays, options), range) in keys.iter().zip(ranges) {
-        let Some((least, greatest)) = range.ends else { continue };
-        let (bits, first) = (range.bits, u128::from(range.has_nulls && options.nulls_first));
-        let null = if options.nulls_first { 0 } else { (greatest - least) as u128 + 1 };
-        let mut words = words.iter_mut();
-        for array in arrays {
-            for_each_rank(array, |rank| {
-                let code = match rank {
-                    None => null,
-                    Some(rank) if options.descending => first + (greatest - rank) as u128,
-                    Some(rank) => first + (rank - least) as u128,
-                };
-                if let Some(word) = words.next() {
-                    *word = behind(*word, code, bits);
-                }
-            });
-        }
-    }
 }

@@ -7,7 +7,7 @@ use datafusion::arrow::array::{
     Int64Array, RecordBatch, StringViewArray, TimestampMicrosecondArray, UInt64Array,
 };
 use datafusion::arrow::compute::concat_batches;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::datasource::MemTable;
 use datafusion::execution::TaskContext;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
@@ -29,8 +29,8 @@ fn numbers(seed: u64, below: u64, null_every: usize) -> Vec<Option<i64>> {
     (1..=ROWS).map(next).collect()
 }
 
-/// A session over `t` in two batches of other lengths, and more.
-fn session() -> SessionContext {
+/// A session over `t` in batches of several lengths, dealt out to `partitions`.
+fn session(partitions: usize) -> SessionContext {
     let few = numbers(1, 5, 7);
     let many = numbers(2, 2000, 13);
     let wide: Vec<Option<i64>> = many
@@ -65,33 +65,43 @@ fn session() -> SessionContext {
         columns.into_iter().map(|(name, column)| (name, column, true)),
     )
     .unwrap();
-    let batches = [(0, 1), (1, 900), (901, 0), (901, 2099)].map(|(from, rows)| batch.slice(from, rows));
-    let config = SessionConfig::new().with_target_partitions(1).with_batch_size(256);
+    let batches = [(0, 1), (1, 900), (901, 0), (901, 1500), (2401, 599)];
+    let mut parts = vec![Vec::new(); partitions];
+    for (number, (from, rows)) in batches.into_iter().enumerate() {
+        parts[number % partitions].push(batch.slice(from, rows));
+    }
+    let config = SessionConfig::new().with_target_partitions(partitions).with_batch_size(256);
     let config = config.with_sort_spill_reservation_bytes(16 << 10);
     let session = SessionContext::new_with_config(config);
-    session
-        .register_table("t", Arc::new(MemTable::try_new(batch.schema(), vec![batches.to_vec()]).unwrap()))
-        .unwrap();
+    session.register_table("t", Arc::new(MemTable::try_new(batch.schema(), parts).unwrap())).unwrap();
     session
 }
 
 /// `plan` with all sorts by words that may be, and how many these are.
 fn by_words(plan: Arc<dyn ExecutionPlan>) -> (Arc<dyn ExecutionPlan>, usize) {
-    let mut count = 0;
     let plan = plan.transform_up(|node| {
-        Ok(match WordSortExec::of(&node) {
-            Some(sort) => {
-                count += 1;
-                Transformed::yes(Arc::new(sort) as Arc<dyn ExecutionPlan>)
-            }
+        Ok(match WordSortExec::of(&node).or_else(|| WordSortExec::of_all(&node)) {
+            Some(sort) => Transformed::yes(Arc::new(sort) as Arc<dyn ExecutionPlan>),
             None => Transformed::no(node),
         })
     });
-    (plan.unwrap().data, count)
+    let (plan, mut count) = (plan.unwrap().data, 0);
+    plan.apply(|node| {
+        count += usize::from(node.is::<WordSortExec>());
+        Ok(TreeNodeRecursion::Continue)
+    })
+    .unwrap();
+    (plan, count)
 }
 
-/// Runs `sql` both ways; gives how many sorts were by words where they may be, and how many bytes were spilled.
+/// Runs `sql` both ways, in one partition and in several; gives how many sorts were by words where they may be, and how many bytes were spilled.
 fn check(sql: &str, limit_bytes: u64) -> (usize, u64) {
+    let [one, several] = [1, 3].map(|partitions| check_in(sql, partitions, limit_bytes));
+    assert_eq!((one.0, one.1 > 0), (several.0, several.1 > 0), "{sql}");
+    one
+}
+
+fn check_in(sql: &str, partitions: usize, limit_bytes: u64) -> (usize, u64) {
     let folder = tempfile::tempdir().unwrap();
     let options = SpillOptions { directory: Some(folder.path().to_owned()), ..SpillOptions::default() };
     let space = SpillSpace::new(&options);
@@ -100,9 +110,9 @@ fn check(sql: &str, limit_bytes: u64) -> (usize, u64) {
         .with_memory_pool(memory::bounded(limit_bytes))
         .build()
         .unwrap();
-    let pool = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let pool = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     pool.block_on(async {
-        let session = session();
+        let session = session(partitions);
         let plan = session.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
         let expected = collect(plan, session.task_ctx()).await.unwrap();
         let limited = TaskContext::default().with_session_config(session.copied_config());
@@ -113,7 +123,10 @@ fn check(sql: &str, limit_bytes: u64) -> (usize, u64) {
         let schema = plan.schema();
         let [found, expected] = [found, expected].map(|batches| concat_batches(&schema, &batches).unwrap());
         // NaN is not equal to itself, but is written alike.
-        assert!(found == expected || format!("{found:?}") == format!("{expected:?}"), "{sql}");
+        assert!(
+            found == expected || format!("{found:?}") == format!("{expected:?}"),
+            "{sql} in {partitions}"
+        );
         drop(plan);
         assert_eq!(limited.memory_pool().reserved(), 0, "{sql}");
         (count, space.written_bytes())
@@ -156,7 +169,7 @@ fn rows_of_equal_keys_stay_in_their_order() {
     let pool = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let sql = "SELECT few, row FROM t ORDER BY few";
     let rows = pool.block_on(async {
-        let session = session();
+        let session = session(1);
         let plan = session.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
         let (plan, count) = by_words(plan);
         assert_eq!(count, 1);

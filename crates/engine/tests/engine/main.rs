@@ -3,7 +3,6 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-mod deep;
 mod embed;
 mod numbers;
 mod planning;
