@@ -86,6 +86,11 @@ impl RunningWindowExec {
         let functions = functions.collect::<Option<_>>()?;
         Some(Self { window, functions, metrics: ExecutionPlanMetricsSet::new() })
     }
+
+    /// DataFusion's operator.
+    pub(crate) fn replaced(&self) -> Arc<dyn ExecutionPlan> {
+        Arc::clone(&self.window) as _
+    }
 }
 
 impl fmt::Debug for RunningWindowExec {

@@ -118,6 +118,11 @@ impl WordSortExec {
         })
     }
 
+    /// DataFusion's operator: of all partitions together, what would merge them.
+    pub(crate) fn replaced(&self) -> Arc<dyn ExecutionPlan> {
+        self.merge.clone().unwrap_or_else(|| Arc::clone(&self.sort) as _)
+    }
+
     /// What it stands for, as far as others are to know: of all partitions together, or of each.
     fn outer(&self) -> &dyn ExecutionPlan {
         self.merge.as_deref().unwrap_or(self.sort.as_ref())

@@ -28,7 +28,10 @@ use super::lower::{Asked, without_exchanges};
 use super::rule::{attempt, is_root};
 use super::sort::{Sorted, merged_below_projections};
 use super::windows::{Windowed, is_window};
+use crate::running::RunningWindowExec;
 use crate::scan::PeltonScanExec;
+use crate::sorting::WordSortExec;
+use crate::spilling::SpillingAggregateExec;
 
 /// The pipelines of all nodes of `plan` that run on a device and, once it has run, what they did; `None` without any.
 pub(crate) fn device_text(plan: &Arc<dyn ExecutionPlan>) -> Option<String> {
@@ -56,6 +59,7 @@ pub(crate) fn why_text(plan: &Arc<dyn ExecutionPlan>, device: &Arc<DeviceHandle>
 
 /// Why `plan`, a node that runs on the CPU, is not on a device: a sentence for every node, its children left aside.
 pub(crate) fn reason_on_cpu(plan: &Arc<dyn ExecutionPlan>, device: &Arc<DeviceHandle>) -> String {
+    let plan = &replaced(plan).unwrap_or_else(|| Arc::clone(plan));
     if device.choice() == DeviceChoice::Cpu {
         return "the CPU was chosen".to_owned();
     }
@@ -77,6 +81,7 @@ pub(crate) fn reason_on_cpu(plan: &Arc<dyn ExecutionPlan>, device: &Arc<DeviceHa
 
 /// Why `plan` stays on the CPU; `None` where it does not, and for nodes of which nobody would ask.
 fn why_not(plan: &Arc<dyn ExecutionPlan>, device: &Arc<DeviceHandle>) -> Option<String> {
+    let plan = &replaced(plan).unwrap_or_else(|| Arc::clone(plan));
     if let Some(reason) = windows_on_cpu(plan, device) {
         return Some(reason);
     }
@@ -120,12 +125,21 @@ fn sort_on_cpu(plan: &Arc<dyn ExecutionPlan>, device: &Arc<DeviceHandle>) -> Opt
 /// `plan` with what it was before parts of it went to a device.
 fn as_planned(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
     let planned = Arc::clone(plan).transform_down(|node| {
-        Ok(match node.downcast_ref::<PeltonGpuExec>() {
-            Some(on_device) => Transformed::yes(Arc::clone(on_device.planned())),
-            None => Transformed::no(node),
-        })
+        let before = match node.downcast_ref::<PeltonGpuExec>() {
+            Some(on_device) => Some(Arc::clone(on_device.planned())),
+            None => replaced(&node),
+        };
+        Ok(before.map_or_else(|| Transformed::no(node), Transformed::yes))
     });
     planned.ok().map(|planned| planned.data)
+}
+
+/// DataFusion's operator that `plan` has taken the place of, where the CPU has one of its own.
+fn replaced(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
+    let window = plan.downcast_ref::<RunningWindowExec>().map(RunningWindowExec::replaced);
+    let sort = || plan.downcast_ref::<WordSortExec>().map(WordSortExec::replaced);
+    let groups = || plan.downcast_ref::<SpillingAggregateExec>().map(SpillingAggregateExec::replaced);
+    window.or_else(sort).or_else(groups)
 }
 
 /// True for the last stage of an aggregate whose first runs on a device.

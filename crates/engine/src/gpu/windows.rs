@@ -41,6 +41,7 @@ use super::lower::{Needed, columns_of};
 use super::sort::{Sorted, in_order};
 use super::value::{LateText, Value, kernel_type, literal, type_bounds};
 use crate::error::from_datafusion;
+use crate::running::RunningWindowExec;
 use crate::spilling::SpillingWindowExec;
 
 /// Rows of a window at most.
@@ -300,7 +301,10 @@ impl Windowed {
 
 /// True for windows.
 pub(super) fn is_window(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    plan.is::<BoundedWindowAggExec>() || plan.is::<WindowAggExec>() || plan.is::<SpillingWindowExec>()
+    plan.is::<BoundedWindowAggExec>()
+        || plan.is::<WindowAggExec>()
+        || plan.is::<SpillingWindowExec>()
+        || plan.is::<RunningWindowExec>()
 }
 
 /// What `plan` does, and its input, if it is a window or hands on columns.

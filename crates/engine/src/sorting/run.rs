@@ -16,7 +16,7 @@ use datafusion::arrow::compute::{concat_batches, interleave_record_batch};
 use datafusion::common::runtime::{JoinSet, SpawnedTask};
 use datafusion::common::utils::memory::RecordBatchMemoryCounter;
 use datafusion::error::{DataFusionError, Result};
-use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::execution::memory_pool::{MemoryLimit, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::metrics::BaselineMetrics;
@@ -32,8 +32,10 @@ use crate::spilling::Given;
 
 /// Partitions of more rows are sorted by DataFusion's operator: in one go they take seconds, which cannot be cancelled.
 const ROWS_MAX: usize = 1 << 26;
-/// Rows that are put together into one batch, in batches of the usual length.
+/// Rows that are put together into one batch, in batches of the usual length. Where memory is limited to less than this, batches
+/// stay as they come: DataFusion's operator, which is likely to get them, needs room for two of them.
 const HELD_BATCHES: usize = 8;
+const LARGE_LIMIT: usize = 1 << 30;
 /// Words of a partition that splitters are chosen from.
 const SAMPLE: usize = 256;
 /// Batches of the result that a task gathers.
@@ -41,8 +43,8 @@ const GATHERED_BATCHES: usize = 8;
 
 /// Rows that are held, in batches larger than they came: rows are gathered from all of them at once.
 struct Held {
-    /// Of a batch, at least.
-    least_rows: usize,
+    /// Of a batch, at least; `None`: as they come.
+    least_rows: Option<usize>,
     batches: Vec<RecordBatch>,
     batches_bytes: usize,
     few: Vec<RecordBatch>,
@@ -52,7 +54,7 @@ struct Held {
 }
 
 impl Held {
-    fn new(least_rows: usize) -> Self {
+    fn new(least_rows: Option<usize>) -> Self {
         let few_bytes = RecordBatchMemoryCounter::new();
         Self {
             least_rows,
@@ -70,7 +72,7 @@ impl Held {
         self.few_rows += batch.num_rows();
         self.few_bytes.count_batch(&batch);
         self.few.push(batch);
-        if self.few_rows >= self.least_rows { self.put_together() } else { Ok(()) }
+        if self.least_rows.is_some_and(|least| self.few_rows >= least) { self.put_together() } else { Ok(()) }
     }
 
     fn put_together(&mut self) -> Result<()> {
@@ -89,6 +91,9 @@ impl Held {
     }
 
     fn batches(mut self) -> Result<Vec<RecordBatch>> {
+        if self.least_rows.is_none() {
+            return Ok(self.few);
+        }
         self.put_together()?;
         Ok(self.batches)
     }
@@ -119,8 +124,10 @@ impl Run {
     pub(super) async fn rows(mut self) -> Result<SendableRecordBatchStream> {
         let batch_rows = self.context.session_config().batch_size();
         let inputs = std::mem::take(&mut self.inputs);
+        let is_small = matches!(self.context.memory_pool().memory_limit(), MemoryLimit::Finite(limit) if limit < LARGE_LIMIT);
+        let least_rows = (!is_small).then_some(batch_rows * HELD_BATCHES);
         let reads = inputs.into_iter().map(|(input, reservation)| {
-            Partition::read(Arc::clone(&self.sort), input, reservation, batch_rows * HELD_BATCHES)
+            Partition::read(Arc::clone(&self.sort), input, reservation, least_rows)
         });
         let partitions = at_once(reads.collect()).await?;
         let is_whole = partitions.iter().all(|partition| partition.rest.is_none());
@@ -224,7 +231,7 @@ impl Partition {
         sort: Arc<SortExec>,
         mut input: SendableRecordBatchStream,
         reservation: MemoryReservation,
-        least_rows: usize,
+        least_rows: Option<usize>,
     ) -> Result<Self> {
         let mut held = Held::new(least_rows);
         while let Some(batch) = input.next().await.transpose()? {

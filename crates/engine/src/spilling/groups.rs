@@ -73,6 +73,11 @@ impl SpillingAggregateExec {
         Self { aggregate, expected_rows, metrics: ExecutionPlanMetricsSet::new() }
     }
 
+    /// DataFusion's operator.
+    pub(crate) fn replaced(&self) -> Arc<dyn ExecutionPlan> {
+        Arc::clone(&self.aggregate) as _
+    }
+
     /// The last step of groups, by hash, of which all are asked for, and whose values do not depend on the order of rows.
     fn can_do(aggregate: &AggregateExec) -> bool {
         let is_last = !matches!(aggregate.mode(), AggregateMode::Partial | AggregateMode::PartialReduce);

@@ -71,6 +71,11 @@ fn parents() -> Vec<Parent> {
         parent(
             "BoundedWindowAggExec",
             &[],
+            "SELECT f_key, s, lag(s) OVER (PARTITION BY f_key % 3 ORDER BY s, f_key) FROM GROUPS",
+        ),
+        parent(
+            "RunningWindowExec",
+            &[],
             "SELECT f_key, s, row_number() OVER (PARTITION BY f_key % 3 ORDER BY s, f_key) FROM GROUPS",
         ),
         parent(
