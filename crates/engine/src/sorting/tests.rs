@@ -133,7 +133,7 @@ fn check_in(sql: &str, partitions: usize, limit_bytes: u64) -> (usize, u64) {
     })
 }
 
-const ENOUGH: u64 = 64 << 20;
+const ENOUGH: u64 = 1 << 30;
 const KEYS: [&str; 14] =
     ["few", "many", "wide", "tiny", "u", "f", "g", "b", "day", "ts", "d", "h", "none", "one"];
 
