@@ -128,7 +128,7 @@ impl Run {
                 None => {
                     let keys = Keys { seed: SEED + level, ..self.keys.clone() };
                     let rows = expected_rows.unwrap_or(seen * 16).max(seen * 2);
-                    let count = part_count(bytes, seen, rows);
+                    let count = part_count(seen, rows);
                     parts.insert(Partitioner::new(keys, count, self.buffer_bytes, &self.spill))
                 }
             };
@@ -172,10 +172,9 @@ pub(super) fn buffer_bytes(limit: MemoryLimit) -> usize {
     }
 }
 
-/// Files for `rows` rows, of which `seen` made a table of `bytes` bytes, that is what there was room for.
-fn part_count(bytes: usize, seen: usize, rows: usize) -> usize {
-    let all_bytes = bytes as f64 / seen.max(1) as f64 * rows as f64;
+/// Files for `rows` rows, where there is room for a table of `seen` of them.
+fn part_count(seen: usize, rows: usize) -> usize {
     // Parts differ in size: half as many again.
-    let parts = all_bytes * 1.5 / bytes.max(1) as f64;
+    let parts = rows as f64 / seen.max(1) as f64 * 1.5;
     (parts as usize).clamp(PARTS_MIN, PARTS_MAX)
 }
