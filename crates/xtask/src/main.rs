@@ -25,6 +25,7 @@ mod bundle;
 mod cuda;
 mod differential;
 mod guide;
+mod lint;
 mod markdown;
 mod oracle;
 mod process;
@@ -63,6 +64,9 @@ cargo xtask bundle --without-pelton
 ";
 
 fn main() -> ExitCode {
+    if let Some(status) = lint::as_rustc() {
+        return status;
+    }
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let result = match words[..] {

@@ -26,8 +26,10 @@ impl Steps {
         if let Err(message) = &result {
             eprintln!("xtask: {name}: {message}");
         }
-        let is_ok = result.is_ok();
-        self.done.push(Step { name, seconds: started.elapsed().as_secs_f64(), result });
+        let (is_ok, seconds) = (result.is_ok(), started.elapsed().as_secs_f64());
+        // The summary says it again, unless something stops the run before it.
+        println!("== {name}: {seconds:.0} s");
+        self.done.push(Step { name, seconds, result });
         is_ok
     }
 

@@ -1,12 +1,12 @@
 //! `cargo xtask test`: everything CI runs, cheap checks first.
 //!
 //! ```text
-//!   format ─ tidy ─ clippy ─ CUDA library ─ tests ─ stores ─ build ─┬─ Python package
-//!                                                                   ├─ README commands
-//!                                                                   ├─ guide
-//!                                                                   ├─ answers beside DuckDB's: benchmark queries, random ones
-//!                                                                   ├─ server beside the ADBC driver
-//!                                                                   └─ profile pages in a browser
+//!   format ─ tidy ─ build and clippy ─ CUDA library ─ tests ─ stores ─┬─ Python package
+//!                                                                     ├─ README commands
+//!                                                                     ├─ guide
+//!                                                                     ├─ answers beside DuckDB's: benchmark queries, random ones
+//!                                                                     ├─ server beside the ADBC driver
+//!                                                                     └─ profile pages in a browser
 //! ```
 //!
 //! All steps run whatever fails before them, except those that need the command where it does not build.
@@ -14,10 +14,14 @@
 use crate::process::{self, Result};
 use crate::steps::Steps;
 use crate::workspace::Workspace;
-use crate::{cuda, differential, guide, oracle, profile, python, readme, server, stores, tidy};
+use crate::{cuda, differential, guide, lint, oracle, profile, python, readme, server, stores, tidy};
 
 /// What is off by default, since it needs protoc, and tested all the same.
 pub(crate) const FEATURES: &str = "pelton-cli/substrait";
+
+/// Everything there is to build: see [`build_command`].
+const BUILD: [&str; 7] =
+    ["build", "--release", "--locked", "--workspace", "--features", FEATURES, "--all-targets"];
 
 /// Of the random cases that every run of the tests has, so that a failure is due to a change. Without this seed
 /// `cargo xtask differential` makes new ones each time.
@@ -40,26 +44,11 @@ pub(crate) fn run(workspace: &Workspace, extent: Extent) -> Result<()> {
     let mut steps = Steps::default();
     steps.run("format", || cargo(workspace, &["fmt", "--all", "--check"]));
     steps.run("tidy", || tidy::run(workspace).map(|()| String::new()));
-    steps.run("clippy", || {
-        let what = [
-            "clippy",
-            "--release",
-            "--locked",
-            "--workspace",
-            "--features",
-            FEATURES,
-            "--all-targets",
-            "--",
-            "-D",
-            "warnings",
-        ];
-        cargo(workspace, &what)
-    });
+    let is_built = build_with_clippy(workspace, &mut steps);
     let has_cuda = steps.run("cuda", || cuda::check(workspace));
     steps.run("tests", || cargo_test(workspace, has_cuda));
     if extent == Extent::Full {
         steps.run("stores", || stores::run(workspace).map(|()| String::new()));
-        let is_built = steps.run("build", || build_command(workspace).map(|()| String::new()));
         let (readme, oracle, differential, server): (Check, Check, Check, Check) = (
             |workspace| readme::run(workspace).map(|()| String::new()),
             |workspace| oracle::run(workspace).map(|()| String::new()),
@@ -88,11 +77,28 @@ pub(crate) fn run(workspace: &Workspace, extent: Extent) -> Result<()> {
     if steps.failed() == 0 { Ok(()) } else { Err(format!("{} steps failed", steps.failed())) }
 }
 
+/// Builds and lints everything, in one compilation where nothing is built yet; gives whether there is a command to run, which
+/// what lints find does not change.
+fn build_with_clippy(workspace: &Workspace, steps: &mut Steps) -> bool {
+    if lint::is_clean(workspace) {
+        let is_good = steps.run("build and clippy", || {
+            let mut command = process::cargo(&workspace.root, &BUILD);
+            lint::with_clippy(workspace, &mut command)?;
+            process::run(&mut command).map(|()| String::new())
+        });
+        return is_good || build_command(workspace).is_ok();
+    }
+    steps.run("clippy", || {
+        let what = [&["clippy"], &BUILD[1..], &["--", "-D", "warnings"]].concat();
+        cargo(workspace, &what)
+    });
+    steps.run("build", || build_command(workspace).map(|()| String::new()))
+}
+
 /// Builds `target/release/pelton`. With `--all-targets` the libraries below it have the features that the tests
 /// gave them; without, a feature that only tests switch on would have DataFusion compiled a second time.
 pub(crate) fn build_command(workspace: &Workspace) -> Result<()> {
-    let what = ["build", "--release", "--locked", "--workspace", "--features", FEATURES, "--all-targets"];
-    cargo(workspace, &what).map(drop)
+    cargo(workspace, &BUILD).map(drop)
 }
 
 fn cargo(workspace: &Workspace, args: &[&str]) -> Result<String> {

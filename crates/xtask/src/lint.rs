@@ -1,0 +1,131 @@
+//! Clippy as part of the build: one compilation of the libraries below the workspace serves lints and tests.
+//!
+//! `cargo clippy` checks all 400 crates that the workspace stands on before it looks at the first of ours, and a build
+//! compiles them again. On a checkout where nothing is built yet, cargo therefore starts a copy of this program in place of
+//! rustc (`RUSTC_WRAPPER`, which does not change what cargo thinks of the result): it compiles, and for crates of the
+//! workspace runs Clippy over the same sources with the same arguments. Where things are built already, what is fresh would
+//! go unseen, and `cargo clippy` has its own results from last time.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use crate::process::{self, Result};
+use crate::workspace::Workspace;
+
+/// What the copy is called, by which it knows that it stands for rustc.
+const NAME: &str = "rustc-and-clippy";
+/// Tells the copy where Clippy is.
+const DRIVER: &str = "PELTON_CLIPPY_DRIVER";
+/// How Clippy takes arguments of its own from a variable.
+const SEPARATOR: &str = "__CLIPPY_HACKERY__";
+
+/// Whether no library of the workspace is built yet.
+pub(crate) fn is_clean(workspace: &Workspace) -> bool {
+    let files = std::fs::read_dir(workspace.target.join("release/deps")).into_iter().flatten().flatten();
+    !files.into_iter().any(|file| {
+        let name = file.file_name();
+        let name = name.to_string_lossy();
+        name.starts_with("libpelton_") && name.ends_with(".rlib")
+    })
+}
+
+/// Has `cargo` compile and lint; warnings of either are errors.
+pub(crate) fn with_clippy(workspace: &Workspace, cargo: &mut Command) -> Result<()> {
+    let sysroot = process::output(&mut process::command(&workspace.root, "rustc", &["--print", "sysroot"]))?;
+    let driver = Path::new(sysroot.trim()).join("bin/clippy-driver");
+    if !driver.exists() {
+        return Err(format!("{} is missing; `rustup component add clippy` installs it", driver.display()));
+    }
+    let folder = workspace.target.join("lint");
+    let copy = folder.join(NAME);
+    let copied = std::env::current_exe().and_then(|this| {
+        std::fs::create_dir_all(&folder)?;
+        std::fs::copy(this, &copy)
+    });
+    copied.map_err(|error| format!("{}: {error}", copy.display()))?;
+    cargo.env("RUSTC_WRAPPER", copy).env(DRIVER, driver);
+    Ok(())
+}
+
+/// The exit status of rustc and Clippy, where this program is the copy that stands for them.
+pub(crate) fn as_rustc() -> Option<ExitCode> {
+    let mut words = std::env::args_os();
+    let program = PathBuf::from(words.next()?);
+    if program.file_name() != Some(OsStr::new(NAME)) {
+        return None;
+    }
+    let rustc = words.next()?;
+    let args: Vec<OsString> = words.collect();
+    let succeeds = |command: &mut Command| command.status().is_ok_and(|status| status.success());
+    if !succeeds(Command::new(rustc).args(&args)) {
+        return Some(ExitCode::FAILURE);
+    }
+    // Cargo says which packages it was asked for: those of the workspace.
+    let (Some(driver), true) =
+        (std::env::var_os(DRIVER), std::env::var_os("CARGO_PRIMARY_PACKAGE").is_some())
+    else {
+        return Some(ExitCode::SUCCESS);
+    };
+    let out = std::env::temp_dir().join(format!("{NAME}-{}", std::process::id()));
+    let deny = format!("-D{SEPARATOR}warnings{SEPARATOR}");
+    let mut clippy = Command::new(driver);
+    let is_good =
+        succeeds(clippy.arg("rustc").args(checking(&args, out.as_os_str())).env("CLIPPY_ARGS", deny));
+    // A directory of metadata that nobody reads.
+    let _ = std::fs::remove_dir_all(out);
+    Some(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The arguments of a compilation, changed so that the crate is checked alone: nothing but metadata is written, to `out`, and
+/// cargo is not told of it.
+fn checking(args: &[OsString], out: &OsStr) -> Vec<OsString> {
+    let mut checked = Vec::with_capacity(args.len());
+    let mut is_folder = false;
+    for arg in args {
+        let text = arg.to_string_lossy();
+        if std::mem::replace(&mut is_folder, text == "--out-dir") {
+            checked.push(out.to_owned());
+        } else if text.starts_with("--emit=") {
+            checked.push("--emit=metadata".into());
+        } else if let Some(parts) = text.strip_prefix("--json=") {
+            let parts: Vec<&str> = parts.split(',').filter(|part| *part != "artifacts").collect();
+            checked.push(format!("--json={}", parts.join(",")).into());
+        } else {
+            checked.push(arg.clone());
+        }
+    }
+    checked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crate_is_checked_with_its_own_arguments_and_leaves_cargo_s_files_alone() {
+        let args = [
+            "--crate-name",
+            "a",
+            "--json=diagnostic-rendered-ansi,artifacts,future-incompat",
+            "--emit=dep-info,metadata,link",
+            "-Copt-level=3",
+            "--out-dir",
+            "/target/release/deps",
+            "--test",
+        ]
+        .map(OsString::from);
+        let checked = [
+            "--crate-name",
+            "a",
+            "--json=diagnostic-rendered-ansi,future-incompat",
+            "--emit=metadata",
+            "-Copt-level=3",
+            "--out-dir",
+            "/tmp/out",
+            "--test",
+        ]
+        .map(OsString::from);
+        assert_eq!(checking(&args, OsStr::new("/tmp/out")), checked);
+    }
+}
