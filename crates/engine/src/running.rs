@@ -6,7 +6,8 @@
 //!                                                                                    └──▶ the batch with its values
 //! ```
 //!
-//! row_number, rank, dense_rank, and count, sum, avg, min and max from the start of a partition to the row or its peers.
+//! row_number, rank, dense_rank, lag and lead, and count, sum, avg, min, max, first_value and last_value from the start of a
+//! partition to the row or its peers. Rows wait for those after them that lead asks for.
 //! DataFusion's operator keeps rows and state for each partition apart, which takes longer than the sort below where
 //! partitions have some ten rows (docs/perf/limits.md). It keeps the other functions.
 
@@ -34,6 +35,7 @@ mod function;
 mod run;
 #[cfg(test)]
 mod tests;
+mod values;
 
 use function::Function;
 use run::Run;
@@ -66,7 +68,7 @@ impl PhysicalOptimizerRule for RunningWindows {
     }
 }
 
-/// A window operator that keeps what it has come to, and no rows but those that wait for their last peer. See the module.
+/// A window operator that keeps what it has come to, and no rows but those that wait for others. See the module.
 pub(crate) struct RunningWindowExec {
     window: Arc<BoundedWindowAggExec>,
     functions: Vec<Function>,

@@ -14,6 +14,7 @@ use datafusion::physical_expr::window::{PlainAggregateWindowExpr, StandardWindow
 use datafusion::physical_plan::WindowExpr;
 use datafusion::physical_plan::windows::WindowUDFExpr;
 
+use super::values::Value;
 use crate::numbers::{
     Summand, Total, average, for_summand, is_exact, sum_type, too_large, totals_as, unit_of,
 };
@@ -34,6 +35,7 @@ pub(super) enum Function {
     Rank,
     DenseRank,
     Aggregate(Aggregate),
+    Value(Value),
 }
 
 /// From the start of the partition to the row.
@@ -47,7 +49,7 @@ pub(super) struct Aggregate {
     /// What comes out.
     ty: DataType,
     /// To the last peer of the row.
-    pub(super) takes_peers: bool,
+    takes_peers: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,7 +93,10 @@ impl Function {
                 "row_number" => Some(Self::RowNumber),
                 "rank" => Some(Self::Rank),
                 "dense_rank" => Some(Self::DenseRank),
-                _ => None,
+                _ => {
+                    let is_ordered = !standard.order_by().is_empty();
+                    Value::of(udf, standard.get_window_frame(), is_ordered, schema).map(Self::Value)
+                }
             };
         }
         let plain = expr.as_any().downcast_ref::<PlainAggregateWindowExpr>()?;
@@ -132,7 +137,24 @@ impl Function {
         match self {
             Self::RowNumber => false,
             Self::Rank | Self::DenseRank => true,
+            Self::Aggregate(_) | Self::Value(_) => self.takes_peers(),
+        }
+    }
+
+    /// Whether its value of a row is that of the last peer.
+    pub(super) fn takes_peers(&self) -> bool {
+        match self {
+            Self::RowNumber | Self::Rank | Self::DenseRank => false,
             Self::Aggregate(aggregate) => aggregate.takes_peers,
+            Self::Value(value) => value.takes_peers(),
+        }
+    }
+
+    /// Rows that have to be there after one before its value is known.
+    pub(super) fn rows_ahead(&self) -> usize {
+        match self {
+            Self::Value(value) => value.rows_ahead(),
+            Self::RowNumber | Self::Rank | Self::DenseRank | Self::Aggregate(_) => 0,
         }
     }
 
@@ -143,15 +165,35 @@ impl Function {
             Self::Rank => Box::new(Counter { counts: Counts::RowsBefore, rows: 0, rank: 0 }),
             Self::DenseRank => Box::new(Counter { counts: Counts::Peers, rows: 0, rank: 0 }),
             Self::Aggregate(aggregate) => aggregate.start(),
+            Self::Value(value) => value.start(),
         }
     }
 }
 
 /// A function, as far as it has come.
 pub(super) trait Running: Send {
-    /// Its values of `rows`, the next ones, which begin what `begins` says. Functions that take peers are given all of them at
-    /// once.
-    fn values(&mut self, rows: &RecordBatch, begins: &[Begins]) -> Result<ArrayRef>;
+    /// Its values of the next rows.
+    fn values(&mut self, piece: &Piece<'_>) -> Result<ArrayRef>;
+}
+
+/// Some rows, with all peers of each where a function takes them.
+pub(super) struct Piece<'a> {
+    pub(super) rows: &'a RecordBatch,
+    /// What each begins.
+    pub(super) begins: &'a [Begins],
+    /// What follows: as many rows as a function asked for, or all there are.
+    pub(super) ahead: Vec<(&'a RecordBatch, &'a [Begins])>,
+}
+
+impl Piece<'_> {
+    /// Gives peers the value of their last.
+    pub(super) fn settle<T: Copy>(&self, values: &mut [T]) {
+        for row in (1..values.len()).rev() {
+            if self.begins[row] == Begins::Nothing {
+                values[row - 1] = values[row];
+            }
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -168,7 +210,7 @@ struct Counter {
 }
 
 impl Running for Counter {
-    fn values(&mut self, _: &RecordBatch, begins: &[Begins]) -> Result<ArrayRef> {
+    fn values(&mut self, piece: &Piece<'_>) -> Result<ArrayRef> {
         let next = |begins: &Begins| {
             if *begins == Begins::Partition {
                 (self.rows, self.rank) = (0, 0);
@@ -182,7 +224,7 @@ impl Running for Counter {
             }
             self.rank
         };
-        let values: Vec<u64> = begins.iter().map(next).collect();
+        let values: Vec<u64> = piece.begins.iter().map(next).collect();
         Ok(Arc::new(PrimitiveArray::<UInt64Type>::new(values.into(), None)))
     }
 }
@@ -221,14 +263,9 @@ impl Aggregate {
     }
 
     /// Gives peers the value of their last, if they have one value.
-    fn settle<T: Copy>(&self, values: &mut [T], begins: &[Begins]) {
-        if !self.takes_peers {
-            return;
-        }
-        for row in (1..values.len()).rev() {
-            if begins[row] == Begins::Nothing {
-                values[row - 1] = values[row];
-            }
+    fn settle<T: Copy>(&self, values: &mut [T], piece: &Piece<'_>) {
+        if self.takes_peers {
+            piece.settle(values);
         }
     }
 
@@ -251,17 +288,17 @@ struct Count {
 }
 
 impl Running for Count {
-    fn values(&mut self, rows: &RecordBatch, begins: &[Begins]) -> Result<ArrayRef> {
-        let nulls = self.of.argument(rows)?.logical_nulls();
-        let mut values = Vec::with_capacity(begins.len());
-        for (row, begins) in begins.iter().enumerate() {
+    fn values(&mut self, piece: &Piece<'_>) -> Result<ArrayRef> {
+        let nulls = self.of.argument(piece.rows)?.logical_nulls();
+        let mut values = Vec::with_capacity(piece.begins.len());
+        for (row, begins) in piece.begins.iter().enumerate() {
             if *begins == Begins::Partition {
                 self.count = 0;
             }
             self.count += i64::from(nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)));
             values.push(self.count);
         }
-        self.of.settle(&mut values, begins);
+        self.of.settle(&mut values, piece);
         Ok(Arc::new(PrimitiveArray::<Int64Type>::new(values.into(), None)))
     }
 }
@@ -282,11 +319,11 @@ struct Exact<T, A> {
 }
 
 impl<T: Summand<A>, A: Total> Running for Exact<T, A> {
-    fn values(&mut self, rows: &RecordBatch, begins: &[Begins]) -> Result<ArrayRef> {
-        let argument = self.of.argument(rows)?;
+    fn values(&mut self, piece: &Piece<'_>) -> Result<ArrayRef> {
+        let argument = self.of.argument(piece.rows)?;
         let argument = argument.as_primitive::<T>();
-        let mut so_far = Vec::with_capacity(begins.len());
-        for (row, begins) in begins.iter().enumerate() {
+        let mut so_far = Vec::with_capacity(piece.begins.len());
+        for (row, begins) in piece.begins.iter().enumerate() {
             if *begins == Begins::Partition {
                 (self.total, self.count) = (A::default(), 0);
             }
@@ -300,7 +337,7 @@ impl<T: Summand<A>, A: Total> Running for Exact<T, A> {
             }
             so_far.push((self.total, self.count));
         }
-        self.of.settle(&mut so_far, begins);
+        self.of.settle(&mut so_far, piece);
         if self.of.kind == Kind::Avg {
             let averages =
                 so_far.into_iter().map(|(total, count)| (average(total, count.max(1), self.unit), count > 0));
@@ -320,12 +357,12 @@ struct Inexact {
 }
 
 impl Running for Inexact {
-    fn values(&mut self, rows: &RecordBatch, begins: &[Begins]) -> Result<ArrayRef> {
-        let argument = self.of.argument(rows)?;
+    fn values(&mut self, piece: &Piece<'_>) -> Result<ArrayRef> {
+        let argument = self.of.argument(piece.rows)?;
         let argument = argument.as_primitive::<Float64Type>();
         let is_average = self.of.kind == Kind::Avg;
-        let mut so_far = Vec::with_capacity(begins.len());
-        for (row, begins) in begins.iter().enumerate() {
+        let mut so_far = Vec::with_capacity(piece.begins.len());
+        for (row, begins) in piece.begins.iter().enumerate() {
             if *begins == Begins::Partition {
                 (self.sum, self.count) = (0.0, 0);
             }
@@ -336,7 +373,7 @@ impl Running for Inexact {
             let by = if is_average { self.count.max(1) as f64 } else { 1.0 };
             so_far.push((self.sum / by, self.count > 0));
         }
-        self.of.settle(&mut so_far, begins);
+        self.of.settle(&mut so_far, piece);
         Ok(self.of.array::<Float64Type>(so_far.into_iter()))
     }
 }
@@ -349,12 +386,12 @@ struct Extreme<T: ArrowPrimitiveType> {
 }
 
 impl<T: ArrowPrimitiveType> Running for Extreme<T> {
-    fn values(&mut self, rows: &RecordBatch, begins: &[Begins]) -> Result<ArrayRef> {
-        let argument = self.of.argument(rows)?;
+    fn values(&mut self, piece: &Piece<'_>) -> Result<ArrayRef> {
+        let argument = self.of.argument(piece.rows)?;
         let argument = argument.as_primitive::<T>();
         let is_min = self.of.kind == Kind::Min;
-        let mut so_far = Vec::with_capacity(begins.len());
-        for (row, begins) in begins.iter().enumerate() {
+        let mut so_far = Vec::with_capacity(piece.begins.len());
+        for (row, begins) in piece.begins.iter().enumerate() {
             if *begins == Begins::Partition {
                 self.value = None;
             }
@@ -366,7 +403,7 @@ impl<T: ArrowPrimitiveType> Running for Extreme<T> {
             }
             so_far.push((self.value.unwrap_or_default(), self.value.is_some()));
         }
-        self.of.settle(&mut so_far, begins);
+        self.of.settle(&mut so_far, piece);
         Ok(self.of.array::<T>(so_far.into_iter()))
     }
 }

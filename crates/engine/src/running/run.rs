@@ -12,7 +12,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::metrics::BaselineMetrics;
 use futures::StreamExt;
 
-use super::function::{Begins, Function, Running};
+use super::function::{Begins, Function, Piece, Running};
 
 type Exprs = Vec<Arc<dyn PhysicalExpr>>;
 
@@ -32,6 +32,9 @@ pub(super) struct Run {
     last: Option<[Vec<ArrayRef>; 2]>,
     /// Rows that have the last peers so far, and what they begin.
     held: Vec<(RecordBatch, Vec<Begins>)>,
+    /// Rows that have all their peers, before those, and wait for `rows_ahead` after them.
+    waiting: VecDeque<(RecordBatch, Vec<Begins>)>,
+    rows_ahead: usize,
     ready: VecDeque<RecordBatch>,
     metrics: BaselineMetrics,
 }
@@ -45,8 +48,6 @@ impl Run {
         schema: SchemaRef,
         metrics: BaselineMetrics,
     ) -> Self {
-        let takes_peers =
-            |function: &Function| matches!(function, Function::Aggregate(aggregate) if aggregate.takes_peers);
         Self {
             input: Some(input),
             partition_by,
@@ -54,9 +55,11 @@ impl Run {
             functions: functions.iter().map(Function::start).collect(),
             schema,
             asks_for_peers: functions.iter().any(Function::asks_for_peers),
-            holds: functions.iter().any(takes_peers),
+            holds: functions.iter().any(Function::takes_peers),
             last: None,
             held: Vec::new(),
+            waiting: VecDeque::new(),
+            rows_ahead: functions.iter().map(Function::rows_ahead).max().unwrap_or(0),
             ready: VecDeque::new(),
             metrics,
         }
@@ -75,10 +78,14 @@ impl Run {
             let _timer = time.timer();
             match batch {
                 Some(batch) if batch.num_rows() == 0 => {}
-                Some(batch) => self.take(batch)?,
+                Some(batch) => {
+                    self.take(batch)?;
+                    self.compute(false)?;
+                }
                 None => {
                     self.input = None;
                     self.finish_held()?;
+                    self.compute(true)?;
                 }
             }
         }
@@ -87,7 +94,8 @@ impl Run {
     fn take(&mut self, batch: RecordBatch) -> Result<()> {
         let begins = self.begins(&batch)?;
         if !self.holds {
-            return self.compute(&batch, &begins);
+            self.waiting.push_back((batch, begins));
+            return Ok(());
         }
         let is_first = |begins: &Begins| *begins > Begins::Nothing;
         let Some(first) = begins.iter().position(is_first) else {
@@ -95,33 +103,51 @@ impl Run {
             return Ok(());
         };
         let last = begins.iter().rposition(is_first).unwrap_or(first);
+        let part = |from: usize, to: usize| (batch.slice(from, to - from), begins[from..to].to_vec());
         if first > 0 {
-            self.held.push((batch.slice(0, first), begins[..first].to_vec()));
+            self.held.push(part(0, first));
         }
         self.finish_held()?;
         if first < last {
-            self.compute(&batch.slice(first, last - first), &begins[first..last])?;
+            self.waiting.push_back(part(first, last));
         }
-        self.held.push((batch.slice(last, batch.num_rows() - last), begins[last..].to_vec()));
+        self.held.push(part(last, batch.num_rows()));
         Ok(())
     }
 
     /// The rows that are held have all their peers.
     fn finish_held(&mut self) -> Result<()> {
-        let (batches, begins): (Vec<_>, Vec<_>) = std::mem::take(&mut self.held).into_iter().unzip();
-        match &batches[..] {
-            [] => Ok(()),
-            [batch] => self.compute(batch, &begins[0]),
-            _ => self.compute(&concat_batches(&batches[0].schema(), &batches)?, &begins.concat()),
+        let mut held = std::mem::take(&mut self.held);
+        if held.len() > 1 {
+            let (batches, begins): (Vec<_>, Vec<_>) = held.into_iter().unzip();
+            held = vec![(concat_batches(&batches[0].schema(), &batches)?, begins.concat())];
         }
+        self.waiting.extend(held);
+        Ok(())
     }
 
-    fn compute(&mut self, rows: &RecordBatch, begins: &[Begins]) -> Result<()> {
-        let mut columns = rows.columns().to_vec();
-        for function in &mut self.functions {
-            columns.push(function.values(rows, begins)?);
+    /// Rows with enough after them get their values, all of them at the end.
+    fn compute(&mut self, is_end: bool) -> Result<()> {
+        while let Some((rows, begins)) = self.waiting.front() {
+            let (mut ahead, mut missing) = (Vec::new(), self.rows_ahead);
+            for (rows, begins) in self.waiting.iter().skip(1).chain(&self.held) {
+                if missing == 0 {
+                    break;
+                }
+                ahead.push((rows, &begins[..]));
+                missing = missing.saturating_sub(rows.num_rows());
+            }
+            if missing > 0 && !is_end {
+                return Ok(());
+            }
+            let piece = Piece { rows, begins, ahead };
+            let mut columns = rows.columns().to_vec();
+            for function in &mut self.functions {
+                columns.push(function.values(&piece)?);
+            }
+            self.ready.push_back(RecordBatch::try_new(Arc::clone(&self.schema), columns)?);
+            self.waiting.pop_front();
         }
-        self.ready.push_back(RecordBatch::try_new(Arc::clone(&self.schema), columns)?);
         Ok(())
     }
 

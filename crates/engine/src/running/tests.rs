@@ -90,7 +90,7 @@ fn check(sql: &str, batch_rows: usize) -> usize {
     })
 }
 
-const CALLS: [&str; 27] = [
+const CALLS: [&str; 41] = [
     "row_number()",
     "rank()",
     "dense_rank()",
@@ -118,6 +118,20 @@ const CALLS: [&str; 27] = [
     "max(ts)",
     "min(u)",
     "max(none)",
+    "lag(v)",
+    "lag(txt, 3)",
+    "lag(d, 2, 7.5)",
+    "lag(v, 0)",
+    "lag(txt, 1, 'none')",
+    "lag(v, -2)",
+    "lead(v)",
+    "lead(txt, 20, '')",
+    "lead(f, 200)",
+    "lead(ts, -1)",
+    "lead(i, 1, 5)",
+    "first_value(txt)",
+    "last_value(txt)",
+    "first_value(v + 1)",
 ];
 
 #[test]
@@ -157,7 +171,9 @@ fn each_of_these_runs_in_one_pass() {
 #[test]
 fn others_are_left_to_datafusion() {
     for call in [
-        "lag(v) OVER (PARTITION BY many ORDER BY row)",
+        "lag(v) IGNORE NULLS OVER (PARTITION BY many ORDER BY row)",
+        "lead(v, 5000) OVER (PARTITION BY many ORDER BY row)",
+        "first_value(v) OVER (PARTITION BY many ORDER BY row ROWS 3 PRECEDING)",
         "sum(v) OVER (PARTITION BY many ORDER BY row ROWS 3 PRECEDING)",
         "sum(v) FILTER (WHERE v > 3) OVER (PARTITION BY many ORDER BY row)",
         "min(f) OVER (PARTITION BY many ORDER BY row)",
