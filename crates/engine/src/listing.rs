@@ -2,6 +2,7 @@
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::datasource::TableType;
+use futures::future::BoxFuture;
 
 use crate::error::from_datafusion;
 use crate::session::PeltonSession;
@@ -45,23 +46,33 @@ impl PeltonSession {
 
     /// The tables and views whose full name `wanted` accepts, given catalog, schema and name. Reads the newest
     /// manifest of each.
-    pub async fn list_tables(&self, wanted: impl Fn(&str, &str, &str) -> bool) -> Vec<ListedTable> {
-        let mut tables = Vec::new();
-        for (catalog, schema) in self.list_schemas() {
-            let provider = self.context().catalog(&catalog).and_then(|provider| provider.schema(&schema));
-            let Some(provider) = provider else { continue };
-            for name in provider.table_names() {
-                if !wanted(&catalog, &schema, &name) {
-                    continue;
+    pub fn list_tables<'a>(
+        &'a self,
+        wanted: &'a (dyn Fn(&str, &str, &str) -> bool + Sync),
+    ) -> BoxFuture<'a, Vec<ListedTable>> {
+        Box::pin(async move {
+            let mut tables = Vec::new();
+            for (catalog, schema) in self.list_schemas() {
+                let provider = self.context().catalog(&catalog).and_then(|provider| provider.schema(&schema));
+                let Some(provider) = provider else { continue };
+                for name in provider.table_names() {
+                    if !wanted(&catalog, &schema, &name) {
+                        continue;
+                    }
+                    let columns = match provider.table(&name).await {
+                        Ok(Some(table)) => Ok((table.schema(), table.table_type() == TableType::View)),
+                        Ok(None) => continue, // dropped since the names were read
+                        Err(error) => Err(from_datafusion(error).to_string()),
+                    };
+                    tables.push(ListedTable {
+                        catalog: catalog.clone(),
+                        schema: schema.clone(),
+                        name,
+                        columns,
+                    });
                 }
-                let columns = match provider.table(&name).await {
-                    Ok(Some(table)) => Ok((table.schema(), table.table_type() == TableType::View)),
-                    Ok(None) => continue, // dropped since the names were read
-                    Err(error) => Err(from_datafusion(error).to_string()),
-                };
-                tables.push(ListedTable { catalog: catalog.clone(), schema: schema.clone(), name, columns });
             }
-        }
-        tables
+            tables
+        })
     }
 }

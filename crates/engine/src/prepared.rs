@@ -20,6 +20,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::SQLOptions;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{Expr, Value, visit_expressions_mut};
+use futures::future::BoxFuture;
 use pelton_error::{Error, Result};
 
 use crate::error::from_datafusion;
@@ -47,18 +48,20 @@ impl PeltonSession {
     /// # Errors
     ///
     /// The place of a mistake; which table or column is not there; that there is more than one statement.
-    pub async fn prepare(&self, sql: &str) -> Result<Prepared> {
-        let mut statements = self.parse(sql)?;
-        let mut statement = match statements.len() {
-            1 => statements.remove(0),
-            0 => return Err(Error::invalid_input("the query is empty")),
-            count => return Err(Error::invalid_input(format!("one query expected, {count} found"))),
-        };
-        number_question_marks(&mut statement, &mut 0);
-        let plan = self.logical(statement).await?;
-        let parameters = parameters(&plan)?;
-        let step_count = PlanSize::of(&plan)?.steps;
-        Ok(Prepared { plan, step_count, parameters })
+    pub fn prepare<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<Prepared>> {
+        Box::pin(async move {
+            let mut statements = self.parse(sql)?;
+            let mut statement = match statements.len() {
+                1 => statements.remove(0),
+                0 => return Err(Error::invalid_input("the query is empty")),
+                count => return Err(Error::invalid_input(format!("one query expected, {count} found"))),
+            };
+            number_question_marks(&mut statement, &mut 0);
+            let plan = self.logical(statement).await?;
+            let parameters = parameters(&plan)?;
+            let step_count = PlanSize::of(&plan)?.steps;
+            Ok(Prepared { plan, step_count, parameters })
+        })
     }
 
     /// Plans `prepared` with the values in the only row of `values`: by position for numbered parameters, by the
@@ -67,13 +70,19 @@ impl PeltonSession {
     /// # Errors
     ///
     /// Which value is missing; of planning.
-    pub async fn query_prepared(&self, prepared: &Prepared, values: Option<&RecordBatch>) -> Result<Query> {
-        let plan = prepared.plan.clone();
-        if prepared.parameters.is_empty() {
-            return self.plan_logical(plan).await;
-        }
-        let values = prepared.values(values)?;
-        self.plan_logical(plan.with_param_values(values).map_err(from_datafusion)?).await
+    pub fn query_prepared<'a>(
+        &'a self,
+        prepared: &'a Prepared,
+        values: Option<&'a RecordBatch>,
+    ) -> BoxFuture<'a, Result<Query>> {
+        Box::pin(async move {
+            let plan = prepared.plan.clone();
+            if prepared.parameters.is_empty() {
+                return self.plan_logical(plan).await;
+            }
+            let values = prepared.values(values)?;
+            self.plan_logical(plan.with_param_values(values).map_err(from_datafusion)?).await
+        })
     }
 }
 

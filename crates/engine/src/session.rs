@@ -5,6 +5,8 @@
 //!                              │ DataFusion's rules, the cost-based join order before join selection,
 //!                              └ sideways skipping, then what goes to a device
 //! ```
+//!
+//! What it gives to wait for is boxed: all of planning would otherwise be compiled again in each crate that waits for it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,6 +25,7 @@ use datafusion::physical_plan::common::collect as drained;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement;
+use futures::future::BoxFuture;
 use pelton_error::{CancelFlag, Error, Result};
 use pelton_exec::{Runtime, RuntimeOptions};
 use pelton_io::IoOptions;
@@ -237,26 +240,28 @@ impl PeltonSession {
     }
 
     /// Plans one statement. Definitions (`CREATE VIEW …`) take effect here.
-    pub async fn plan(&self, statement: Statement) -> Result<Query> {
-        let started = Instant::now();
-        let text = self.plans.is_some().then(|| statement.to_string());
-        let cached = text.as_deref().map(|text| self.cached_plan(text)).transpose()?.flatten();
-        if let Some(CachedPlan::Physical(plan)) = cached {
-            return Ok(Query { is_cached: true, ..self.to_run(plan, Mode::Rows, started) });
-        }
-        let account = self.account();
-        // Planning evaluates expressions too, and what they make counts.
-        let planned = async {
-            if let Some(CachedPlan::Logical(optimized)) = cached {
-                let physical = self.physical_of(&optimized, &self.ctx.state()).await?;
-                return Ok(self.to_run(physical, Mode::Rows, started));
+    pub fn plan(&self, statement: Statement) -> BoxFuture<'_, Result<Query>> {
+        Box::pin(async move {
+            let started = Instant::now();
+            let text = self.plans.is_some().then(|| statement.to_string());
+            let cached = text.as_deref().map(|text| self.cached_plan(text)).transpose()?.flatten();
+            if let Some(CachedPlan::Physical(plan)) = cached {
+                return Ok(Query { is_cached: true, ..self.to_run(plan, Mode::Rows, started) });
             }
-            let state = self.ctx.state();
-            let text = text.filter(|_| is_of_one_schema(&statement, &state).unwrap_or(false));
-            let plan = self.logical_in(&state, statement).await?;
-            self.plan_from(plan, (&state, text), started).await
-        };
-        metered::within(account.as_ref(), bounded::folding(planned)).await?
+            let account = self.account();
+            // Planning evaluates expressions too, and what they make counts.
+            let planned = async {
+                if let Some(CachedPlan::Logical(optimized)) = cached {
+                    let physical = self.physical_of(&optimized, &self.ctx.state()).await?;
+                    return Ok(self.to_run(physical, Mode::Rows, started));
+                }
+                let state = self.ctx.state();
+                let text = text.filter(|_| is_of_one_schema(&statement, &state).unwrap_or(false));
+                let plan = self.logical_in(&state, statement).await?;
+                self.plan_from(plan, (&state, text), started).await
+            };
+            metered::within(account.as_ref(), bounded::folding(planned)).await?
+        })
     }
 
     /// An account for one query or one planning.
@@ -349,12 +354,14 @@ impl PeltonSession {
     /// `InvalidInput` where the bytes are no plan or name what is not there; `Unsupported` where the plan asks for what
     /// is not known.
     #[cfg(feature = "substrait")]
-    pub async fn substrait(&self, bytes: &[u8]) -> Result<Query> {
-        let started = Instant::now();
-        let plan = crate::substrait::logical_plan(&self.ctx.state(), bytes)
-            .await
-            .map_err(|error| self.with_tables(error))?;
-        Ok(self.to_run(self.physical(plan).await?, Mode::Rows, started))
+    pub fn substrait<'a>(&'a self, bytes: &'a [u8]) -> BoxFuture<'a, Result<Query>> {
+        Box::pin(async move {
+            let started = Instant::now();
+            let plan = crate::substrait::logical_plan(&self.ctx.state(), bytes)
+                .await
+                .map_err(|error| self.with_tables(error))?;
+            Ok(self.to_run(self.physical(plan).await?, Mode::Rows, started))
+        })
     }
 
     fn to_run(&self, plan: Arc<dyn ExecutionPlan>, mode: Mode, started: Instant) -> Query {
@@ -365,13 +372,15 @@ impl PeltonSession {
     }
 
     /// Plans the only statement of `sql`.
-    pub async fn query(&self, sql: &str) -> Result<Query> {
-        let mut statements = self.parse(sql)?;
-        match statements.len() {
-            1 => self.plan(statements.remove(0)).await,
-            0 => Err(Error::invalid_input("the query is empty")),
-            count => Err(Error::invalid_input(format!("one query expected, {count} found"))),
-        }
+    pub fn query<'a>(&'a self, sql: &'a str) -> BoxFuture<'a, Result<Query>> {
+        Box::pin(async move {
+            let mut statements = self.parse(sql)?;
+            match statements.len() {
+                1 => self.plan(statements.remove(0)).await,
+                0 => Err(Error::invalid_input("the query is empty")),
+                count => Err(Error::invalid_input(format!("one query expected, {count} found"))),
+            }
+        })
     }
 
     /// True for a table of the warehouse.
@@ -538,33 +547,39 @@ impl Query {
     }
 
     /// Runs the query; dropping the stream cancels it.
-    pub async fn stream(&self) -> Result<SendableRecordBatchStream> {
-        let task = self.ctx.task_ctx();
-        let account = metered::account(self.memory_limit_bytes);
-        let Some(recorder) = &self.recorder else { return self.stream_of(&self.plan, task, account).await };
-        let context = Arc::into_inner(task).unwrap_or_else(|| TaskContext::from(&self.ctx.state()));
-        let task = Arc::new(profile::with_trace(context, recorder.trace()));
-        recorder.begin();
-        match self.stream_of(&self.plan, task, account).await {
-            Ok(rows) => Ok(recorder.watch(rows)),
-            Err(error) => {
-                recorder.end(QueryState::Failed(error.to_string()), 0);
-                Err(error)
+    pub fn stream(&self) -> BoxFuture<'_, Result<SendableRecordBatchStream>> {
+        Box::pin(async move {
+            let task = self.ctx.task_ctx();
+            let account = metered::account(self.memory_limit_bytes);
+            let Some(recorder) = &self.recorder else {
+                return self.stream_of(&self.plan, task, account).await;
+            };
+            let context = Arc::into_inner(task).unwrap_or_else(|| TaskContext::from(&self.ctx.state()));
+            let task = Arc::new(profile::with_trace(context, recorder.trace()));
+            recorder.begin();
+            match self.stream_of(&self.plan, task, account).await {
+                Ok(rows) => Ok(recorder.watch(rows)),
+                Err(error) => {
+                    recorder.end(QueryState::Failed(error.to_string()), 0);
+                    Err(error)
+                }
             }
-        }
+        })
     }
 
     /// Runs the query in memory of its own. Dropping the stream cancels it; setting `cancel` as well reaches a join that
     /// gives no batch to drop it after.
-    pub async fn stream_within(
-        &self,
-        memory: &QueryMemory,
-        cancel: &CancelFlag,
-    ) -> Result<SendableRecordBatchStream> {
-        let task = TaskContext::from(&self.ctx);
-        let runtime = RuntimeEnv { memory_pool: memory.pool(), ..task.runtime_env().as_ref().clone() };
-        let plan = stoppable(Arc::clone(&self.plan), cancel).map_err(from_datafusion)?;
-        self.stream_of(&plan, Arc::new(task.with_runtime(Arc::new(runtime))), memory.account()).await
+    pub fn stream_within<'a>(
+        &'a self,
+        memory: &'a QueryMemory,
+        cancel: &'a CancelFlag,
+    ) -> BoxFuture<'a, Result<SendableRecordBatchStream>> {
+        Box::pin(async move {
+            let task = TaskContext::from(&self.ctx);
+            let runtime = RuntimeEnv { memory_pool: memory.pool(), ..task.runtime_env().as_ref().clone() };
+            let plan = stoppable(Arc::clone(&self.plan), cancel).map_err(from_datafusion)?;
+            self.stream_of(&plan, Arc::new(task.with_runtime(Arc::new(runtime))), memory.account()).await
+        })
     }
 
     async fn stream_of(
@@ -593,8 +608,8 @@ impl Query {
     }
 
     /// Runs the query to its end.
-    pub async fn collect(&self) -> Result<Vec<RecordBatch>> {
-        drained(self.stream().await?).await.map_err(from_datafusion)
+    pub fn collect(&self) -> BoxFuture<'_, Result<Vec<RecordBatch>>> {
+        Box::pin(async move { drained(self.stream().await?).await.map_err(from_datafusion) })
     }
 
     /// What each scan skipped, read and answered for; meaningful once the query has run.

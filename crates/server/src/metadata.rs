@@ -75,7 +75,7 @@ async fn rows(shared: &Shared, question: Command) -> Result<RecordBatch> {
 
 async fn tables(shared: &Shared, question: arrow_flight::sql::CommandGetTables) -> Result<RecordBatch> {
     let mut answer = question.into_builder();
-    for table in shared.session.list_tables(|_, _, _| true).await {
+    for table in shared.session.list_tables(&|_, _, _| true).await {
         // A table that cannot be read is still there; the error is for those who query it.
         let (schema, is_view) = table.columns.unwrap_or_else(|_| (Arc::new(Schema::empty()), false));
         let kind = if is_view { VIEW } else { TABLE };
