@@ -3,8 +3,8 @@
 //! `cargo clippy` checks all 400 crates that the workspace stands on before it looks at the first of ours, and a build
 //! compiles them again. On a checkout where nothing is built yet, cargo therefore starts a copy of this program in place of
 //! rustc (`RUSTC_WRAPPER`, which does not change what cargo thinks of the result): it compiles, and for crates of the
-//! workspace runs Clippy over the same sources with the same arguments. Programs of tests are optimised less then. Where things are built already, what is fresh would
-//! go unseen, and `cargo clippy` has its own results from last time.
+//! workspace runs Clippy over the same sources with the same arguments. Programs of tests are optimised less then. Where things
+//! are built already, what is fresh would go unseen, and `cargo clippy` has its own results from last time.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
