@@ -7,7 +7,7 @@
 //! ```
 //!
 //! row_number, rank, dense_rank, lag and lead, and count, sum, avg, min, max, first_value and last_value from the start of a
-//! partition to the row or its peers. Rows wait for those after them that lead asks for.
+//! partition to the row or its peers, or of so many rows around it. Rows wait for those after them that are asked for.
 //! DataFusion's operator keeps rows and state for each partition apart, which takes longer than the sort below where
 //! partitions have some ten rows (docs/perf/limits.md). It keeps the other functions.
 
@@ -31,7 +31,9 @@ use datafusion::physical_plan::{
     PlanProperties, StatisticsArgs, replace_children_if_necessary,
 };
 
+mod around;
 mod function;
+mod moving;
 mod run;
 #[cfg(test)]
 mod tests;

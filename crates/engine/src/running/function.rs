@@ -8,12 +8,16 @@ use datafusion::arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, Pri
 use datafusion::arrow::buffer::{NullBuffer, ScalarBuffer};
 use datafusion::arrow::datatypes::{ArrowNativeTypeOp, DataType, Schema, TimeUnit};
 use datafusion::error::Result;
-use datafusion::logical_expr::{WindowFrameBound, WindowFrameUnits};
+use datafusion::logical_expr::{WindowFrame, WindowFrameBound, WindowFrameUnits};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::window::{PlainAggregateWindowExpr, StandardWindowExpr};
+use datafusion::physical_expr::window::{
+    PlainAggregateWindowExpr, SlidingAggregateWindowExpr, StandardWindowExpr,
+};
 use datafusion::physical_plan::WindowExpr;
 use datafusion::physical_plan::windows::WindowUDFExpr;
 
+use super::around::{Around, Span, evaluate};
+use super::moving::{self, Fold, Moving};
 use super::values::Value;
 use crate::numbers::{
     Summand, Total, average, for_summand, is_exact, sum_type, too_large, totals_as, unit_of,
@@ -38,22 +42,30 @@ pub(super) enum Function {
     Value(Value),
 }
 
-/// From the start of the partition to the row.
+/// Of a frame.
 #[derive(Debug, Clone)]
 pub(super) struct Aggregate {
-    kind: Kind,
-    name: String,
+    pub(super) kind: Kind,
+    pub(super) name: String,
     argument: Arc<dyn PhysicalExpr>,
     /// The type of the argument.
-    from: DataType,
+    pub(super) from: DataType,
     /// What comes out.
-    ty: DataType,
-    /// To the last peer of the row.
-    takes_peers: bool,
+    pub(super) ty: DataType,
+    frame: Frame,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum Frame {
+    /// From the start of the partition to the row.
+    ToRow,
+    /// From the start of the partition to the last peer of the row.
+    ToPeers,
+    Rows(Span),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
     Count,
     Sum,
     Avg,
@@ -99,23 +111,19 @@ impl Function {
                 }
             };
         }
-        let plain = expr.as_any().downcast_ref::<PlainAggregateWindowExpr>()?;
-        // Its filter is not to be had, but shows.
-        if !format!("{plain:?}").ends_with("filter: None }") {
-            return None;
-        }
-        let frame = plain.get_window_frame();
-        let is_to_row = frame.start_bound.is_unbounded() && frame.end_bound == WindowFrameBound::CurrentRow;
-        let takes_peers = match frame.units {
-            WindowFrameUnits::Rows => false,
-            // Without an order all of the partition are peers.
-            _ if plain.order_by().is_empty() => return None,
-            _ => true,
+        let any = expr.as_any();
+        let plain = any.downcast_ref::<PlainAggregateWindowExpr>();
+        let sliding = any.downcast_ref::<SlidingAggregateWindowExpr>();
+        let call = match (plain, sliding) {
+            (Some(plain), _) => plain.get_aggregate_expr(),
+            (None, Some(sliding)) => sliding.get_aggregate_expr(),
+            (None, None) => return None,
         };
-        let call = plain.get_aggregate_expr();
-        if !is_to_row || call.is_distinct() {
+        // Its filter is not to be had, but shows.
+        if !format!("{expr:?}").ends_with("filter: None }") || call.is_distinct() {
             return None;
         }
+        let frame = Frame::of(expr.get_window_frame(), !expr.order_by().is_empty())?;
         let arguments = call.expressions();
         let [argument] = &arguments[..] else { return None };
         let from = argument.data_type(schema).ok()?;
@@ -129,7 +137,7 @@ impl Function {
             _ => return None,
         };
         let (name, argument) = (call.name().to_owned(), Arc::clone(argument));
-        Some(Self::Aggregate(Aggregate { kind, name, argument, from, ty, takes_peers }))
+        Some(Self::Aggregate(Aggregate { kind, name, argument, from, ty, frame }))
     }
 
     /// Whether it asks where peers begin.
@@ -145,7 +153,7 @@ impl Function {
     pub(super) fn takes_peers(&self) -> bool {
         match self {
             Self::RowNumber | Self::Rank | Self::DenseRank => false,
-            Self::Aggregate(aggregate) => aggregate.takes_peers,
+            Self::Aggregate(aggregate) => aggregate.frame == Frame::ToPeers,
             Self::Value(value) => value.takes_peers(),
         }
     }
@@ -154,6 +162,7 @@ impl Function {
     pub(super) fn rows_ahead(&self) -> usize {
         match self {
             Self::Value(value) => value.rows_ahead(),
+            Self::Aggregate(Aggregate { frame: Frame::Rows(span), .. }) => span.after,
             Self::RowNumber | Self::Rank | Self::DenseRank | Self::Aggregate(_) => 0,
         }
     }
@@ -238,9 +247,28 @@ fn has_order(ty: &DataType) -> bool {
     with_ordered_type!(ty, yes).is_some()
 }
 
+impl Frame {
+    fn of(frame: &WindowFrame, is_ordered: bool) -> Option<Self> {
+        let is_of_rows = frame.units == WindowFrameUnits::Rows;
+        if frame.start_bound.is_unbounded() && frame.end_bound == WindowFrameBound::CurrentRow {
+            // Without an order all of the partition are peers.
+            return match (is_of_rows, is_ordered) {
+                (true, _) => Some(Self::ToRow),
+                (false, true) => Some(Self::ToPeers),
+                (false, false) => None,
+            };
+        }
+        Span::of(frame).filter(|span| span.rows() <= moving::ROWS_MAX).map(Self::Rows)
+    }
+}
+
 impl Aggregate {
     fn start(&self) -> Box<dyn Running> {
         let of = self.clone();
+        if let Frame::Rows(span) = self.frame {
+            let around = Around::new(Arc::clone(&self.argument), span);
+            return Box::new(Moving { of, around, fold: self.fold() });
+        }
         match self.kind {
             Kind::Count => Box::new(Count { of, count: 0 }),
             Kind::Sum | Kind::Avg => {
@@ -257,20 +285,39 @@ impl Aggregate {
         }
     }
 
+    /// How frames of rows are folded.
+    fn fold(&self) -> Fold {
+        match self.kind {
+            Kind::Count => moving::count,
+            Kind::Sum | Kind::Avg => for_summand!(&self.from, exact_fold(), moving::inexact),
+            Kind::Min | Kind::Max => {
+                macro_rules! extreme {
+                    ($ty:ty) => {
+                        Some(moving::extreme::<$ty> as Fold)
+                    };
+                }
+                with_ordered_type!(&self.ty, extreme).expect("only types in order were taken")
+            }
+        }
+    }
+
     /// The argument for `rows`.
     fn argument(&self, rows: &RecordBatch) -> Result<ArrayRef> {
-        self.argument.evaluate(rows)?.into_array(rows.num_rows())
+        evaluate(&self.argument, rows)
     }
 
     /// Gives peers the value of their last, if they have one value.
     fn settle<T: Copy>(&self, values: &mut [T], piece: &Piece<'_>) {
-        if self.takes_peers {
+        if self.frame == Frame::ToPeers {
             piece.settle(values);
         }
     }
 
     /// Values as an array of the type that comes out; NULL where one is false.
-    fn array<T: ArrowPrimitiveType>(&self, values: impl Iterator<Item = (T::Native, bool)>) -> ArrayRef {
+    pub(super) fn array<T: ArrowPrimitiveType>(
+        &self,
+        values: impl Iterator<Item = (T::Native, bool)>,
+    ) -> ArrayRef {
         let (values, valid): (Vec<T::Native>, Vec<bool>) = values.unzip();
         let values = PrimitiveArray::<T>::new(ScalarBuffer::from(values), nulls(valid.into_iter()));
         Arc::new(values.with_data_type(self.ty.clone()))
@@ -278,7 +325,7 @@ impl Aggregate {
 }
 
 /// NULL where one of `valid` is false; `None` where none is.
-fn nulls(valid: impl Iterator<Item = bool>) -> Option<NullBuffer> {
+pub(super) fn nulls(valid: impl Iterator<Item = bool>) -> Option<NullBuffer> {
     Some(valid.collect::<NullBuffer>()).filter(|nulls| nulls.null_count() > 0)
 }
 
@@ -301,6 +348,10 @@ impl Running for Count {
         self.of.settle(&mut values, piece);
         Ok(Arc::new(PrimitiveArray::<Int64Type>::new(values.into(), None)))
     }
+}
+
+fn exact_fold<T: Summand<A>, A: Total + Default>() -> Fold {
+    moving::exact::<T, A>
 }
 
 fn exact<T: Summand<A>, A: Total + Default + Send>(of: Aggregate) -> Box<dyn Running> {

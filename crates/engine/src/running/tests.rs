@@ -149,6 +149,10 @@ fn values_are_those_of_datafusion() {
             "ORDER BY txt, k",
             "ORDER BY none",
             "ORDER BY row ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+            "PARTITION BY many ORDER BY row ROWS 3 PRECEDING",
+            "PARTITION BY few ORDER BY k, row ROWS BETWEEN 100 PRECEDING AND 20 FOLLOWING",
+            "PARTITION BY txt ORDER BY row ROWS BETWEEN CURRENT ROW AND 7 FOLLOWING",
+            "ORDER BY txt, row ROWS BETWEEN 0 PRECEDING AND 0 FOLLOWING",
         ] {
             let calls: Vec<String> = CALLS.iter().map(|call| format!("{call} OVER ({window})")).collect();
             let sql = format!("SELECT row, {} FROM t WHERE row < {rows}", calls.join(", "));
@@ -173,8 +177,9 @@ fn others_are_left_to_datafusion() {
     for call in [
         "lag(v) IGNORE NULLS OVER (PARTITION BY many ORDER BY row)",
         "lead(v, 5000) OVER (PARTITION BY many ORDER BY row)",
-        "first_value(v) OVER (PARTITION BY many ORDER BY row ROWS 3 PRECEDING)",
-        "sum(v) OVER (PARTITION BY many ORDER BY row ROWS 3 PRECEDING)",
+        "sum(v) OVER (PARTITION BY many ORDER BY row ROWS 200 PRECEDING)",
+        "sum(v) OVER (PARTITION BY many ORDER BY row ROWS BETWEEN 3 PRECEDING AND 1 PRECEDING)",
+        "sum(v) OVER (PARTITION BY many ORDER BY k RANGE BETWEEN 3 PRECEDING AND CURRENT ROW)",
         "sum(v) FILTER (WHERE v > 3) OVER (PARTITION BY many ORDER BY row)",
         "min(f) OVER (PARTITION BY many ORDER BY row)",
         "sum(v) OVER (PARTITION BY many)",

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array};
+use datafusion::arrow::array::{ArrayRef, UInt32Array};
 use datafusion::arrow::compute::{concat, interleave, take};
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::ScalarValue;
@@ -12,10 +12,11 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_plan::windows::WindowUDFExpr;
 
+use super::around::{Around, Place, Span, copied, evaluate};
 use super::function::{Begins, Piece, Running};
 
-/// Rows that lag and lead may be away: as many values are kept or waited for.
-const SHIFT_MAX: i64 = 4096;
+/// Rows that a row may look before and after it: as many values are kept or waited for.
+const SPAN_MAX: usize = 4096;
 
 /// A value of another row.
 #[derive(Debug, Clone)]
@@ -27,15 +28,23 @@ pub(super) struct Value {
 /// Which one.
 #[derive(Debug, Clone)]
 enum Of {
-    /// So many rows before this one; the value where there is none.
-    Before(usize, ScalarValue),
-    /// So many rows after it.
-    After(usize, ScalarValue),
+    /// Among the rows around it; the value where there is no such row.
+    Near(Span, Pick, ScalarValue),
+    /// The first row of the partition.
     First,
-    /// The last peer, or the row itself.
-    Last {
-        takes_peers: bool,
-    },
+    /// The last peer of the row.
+    LastPeer,
+}
+
+/// Which row of those around one.
+#[derive(Debug, Clone, Copy)]
+enum Pick {
+    /// As many before it as there can be.
+    Before,
+    /// As many after it.
+    After,
+    First,
+    Last,
 }
 
 impl Value {
@@ -60,38 +69,50 @@ impl Value {
             (name @ ("lag" | "lead"), others) => {
                 let (rows, default) = shift(others, &ty)?;
                 let is_before = (name == "lag") == (rows >= 0);
-                let rows = rows.unsigned_abs() as usize;
-                if is_before { Of::Before(rows, default) } else { Of::After(rows, default) }
+                let rows = usize::try_from(rows.unsigned_abs()).ok()?;
+                match is_before {
+                    true => Of::Near(Span { before: rows, after: 0 }, Pick::Before, default),
+                    false => Of::Near(Span { before: 0, after: rows }, Pick::After, default),
+                }
             }
             ("first_value", []) if is_to_row => Of::First,
             // Without an order all of the partition are peers.
-            ("last_value", []) if is_to_row && (is_ordered || frame.units == WindowFrameUnits::Rows) => {
-                Of::Last { takes_peers: frame.units != WindowFrameUnits::Rows }
+            ("last_value", []) if is_to_row && frame.units != WindowFrameUnits::Rows => {
+                is_ordered.then_some(Of::LastPeer)?
+            }
+            (name @ ("first_value" | "last_value"), []) => {
+                let span = if is_to_row { Span { before: 0, after: 0 } } else { Span::of(frame)? };
+                let pick = if name == "first_value" { Pick::First } else { Pick::Last };
+                Of::Near(span, pick, ScalarValue::try_from(&ty).ok()?)
             }
             _ => return None,
         };
+        if matches!(of, Of::Near(span, ..) if span.rows() > SPAN_MAX + 1) {
+            return None;
+        }
         Some(Self { of, argument: Arc::clone(argument) })
     }
 
     pub(super) fn takes_peers(&self) -> bool {
-        matches!(self.of, Of::Last { takes_peers: true })
+        matches!(self.of, Of::LastPeer)
     }
 
     /// Rows that have to be there after one before its value is known.
     pub(super) fn rows_ahead(&self) -> usize {
         match self.of {
-            Of::After(rows, _) => rows,
-            Of::Before(..) | Of::First | Of::Last { .. } => 0,
+            Of::Near(span, ..) => span.after,
+            Of::First | Of::LastPeer => 0,
         }
     }
 
     pub(super) fn start(&self) -> Box<dyn Running> {
         let argument = Arc::clone(&self.argument);
         match self.of.clone() {
-            Of::Before(rows, default) => Box::new(Lag { argument, rows, default, kept: None, since: 0 }),
-            Of::After(rows, default) => Box::new(Lead { argument, rows, default }),
+            Of::Near(span, pick, default) => {
+                Box::new(Near { around: Around::new(argument, span), span, pick, default })
+            }
             Of::First => Box::new(First { argument, first: None }),
-            Of::Last { takes_peers } => Box::new(Last { argument, takes_peers }),
+            Of::LastPeer => Box::new(LastPeer { argument }),
         }
     }
 }
@@ -103,7 +124,7 @@ fn shift(args: &[Arc<dyn PhysicalExpr>], ty: &DataType) -> Option<(i64, ScalarVa
     let rows = match args.first() {
         None => 1,
         Some(rows) => match literal(rows)? {
-            ScalarValue::Int64(Some(rows)) if rows.abs() <= SHIFT_MAX => rows,
+            ScalarValue::Int64(Some(rows)) => rows,
             _ => return None,
         },
     };
@@ -112,20 +133,6 @@ fn shift(args: &[Arc<dyn PhysicalExpr>], ty: &DataType) -> Option<(i64, ScalarVa
         Some(default) => default?.cast_to(ty).ok()?,
     };
     Some((rows, default))
-}
-
-fn evaluate(expr: &Arc<dyn PhysicalExpr>, rows: &RecordBatch) -> Result<ArrayRef> {
-    expr.evaluate(rows)?.into_array(rows.num_rows())
-}
-
-/// Rows `from..to` of `values`, which hold on to no buffers of the others.
-fn copied(values: &ArrayRef, from: usize, to: usize) -> Result<ArrayRef> {
-    let rows = take(values, &UInt32Array::from_iter_values(from as u32..to as u32), None)?;
-    Ok(match rows.data_type() {
-        DataType::Utf8View => Arc::new(rows.as_string_view().gc()),
-        DataType::BinaryView => Arc::new(rows.as_binary_view().gc()),
-        _ => rows,
-    })
 }
 
 /// `values` at `rows`; `default` where there is no row.
@@ -139,73 +146,25 @@ fn at(values: &ArrayRef, rows: Vec<Option<u32>>, default: &ScalarValue) -> Resul
     Ok(interleave(&[values.as_ref(), default.as_ref()], &rows)?)
 }
 
-struct Lag {
-    argument: Arc<dyn PhysicalExpr>,
-    rows: usize,
-    default: ScalarValue,
-    /// The last values so far, `rows` at most.
-    kept: Option<ArrayRef>,
-    /// Rows of the partition so far.
-    since: usize,
-}
-
-impl Running for Lag {
-    fn values(&mut self, piece: &Piece<'_>) -> Result<ArrayRef> {
-        let argument = evaluate(&self.argument, piece.rows)?;
-        let (values, kept) = match &self.kept {
-            None => (argument, 0),
-            Some(kept) => (concat(&[kept.as_ref(), argument.as_ref()])?, kept.len()),
-        };
-        let mut before = Vec::with_capacity(piece.begins.len());
-        for (row, begins) in piece.begins.iter().enumerate() {
-            if *begins == Begins::Partition {
-                self.since = 0;
-            }
-            before.push((self.since >= self.rows).then(|| (kept + row - self.rows) as u32));
-            self.since += 1;
-        }
-        let len = values.len();
-        self.kept = Some(copied(&values, len - self.rows.min(len), len)?);
-        at(&values, before, &self.default)
-    }
-}
-
-struct Lead {
-    argument: Arc<dyn PhysicalExpr>,
-    rows: usize,
+struct Near {
+    around: Around,
+    span: Span,
+    pick: Pick,
     default: ScalarValue,
 }
 
-impl Running for Lead {
+impl Running for Near {
     fn values(&mut self, piece: &Piece<'_>) -> Result<ArrayRef> {
-        let mut values = vec![evaluate(&self.argument, piece.rows)?];
-        let mut begins = piece.begins.to_vec();
-        let mut missing = self.rows;
-        for (rows, next) in &piece.ahead {
-            let count = missing.min(rows.num_rows());
-            if count == 0 {
-                break;
-            }
-            values.push(evaluate(&self.argument, &rows.slice(0, count))?);
-            begins.extend_from_slice(&next[..count]);
-            missing -= count;
-        }
-        let values = match &values[..] {
-            [values] => Arc::clone(values),
-            _ => concat(&values.iter().map(AsRef::as_ref).collect::<Vec<&dyn Array>>())?,
+        let (values, places) = self.around.next(piece)?;
+        let (span, pick) = (self.span, self.pick);
+        let row = |place: Place| match pick {
+            Pick::Before => (place.row - place.first == span.before).then_some(place.first),
+            Pick::After => (place.end - place.row == span.after + 1).then_some(place.end - 1),
+            Pick::First => Some(place.first),
+            Pick::Last => Some(place.end - 1),
         };
-        // Where the partition of a row ends.
-        let mut end = begins.len();
-        let mut after = vec![None; piece.begins.len()];
-        for row in (0..begins.len()).rev() {
-            if let Some(after) = after.get_mut(row) {
-                *after = (row + self.rows < end).then(|| (row + self.rows) as u32);
-            }
-            if begins[row] == Begins::Partition {
-                end = row;
-            }
-        }
-        at(&values, after, &self.default)
+        let rows = places.into_iter().map(|place| row(place).map(|row| row as u32)).collect();
+        at(&values, rows, &self.default)
     }
 }
 
@@ -235,19 +194,14 @@ impl Running for First {
     }
 }
 
-struct Last {
+struct LastPeer {
     argument: Arc<dyn PhysicalExpr>,
-    takes_peers: bool,
 }
 
-impl Running for Last {
+impl Running for LastPeer {
     fn values(&mut self, piece: &Piece<'_>) -> Result<ArrayRef> {
-        let argument = evaluate(&self.argument, piece.rows)?;
-        if !self.takes_peers {
-            return Ok(argument);
-        }
         let mut last: Vec<u32> = (0..piece.begins.len() as u32).collect();
         piece.settle(&mut last);
-        Ok(take(&argument, &UInt32Array::from(last), None)?)
+        Ok(take(&evaluate(&self.argument, piece.rows)?, &UInt32Array::from(last), None)?)
     }
 }
