@@ -67,6 +67,7 @@ mod simplify;
 mod sorting;
 mod spill;
 mod spilling;
+mod stand_in;
 mod statistics;
 mod stores;
 mod subqueries;

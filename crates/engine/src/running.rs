@@ -15,20 +15,18 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::common::Statistics;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{OrderingRequirements, PhysicalExpr};
+use datafusion::physical_expr::OrderingRequirements;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::execution_plan::CardinalityEffect;
-use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::windows::BoundedWindowAggExec;
 use datafusion::physical_plan::{
-    ChildStats, DisplayAs, DisplayFormatType, ExecutionPlan, InputDistributionRequirements, InputOrderMode,
-    PlanProperties, StatisticsArgs, replace_children_if_necessary,
+    DisplayAs, DisplayFormatType, ExecutionPlan, InputOrderMode, PlanProperties,
+    replace_children_if_necessary,
 };
 
 mod around;
@@ -113,6 +111,8 @@ impl DisplayAs for RunningWindowExec {
 }
 
 impl ExecutionPlan for RunningWindowExec {
+    answers_of!(window);
+
     fn name(&self) -> &str {
         "RunningWindowExec"
     }
@@ -121,27 +121,12 @@ impl ExecutionPlan for RunningWindowExec {
         self.window.properties()
     }
 
-    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
-        self.window.input_distribution_requirements()
-    }
-
     fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
         self.window.required_input_ordering()
     }
 
     fn maintains_input_order(&self) -> Vec<bool> {
         self.window.maintains_input_order()
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        self.window.children()
-    }
-
-    fn apply_expressions(
-        &self,
-        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        self.window.apply_expressions(f)
     }
 
     fn with_new_children(
@@ -165,25 +150,5 @@ impl ExecutionPlan for RunningWindowExec {
             Ok(run.next().await?.map(|batch| (batch, run)))
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
-    }
-
-    fn metrics(&self) -> Option<MetricsSet> {
-        Some(self.metrics.clone_inner())
-    }
-
-    fn statistics_from_inputs(
-        &self,
-        inputs: &[Arc<Statistics>],
-        args: &StatisticsArgs,
-    ) -> Result<Arc<Statistics>> {
-        self.window.statistics_from_inputs(inputs, args)
-    }
-
-    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
-        self.window.child_stats_requests(partition)
-    }
-
-    fn cardinality_effect(&self) -> CardinalityEffect {
-        self.window.cardinality_effect()
     }
 }

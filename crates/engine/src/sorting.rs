@@ -20,22 +20,20 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::common::Statistics;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::execution_plan::CardinalityEffect;
-use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet};
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    ChildStats, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
-    InputDistributionRequirements, PlanProperties, StatisticsArgs, replace_children_if_necessary,
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
+    replace_children_if_necessary,
 };
 use futures::TryStreamExt;
 
@@ -145,6 +143,8 @@ impl DisplayAs for WordSortExec {
 }
 
 impl ExecutionPlan for WordSortExec {
+    answers_of!(sort);
+
     fn name(&self) -> &str {
         "WordSortExec"
     }
@@ -153,27 +153,12 @@ impl ExecutionPlan for WordSortExec {
         self.outer().properties()
     }
 
-    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
-        self.sort.input_distribution_requirements()
-    }
-
     fn maintains_input_order(&self) -> Vec<bool> {
         self.sort.maintains_input_order()
     }
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
         self.sort.benefits_from_input_partitioning()
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        self.sort.children()
-    }
-
-    fn apply_expressions(
-        &self,
-        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        self.sort.apply_expressions(f)
     }
 
     fn with_new_children(
@@ -211,25 +196,5 @@ impl ExecutionPlan for WordSortExec {
         };
         let rows = futures::stream::once(run.rows()).try_flatten();
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
-    }
-
-    fn metrics(&self) -> Option<MetricsSet> {
-        Some(self.metrics.clone_inner())
-    }
-
-    fn statistics_from_inputs(
-        &self,
-        inputs: &[Arc<Statistics>],
-        args: &StatisticsArgs,
-    ) -> Result<Arc<Statistics>> {
-        self.sort.statistics_from_inputs(inputs, args)
-    }
-
-    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
-        self.sort.child_stats_requests(partition)
-    }
-
-    fn cardinality_effect(&self) -> CardinalityEffect {
-        self.sort.cardinality_effect()
     }
 }

@@ -19,21 +19,16 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{NullEquality, Statistics};
+use datafusion::common::NullEquality;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
-use datafusion::physical_plan::execution_plan::CardinalityEffect;
-use datafusion::physical_plan::metrics::{
-    BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet, SpillMetrics,
-};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, SpillMetrics};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    ChildStats, DisplayAs, DisplayFormatType, ExecutionPlan, InputDistributionRequirements, InputOrderMode,
-    PlanProperties, StatisticsArgs, replace_children_if_necessary,
+    DisplayAs, DisplayFormatType, ExecutionPlan, InputOrderMode, PlanProperties,
+    replace_children_if_necessary,
 };
 
 mod run;
@@ -114,6 +109,8 @@ impl DisplayAs for SpillingAggregateExec {
 }
 
 impl ExecutionPlan for SpillingAggregateExec {
+    answers_of!(aggregate);
+
     fn name(&self) -> &str {
         "SpillingAggregateExec"
     }
@@ -122,23 +119,8 @@ impl ExecutionPlan for SpillingAggregateExec {
         self.aggregate.properties()
     }
 
-    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
-        self.aggregate.input_distribution_requirements()
-    }
-
     fn maintains_input_order(&self) -> Vec<bool> {
         vec![false]
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        self.aggregate.children()
-    }
-
-    fn apply_expressions(
-        &self,
-        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        self.aggregate.apply_expressions(f)
     }
 
     fn with_new_children(
@@ -178,25 +160,5 @@ impl ExecutionPlan for SpillingAggregateExec {
             Ok(run.next().await?.map(|batch| (batch, run)))
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
-    }
-
-    fn metrics(&self) -> Option<MetricsSet> {
-        Some(self.metrics.clone_inner())
-    }
-
-    fn statistics_from_inputs(
-        &self,
-        inputs: &[Arc<Statistics>],
-        args: &StatisticsArgs,
-    ) -> Result<Arc<Statistics>> {
-        self.aggregate.statistics_from_inputs(inputs, args)
-    }
-
-    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
-        self.aggregate.child_stats_requests(partition)
-    }
-
-    fn cardinality_effect(&self) -> CardinalityEffect {
-        self.aggregate.cardinality_effect()
     }
 }

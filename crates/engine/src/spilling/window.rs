@@ -16,23 +16,19 @@ use std::sync::Arc;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use datafusion::arrow::compute::{SortColumn, concat, take_record_batch};
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::ScalarValue;
 use datafusion::common::utils::evaluate_partition_ranges;
-use datafusion::common::{ScalarValue, Statistics};
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Accumulator, WindowFrameBound, WindowFrameUnits};
 use datafusion::physical_expr::window::PlainAggregateWindowExpr;
-use datafusion::physical_expr::{OrderingRequirements, PhysicalExpr, PhysicalSortExpr};
-use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet, SpillMetrics};
+use datafusion::physical_expr::{OrderingRequirements, PhysicalSortExpr};
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, SpillMetrics};
 use datafusion::physical_plan::spill::get_record_batch_memory_size;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::windows::WindowAggExec;
-use datafusion::physical_plan::{
-    ChildStats, DisplayAs, DisplayFormatType, ExecutionPlan, InputDistributionRequirements, PlanProperties,
-    StatisticsArgs, WindowExpr,
-};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, WindowExpr};
 use futures::StreamExt;
 
 use super::files::{Rows, Spill, Writer};
@@ -74,6 +70,8 @@ impl DisplayAs for SpillingWindowExec {
 }
 
 impl ExecutionPlan for SpillingWindowExec {
+    answers_of!(window);
+
     fn name(&self) -> &str {
         "SpillingWindowExec"
     }
@@ -82,27 +80,12 @@ impl ExecutionPlan for SpillingWindowExec {
         self.window.properties()
     }
 
-    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
-        self.window.input_distribution_requirements()
-    }
-
     fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
         self.window.required_input_ordering()
     }
 
     fn maintains_input_order(&self) -> Vec<bool> {
         self.window.maintains_input_order()
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        self.window.children()
-    }
-
-    fn apply_expressions(
-        &self,
-        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        self.window.apply_expressions(f)
     }
 
     fn with_new_children(
@@ -136,22 +119,6 @@ impl ExecutionPlan for SpillingWindowExec {
             Ok(run.next().await?.map(|batch| (batch, run)))
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
-    }
-
-    fn metrics(&self) -> Option<MetricsSet> {
-        Some(self.metrics.clone_inner())
-    }
-
-    fn statistics_from_inputs(
-        &self,
-        inputs: &[Arc<Statistics>],
-        args: &StatisticsArgs,
-    ) -> Result<Arc<Statistics>> {
-        self.window.statistics_from_inputs(inputs, args)
-    }
-
-    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
-        self.window.child_stats_requests(partition)
     }
 }
 
