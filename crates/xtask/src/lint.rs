@@ -62,6 +62,8 @@ pub(crate) fn as_rustc() -> Option<ExitCode> {
     if driver.is_some() && is_for_tests(&args) {
         let is_level = |arg: &&mut OsString| arg.to_string_lossy().starts_with("opt-level=");
         args.iter_mut().filter(is_level).for_each(|arg| *arg = "opt-level=0".into());
+        // Which comes with that otherwise, and cargo says nothing of it in a release.
+        args.push("-Cdebug-assertions=off".into());
     }
     let succeeds = |command: &mut Command| command.status().is_ok_and(|status| status.success());
     if !succeeds(Command::new(rustc).args(&args)) {

@@ -71,7 +71,7 @@ fn parents() -> Vec<Parent> {
         parent(
             "BoundedWindowAggExec",
             &[],
-            "SELECT f_key, s, lag(s) OVER (PARTITION BY f_key % 3 ORDER BY s, f_key) FROM GROUPS",
+            "SELECT f_key, s, nth_value(s, 2) OVER (PARTITION BY f_key % 3 ORDER BY s, f_key) FROM GROUPS",
         ),
         parent(
             "RunningWindowExec",
