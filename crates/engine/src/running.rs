@@ -29,6 +29,8 @@ use datafusion::physical_plan::{
     replace_children_if_necessary,
 };
 
+use crate::stand_in::answers_of;
+
 mod around;
 mod function;
 mod moving;

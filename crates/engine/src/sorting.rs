@@ -37,6 +37,8 @@ use datafusion::physical_plan::{
 };
 use futures::TryStreamExt;
 
+use crate::stand_in::answers_of;
+
 mod keys;
 mod run;
 #[cfg(test)]

@@ -40,6 +40,7 @@ use run::{Run, buffer_bytes};
 use table::Shape;
 
 use super::files::{Keys, Spill};
+use crate::stand_in::answers_of;
 
 /// A grouped aggregate that spills. See the module.
 pub(crate) struct SpillingAggregateExec {

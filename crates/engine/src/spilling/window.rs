@@ -33,6 +33,7 @@ use futures::StreamExt;
 
 use super::files::{Rows, Spill, Writer};
 use super::given::Given;
+use crate::stand_in::answers_of;
 
 /// A window operator that spills. See the module.
 pub(crate) struct SpillingWindowExec {
