@@ -167,6 +167,15 @@ impl Function {
         }
     }
 
+    /// How many rows it looks at around a row.
+    pub(super) fn rows_around(&self) -> usize {
+        match self {
+            Self::Value(value) => value.rows_around(),
+            Self::Aggregate(Aggregate { frame: Frame::Rows(span), .. }) => span.rows(),
+            Self::RowNumber | Self::Rank | Self::DenseRank | Self::Aggregate(_) => 0,
+        }
+    }
+
     /// What it has come to before the first row.
     pub(super) fn start(&self) -> Box<dyn Running> {
         match self {

@@ -35,6 +35,10 @@ pub(super) struct Run {
     /// Rows that have all their peers, before those, and wait for `rows_ahead` after them.
     waiting: VecDeque<(RecordBatch, Vec<Begins>)>,
     rows_ahead: usize,
+    /// The most rows that a function looks at around a row.
+    rows_around: usize,
+    /// Rows in `waiting` and `held`.
+    rows_waiting: usize,
     ready: VecDeque<RecordBatch>,
     metrics: BaselineMetrics,
 }
@@ -60,6 +64,8 @@ impl Run {
             held: Vec::new(),
             waiting: VecDeque::new(),
             rows_ahead: functions.iter().map(Function::rows_ahead).max().unwrap_or(0),
+            rows_around: functions.iter().map(Function::rows_around).max().unwrap_or(0),
+            rows_waiting: 0,
             ready: VecDeque::new(),
             metrics,
         }
@@ -79,6 +85,7 @@ impl Run {
             match batch {
                 Some(batch) if batch.num_rows() == 0 => {}
                 Some(batch) => {
+                    self.rows_waiting += batch.num_rows();
                     self.take(batch)?;
                     self.compute(false)?;
                 }
@@ -117,38 +124,52 @@ impl Run {
 
     /// The rows that are held have all their peers.
     fn finish_held(&mut self) -> Result<()> {
-        let mut held = std::mem::take(&mut self.held);
-        if held.len() > 1 {
-            let (batches, begins): (Vec<_>, Vec<_>) = held.into_iter().unzip();
-            held = vec![(concat_batches(&batches[0].schema(), &batches)?, begins.concat())];
+        if !self.held.is_empty() {
+            self.waiting.push_back(joined(std::mem::take(&mut self.held))?);
         }
-        self.waiting.extend(held);
         Ok(())
     }
 
     /// Rows with enough after them get their values, all of them at the end.
     fn compute(&mut self, is_end: bool) -> Result<()> {
-        while let Some((rows, begins)) = self.waiting.front() {
+        while let Some(count) = self.pieces(is_end) {
+            let (rows, begins) = joined(self.waiting.drain(..count).collect())?;
             let (mut ahead, mut missing) = (Vec::new(), self.rows_ahead);
-            for (rows, begins) in self.waiting.iter().skip(1).chain(&self.held) {
+            for (rows, begins) in self.waiting.iter().chain(&self.held) {
                 if missing == 0 {
                     break;
                 }
                 ahead.push((rows, &begins[..]));
                 missing = missing.saturating_sub(rows.num_rows());
             }
-            if missing > 0 && !is_end {
-                return Ok(());
-            }
-            let piece = Piece { rows, begins, ahead };
+            let piece = Piece { rows: &rows, begins: &begins, ahead };
             let mut columns = rows.columns().to_vec();
             for function in &mut self.functions {
                 columns.push(function.values(&piece)?);
             }
             self.ready.push_back(RecordBatch::try_new(Arc::clone(&self.schema), columns)?);
-            self.waiting.pop_front();
+            self.rows_waiting -= rows.num_rows();
         }
         Ok(())
+    }
+
+    /// How many of the pieces that wait are next: as many rows as are looked at around one, so that those cost no more than
+    /// the rows themselves, or what there is at the end. `None` while they are not there, or not what has to follow them.
+    fn pieces(&self, is_end: bool) -> Option<usize> {
+        if is_end && !self.waiting.is_empty() && self.rows_waiting <= self.rows_around + self.rows_ahead {
+            return Some(self.waiting.len());
+        }
+        if self.rows_waiting < self.rows_around + self.rows_ahead {
+            return None;
+        }
+        let mut rows = 0;
+        for (index, (piece, _)) in self.waiting.iter().enumerate() {
+            rows += piece.num_rows();
+            if rows >= self.rows_around {
+                return (is_end || self.rows_waiting - rows >= self.rows_ahead).then_some(index + 1);
+            }
+        }
+        (is_end && !self.waiting.is_empty()).then_some(self.waiting.len())
     }
 
     /// What each row of `batch` begins.
@@ -185,6 +206,15 @@ impl Run {
         self.last = Some([partition?, order?]);
         Ok(begins)
     }
+}
+
+/// Pieces, one after the other, as one.
+fn joined(mut pieces: Vec<(RecordBatch, Vec<Begins>)>) -> Result<(RecordBatch, Vec<Begins>)> {
+    if pieces.len() == 1 {
+        return Ok(pieces.swap_remove(0));
+    }
+    let (batches, begins): (Vec<_>, Vec<_>) = pieces.into_iter().unzip();
+    Ok((concat_batches(&batches[0].schema(), &batches)?, begins.concat()))
 }
 
 /// Whether the only row of `last` is the first one of `next`.

@@ -105,6 +105,14 @@ impl Value {
         }
     }
 
+    /// How many rows it looks at around a row.
+    pub(super) fn rows_around(&self) -> usize {
+        match self.of {
+            Of::Near(span, ..) => span.rows(),
+            Of::First | Of::LastPeer => 0,
+        }
+    }
+
     pub(super) fn start(&self) -> Box<dyn Running> {
         let argument = Arc::clone(&self.argument);
         match self.of.clone() {
