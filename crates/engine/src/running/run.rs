@@ -169,7 +169,7 @@ impl Run {
                 return (is_end || self.rows_waiting - rows >= self.rows_ahead).then_some(index + 1);
             }
         }
-        (is_end && !self.waiting.is_empty()).then_some(self.waiting.len())
+        None
     }
 
     /// What each row of `batch` begins.
