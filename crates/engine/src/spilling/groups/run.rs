@@ -101,6 +101,9 @@ impl Run {
         let mut parts: Option<Partitioner> = None;
         let (mut seen, mut seen_by_table, mut to_pass) = (0_usize, 0_usize, 0_usize);
         while let Some(batch) = rows.next().await.transpose()? {
+            if batch.num_rows() == 0 {
+                continue;
+            }
             let _timer = time.timer();
             seen += batch.num_rows();
             if to_pass > 0

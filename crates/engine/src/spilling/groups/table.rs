@@ -129,7 +129,7 @@ impl Table {
         Ok(())
     }
 
-    /// The rows of `batch` as states of a group each.
+    /// The rows of `batch`, at least one, as states of a group each.
     ///
     /// # Errors
     ///
@@ -162,7 +162,7 @@ impl Table {
         })
     }
 
-    /// Takes the states of all groups out.
+    /// Takes the states of all groups out, of which there are some.
     ///
     /// # Errors
     ///
@@ -183,6 +183,10 @@ impl Table {
     ///
     /// Of aggregates.
     pub(super) fn finish(mut self) -> Result<RecordBatch> {
+        // Aggregates that DataFusion adapts to groups have no array of no values.
+        if self.len() == 0 {
+            return Ok(RecordBatch::new_empty(Arc::clone(&self.shape.schema)));
+        }
         let mut columns = self.groups.emit(EmitTo::All)?;
         drop(self.groups);
         for mut state in self.states {

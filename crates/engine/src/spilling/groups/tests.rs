@@ -187,6 +187,19 @@ fn nothing_has_no_groups() {
 }
 
 #[test]
+fn partitions_without_groups_give_no_rows_of_any_aggregate() {
+    // Dates, decimals and bools have no form for groups when they are counted once each.
+    let calls = "count(DISTINCT day), count(DISTINCT d), count(DISTINCT b), corr(v, half) IS NULL";
+    for (condition, partitions) in [("v < 0", 1), ("v < 0", 3), ("true", 3), ("few = 3 OR many % 500 = 7", 3)] {
+        let sql = format!("SELECT b, {calls} FROM t WHERE {condition} GROUP BY b");
+        assert_eq!(check(&sql, partitions, 64 << 20), 0);
+    }
+    // And where states went to files before.
+    let sql = format!("SELECT many, {calls} FROM t WHERE many % 2 = 0 GROUP BY many");
+    assert!(check(&sql, 3, SMALL) > 0);
+}
+
+#[test]
 fn one_group_of_many_rows_ends() {
     // Its keys are long; whatever is dealt out goes to one file.
     for partitions in [1, 3] {
