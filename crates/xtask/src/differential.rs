@@ -28,7 +28,32 @@ pub(crate) fn run(workspace: &Workspace, args: &[&str]) -> Result<()> {
     let own_tests = ["-m", "unittest", "discover", "--quiet", TEST];
     process::run(process::command(&workspace.root, &python, &own_tests).env("PELTON_PACKAGE", &package))?;
     let cases = [&[TEST, "--package", &folder], args].concat();
-    process::run(&mut process::command(&workspace.root, &python, &cases))
+    // The end of a log may be all that somebody sees.
+    let mut failures = Failures::default();
+    let result = process::run_watched(&mut process::command(&workspace.root, &python, &cases), |line| {
+        failures.add(line)
+    });
+    result.map_err(|message| format!("{message}{}", failures.found))
+}
+
+/// Each case that differs, with Pelton's statement.
+#[derive(Debug, Default)]
+struct Failures {
+    found: String,
+    is_in_case: bool,
+}
+
+impl Failures {
+    /// Takes `== case 1.2 differs from DuckDB: WHY` into account, and the first line that says what Pelton ran.
+    fn add(&mut self, line: &str) {
+        let is_first = line.starts_with("== case ");
+        let is_statement = self.is_in_case && line.starts_with("  pelton: ");
+        if is_first || is_statement {
+            self.found.push_str("\n     ");
+            self.found.push_str(line);
+            self.is_in_case = is_first;
+        }
+    }
 }
 
 /// The folder to import the package from: its Python sources and the library that cargo built, without a wheel.
@@ -52,4 +77,27 @@ fn assemble(workspace: &Workspace) -> Result<PathBuf> {
 
 fn is_python(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "py" || ending == "pyi")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_is_said_with_its_statement() {
+        let mut failures = Failures::default();
+        for line in [
+            "seed x",
+            "",
+            "== case 1.2 differs from DuckDB: a row",
+            "  again:  --case 1.2",
+            "  pelton: SELECT 1",
+        ] {
+            failures.add(line);
+        }
+        for line in ["  duckdb: SELECT 2", "  pelton: again", "1 failed"] {
+            failures.add(line);
+        }
+        assert_eq!(failures.found, "\n     == case 1.2 differs from DuckDB: a row\n       pelton: SELECT 1");
+    }
 }
