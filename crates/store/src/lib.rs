@@ -36,7 +36,7 @@ mod writer;
 
 mod reader;
 
-pub use convert::{column_from_arrow, column_to_arrow};
+pub use convert::{column_from_arrow, column_to_arrow, column_to_stored_arrow};
 pub use encode::{EncodedRowGroup, encode_row_group};
 pub use format::directory::ChunkLocation;
 pub use format::{ALIGNMENT, FORMAT_VERSION};

@@ -128,6 +128,15 @@ impl LogicalType {
         }
     }
 
+    /// The Arrow type that has the bits in which values are stored: that of [`to_arrow`](Self::to_arrow) but for decimals of
+    /// up to 18 digits, which are whole numbers of 64 bits.
+    pub fn to_stored_arrow(&self) -> DataType {
+        match self {
+            Self::Decimal { .. } if self.physical_type() == PhysicalType::I64 => DataType::Int64,
+            other => other.to_arrow(),
+        }
+    }
+
     /// The machine type in which values are stored.
     pub fn physical_type(&self) -> PhysicalType {
         match self {

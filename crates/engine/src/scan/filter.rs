@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, AsArray, BooleanBufferBuilder, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::buffer::BooleanBuffer;
-use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::physical_expr::PhysicalExpr;
@@ -18,6 +17,7 @@ use datafusion::physical_expr::utils::collect_columns;
 use pelton_store::Table;
 use pelton_zone::Predicate;
 
+use super::narrow::Narrow;
 use super::routed::Routed;
 use super::selection::passed_bits;
 use crate::error::to_datafusion;
@@ -44,7 +44,9 @@ pub(super) struct ScanFilter {
     pub(super) columns: Vec<usize>,
     /// The conjunct over `columns`.
     expr: Arc<dyn PhysicalExpr>,
-    schema: SchemaRef,
+    /// The rows of `columns`, which the conjunct takes as they are stored or as others have them.
+    narrow: Narrow,
+    takes_stored: bool,
     /// What zone maps may prove about the conjunct: it holds for every row of a row group.
     proof: Option<(Predicate<usize>, ZoneLookup)>,
     /// True for filters that may be dropped.
@@ -60,7 +62,12 @@ impl ScanFilter {
     pub(super) fn required(expr: &Arc<dyn PhysicalExpr>, table: &Table) -> Result<Self> {
         let predicate = zone_predicate(expr, table.schema());
         let zones = ZoneLookup::own(table, &predicate).map_err(to_datafusion)?;
-        Ok(Self { proof: Some((predicate, zones)), ..Self::optional(expr, table)?.into_required() })
+        let filter =
+            Self { proof: Some((predicate, zones)), optional: false, ..Self::optional(expr, table)? };
+        Ok(match filter.narrow.over_stored(&filter.expr)? {
+            Some(expr) => Self { expr, takes_stored: true, ..filter },
+            None => filter,
+        })
     }
 
     /// A filter over `table`'s columns that may be dropped.
@@ -68,7 +75,7 @@ impl ScanFilter {
         let mut columns: Vec<usize> = collect_columns(expr).iter().map(Column::index).collect();
         columns.sort_unstable();
         columns.dedup();
-        let schema = Arc::new(table.arrow_schema().project(&columns)?);
+        let narrow = Narrow::of(&Arc::new(table.arrow_schema().project(&columns)?));
         let expr = Arc::clone(expr)
             .transform_up(|node| {
                 let Some(column) = node.downcast_ref::<Column>() else { return Ok(Transformed::no(node)) };
@@ -76,11 +83,17 @@ impl ScanFilter {
                 Ok(Transformed::yes(Arc::new(Column::new(column.name(), position)) as Arc<dyn PhysicalExpr>))
             })?
             .data;
-        Ok(Self { columns, expr, schema, proof: None, optional: true, routed: None, rows_in: 0, rows_out: 0 })
-    }
-
-    fn into_required(self) -> Self {
-        Self { optional: false, ..self }
+        Ok(Self {
+            columns,
+            expr,
+            narrow,
+            takes_stored: false,
+            proof: None,
+            optional: true,
+            routed: None,
+            rows_in: 0,
+            rows_out: 0,
+        })
     }
 
     /// True for comparisons with constants, which cost less than moving the values that do not pass.
@@ -100,15 +113,18 @@ impl ScanFilter {
             || (self.rows_out as f64) < PASS_RATE_MAX * self.rows_in as f64
     }
 
-    /// One bit a row: does it pass? `arrays` are the columns of `self.columns`, all of `row_count` rows.
+    /// One bit a row: does it pass? `arrays` are the columns of `self.columns` as they are stored, all of `row_count` rows.
     pub(super) fn evaluate(&mut self, arrays: Vec<ArrayRef>, row_count: usize) -> Result<BooleanBuffer> {
         let options = RecordBatchOptions::new().with_row_count(Some(row_count));
-        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)?;
+        let batch = RecordBatch::try_new_with_options(Arc::clone(self.narrow.stored()), arrays, &options)?;
         let mut passed = BooleanBufferBuilder::new(row_count);
         let routed = self.routed()?;
         let slice_rows = if routed.is_some() { ROUTED_SLICE_ROWS } else { SLICE_ROWS };
         for first in (0..row_count).step_by(slice_rows) {
-            let slice = batch.slice(first, slice_rows.min(row_count - first));
+            let mut slice = batch.slice(first, slice_rows.min(row_count - first));
+            if !self.takes_stored {
+                slice = self.narrow.widened(slice)?;
+            }
             if let Some(routed) = &routed {
                 passed.append_buffer(&routed.evaluate(&slice)?);
                 continue;

@@ -15,6 +15,7 @@
 mod exec;
 mod filter;
 mod metrics;
+mod narrow;
 mod pieces;
 mod routed;
 mod selection;

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, BooleanBufferBuilder, Int64Array};
-use datafusion::arrow::buffer::BooleanBuffer;
+use datafusion::arrow::buffer::{BooleanBuffer, Buffer};
 use datafusion::arrow::compute::{FilterBuilder, FilterPredicate};
 use datafusion::error::Result;
 
@@ -59,14 +59,19 @@ impl Selection {
     pub(super) fn refine(&self, passed: BooleanBuffer) -> Self {
         assert_eq!(passed.len(), self.selected_count);
         let Some(mask) = &self.mask else { return Self::from_mask(passed) };
-        let mut refined = BooleanBufferBuilder::new(self.row_count);
-        refined.append_n(self.row_count, false);
-        for (position, row) in mask.set_indices().enumerate() {
-            if passed.value(position) {
-                refined.set_bit(row, true);
+        let mut refined = Vec::with_capacity(self.row_count.div_ceil(64));
+        let mut position = 0;
+        for mut selected in mask.bit_chunks().iter_padded().take(self.row_count.div_ceil(64)) {
+            let mut kept = 0;
+            while selected != 0 {
+                let bit = selected & selected.wrapping_neg();
+                kept |= bit & u64::from(passed.value(position)).wrapping_neg();
+                selected ^= bit;
+                position += 1;
             }
+            refined.push(kept);
         }
-        Self::from_mask(refined.finish())
+        Self::from_mask(BooleanBuffer::new(Buffer::from_vec(refined), 0, self.row_count))
     }
 
     /// Keeps those selected rows for which `passed`, one bit a row of the row group, is set.
@@ -107,7 +112,7 @@ impl Selection {
     }
 
     /// For each page of `page_rows` rows: does it hold a selected row?
-    pub(super) fn pages(&self, page_rows: usize) -> Vec<bool> {
+    fn pages(&self, page_rows: usize) -> Vec<bool> {
         let page_count = self.row_count.div_ceil(page_rows);
         match &self.mask {
             None => vec![true; page_count],
@@ -121,8 +126,16 @@ impl Selection {
         }
     }
 
+    /// What of a column to decode, in pages of `page_rows` rows, and which rows of that to keep; `None`: all.
+    pub(super) fn wanted(&self, page_rows: usize) -> Option<Wanted> {
+        self.mask.as_ref()?;
+        let pages = self.pages(page_rows);
+        let filter = self.filter_for(&pages, page_rows)?;
+        Some(Wanted { pages, filter })
+    }
+
     /// The filter to apply to a column of which only `pages` were decoded.
-    pub(super) fn filter_for(&self, pages: &[bool], page_rows: usize) -> Option<RowFilter> {
+    fn filter_for(&self, pages: &[bool], page_rows: usize) -> Option<RowFilter> {
         let mask = self.mask.as_ref()?;
         let mut kept = BooleanBufferBuilder::new(self.row_count);
         for (page, _) in pages.iter().enumerate().filter(|(_, decoded)| **decoded) {
@@ -131,6 +144,14 @@ impl Selection {
         }
         Some(RowFilter::new(kept.finish()))
     }
+}
+
+/// The selected rows of any column.
+pub(super) struct Wanted {
+    /// For each page: is it decoded?
+    pub(super) pages: Vec<bool>,
+    /// Of the rows of those pages.
+    pub(super) filter: RowFilter,
 }
 
 /// A prepared filter over decoded rows, applied to several columns.
@@ -145,6 +166,11 @@ impl RowFilter {
         let kept_all = mask.count_set_bits() == mask.len();
         let predicate = FilterBuilder::new(&BooleanArray::new(mask, None)).optimize().build();
         Self { predicate, kept_all }
+    }
+
+    /// The predicate, unless all rows pass.
+    pub(super) fn predicate(&self) -> Option<&FilterPredicate> {
+        (!self.kept_all).then_some(&self.predicate)
     }
 
     /// The rows of `column` that pass.

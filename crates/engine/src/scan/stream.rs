@@ -23,14 +23,15 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::coop::cooperative;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use pelton_io::{AlignedBytes, IoEngine};
-use pelton_store::{ChunkRead, Table, column_to_arrow, read_chunk};
+use pelton_store::{ChunkRead, Table, column_to_stored_arrow, read_chunk};
 use pelton_trace::Activity;
 
 use super::exec::{PeltonScanExec, ScanOptions};
 use super::filter::ScanFilter;
 use super::metrics::StreamMetrics;
+use super::narrow::Narrow;
 use super::pieces::of_own_size;
-use super::selection::{RowFilter, Selection};
+use super::selection::{RowFilter, Selection, Wanted};
 use crate::error::to_datafusion;
 use crate::predicate::zone_predicate;
 use crate::profile::tracer;
@@ -63,20 +64,21 @@ pub(super) fn open(
     read_columns.dedup();
 
     let dealt = scan.pruned.kept.iter().copied().skip(partition).step_by(partition_count);
+    let narrow = Narrow::of(&schema);
     let stream = ScanStream {
         table: Arc::clone(&scan.table),
         io: Arc::clone(&scan.io),
         options: scan.options,
         projection: scan.projection.clone(),
         first_rows: scan.numbers_rows.then(|| first_rows(&scan.table)),
-        schema: Arc::clone(&schema),
         read_columns,
         filters,
         dynamic: scan.dynamic.clone(),
         waiting: dealt.collect(),
         in_flight: VecDeque::new(),
         ready: VecDeque::new(),
-        coalescer: coalescer(&schema, batch_rows),
+        coalescer: coalescer(narrow.stored(), batch_rows),
+        narrow,
         opened: None,
         share_bytes,
         is_counted,
@@ -138,7 +140,6 @@ struct ScanStream {
     projection: Vec<usize>,
     /// The number of the first row of each row group, where the numbers of rows are a column.
     first_rows: Option<Vec<i64>>,
-    schema: SchemaRef,
     read_columns: Vec<usize>,
     filters: Vec<ScanFilter>,
     dynamic: Vec<Arc<dyn PhysicalExpr>>,
@@ -146,6 +147,8 @@ struct ScanStream {
     in_flight: VecDeque<InFlight>,
     ready: VecDeque<RecordBatch>,
     coalescer: BatchCoalescer,
+    /// Rows are as they are stored until they leave.
+    narrow: Narrow,
     opened: Option<Opened>,
     /// What may be read ahead, and what may be decoded at a time.
     share_bytes: usize,
@@ -161,7 +164,7 @@ impl ScanStream {
         loop {
             if let Some(batch) = self.ready.pop_front() {
                 self.metrics.baseline.record_output(batch.num_rows());
-                return Ok(Some(batch));
+                return self.narrow.widened(batch).map(Some);
             }
             if let Some(opened) = self.opened.take() {
                 self.next_pages(opened)?;
@@ -237,6 +240,7 @@ impl ScanStream {
             bytes: BTreeMap::new(),
             decoded: BTreeMap::new(),
             is_narrow: false,
+            wanted: None,
             selection: Selection::all(row_count),
         };
         for index in 0..self.filters.len() {
@@ -272,7 +276,7 @@ impl ScanStream {
         }
         arrays.extend(self.row_numbers(row_group.index, &row_group.selection));
         let options = RecordBatchOptions::new().with_row_count(Some(row_count));
-        self.emit(RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)?)
+        self.emit(RecordBatch::try_new_with_options(Arc::clone(self.narrow.stored()), arrays, &options)?)
     }
 
     /// The column of row numbers, where there is one.
@@ -305,16 +309,21 @@ impl ScanStream {
         let selection = opened.rows.selection.within(rows);
         let count = selection.selected_count();
         if count > 0 {
+            let wanted = selection.wanted(page_rows);
             let columns = self.projection.iter();
             let arrays = columns.map(|&column| match opened.rows.decoded.get(&column) {
                 Some(array) => Ok(array.slice(opened.rows_before, count)),
-                None => opened.rows.pages_of(column, &selection, &self.table, &self.metrics),
+                None => opened.rows.pages_of(column, wanted.as_ref(), &self.table, &self.metrics),
             });
             let mut arrays = arrays.collect::<Result<Vec<_>>>()?;
             arrays.extend(self.row_numbers(opened.rows.index, &selection));
             opened.rows_before += count;
             let options = RecordBatchOptions::new().with_row_count(Some(count));
-            self.emit(RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays, &options)?)?;
+            self.emit(RecordBatch::try_new_with_options(
+                Arc::clone(self.narrow.stored()),
+                arrays,
+                &options,
+            )?)?;
         }
         if opened.page < page_count && opened.rows_before < opened.rows.selection.selected_count() {
             self.opened = Some(opened);
@@ -324,7 +333,7 @@ impl ScanStream {
 
     /// Cuts large results into batches without copying; collects small ones.
     fn emit(&mut self, rows: RecordBatch) -> Result<()> {
-        if self.schema.fields().is_empty() {
+        if self.narrow.stored().fields().is_empty() {
             self.ready.push_back(rows);
             return Ok(());
         }
@@ -357,10 +366,12 @@ struct RowGroup {
     reads: BTreeMap<usize, ChunkRead>,
     /// Those that are here, and are decoded some pages at a time.
     bytes: BTreeMap<usize, AlignedBytes>,
-    /// The columns decoded so far: all their rows until `is_narrow`, then the selected rows.
+    /// The columns decoded so far, as they are stored: all their rows until `is_narrow`, then the selected rows.
     decoded: BTreeMap<usize, ArrayRef>,
     is_narrow: bool,
     selection: Selection,
+    /// What the selection makes of columns that are decoded now, known once one was.
+    wanted: Option<Arc<Wanted>>,
 }
 
 impl RowGroup {
@@ -388,9 +399,9 @@ impl RowGroup {
             for array in self.decoded.values_mut() {
                 *array = row_filter.apply(array)?;
             }
-            self.selection = self.selection.refine(passed);
+            self.select(self.selection.refine(passed));
         } else {
-            self.selection = self.selection.and(filter.evaluate(arrays, self.row_count)?);
+            self.select(self.selection.and(filter.evaluate(arrays, self.row_count)?));
             if (self.selection.selected_count() as f64) < NARROW_BELOW * self.row_count as f64 {
                 self.narrow()?;
             }
@@ -407,9 +418,14 @@ impl RowGroup {
             for array in self.decoded.values_mut() {
                 *array = array.slice(0, row_limit);
             }
-            self.selection = self.selection.truncate(row_limit);
+            self.select(self.selection.truncate(row_limit));
         }
         Ok(())
+    }
+
+    fn select(&mut self, selection: Selection) {
+        self.selection = selection;
+        self.wanted = None;
     }
 
     /// From here on, columns hold the selected rows alone.
@@ -432,7 +448,10 @@ impl RowGroup {
             let bytes = self.read(column, metrics).await?;
             let started = metrics.now();
             let timer = metrics.time_decode.timer();
-            let (array, raw_bytes) = self.decode(column, &bytes, &self.selection, table)?;
+            if self.is_narrow && self.wanted.is_none() {
+                self.wanted = self.selection.wanted(table.page_rows() as usize).map(Arc::new);
+            }
+            let (array, raw_bytes) = self.decode(column, &bytes, self.wanted.as_deref(), table)?;
             timer.done();
             metrics.bytes_decoded.add(raw_bytes as usize);
             metrics.traced(Activity::Decode, started, raw_bytes);
@@ -462,17 +481,17 @@ impl RowGroup {
         Ok(())
     }
 
-    /// Those rows of a column that `selection` names. Its stored bytes must have been read before.
+    /// The rows of a column that are wanted. Its stored bytes must have been read before.
     fn pages_of(
         &self,
         column: usize,
-        selection: &Selection,
+        wanted: Option<&Wanted>,
         table: &Table,
         metrics: &StreamMetrics,
     ) -> Result<ArrayRef> {
         let started = metrics.now();
         let timer = metrics.time_decode.timer();
-        let (array, raw_bytes) = self.decode(column, &self.bytes[&column], selection, table)?;
+        let (array, raw_bytes) = self.decode(column, &self.bytes[&column], wanted, table)?;
         timer.done();
         metrics.bytes_decoded.add(raw_bytes as usize);
         metrics.traced(Activity::Decode, started, raw_bytes);
@@ -485,27 +504,24 @@ impl RowGroup {
         &self,
         column: usize,
         bytes: &[u8],
-        selection: &Selection,
+        wanted: Option<&Wanted>,
         table: &Table,
     ) -> Result<(ArrayRef, u64)> {
         let logical = &table.schema().columns[column].logical;
         let decode_pages = || {
             let view = table.chunk_view(self.index, column, bytes)?;
-            if !self.is_narrow || selection.is_all() {
-                return Ok((column_to_arrow(view.decode()?, logical)?, None));
-            }
-            let page_rows = view.page_rows() as usize;
-            let pages = selection.pages(page_rows);
-            let filter = selection.filter_for(&pages, page_rows);
-            Ok((column_to_arrow(view.decode_pages(&pages)?, logical)?, filter))
+            let decoded = match wanted {
+                None => view.decode()?,
+                Some(wanted) => view.decode_pages(&wanted.pages)?,
+            };
+            let rows = decoded.len();
+            let keep = wanted.and_then(|wanted| wanted.filter.predicate());
+            Ok((column_to_stored_arrow(decoded, logical, keep)?, rows))
         };
-        let (array, filter) = decode_pages()
+        let (array, rows) = decode_pages()
             .map_err(|error: pelton_error::Error| to_datafusion(table.of_chunk(self.index, column, error)))?;
         let chunk_bytes = table.chunk(self.index, column).map_err(to_datafusion)?.raw_bytes as f64;
-        let raw_bytes = (chunk_bytes * array.len() as f64 / self.row_count.max(1) as f64) as u64;
-        match filter {
-            Some(filter) => Ok((filter.apply(&array)?, raw_bytes)),
-            None => Ok((array, raw_bytes)),
-        }
+        let raw_bytes = (chunk_bytes * rows as f64 / self.row_count.max(1) as f64) as u64;
+        Ok((array, raw_bytes))
     }
 }

@@ -8,8 +8,8 @@ use arrow::array::{
     Int16Array, Int32Array, Int64Array, LargeBinaryArray, LargeStringArray, StringArray, StringViewArray,
     TimestampMicrosecondArray, TimestampNanosecondArray, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
 };
-use arrow::compute::cast;
-use arrow::datatypes::Int32Type;
+use arrow::compute::{FilterBuilder, cast, filter};
+use arrow::datatypes::{DataType, Int32Type};
 use pelton_chunk::{ByteValues, DecodedColumn, DecodedValues, Validity, Values};
 use pelton_error::ErrorKind;
 
@@ -27,6 +27,49 @@ fn check(array: ArrayRef) {
         let back = column_to_arrow(decoded, &logical).unwrap();
         assert_eq!(&back, &cast(&array, &logical.to_arrow()).unwrap(), "{logical}");
     }
+}
+
+#[test]
+fn rows_are_chosen_of_the_stored_form() {
+    let numbers = |precision| -> ArrayRef {
+        let values = Decimal128Array::from(vec![Some(7), None, Some(-300), Some(5)]);
+        Arc::new(values.with_precision_and_scale(precision, 2).unwrap())
+    };
+    let texts: ArrayRef =
+        Arc::new(StringArray::from(vec![Some("a"), None, Some("a longer text than twelve"), Some("")]));
+    let mask = BooleanArray::from(vec![true, true, false, true]);
+    let keep = FilterBuilder::new(&mask).build();
+    for array in [numbers(18), numbers(19), texts] {
+        let logical = LogicalType::from_arrow(array.data_type()).unwrap();
+        let is_narrow = logical == LogicalType::Decimal { precision: 18, scale: 2 };
+        let stored = if is_narrow { DataType::Int64 } else { logical.to_arrow() };
+        assert_eq!(logical.to_stored_arrow(), stored);
+        for keep in [None, Some(&keep)] {
+            let column = column_from_arrow(array.as_ref(), &logical).unwrap();
+            let values = DecodedValues::Plain(column.values);
+            let found =
+                column_to_stored_arrow(DecodedColumn { values, validity: column.validity }, &logical, keep)
+                    .unwrap();
+            let expected = keep.map_or_else(|| Arc::clone(&array), |_| filter(&array, &mask).unwrap());
+            assert_eq!(found.data_type(), &stored);
+            // What is stored of a decimal is its number of hundredths.
+            let found = if is_narrow {
+                let whole: &Int64Array = found.as_any().downcast_ref().unwrap();
+                let wide: Decimal128Array = whole.iter().map(|value| value.map(i128::from)).collect();
+                Arc::new(wide.with_precision_and_scale(18, 2).unwrap())
+            } else {
+                found
+            };
+            assert_eq!(&found, &cast(&expected, &logical.to_arrow()).unwrap());
+        }
+    }
+
+    let (codes, dictionary) =
+        (vec![1, 0, 1, 0], ByteValues { offsets: vec![0, 1, 3], data: b"xyz".to_vec() });
+    let validity = Some(Validity { bits: vec![0b0111], len: 4 });
+    let coded = DecodedColumn { values: DecodedValues::Dictionary { codes, dictionary }, validity };
+    let found = column_to_stored_arrow(coded, &LogicalType::Utf8, Some(&keep)).unwrap();
+    assert_eq!(found.as_ref(), &StringViewArray::from(vec![Some("yz"), Some("x"), None]) as &dyn Array);
 }
 
 #[test]

@@ -7,9 +7,9 @@ use arrow::array::{
     StringViewArray, UInt32Array,
 };
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
-use arrow::compute::take;
+use arrow::compute::{FilterPredicate, take};
 use arrow::datatypes::{
-    ByteArrayType, Date32Type, Decimal128Type, Float32Type, Float64Type, GenericBinaryType,
+    ByteArrayType, DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, GenericBinaryType,
     GenericStringType, Int8Type, Int16Type, Int32Type, Int64Type, TimeUnit, TimestampMicrosecondType,
     TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
     UInt32Type, UInt64Type,
@@ -27,20 +27,49 @@ use crate::schema::LogicalType;
 /// Corrupt where the column is text and its bytes are not UTF-8. A decoded column of another machine
 /// type than `logical` is stored in is a bug and panics.
 pub fn column_to_arrow(decoded: DecodedColumn, logical: &LogicalType) -> Result<ArrayRef> {
+    match decoded.values {
+        DecodedValues::Plain(values) if !matches!(values, Values::Bytes(_)) => {
+            Ok(fixed_width(values, logical, decoded.validity.map(nulls_from)))
+        }
+        _ => column_to_stored_arrow(decoded, logical, None),
+    }
+}
+
+/// The rows that `keep` chooses, all without it, in the type that [`LogicalType::to_stored_arrow`] names. `keep` is of as many
+/// rows as were decoded.
+///
+/// # Errors
+///
+/// As [`column_to_arrow`].
+pub fn column_to_stored_arrow(
+    decoded: DecodedColumn,
+    logical: &LogicalType,
+    keep: Option<&FilterPredicate>,
+) -> Result<ArrayRef> {
     let nulls = decoded.validity.map(nulls_from);
+    let kept = |array: ArrayRef| match keep {
+        Some(keep) => {
+            keep.filter(&array).expect("a predicate of as many rows as there are filters any array")
+        }
+        None => array,
+    };
     match decoded.values {
         DecodedValues::Plain(Values::Bytes(values)) => match logical {
-            LogicalType::Utf8 => Ok(Arc::new(string_views(values, nulls)?)),
-            _ => Ok(Arc::new(binary_views(values, nulls)?)),
+            LogicalType::Utf8 => Ok(kept(Arc::new(string_views(values, nulls)?))),
+            _ => Ok(kept(Arc::new(binary_views(values, nulls)?))),
         },
-        DecodedValues::Plain(values) => Ok(fixed_width(values, logical, nulls)),
+        DecodedValues::Plain(Values::I64(values)) if logical.to_stored_arrow() == DataType::Int64 => {
+            Ok(kept(primitive::<Int64Type>(values, nulls)))
+        }
+        DecodedValues::Plain(values) => Ok(kept(fixed_width(values, logical, nulls))),
         DecodedValues::Dictionary { codes, dictionary } => {
-            let codes = UInt32Array::new(codes.into(), nulls);
+            let codes = kept(Arc::new(UInt32Array::new(codes.into(), nulls)));
             let entries: ArrayRef = match logical {
                 LogicalType::Utf8 => Arc::new(string_views(dictionary, None)?),
                 _ => Arc::new(binary_views(dictionary, None)?),
             };
-            Ok(take(&entries, &codes, None).expect("views are gathered by codes below the number of entries"))
+            Ok(take(&entries, codes.as_ref(), None)
+                .expect("views are gathered by codes below the number of entries"))
         }
     }
 }
