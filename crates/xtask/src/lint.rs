@@ -3,7 +3,7 @@
 //! `cargo clippy` checks all 400 crates that the workspace stands on before it looks at the first of ours, and a build
 //! compiles them again. On a checkout where nothing is built yet, cargo therefore starts a copy of this program in place of
 //! rustc (`RUSTC_WRAPPER`, which does not change what cargo thinks of the result): it compiles, and for crates of the
-//! workspace runs Clippy over the same sources with the same arguments. Programs of tests are not optimised then. Where things
+//! workspace runs Clippy over the same sources with the same arguments. Programs of tests are hardly optimised then. Where things
 //! are built already, what is fresh would go unseen, and `cargo clippy` has its own results from last time.
 
 use std::ffi::{OsStr, OsString};
@@ -19,6 +19,9 @@ const NAME: &str = "rustc-and-clippy";
 const DRIVER: &str = "PELTON_CLIPPY_DRIVER";
 /// How Clippy takes arguments of its own from a variable.
 const SEPARATOR: &str = "__CLIPPY_HACKERY__";
+
+/// Its tests compute what they expect row by row, patterns of texts too, which takes longer than the kernels beside it.
+const INTERPRETING: &str = "pelton-exec";
 
 /// Whether no library of the workspace is built yet.
 pub(crate) fn is_clean(workspace: &Workspace) -> bool {
@@ -61,7 +64,9 @@ pub(crate) fn as_rustc() -> Option<ExitCode> {
     let driver = std::env::var_os(DRIVER).filter(|_| std::env::var_os("CARGO_PRIMARY_PACKAGE").is_some());
     if driver.is_some() && is_for_tests(&args) {
         let is_level = |arg: &&mut OsString| arg.to_string_lossy().starts_with("opt-level=");
-        args.iter_mut().filter(is_level).for_each(|arg| *arg = "opt-level=0".into());
+        let package = std::env::var("CARGO_PKG_NAME").unwrap_or_default();
+        let level = if package == INTERPRETING { "opt-level=1" } else { "opt-level=0" };
+        args.iter_mut().filter(is_level).for_each(|arg| *arg = level.into());
         // Which comes with that otherwise, and cargo says nothing of it in a release.
         args.push("-Cdebug-assertions=off".into());
     }
