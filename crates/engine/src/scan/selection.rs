@@ -42,11 +42,6 @@ impl Selection {
         self.selected_count == 0
     }
 
-    /// True where every row is wanted.
-    pub(super) fn is_all(&self) -> bool {
-        self.mask.is_none()
-    }
-
     /// The numbers of the selected rows, where the first row has number `first`.
     pub(super) fn row_numbers(&self, first: i64) -> ArrayRef {
         Arc::new(match &self.mask {
@@ -238,7 +233,7 @@ mod tests {
         assert_eq!(parts.each_ref().map(Selection::selected_count), [1, 1, 1]);
         assert_eq!(parts[1].pages(2), [false, true, false]);
         assert_eq!(Selection::all(4).within(1..3).pages(1), [false, true, true, false]);
-        assert!(Selection::all(4).within(0..4).is_all());
+        assert!(Selection::all(4).within(0..4).wanted(2).is_none());
     }
 
     #[test]
