@@ -147,7 +147,7 @@ mod tests {
         Arc::new(Schema::new(vec![
             Field::new("text", DataType::Utf8View, true),
             Field::new("a", DataType::Decimal128(18, 2), true),
-            Field::new("b", DataType::Decimal128(7, 2), true),
+            Field::new("b", DataType::Decimal128(18, 2), true),
             Field::new("c", DataType::Decimal128(7, 3), true),
             Field::new("large", DataType::Decimal128(19, 2), true),
         ]))
@@ -182,7 +182,7 @@ mod tests {
         let wide = vec![
             text,
             decimals(18, 2),
-            wide(&other, &DataType::Decimal128(7, 2)),
+            wide(&other, &DataType::Decimal128(18, 2)),
             wide(&other, &DataType::Decimal128(7, 3)),
             large,
         ];
@@ -209,7 +209,7 @@ mod tests {
         use Operator as O;
         for op in [O::Eq, O::NotEq, O::Lt, O::LtEq, O::Gt, O::GtEq] {
             let with_constant = compare(&column("a"), op, &decimal(700, 18, 2));
-            let turned = compare(&decimal(-5, 3, 2), op, &column("a"));
+            let turned = compare(&decimal(-5, 18, 2), op, &column("a"));
             let with_each_other = compare(&column("a"), op, &column("b"));
             let both = compare(&with_constant, O::Or, &turned);
             let beside_text = compare(
