@@ -190,7 +190,8 @@ fn nothing_has_no_groups() {
 fn partitions_without_groups_give_no_rows_of_any_aggregate() {
     // Dates, decimals and bools have no form for groups when they are counted once each.
     let calls = "count(DISTINCT day), count(DISTINCT d), count(DISTINCT b), corr(v, half) IS NULL";
-    for (condition, partitions) in [("v < 0", 1), ("v < 0", 3), ("true", 3), ("few = 3 OR many % 500 = 7", 3)] {
+    for (condition, partitions) in [("v < 0", 1), ("v < 0", 3), ("true", 3), ("few = 3 OR many % 500 = 7", 3)]
+    {
         let sql = format!("SELECT b, {calls} FROM t WHERE {condition} GROUP BY b");
         assert_eq!(check(&sql, partitions, 64 << 20), 0);
     }
