@@ -139,7 +139,7 @@ fn exceeded(account: &Account, excess: Excess, holders: &[String]) -> Error {
 
 /// The operators of `plan` that hold more than the batch they work on, the last to run first.
 fn holders(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
-    const HOLD: [&str; 13] = [
+    const HOLD: [&str; 14] = [
         "AggregateExec",
         "BoundedWindowAggExec",
         "CrossJoinExec",
@@ -147,6 +147,7 @@ fn holders(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
         "NestedLoopJoinExec",
         "SortExec",
         "SortMergeJoinExec",
+        "PartialAggregateExec",
         "PeltonJoinExec",
         "SpillingAggregateExec",
         "SpillingWindowExec",

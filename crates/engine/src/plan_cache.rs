@@ -48,7 +48,7 @@ use crate::provider::PeltonTable;
 use crate::running::RunningWindowExec;
 use crate::scan::PeltonScanExec;
 use crate::sorting::WordSortExec;
-use crate::spilling::{PeltonJoinExec, SpillingAggregateExec, SpillingWindowExec};
+use crate::spilling::{PartialAggregateExec, PeltonJoinExec, SpillingAggregateExec, SpillingWindowExec};
 
 /// The most plans in the cache; the oldest is evicted first. A guess: a dashboard's queries.
 const PLANS_MAX: usize = 64;
@@ -281,6 +281,7 @@ fn has_copied_state(plan: &Arc<dyn ExecutionPlan>) -> bool {
         || plan.is::<BoundedWindowAggExec>()
         || plan.is::<RunningWindowExec>()
         || plan.is::<SpillingAggregateExec>()
+        || plan.is::<PartialAggregateExec>()
         || plan.is::<SpillingWindowExec>()
         || plan.is::<ScalarSubqueryExec>()
 }

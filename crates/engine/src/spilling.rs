@@ -6,6 +6,7 @@
 //!            HashJoinExec                    ─▶ PeltonJoinExec, which all threads build as well
 //!            WindowAggExec                   ─▶ SpillingWindowExec
 //!            AggregateExec, by groups        ─▶ SpillingAggregateExec
+//!            its first step, by texts        ─▶ PartialAggregateExec
 //!            median, array_agg by group      ─▶ over rows that are sorted by group
 //!            several COUNT(DISTINCT)         ─▶ a join of aggregates of one row
 //!   settings partitions and rows of a batch follow from the limit
@@ -42,7 +43,7 @@ mod window;
 
 pub(crate) use distinct::DistinctCounts;
 pub(crate) use given::Given;
-pub(crate) use groups::SpillingAggregateExec;
+pub(crate) use groups::{PartialAggregateExec, SpillingAggregateExec};
 pub(crate) use join::PeltonJoinExec;
 pub(crate) use pool::SharingPool;
 pub(crate) use window::SpillingWindowExec;
@@ -97,6 +98,8 @@ impl SpillingRule {
                 large_top(sort, limit)
             } else if node.is::<HashJoinExec>() {
                 joining(&node, is_limited.then_some(limit), budget, self.table_rows_min)?
+            } else if let Some(partial) = PartialAggregateExec::of(&node)? {
+                Some(Arc::new(partial) as _)
             } else if !is_limited {
                 None
             } else if node.is::<AggregateExec>() {

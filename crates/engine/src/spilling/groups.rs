@@ -31,11 +31,14 @@ use datafusion::physical_plan::{
     replace_children_if_necessary,
 };
 
+mod partial;
 mod run;
+mod seen;
 mod table;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use partial::PartialAggregateExec;
 use run::{Run, buffer_bytes};
 use table::Shape;
 
@@ -74,19 +77,23 @@ impl SpillingAggregateExec {
         Arc::clone(&self.aggregate) as _
     }
 
-    /// The last step of groups, by hash, of which all are asked for, and whose values do not depend on the order of rows.
+    /// The last step of such groups.
     fn can_do(aggregate: &AggregateExec) -> bool {
         let is_last = !matches!(aggregate.mode(), AggregateMode::Partial | AggregateMode::PartialReduce);
-        let by = aggregate.group_expr();
-        is_last
-            && by.is_single()
-            && !by.is_true_no_grouping()
-            && matches!(aggregate.input_order_mode(), InputOrderMode::Linear)
-            && aggregate.limit_options().is_none()
-            && aggregate.dynamic_expressions_produced().is_empty()
-            && aggregate.required_input_ordering().iter().all(Option::is_none)
-            && aggregate.aggr_expr().iter().all(|call| call.order_bys().is_empty())
+        is_last && has_plain_groups(aggregate)
     }
+}
+
+/// Whether groups are made by hash, all of them are asked for, and their values do not depend on the order of rows.
+fn has_plain_groups(aggregate: &AggregateExec) -> bool {
+    let by = aggregate.group_expr();
+    by.is_single()
+        && !by.is_true_no_grouping()
+        && matches!(aggregate.input_order_mode(), InputOrderMode::Linear)
+        && aggregate.limit_options().is_none()
+        && aggregate.dynamic_expressions_produced().is_empty()
+        && aggregate.required_input_ordering().iter().all(Option::is_none)
+        && aggregate.aggr_expr().iter().all(|call| call.order_bys().is_empty())
 }
 
 fn aggregate_of(node: &Arc<dyn ExecutionPlan>) -> Option<Arc<AggregateExec>> {

@@ -17,6 +17,8 @@ use datafusion::physical_plan::aggregates::{
 };
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::GroupsAccumulatorAdapter;
 
+use super::seen::SeenGroups;
+
 /// What is grouped and how.
 pub(super) struct Shape {
     group_by: PhysicalGroupBy,
@@ -90,7 +92,10 @@ impl Table {
             arguments: aggregate_expressions(&shape.calls, &mode, group_by.num_group_exprs())?,
             group_by,
             takes_states: mode.input_mode() == AggregateInputMode::Partial,
-            groups: new_group_values(Arc::clone(&shape.keys), &GroupOrdering::None)?,
+            groups: SeenGroups::over(
+                new_group_values(Arc::clone(&shape.keys), &GroupOrdering::None)?,
+                &shape.keys,
+            ),
             states: shape.calls.iter().map(accumulator).collect::<Result<_>>()?,
             places: Vec::new(),
             shape: Arc::clone(shape),
@@ -127,6 +132,11 @@ impl Table {
             }
         }
         Ok(())
+    }
+
+    /// Whether [`as_states`](Self::as_states) is there for all aggregates.
+    pub(super) fn can_pass_rows(&self) -> bool {
+        self.takes_states || self.states.iter().all(|state| state.supports_convert_to_state())
     }
 
     /// The rows of `batch`, at least one, as states of a group each.

@@ -15,7 +15,7 @@ use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use pelton_limits::{SpillOptions, SpillSpace};
 
-use super::{SpillingAggregateExec, aggregate_of};
+use super::{PartialAggregateExec, SpillingAggregateExec, aggregate_of};
 use crate::memory;
 
 const ROWS: usize = 6000;
@@ -86,7 +86,7 @@ fn rows(batches: &[RecordBatch]) -> Vec<String> {
     rows
 }
 
-/// `plan` with aggregates that spill wherever there may be some, and these.
+/// `plan` with aggregates of ours wherever there may be some, and these.
 fn spilling(plan: Arc<dyn ExecutionPlan>) -> (Arc<dyn ExecutionPlan>, Vec<Arc<dyn ExecutionPlan>>) {
     let mut found = Vec::new();
     let plan = plan.transform_up(|node| {
@@ -96,7 +96,13 @@ fn spilling(plan: Arc<dyn ExecutionPlan>) -> (Arc<dyn ExecutionPlan>, Vec<Arc<dy
                 found.push(Arc::clone(&node));
                 Transformed::yes(node)
             }
-            None => Transformed::no(node),
+            None => match PartialAggregateExec::of(&node)? {
+                Some(partial) => {
+                    found.push(Arc::new(partial) as Arc<dyn ExecutionPlan>);
+                    Transformed::yes(Arc::clone(&found[found.len() - 1]))
+                }
+                None => Transformed::no(node),
+            },
         })
     });
     (plan.unwrap().data, found)
@@ -211,4 +217,43 @@ fn one_group_of_many_rows_ends() {
         );
         check("SELECT few, count(DISTINCT v) FROM t GROUP BY few", partitions, SMALL);
     }
+}
+
+/// Rows that the first step of `sql`, an aggregate by texts, gives of the 6000, with `limit_bytes` and so many rows before it
+/// gives up to group where half of them are groups.
+async fn rows_of_first_step(sql: &str, limit_bytes: u64, rows_to_pass: usize) -> usize {
+    let session = session(2);
+    let plan = session.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
+    let (plan, nodes) = spilling(plan);
+    let first = nodes.iter().find(|node| node.is::<PartialAggregateExec>()).expect("an aggregate by texts");
+    let mut config = session.copied_config();
+    let options = &mut config.options_mut().execution;
+    options.skip_partial_aggregation_probe_rows_threshold = rows_to_pass;
+    options.skip_partial_aggregation_probe_ratio_threshold = 0.5;
+    let pool = memory::bounded(limit_bytes);
+    let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build().unwrap();
+    let context = TaskContext::default().with_session_config(config).with_runtime(Arc::new(runtime));
+    let (context, expected) = (Arc::new(context), session.sql(sql).await.unwrap().collect().await.unwrap());
+    // The last step reads what the first gives, with all memory.
+    let states = collect(Arc::clone(first), Arc::clone(&context)).await.unwrap();
+    assert!(states.iter().all(|batch| batch.schema() == first.schema() && batch.num_rows() <= 100));
+    assert_eq!(context.memory_pool().reserved(), 0);
+    assert_eq!(rows(&collect(plan, session.task_ctx()).await.unwrap()), rows(&expected));
+    states.iter().map(RecordBatch::num_rows).sum()
+}
+
+#[tokio::test]
+async fn a_first_step_gives_its_groups_and_rows_where_they_are_hardly_fewer_and_what_does_not_fit() {
+    let by =
+        |keys: &str| format!("SELECT {keys}, sum(v), max(s), count(DISTINCT half) FROM t GROUP BY {keys}");
+    let (few, many) = (by("s, few % 2"), by("txt, row"));
+    let all = 64 << 20;
+    // Of each of two partitions.
+    let groups = rows_of_first_step(&few, all, 100_000).await;
+    assert!((900..=5400).contains(&groups), "{groups}");
+    assert_eq!(rows_of_first_step(&many, all, 100_000).await, ROWS);
+    // Some hundred rows are grouped first; what comes then is given as it comes.
+    assert_eq!(rows_of_first_step(&many, all, 500).await, ROWS);
+    let given = rows_of_first_step(&few, SMALL, 100_000).await;
+    assert!(given > groups && given <= ROWS, "{given} rows, {groups} groups");
 }

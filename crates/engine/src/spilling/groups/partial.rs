@@ -1,0 +1,207 @@
+//! The first step of an aggregate by texts: groups of each partition, of which the last step makes those of all.
+//!
+//! As DataFusion's, but texts that come again and again are known by their bits ([`super::seen`]). Groups that do not fit go on
+//! to the last step, which can have one group come several times. So do rows one by one, where hardly two are of one group.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, replace_children_if_necessary,
+};
+use futures::StreamExt;
+
+use super::table::{Shape, Table};
+use super::{aggregate_of, has_plain_groups};
+use crate::stand_in::answers_of;
+
+/// The first step of an aggregate by texts. See the module.
+pub(crate) struct PartialAggregateExec {
+    aggregate: Arc<AggregateExec>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl PartialAggregateExec {
+    /// In place of `node`, where it is the first step of an aggregate by a text.
+    pub(in crate::spilling) fn of(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
+        let Some(aggregate) = aggregate_of(node).filter(|aggregate| Self::can_do(aggregate)) else {
+            return Ok(None);
+        };
+        let keys = aggregate.group_expr().group_schema(&aggregate.input().schema())?;
+        let is_by_text = keys.fields().iter().any(|field| *field.data_type() == DataType::Utf8View);
+        Ok(is_by_text.then(|| Self::new(aggregate)))
+    }
+
+    fn new(aggregate: Arc<AggregateExec>) -> Self {
+        Self { aggregate, metrics: ExecutionPlanMetricsSet::new() }
+    }
+
+    /// DataFusion's operator.
+    pub(crate) fn replaced(&self) -> Arc<dyn ExecutionPlan> {
+        Arc::clone(&self.aggregate) as _
+    }
+
+    fn can_do(aggregate: &AggregateExec) -> bool {
+        *aggregate.mode() == AggregateMode::Partial && has_plain_groups(aggregate)
+    }
+}
+
+impl fmt::Debug for PartialAggregateExec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PartialAggregateExec").field("aggregate", &self.aggregate).finish_non_exhaustive()
+    }
+}
+
+impl DisplayAs for PartialAggregateExec {
+    fn fmt_as(&self, form: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !matches!(form, DisplayFormatType::TreeRender) {
+            f.write_str("PartialAggregateExec of ")?;
+        }
+        self.aggregate.fmt_as(form, f)
+    }
+}
+
+impl ExecutionPlan for PartialAggregateExec {
+    answers_of!(aggregate);
+
+    fn name(&self) -> &str {
+        "PartialAggregateExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.aggregate.properties()
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let node = replace_children_if_necessary(Arc::clone(&self.aggregate) as _, children)?;
+        let lost = || DataFusionError::Internal("an aggregate became something else".to_owned());
+        let aggregate = aggregate_of(&node).ok_or_else(lost)?;
+        // Over sorted rows groups end one by one.
+        Ok(if Self::can_do(&aggregate) { Arc::new(Self::new(aggregate)) } else { node })
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let options = &context.session_config().options().execution;
+        let shape = Arc::new(Shape::of(&self.aggregate)?);
+        let run = Run {
+            table: Table::of_input(&shape)?,
+            input: Some(self.aggregate.input().execute(partition, Arc::clone(&context))?),
+            schema: self.schema(),
+            given: None,
+            reservation: MemoryConsumer::new(format!("PartialAggregate[{partition}]"))
+                .register(context.memory_pool()),
+            seen: 0,
+            is_passing: false,
+            rows_to_pass: options.skip_partial_aggregation_probe_rows_threshold,
+            share_to_pass: options.skip_partial_aggregation_probe_ratio_threshold,
+            batch_rows: context.session_config().batch_size(),
+            metrics: BaselineMetrics::new(&self.metrics, partition),
+        };
+        let rows = futures::stream::try_unfold(run, |mut run| async move {
+            Ok(run.next().await?.map(|batch| (batch, run)))
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
+    }
+}
+
+/// One partition.
+struct Run {
+    table: Table,
+    /// `None` once all of it is read.
+    input: Option<SendableRecordBatchStream>,
+    schema: SchemaRef,
+    /// Groups that go out, from this row on.
+    given: Option<(RecordBatch, usize)>,
+    reservation: MemoryReservation,
+    /// Rows since the table was empty.
+    seen: usize,
+    /// Whether rows go out as they are.
+    is_passing: bool,
+    /// After so many rows, of which groups are this share, they do.
+    rows_to_pass: usize,
+    share_to_pass: f64,
+    batch_rows: usize,
+    metrics: BaselineMetrics,
+}
+
+impl Run {
+    /// The next groups.
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            if let Some((groups, from)) = self.given.take() {
+                let rows = self.batch_rows.min(groups.num_rows() - from);
+                if rows > 0 {
+                    let batch = groups.slice(from, rows);
+                    self.given = Some((groups, from + rows));
+                    self.metrics.record_output(rows);
+                    return Ok(Some(batch));
+                }
+                drop(groups);
+                self.reservation.free();
+            }
+            let Some(input) = &mut self.input else { return Ok(None) };
+            let batch = input.next().await.transpose()?;
+            let time = self.metrics.elapsed_compute().clone();
+            let _timer = time.timer();
+            match batch {
+                Some(batch) if batch.num_rows() == 0 => {}
+                Some(batch) if self.is_passing => self.give(self.table.as_states(&batch)?)?,
+                Some(batch) => self.add(&batch)?,
+                None => {
+                    self.input = None;
+                    self.give_groups()?;
+                }
+            }
+        }
+    }
+
+    /// Adds rows to their groups, which go out where they do not fit, or are hardly fewer than their rows.
+    fn add(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.table.add(batch)?;
+        self.seen += batch.num_rows();
+        let is_many =
+            self.seen >= self.rows_to_pass && self.table.len() as f64 > self.seen as f64 * self.share_to_pass;
+        if is_many && self.table.can_pass_rows() {
+            self.is_passing = true;
+            return self.give_groups();
+        }
+        let bytes = self.table.bytes();
+        // Groups are brought together before they go out.
+        if self.reservation.try_resize(bytes + bytes / 2).is_err() {
+            self.give_groups()?;
+        }
+        Ok(())
+    }
+
+    fn give_groups(&mut self) -> Result<()> {
+        self.seen = 0;
+        if self.table.len() == 0 {
+            return Ok(());
+        }
+        let groups = self.table.take_states()?;
+        // The table is empty; of what it held this is a part.
+        let _ = self.reservation.try_resize(groups.get_array_memory_size());
+        self.give(groups)
+    }
+
+    fn give(&mut self, states: RecordBatch) -> Result<()> {
+        let states = RecordBatch::try_new(Arc::clone(&self.schema), states.columns().to_vec())?;
+        self.given = Some((states, 0));
+        Ok(())
+    }
+}
