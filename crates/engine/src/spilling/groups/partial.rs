@@ -176,7 +176,7 @@ impl Run {
         self.seen += batch.num_rows();
         let is_many =
             self.seen >= self.rows_to_pass && self.table.len() as f64 > self.seen as f64 * self.share_to_pass;
-        if is_many && self.table.can_pass_rows() {
+        if is_many {
             self.is_passing = true;
             return self.give_groups();
         }

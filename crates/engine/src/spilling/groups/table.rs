@@ -134,11 +134,6 @@ impl Table {
         Ok(())
     }
 
-    /// Whether [`as_states`](Self::as_states) is there for all aggregates.
-    pub(super) fn can_pass_rows(&self) -> bool {
-        self.takes_states || self.states.iter().all(|state| state.supports_convert_to_state())
-    }
-
     /// The rows of `batch`, at least one, as states of a group each.
     ///
     /// # Errors
