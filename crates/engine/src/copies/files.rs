@@ -86,6 +86,13 @@ impl<'a> FileScan<'a> {
 }
 
 impl FileSet {
+    /// No files.
+    #[cfg(test)]
+    pub(super) fn of_nothing() -> Arc<Self> {
+        let schema = Arc::new(datafusion::arrow::datatypes::Schema::empty());
+        Arc::new(Self { store: ObjectStoreUrl::local_filesystem(), files: Vec::new(), schema })
+    }
+
     /// The columns that `source` reads, by name.
     fn columns_of(&self, source: &ParquetSource) -> std::result::Result<Vec<String>, &'static str> {
         let mut columns: BTreeSet<usize> = BTreeSet::new();

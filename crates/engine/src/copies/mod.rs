@@ -81,6 +81,8 @@ struct Kept {
     source: Option<ScanSource>,
     /// Columns to encode.
     wanted: BTreeSet<String>,
+    /// Columns that are being encoded.
+    begun: BTreeSet<String>,
     /// Columns that stay with the Parquet reader, and why.
     refused: BTreeMap<String, String>,
     is_worked_on: bool,
@@ -168,6 +170,7 @@ impl FileCopies {
                 layers: Vec::new(),
                 source: None,
                 wanted: BTreeSet::new(),
+                begun: BTreeSet::new(),
                 refused: BTreeMap::new(),
                 is_worked_on: false,
                 used_at: now,
@@ -175,9 +178,11 @@ impl FileCopies {
             state.kept.len() - 1
         });
         let kept = &mut state.kept[position];
-        let missing =
-            columns.iter().filter(|column| !kept.has(column) && !kept.refused.contains_key(*column));
-        let missing: Vec<String> = missing.cloned().collect();
+        // What is encoded twice would be there twice.
+        let is_missing = |column: &&String| {
+            !kept.has(column) && !kept.begun.contains(*column) && !kept.refused.contains_key(*column)
+        };
+        let missing: Vec<String> = columns.iter().filter(is_missing).cloned().collect();
         kept.wanted.extend(missing);
         !kept.wanted.is_empty() && !std::mem::replace(&mut kept.is_worked_on, true)
     }
@@ -186,11 +191,10 @@ impl FileCopies {
     fn next_wanted(&self, files: &FileSet) -> Option<Vec<String>> {
         let mut state = self.state();
         let kept = state.kept.iter_mut().find(|kept| *kept.files == *files)?;
-        if kept.wanted.is_empty() {
-            kept.is_worked_on = false;
-            return None;
-        }
-        Some(std::mem::take(&mut kept.wanted).into_iter().collect())
+        // Those before are there now, or refused.
+        kept.begun = std::mem::take(&mut kept.wanted);
+        kept.is_worked_on = !kept.begun.is_empty();
+        kept.is_worked_on.then(|| kept.begun.iter().cloned().collect())
     }
 
     /// `columns` of `files` stay with the Parquet reader for `reason`.
@@ -273,5 +277,31 @@ impl State {
         if let Some((position, _)) = coldest {
             self.kept.remove(position);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pelton_io::IoOptions;
+
+    #[test]
+    fn a_column_that_is_being_encoded_is_not_wanted_again() {
+        let io = Arc::new(IoEngine::start(IoOptions::default()).unwrap());
+        let copies = FileCopies::new(&SessionOptions::default(), &io);
+        let files = FileSet::of_nothing();
+        let columns = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert!(copies.want(&files, &columns(&["a", "b"])));
+        assert_eq!(copies.next_wanted(&files), Some(columns(&["a", "b"])));
+        // Queries that come meanwhile: nobody else is to begin, and what is under way is not done again.
+        assert!(!copies.want(&files, &columns(&["b"])));
+        assert!(!copies.want(&files, &columns(&["a", "c"])));
+        copies.refuse(&files, &columns(&["a"]), "it is of no use");
+        assert_eq!(copies.next_wanted(&files), Some(columns(&["c"])));
+        assert_eq!(copies.next_wanted(&files), None);
+        // None of them came to be there, so that all but the refused may be tried again.
+        assert!(!copies.want(&files, &columns(&["a"])));
+        assert!(copies.want(&files, &columns(&["a", "b", "c"])));
+        assert_eq!(copies.next_wanted(&files), Some(columns(&["b", "c"])));
     }
 }

@@ -1,15 +1,17 @@
 //! Groups of keys that were seen before, found by the bits of the keys.
 //!
 //! ```text
-//!   batch ─▶ bits of each row's keys ─▶ seen before?  yes: the group it had then
-//!                                                     no:  DataFusion's groups say which one it is
+//!   column of a batch ─▶ bits of each row ─▶ a small number a key, NULL 0 ─┐
+//!   column of a batch ─▶ bits of each row ─▶ a small number a key, NULL 0 ─┴▶ both in one word ─▶ seen before?
+//!                                                                yes: the group it had then ◀──────┤
+//!                                                                no:  DataFusion's groups say which it is
 //! ```
 //!
 //! DataFusion hashes and compares each row's texts. A text of up to 12 bytes lies in its view, and a longer one that came from
 //! a dictionary has one view in all rows: equal bits are equal keys as long as the bytes behind them stay where they are. Keys
-//! with other bits may be equal all the same, which DataFusion's groups find out once. Where most rows are new, nobody asks.
+//! with other bits may be equal all the same, which DataFusion's groups find out once. Where many rows are new, nobody asks.
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, UInt64Array};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringViewArray, UInt64Array};
 use datafusion::arrow::buffer::Buffer;
 use datafusion::arrow::compute::take;
 use datafusion::arrow::datatypes::{DataType, Date32Type, Decimal128Type, Int32Type, Int64Type, Schema};
@@ -17,192 +19,83 @@ use datafusion::error::Result;
 use datafusion::logical_expr::EmitTo;
 use datafusion::physical_plan::aggregates::group_values::GroupValues;
 
-/// Keys that are remembered at most: they stay in a core's cache. A guess.
-const KEYS_MAX: usize = 1 << 12;
+/// Bits of a key's number: so many keys of a column stay in a core's cache. A guess.
+const NUMBER_BITS: u32 = 12;
+/// Columns whose numbers fit into a word.
+const COLUMNS_MAX: usize = (u64::BITS / NUMBER_BITS) as usize;
 /// Places that are looked at for a key; hashes that meet more often are not worth more.
 const STEPS_MAX: usize = 16;
-/// Words that the keys of a row have at most.
-const WORDS_MAX: usize = 8;
-/// Of a batch's rows, a share that is more than this many-th new to it is too much.
+/// Of a batch's rows, more keys that are new than this share of them are too many.
 const NEW_SHARE: usize = 4;
-/// Batches in a row that are not asked about after one that was mostly new: doubled each time, up to the second.
+/// Batches that are not looked at after such a one: twice as many each time, up to the second.
 const PAUSE: usize = 8;
 const PAUSE_MAX: usize = 1 << 10;
 /// A text of so many bytes lies in its view.
 const INLINE_BYTES: u32 = 12;
-/// Odd, with bits everywhere: 2^64 over the golden ratio.
-const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
-const EMPTY: u32 = u32::MAX;
+/// What bits are mixed with: 2^64 over the golden ratio, and the square root of two.
+const FACTORS: [u64; 2] = [0x9E37_79B9_7F4A_7C15, 0x6A09_E667_F3BC_C909];
 
 /// Groups that `groups` knows, and a memory of those that came often.
 pub(super) struct SeenGroups {
     groups: Box<dyn GroupValues>,
-    /// Words of a row: those of its keys, and one that says which are NULL.
-    stride: usize,
-    /// Where the rest of long texts lies, by key: held, so that nothing else comes to lie there.
-    behind: Vec<Vec<Buffer>>,
-    /// Whether keys with something behind them are remembered.
-    is_behind: bool,
-    words_seen: Vec<u64>,
-    group_of: Vec<usize>,
-    /// Positions in `group_of`, by hash.
-    places: Vec<u32>,
+    columns: Vec<Numbers>,
+    /// Groups by the numbers of their keys.
+    seen: Table<1>,
+    /// Numbers of the keys of each row of a batch.
+    rows: Vec<u64>,
     to_pass: usize,
     pause: usize,
-    words: Vec<u64>,
-    hashes: Vec<u64>,
 }
 
 impl SeenGroups {
-    /// In place of `groups`, which have no group yet, of keys of `schema`; they themselves where keys are no texts, or of other
-    /// kinds than those that are looked at here.
+    /// In place of `groups`, which have no group yet, of keys of `schema`; they themselves where no key is a text, or one is of
+    /// a kind that is not looked at here.
     pub(super) fn over(groups: Box<dyn GroupValues>, schema: &Schema) -> Box<dyn GroupValues> {
-        let types: Vec<&DataType> = schema.fields().iter().map(|field| field.data_type()).collect();
-        let words: Option<Vec<usize>> = types.iter().map(|ty| words_of(ty)).collect();
-        let stride = words.map(|words| words.iter().sum::<usize>() + 1);
-        match stride.filter(|stride| *stride <= WORDS_MAX && types.contains(&&DataType::Utf8View)) {
-            Some(stride) => Box::new(Self {
-                groups,
-                stride,
-                behind: vec![Vec::new(); types.len()],
-                is_behind: false,
-                words_seen: Vec::new(),
-                group_of: Vec::new(),
-                places: Vec::new(),
-                to_pass: 0,
-                pause: PAUSE,
-                words: Vec::new(),
-                hashes: Vec::new(),
-            }),
+        let types = || schema.fields().iter().map(|field| field.data_type());
+        let columns: Option<Vec<Numbers>> = types().map(Numbers::of).collect();
+        let has_text = types().any(|ty| *ty == DataType::Utf8View);
+        match columns.filter(|columns| has_text && columns.len() <= COLUMNS_MAX) {
+            Some(columns) => {
+                let (seen, rows) = (Table::default(), Vec::new());
+                Box::new(Self { groups, columns, seen, rows, to_pass: 0, pause: PAUSE })
+            }
             None => groups,
         }
     }
 
     fn forget(&mut self) {
-        self.words_seen.clear();
-        self.group_of.clear();
-        self.places.clear();
-        self.behind.iter_mut().for_each(Vec::clear);
-        self.is_behind = false;
+        self.seen = Table::default();
+        self.columns.iter_mut().for_each(Numbers::forget);
     }
 
-    /// Takes the bits of all rows' keys; forgets what was seen where the same bits may now be another text.
-    fn read(&mut self, columns: &[ArrayRef]) {
-        let rows = columns[0].len();
-        self.words.clear();
-        self.words.resize(rows * self.stride, 0);
-        self.hashes.clear();
-        self.hashes.resize(rows, 0);
-        let (mut at, mut is_behind) = (1, false);
-        for (number, column) in columns.iter().enumerate() {
-            let mut rows = Rows { words: &mut self.words, hashes: &mut self.hashes, stride: self.stride, at };
-            is_behind |= rows.read(column.as_ref());
-            if let Some(nulls) = column.nulls().filter(|nulls| nulls.null_count() > 0) {
-                rows.note_nulls(nulls.iter().map(|is_valid| !is_valid), number);
-            }
-            at += words_of(column.data_type()).unwrap_or(0);
-        }
-        if is_behind || self.is_behind {
-            let is_same = |(held, column): (&Vec<Buffer>, &ArrayRef)| match column.as_string_view_opt() {
-                Some(texts) => are_same(held, texts.data_buffers()),
-                None => true,
-            };
-            if !self.behind.iter().zip(columns).all(is_same) {
-                self.forget();
-                for (held, column) in self.behind.iter_mut().zip(columns) {
-                    if let Some(texts) = column.as_string_view_opt() {
-                        held.extend_from_slice(texts.data_buffers());
-                    }
-                }
-            }
-            self.is_behind |= is_behind;
-        }
+    /// Nothing is looked at for a while.
+    fn pass(&mut self) {
+        self.forget();
+        self.to_pass = self.pause;
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
+    }
+
+    /// The numbers of all rows' keys; false where they are too many.
+    fn read(&mut self, columns: &[ArrayRef]) -> bool {
+        self.rows.clear();
+        self.rows.resize(columns[0].len(), 0);
+        self.columns.iter_mut().zip(columns).all(|(numbers, column)| {
+            // Those of the columns before make room.
+            self.rows.iter_mut().for_each(|row| *row <<= NUMBER_BITS);
+            numbers.read(column, &mut self.rows)
+        })
     }
 
     /// The groups of rows that were seen before into `groups`; gives the others.
     fn look_up(&self, groups: &mut [usize]) -> Vec<u64> {
-        // Of a number of words that is known, which is compared without a call.
-        match self.stride {
-            3 => self.look_up_of::<3>(groups),
-            4 => self.look_up_of::<4>(groups),
-            5 => self.look_up_of::<5>(groups),
-            _ => self.look_up_of::<0>(groups),
-        }
-    }
-
-    fn look_up_of<const STRIDE: usize>(&self, groups: &mut [usize]) -> Vec<u64> {
         let mut new = Vec::new();
-        let stride = if STRIDE == 0 { self.stride } else { STRIDE };
-        if self.places.is_empty() {
-            return (0..groups.len() as u64).collect();
-        }
-        let (mask, shift) = (self.places.len() - 1, 64 - self.places.len().ilog2());
-        let rows = self.words.chunks_exact(stride).zip(&self.hashes);
-        for ((row, (words, hash)), group) in rows.enumerate().zip(groups) {
-            let mut place = (hash >> shift) as usize;
-            let found = (0..STEPS_MAX).find_map(|_| {
-                let key = self.places[place] as usize;
-                place = (place + 1) & mask;
-                if key == EMPTY as usize {
-                    return Some(None);
-                }
-                let is_it = self.words_seen[key * stride..][..stride].iter().eq(words);
-                is_it.then_some(Some(key))
-            });
-            match found.flatten() {
-                Some(key) => *group = self.group_of[key],
+        for ((row, keys), group) in self.rows.iter().enumerate().zip(groups) {
+            match self.seen.get([*keys]) {
+                Some(known) => *group = known as usize,
                 None => new.push(row as u64),
             }
         }
         new
-    }
-
-    /// Remembers that the keys of `row` are `group`.
-    fn remember(&mut self, row: usize, group: usize) {
-        if self.group_of.len() == KEYS_MAX {
-            return;
-        }
-        if self.group_of.len() * 4 >= self.places.len() {
-            self.grow();
-        }
-        let words = row * self.stride..(row + 1) * self.stride;
-        let hash = self.hashes[row];
-        if let Some(place) = self.free_place(hash, &self.words[words.clone()]) {
-            self.places[place] = self.group_of.len() as u32;
-            self.words_seen.extend_from_slice(&self.words[words]);
-            self.group_of.push(group);
-        }
-    }
-
-    /// Where a key goes that is not there yet.
-    fn free_place(&self, hash: u64, words: &[u64]) -> Option<usize> {
-        let (mask, shift) = (self.places.len() - 1, 64 - self.places.len().ilog2());
-        for step in 0..STEPS_MAX {
-            let place = ((hash >> shift) as usize + step) & mask;
-            let key = self.places[place];
-            if key == EMPTY {
-                return Some(place);
-            }
-            if self.words_seen[key as usize * self.stride..][..self.stride] == *words {
-                return None;
-            }
-        }
-        None
-    }
-
-    /// Twice the room.
-    fn grow(&mut self) {
-        let room = (self.places.len() * 2).max(64);
-        self.places = vec![EMPTY; room];
-        let seen = std::mem::take(&mut self.words_seen);
-        let groups = std::mem::take(&mut self.group_of);
-        for (words, group) in seen.chunks_exact(self.stride).zip(groups) {
-            if let Some(place) = self.free_place(hash_of(words), words) {
-                self.places[place] = self.group_of.len() as u32;
-                self.words_seen.extend_from_slice(words);
-                self.group_of.push(group);
-            }
-        }
     }
 }
 
@@ -212,47 +105,38 @@ impl GroupValues for SeenGroups {
             self.to_pass -= 1;
             return self.groups.intern(columns, groups);
         }
-        self.read(columns);
-        let rows = columns[0].len();
-        groups.clear();
-        groups.resize(rows, 0);
-        let new = self.look_up(groups);
-        if new.is_empty() {
-            return Ok(());
+        if !self.read(columns) {
+            self.pass();
+            return self.groups.intern(columns, groups);
         }
-        if new.len() == rows {
+        groups.clear();
+        groups.resize(self.rows.len(), 0);
+        let new = self.look_up(groups);
+        if new.len() == self.rows.len() {
             self.groups.intern(columns, groups)?;
-        } else {
+        } else if !new.is_empty() {
             let which = UInt64Array::from(new.clone());
-            let keys: Vec<ArrayRef> =
-                columns.iter().map(|column| take(column, &which, None)).collect::<Result<_, _>>()?;
+            let keys = columns.iter().map(|column| take(column, &which, None));
             let mut found = Vec::with_capacity(new.len());
-            self.groups.intern(&keys, &mut found)?;
+            self.groups.intern(&keys.collect::<Result<Vec<_>, _>>()?, &mut found)?;
             new.iter().zip(found).for_each(|(row, group)| groups[*row as usize] = group);
         }
-        let known = self.group_of.len();
-        for row in new.iter().map(|row| *row as usize) {
-            self.remember(row, groups[row]);
-        }
-        // A batch that brings few keys, all of them new, says nothing against the next one.
-        if (self.group_of.len() - known) * NEW_SHARE > rows || self.group_of.len() == KEYS_MAX {
-            self.to_pass = self.pause;
-            self.pause = (self.pause * 2).min(PAUSE_MAX);
-            self.forget();
-        } else if new.len() * NEW_SHARE <= rows {
+        let known = self.seen.len;
+        let has_room = new.iter().all(|row| {
+            let row = *row as usize;
+            u32::try_from(groups[row]).is_ok_and(|group| self.seen.put([self.rows[row]], group))
+        });
+        if !has_room || (self.seen.len - known) * NEW_SHARE > self.rows.len() {
+            self.pass();
+        } else if new.len() * NEW_SHARE <= self.rows.len() {
             self.pause = PAUSE;
         }
         Ok(())
     }
 
     fn size(&self) -> usize {
-        let words = self.words.capacity() + self.words_seen.capacity() + self.hashes.capacity();
-        let behind: usize = self.behind.iter().flatten().map(Buffer::capacity).sum();
-        self.groups.size()
-            + words * size_of::<u64>()
-            + self.group_of.capacity() * size_of::<usize>()
-            + self.places.capacity() * size_of::<u32>()
-            + behind
+        let numbers: usize = self.columns.iter().map(Numbers::bytes).sum();
+        self.groups.size() + numbers + self.seen.bytes() + self.rows.capacity() * size_of::<u64>()
     }
 
     fn is_empty(&self) -> bool {
@@ -270,90 +154,228 @@ impl GroupValues for SeenGroups {
 
     fn clear_shrink(&mut self, rows: usize) {
         self.forget();
-        (self.words, self.hashes) = (Vec::new(), Vec::new());
+        self.rows = Vec::new();
         self.groups.clear_shrink(rows);
     }
 }
 
-/// Words that a key of type `ty` takes; `None` for types that are not looked at here.
-fn words_of(ty: &DataType) -> Option<usize> {
-    match ty {
-        DataType::Utf8View | DataType::Decimal128(..) => Some(2),
-        DataType::Int64 | DataType::Int32 | DataType::Date32 => Some(1),
-        _ => None,
-    }
+/// Numbers of the keys of one column.
+enum Numbers {
+    /// Of 64 bits at most.
+    Words(Table<1>),
+    Decimals(Table<2>),
+    Texts {
+        table: Table<2>,
+        /// How many numbers were given. Those of texts that lay elsewhere are not given again.
+        given: u32,
+        /// Where the rest of long texts lies: held, so that nothing else comes to lie there.
+        behind: Vec<Buffer>,
+        /// Whether one of them is in the table.
+        has_long: bool,
+    },
 }
 
-/// Words of the rows of a batch from `at` in each row on.
-struct Rows<'a> {
-    words: &'a mut [u64],
-    hashes: &'a mut [u64],
-    stride: usize,
-    at: usize,
-}
-
-impl Rows<'_> {
-    /// Those of `column`; true where they stand for bytes that lie elsewhere.
-    fn read(&mut self, column: &dyn Array) -> bool {
-        match column.data_type() {
-            DataType::Utf8View => return self.read_views(column.as_string_view().views()),
-            DataType::Decimal128(..) => {
-                let values = column.as_primitive::<Decimal128Type>().values();
-                self.put(values.iter().map(|value| [*value as u64, (*value >> 64) as u64]));
+impl Numbers {
+    /// None yet, of keys of type `ty`; `None` for types that are not looked at here.
+    fn of(ty: &DataType) -> Option<Self> {
+        Some(match ty {
+            DataType::Int64 | DataType::Int32 | DataType::Date32 => Self::Words(Table::default()),
+            DataType::Decimal128(..) => Self::Decimals(Table::default()),
+            DataType::Utf8View => {
+                Self::Texts { table: Table::default(), given: 0, behind: Vec::new(), has_long: false }
             }
-            DataType::Int64 => {
-                let values = column.as_primitive::<Int64Type>().values();
-                self.put(values.iter().map(|value| [*value as u64]));
-            }
-            DataType::Int32 => {
-                let values = column.as_primitive::<Int32Type>().values();
-                self.put(values.iter().map(|value| [*value as u64]));
-            }
-            _ => {
-                let values = column.as_primitive::<Date32Type>().values();
-                self.put(values.iter().map(|value| [*value as u64]));
-            }
-        }
-        false
+            _ => return None,
+        })
     }
 
-    fn read_views(&mut self, views: &[u128]) -> bool {
-        self.put(views.iter().map(|view| [*view as u64, (*view >> 64) as u64]));
-        views.iter().any(|view| *view as u32 > INLINE_BYTES)
-    }
-
-    fn put<const WORDS: usize>(&mut self, values: impl Iterator<Item = [u64; WORDS]>) {
-        let rows = self.words.chunks_exact_mut(self.stride).zip(self.hashes.iter_mut());
-        for ((words, hash), value) in rows.zip(values) {
-            for (word, value) in words[self.at..self.at + WORDS].iter_mut().zip(value) {
-                *word = value;
-                *hash = mixed(*hash, value);
+    fn forget(&mut self) {
+        match self {
+            Self::Words(table) => *table = Table::default(),
+            Self::Decimals(table) => *table = Table::default(),
+            Self::Texts { table, given, behind, has_long } => {
+                (*table, *given, *has_long) = (Table::default(), 0, false);
+                behind.clear();
             }
         }
     }
 
-    /// Rows that are NULL in the column of this number: what lies there says nothing.
-    fn note_nulls(&mut self, nulls: impl Iterator<Item = bool>, number: usize) {
-        for (words, is_null) in self.words.chunks_exact_mut(self.stride).zip(nulls) {
-            words[0] |= u64::from(is_null) << number;
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Words(table) => table.bytes(),
+            Self::Decimals(table) => table.bytes(),
+            Self::Texts { table, behind, .. } => {
+                table.bytes() + behind.iter().map(Buffer::capacity).sum::<usize>()
+            }
         }
+    }
+
+    /// Puts the number of each row's key below what `rows` have; false where there are too many keys.
+    fn read(&mut self, column: &ArrayRef, rows: &mut [u64]) -> bool {
+        let fits = match self {
+            Self::Words(table) => {
+                let mut given = table.len as u32;
+                match column.data_type() {
+                    DataType::Int64 => {
+                        let values = column.as_primitive::<Int64Type>().values();
+                        number(table, &mut given, values.iter().map(|value| [*value as u64]), rows)
+                    }
+                    DataType::Int32 => {
+                        let values = column.as_primitive::<Int32Type>().values();
+                        number(table, &mut given, values.iter().map(|value| [*value as u64]), rows)
+                    }
+                    _ => {
+                        let values = column.as_primitive::<Date32Type>().values();
+                        number(table, &mut given, values.iter().map(|value| [*value as u64]), rows)
+                    }
+                }
+            }
+            Self::Decimals(table) => {
+                let (mut given, values) =
+                    (table.len as u32, column.as_primitive::<Decimal128Type>().values());
+                number(table, &mut given, values.iter().map(|value| halves(*value as u128)), rows)
+            }
+            Self::Texts { table, given, behind, has_long } => {
+                let texts = column.as_string_view();
+                if *has_long || is_any_long(texts) {
+                    if !are_same(behind, texts.data_buffers()) {
+                        *table = Table::default();
+                        *behind = texts.data_buffers().to_vec();
+                    }
+                    *has_long = true;
+                }
+                number(table, given, texts.views().iter().map(|view| halves(*view)), rows)
+            }
+        };
+        if let Some(nulls) = column.nulls().filter(|nulls| nulls.null_count() > 0) {
+            // What lies there says nothing.
+            for (row, is_valid) in rows.iter_mut().zip(nulls) {
+                *row &= if is_valid { u64::MAX } else { u64::MAX << NUMBER_BITS };
+            }
+        }
+        fits
     }
 }
 
-/// The hash of a row's words. The first, which says what is NULL, is left out.
-fn hash_of(words: &[u64]) -> u64 {
-    words[1..].iter().fold(0, |hash, word| mixed(hash, *word))
+fn halves(value: u128) -> [u64; 2] {
+    [value as u64, (value >> 64) as u64]
 }
 
-/// Multiplies so that all bits of both reach those on top.
-fn mixed(hash: u64, word: u64) -> u64 {
-    let wide = u128::from(hash ^ word ^ FACTOR) * u128::from(FACTOR);
-    (wide as u64) ^ (wide >> 64) as u64
+/// Adds to each row the number that `table` has for its key, a new one of those after `given` where it has none; false where
+/// there is none left.
+fn number<const WORDS: usize>(
+    table: &mut Table<WORDS>,
+    given: &mut u32,
+    keys: impl Iterator<Item = [u64; WORDS]>,
+    rows: &mut [u64],
+) -> bool {
+    for (row, key) in rows.iter_mut().zip(keys) {
+        let number = match table.get(key) {
+            Some(number) => number,
+            None => {
+                *given += 1;
+                if *given >> NUMBER_BITS > 0 || !table.put(key, *given) {
+                    return false;
+                }
+                *given
+            }
+        };
+        *row |= u64::from(number);
+    }
+    true
+}
+
+/// Whether a text does not lie in its view.
+fn is_any_long(texts: &StringViewArray) -> bool {
+    // The length of a text is in the low half of its view.
+    !texts.data_buffers().is_empty() && texts.views().iter().any(|view| *view as u32 > INLINE_BYTES)
 }
 
 fn are_same(held: &[Buffer], now: &[Buffer]) -> bool {
     held.len() == now.len()
         && held.iter().zip(now).all(|(held, now)| held.as_ptr() == now.as_ptr() && held.len() == now.len())
+}
+
+/// Values by keys of some words.
+struct Table<const WORDS: usize> {
+    /// By hash; where the value is [`NONE`](Self::NONE), there is no key.
+    places: Vec<([u64; WORDS], u32)>,
+    len: usize,
+}
+
+impl<const WORDS: usize> Default for Table<WORDS> {
+    fn default() -> Self {
+        Self { places: Vec::new(), len: 0 }
+    }
+}
+
+impl<const WORDS: usize> Table<WORDS> {
+    const NONE: u32 = u32::MAX;
+    /// Keys at most.
+    const LEN_MAX: usize = 1 << NUMBER_BITS;
+    const PLACES_MIN: usize = 64;
+
+    #[inline]
+    fn get(&self, key: [u64; WORDS]) -> Option<u32> {
+        for place in self.places_of(key) {
+            let (known, value) = self.places[place];
+            if value == Self::NONE {
+                return None;
+            }
+            if known == key {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    /// Has `value` for `key`, if it has none yet; false where there is no place for it.
+    fn put(&mut self, key: [u64; WORDS], value: u32) -> bool {
+        if self.len == Self::LEN_MAX || value == Self::NONE {
+            return false;
+        }
+        if self.len * 4 >= self.places.len() {
+            let room = (self.places.len() * 4).max(Self::PLACES_MIN);
+            let before = std::mem::replace(&mut self.places, vec![([0; WORDS], Self::NONE); room]);
+            self.len = 0;
+            if !before
+                .into_iter()
+                .filter(|place| place.1 != Self::NONE)
+                .all(|(key, value)| self.put(key, value))
+            {
+                return false;
+            }
+        }
+        let place = self.places_of(key).find(|place| {
+            let (known, value) = self.places[*place];
+            value == Self::NONE || known == key
+        });
+        let Some(place) = place else { return false };
+        if self.places[place].1 == Self::NONE {
+            self.places[place] = (key, value);
+            self.len += 1;
+        }
+        true
+    }
+
+    /// Where `key` may be, in the order in which that is looked at.
+    #[inline]
+    fn places_of(&self, key: [u64; WORDS]) -> impl Iterator<Item = usize> + use<WORDS> {
+        let (count, hash) = (self.places.len(), hash_of(key));
+        let first = if count == 0 { 0 } else { (hash >> (u64::BITS - count.ilog2())) as usize };
+        (0..STEPS_MAX.min(count)).map(move |step| (first + step) & (count - 1))
+    }
+
+    fn bytes(&self) -> usize {
+        self.places.capacity() * size_of::<([u64; WORDS], u32)>()
+    }
+}
+
+#[inline]
+fn hash_of<const WORDS: usize>(key: [u64; WORDS]) -> u64 {
+    let first = key[0] ^ FACTORS[0];
+    let second = if WORDS == 1 { FACTORS[1] } else { key[1] ^ FACTORS[1] };
+    let wide = u128::from(first) * u128::from(second);
+    (wide as u64) ^ (wide >> 64) as u64
 }
 
 #[cfg(test)]
@@ -466,9 +488,9 @@ mod tests {
 
     #[test]
     fn keys_whose_hashes_meet_are_told_apart() {
-        // Of two words the second cancels what the first did: all rows have one hash.
-        let clashing = |number: u64| i128::from(number) | i128::from(mixed(0, number)) << 64;
-        assert_eq!(hash_of(&[0, 1, mixed(0, 1)]), hash_of(&[0, 9, mixed(0, 9)]));
+        // Of two words one makes the other's product nothing: all rows have one hash.
+        let clashing = |number: u64| i128::from(FACTORS[0]) | i128::from(number) << 64;
+        assert_eq!(hash_of(halves(clashing(1) as u128)), hash_of(halves(clashing(9) as u128)));
         check((0..40).map(|batch| {
             let values: Vec<u64> = numbers(batch).take(400).map(|number| number % 90).collect();
             let decimals = values.iter().map(|value| Some(clashing(*value))).collect::<Decimal128Array>();
