@@ -6,7 +6,7 @@
 //!            HashJoinExec                    ─▶ PeltonJoinExec, which all threads build as well
 //!            WindowAggExec                   ─▶ SpillingWindowExec
 //!            AggregateExec, by groups        ─▶ SpillingAggregateExec
-//!            its first step, by texts        ─▶ PartialAggregateExec
+//!            its first step                  ─▶ PartialAggregateExec, by texts or by an integer
 //!            median, array_agg by group      ─▶ over rows that are sorted by group
 //!            several COUNT(DISTINCT)         ─▶ a join of aggregates of one row
 //!   settings partitions and rows of a batch follow from the limit
@@ -98,15 +98,10 @@ impl SpillingRule {
                 large_top(sort, limit)
             } else if node.is::<HashJoinExec>() {
                 joining(&node, is_limited.then_some(limit), budget, self.table_rows_min)?
-            } else if let Some(partial) = PartialAggregateExec::of(&node)? {
-                Some(Arc::new(partial) as _)
+            } else if node.is::<AggregateExec>() {
+                self.aggregating(&node, is_limited.then_some(limit))?
             } else if !is_limited {
                 None
-            } else if node.is::<AggregateExec>() {
-                match aggregates::over_sorted(&node, limit)? {
-                    Some(over_sorted) => Some(over_sorted),
-                    None => SpillingAggregateExec::of(&node, limit)?.map(|spilling| Arc::new(spilling) as _),
-                }
             } else if let Some(window) = node.downcast_ref::<WindowAggExec>() {
                 Some(Arc::new(SpillingWindowExec::new(window, budget)?) as _)
             } else {
@@ -115,6 +110,24 @@ impl SpillingRule {
             Ok(spilling.map_or_else(|| Transformed::no(node), Transformed::yes))
         })?;
         Ok(changed.data)
+    }
+
+    /// In place of an aggregate one of ours.
+    fn aggregating(
+        &self,
+        node: &Arc<dyn ExecutionPlan>,
+        limit: Option<usize>,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        if let Some(partial) = PartialAggregateExec::of(node, self.table_rows_min)? {
+            return Ok(Some(Arc::new(partial)));
+        }
+        if let Some(limit) = limit
+            && let Some(over_sorted) = aggregates::over_sorted(node, limit)?
+        {
+            return Ok(Some(over_sorted));
+        }
+        let spilling = SpillingAggregateExec::of(node, limit, self.table_rows_min)?;
+        Ok(spilling.map(|spilling| Arc::new(spilling) as _))
     }
 }
 

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! DataFusion's operator sorts what it spills and merges all sorted files, in one thread, which takes several times as long as
-//! putting rows where their group is. Tables and states are DataFusion's.
+//! putting rows where their group is. States are DataFusion's, and tables but for those by an integer or a date.
 //!
 //! Graefe, "Query Evaluation Techniques for Large Databases", ACM Computing Surveys 1993, section 4.2 (hashing with overflow
 //! files, applied to aggregation).
@@ -31,6 +31,7 @@ use datafusion::physical_plan::{
     replace_children_if_necessary,
 };
 
+mod integers;
 mod partial;
 mod run;
 mod seen;
@@ -54,18 +55,27 @@ pub(crate) struct SpillingAggregateExec {
 }
 
 impl SpillingAggregateExec {
-    /// In place of `node`, where it is an aggregate whose groups might not fit into their part of `limit`.
-    pub(super) fn of(node: &Arc<dyn ExecutionPlan>, limit: usize) -> Result<Option<Self>> {
+    /// In place of `node`, where it is an aggregate whose groups might not fit into their part of `limit`, or one by an integer
+    /// over so many rows that [`integers`] pays.
+    pub(super) fn of(
+        node: &Arc<dyn ExecutionPlan>,
+        limit: Option<usize>,
+        rows_min: usize,
+    ) -> Result<Option<Self>> {
         let Some(aggregate) = aggregate_of(node) else { return Ok(None) };
         if !Self::can_do(&aggregate) {
             return Ok(None);
         }
+        let shape = Shape::of(&aggregate)?;
         let expected_rows = super::expected_rows(aggregate.input())?;
-        let state_bytes = super::row_bytes(&Shape::of(&aggregate)?.state_schema);
-        let fits = |rows: usize| {
+        let state_bytes = super::row_bytes(&shape.state_schema);
+        let fits = |rows: usize, limit: usize| {
             (rows.saturating_mul(state_bytes) as u64).saturating_mul(super::SMALL_SHARE) < limit as u64
         };
-        Ok((!expected_rows.is_some_and(fits)).then(|| Self::new(aggregate, expected_rows)))
+        let may_spill = limit.is_some_and(|limit| !expected_rows.is_some_and(|rows| fits(rows, limit)));
+        let is_large = expected_rows.is_none_or(|rows| rows >= rows_min);
+        let is_ours = may_spill || (is_large && shape.is_by_integer());
+        Ok(is_ours.then(|| Self::new(aggregate, expected_rows)))
     }
 
     fn new(aggregate: Arc<AggregateExec>, expected_rows: Option<usize>) -> Self {

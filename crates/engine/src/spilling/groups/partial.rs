@@ -1,13 +1,14 @@
-//! The first step of an aggregate by texts: groups of each partition, of which the last step makes those of all.
+//! The first step of an aggregate by texts or by an integer: groups of each partition, of which the last step makes those of all.
 //!
-//! As DataFusion's, but texts that come again and again are known by their bits ([`super::seen`]). Groups that do not fit go on
-//! to the last step, which can have one group come several times. So do rows one by one, where hardly two are of one group.
+//! As DataFusion's, but texts that come again and again are known by their bits ([`super::seen`]), and integers are found faster
+//! ([`super::integers`]). Groups that do not fit go on to the last step, which can have one group come several times. So do rows
+//! one by one, where hardly two are of one group.
 
 use std::fmt;
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -23,21 +24,24 @@ use super::table::{Shape, Table};
 use super::{aggregate_of, has_plain_groups};
 use crate::stand_in::answers_of;
 
-/// The first step of an aggregate by texts. See the module.
+/// The first step of an aggregate by texts or by an integer. See the module.
 pub(crate) struct PartialAggregateExec {
     aggregate: Arc<AggregateExec>,
     metrics: ExecutionPlanMetricsSet,
 }
 
 impl PartialAggregateExec {
-    /// In place of `node`, where it is the first step of an aggregate by a text.
-    pub(in crate::spilling) fn of(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Self>> {
+    /// In place of `node`, where it is the first step of an aggregate by texts, or by an integer, over so many rows that it pays.
+    pub(in crate::spilling) fn of(node: &Arc<dyn ExecutionPlan>, rows_min: usize) -> Result<Option<Self>> {
         let Some(aggregate) = aggregate_of(node).filter(|aggregate| Self::can_do(aggregate)) else {
             return Ok(None);
         };
-        let keys = aggregate.group_expr().group_schema(&aggregate.input().schema())?;
-        let is_by_text = keys.fields().iter().any(|field| *field.data_type() == DataType::Utf8View);
-        Ok(is_by_text.then(|| Self::new(aggregate)))
+        let shape = Shape::of(&aggregate)?;
+        if !shape.is_by_text() && !shape.is_by_integer() {
+            return Ok(None);
+        }
+        let expected_rows = crate::spilling::expected_rows(aggregate.input())?;
+        Ok(expected_rows.is_none_or(|rows| rows >= rows_min).then(|| Self::new(aggregate)))
     }
 
     fn new(aggregate: Arc<AggregateExec>) -> Self {

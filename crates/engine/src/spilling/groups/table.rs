@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch};
-use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::error::Result;
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::PhysicalExpr;
@@ -17,6 +17,7 @@ use datafusion::physical_plan::aggregates::{
 };
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::GroupsAccumulatorAdapter;
 
+use super::integers;
 use super::seen::SeenGroups;
 
 /// What is grouped and how.
@@ -49,6 +50,16 @@ impl Shape {
             schema: aggregate.schema(),
             group_by,
         })
+    }
+
+    /// Whether groups are told apart by one integer or date.
+    pub(super) fn is_by_integer(&self) -> bool {
+        matches!(self.keys.fields().as_ref(), [key] if integers::groups_of(key.data_type()).is_some())
+    }
+
+    /// Whether a text is among what tells groups apart.
+    pub(super) fn is_by_text(&self) -> bool {
+        self.keys.fields().iter().any(|key| *key.data_type() == DataType::Utf8View)
     }
 
     /// The keys of groups in files.
@@ -92,10 +103,7 @@ impl Table {
             arguments: aggregate_expressions(&shape.calls, &mode, group_by.num_group_exprs())?,
             group_by,
             takes_states: mode.input_mode() == AggregateInputMode::Partial,
-            groups: SeenGroups::over(
-                new_group_values(Arc::clone(&shape.keys), &GroupOrdering::None)?,
-                &shape.keys,
-            ),
+            groups: groups_by(&shape.keys)?,
             states: shape.calls.iter().map(accumulator).collect::<Result<_>>()?,
             places: Vec::new(),
             shape: Arc::clone(shape),
@@ -199,6 +207,16 @@ impl Table {
         }
         Ok(RecordBatch::try_new(Arc::clone(&self.shape.schema), columns)?)
     }
+}
+
+/// No groups yet, by `keys`.
+fn groups_by(keys: &SchemaRef) -> Result<Box<dyn GroupValues>> {
+    if let [key] = keys.fields().as_ref()
+        && let Some(groups) = integers::groups_of(key.data_type())
+    {
+        return Ok(groups);
+    }
+    Ok(SeenGroups::over(new_group_values(Arc::clone(keys), &GroupOrdering::None)?, keys))
 }
 
 fn accumulator(call: &Arc<AggregateFunctionExpr>) -> Result<Box<dyn GroupsAccumulator>> {

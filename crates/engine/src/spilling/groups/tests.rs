@@ -96,7 +96,7 @@ fn spilling(plan: Arc<dyn ExecutionPlan>) -> (Arc<dyn ExecutionPlan>, Vec<Arc<dy
                 found.push(Arc::clone(&node));
                 Transformed::yes(node)
             }
-            None => match PartialAggregateExec::of(&node)? {
+            None => match PartialAggregateExec::of(&node, 0)? {
                 Some(partial) => {
                     found.push(Arc::new(partial) as Arc<dyn ExecutionPlan>);
                     Transformed::yes(Arc::clone(&found[found.len() - 1]))
