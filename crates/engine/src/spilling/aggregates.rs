@@ -22,6 +22,8 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, InputOrderMode};
 
+use super::PartialAggregateExec;
+
 /// Aggregates whose state grows with the rows of a group.
 const KEEP_ALL: [&str; 4] = ["median", "array_agg", "string_agg", "percentile_cont"];
 /// Bytes of a value that is kept, where its type is not looked at.
@@ -81,6 +83,9 @@ fn first_of(last: &AggregateExec) -> Option<&AggregateExec> {
         AggregateMode::Final | AggregateMode::FinalPartitioned => {
             let mut below = last.input();
             loop {
+                if let Some(first) = below.downcast_ref::<PartialAggregateExec>() {
+                    return Some(first.aggregate());
+                }
                 if let Some(first) = below.downcast_ref::<AggregateExec>() {
                     return (*first.mode() == AggregateMode::Partial).then_some(first);
                 }

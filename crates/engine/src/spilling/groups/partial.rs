@@ -48,6 +48,11 @@ impl PartialAggregateExec {
         Self { aggregate, metrics: ExecutionPlanMetricsSet::new() }
     }
 
+    /// What it does, and over what.
+    pub(in crate::spilling) fn aggregate(&self) -> &AggregateExec {
+        &self.aggregate
+    }
+
     /// DataFusion's operator.
     pub(crate) fn replaced(&self) -> Arc<dyn ExecutionPlan> {
         Arc::clone(&self.aggregate) as _
