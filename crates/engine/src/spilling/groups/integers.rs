@@ -311,7 +311,8 @@ mod tests {
         check((0..10).map(|batch| Arc::new(of(batch).map(|n| n as i8).collect::<Int8Array>()) as _), 3);
         check((0..10).map(|batch| Arc::new(of(batch).map(|n| n as i32).collect::<Int32Array>()) as _), 3);
         check(
-            (0..10).map(|batch| Arc::new(of(batch).map(|n| n as i32 % 90).collect::<Date32Array>()) as _),
+            (0..10)
+                .map(|batch| Arc::new(of(batch).map(|n| Some(n as i32 % 90)).collect::<Date32Array>()) as _),
             3,
         );
         assert!(groups_of(&DataType::Utf8View).is_none() && groups_of(&DataType::Float64).is_none());
