@@ -40,7 +40,7 @@ mod table;
 mod tests;
 
 pub(crate) use partial::PartialAggregateExec;
-use run::{Run, buffer_bytes};
+use run::{Run, buffer_bytes, room};
 use table::Shape;
 
 use super::files::{Keys, Spill};
@@ -162,6 +162,10 @@ impl ExecutionPlan for SpillingAggregateExec {
         let consumer = MemoryConsumer::new(format!("SpillingAggregate[{partition}]")).with_can_spill(true);
         let spilled = SpillMetrics::new(&self.metrics, partition);
         let keys = shape.state_keys();
+        let expected_rows = self.expected_rows.map(|rows| rows / partitions);
+        let limit = context.memory_pool().memory_limit();
+        // Of states hardly two are of one group.
+        let expected_groups = expected_rows.filter(|_| shape.reads_states()).unwrap_or(0);
         let run = Run {
             spill: Spill::new(&context, &spilled, Arc::clone(&shape.state_schema)),
             shape,
@@ -169,9 +173,10 @@ impl ExecutionPlan for SpillingAggregateExec {
             todo: Vec::new(),
             given: None,
             reservation: consumer.register(context.memory_pool()),
-            expected_rows: self.expected_rows.map(|rows| rows / partitions),
+            expected_rows,
+            room: room(expected_groups, limit, partitions),
             batch_rows: context.session_config().batch_size(),
-            buffer_bytes: buffer_bytes(context.memory_pool().memory_limit()) / partitions,
+            buffer_bytes: buffer_bytes(limit) / partitions,
             metrics: BaselineMetrics::new(&self.metrics, partition),
         };
         let rows = futures::stream::try_unfold(run.of(input), |mut run| async move {

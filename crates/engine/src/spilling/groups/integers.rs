@@ -30,8 +30,9 @@ const FACTORS: [u64; 2] = [0x9E37_79B9_7F4A_7C15, 0x6A09_E667_F3BC_C909];
 
 /// Groups, in the order in which their keys came first.
 pub(super) struct IntegerGroups<T: ArrowPrimitiveType> {
-    /// By hash, a power of two of them, at most half of which are taken.
-    places: Vec<Place<T::Native>>,
+    /// By hash, a power of two of them, at most half of which are taken: a key, and one more than its group; 0 where no key is.
+    /// Pairs, because memory for these comes as zeros from the system.
+    places: Vec<(T::Native, u32)>,
     /// Of each group; of the one of NULL anything.
     keys: Vec<T::Native>,
     /// The group of NULL.
@@ -39,21 +40,14 @@ pub(super) struct IntegerGroups<T: ArrowPrimitiveType> {
     data_type: DataType,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
-struct Place<K> {
-    key: K,
-    /// One more than the key's group; 0 where no key is.
-    group: u32,
-}
-
-/// Groups by a key of type `ty`; `None` where that is no integer or date.
-pub(super) fn groups_of(ty: &DataType) -> Option<Box<dyn GroupValues>> {
+/// Groups by a key of type `ty`, with room for so many; `None` where that is no integer or date.
+pub(super) fn groups_of(ty: &DataType, room: usize) -> Option<Box<dyn GroupValues>> {
     Some(match ty {
-        DataType::Int8 => Box::new(IntegerGroups::<Int8Type>::new(ty)),
-        DataType::Int16 => Box::new(IntegerGroups::<Int16Type>::new(ty)),
-        DataType::Int32 => Box::new(IntegerGroups::<Int32Type>::new(ty)),
-        DataType::Int64 => Box::new(IntegerGroups::<Int64Type>::new(ty)),
-        DataType::Date32 => Box::new(IntegerGroups::<Date32Type>::new(ty)),
+        DataType::Int8 => Box::new(IntegerGroups::<Int8Type>::new(ty, room)),
+        DataType::Int16 => Box::new(IntegerGroups::<Int16Type>::new(ty, room)),
+        DataType::Int32 => Box::new(IntegerGroups::<Int32Type>::new(ty, room)),
+        DataType::Int64 => Box::new(IntegerGroups::<Int64Type>::new(ty, room)),
+        DataType::Date32 => Box::new(IntegerGroups::<Date32Type>::new(ty, room)),
         _ => return None,
     })
 }
@@ -85,17 +79,17 @@ where
     fn group_from(&mut self, mut place: usize, key: T::Native) -> Result<usize> {
         let mask = self.places.len() - 1;
         loop {
-            let found = self.places[place];
-            if found.group != 0 && found.key == key {
-                return Ok(found.group as usize - 1);
-            }
-            if found.group == 0 {
+            let (known, group) = self.places[place];
+            if group == 0 {
                 break;
+            }
+            if known == key {
+                return Ok(group as usize - 1);
             }
             place = (place + 1) & mask;
         }
         let group = self.next_group()?;
-        self.places[place] = Place { key, group: group as u32 + 1 };
+        self.places[place] = (key, group as u32 + 1);
         self.keys.push(key);
         Ok(group)
     }
@@ -112,9 +106,9 @@ where
 
     /// Room for so many more groups, such that at most half of the places are taken.
     fn make_room(&mut self, more: usize) {
-        let wanted = (self.keys.len() + more) * 2;
-        if wanted > self.places.len() {
-            self.places = vec![Place::default(); wanted.next_power_of_two()];
+        let room = self.keys.len() + more;
+        if room * 2 > self.places.len() {
+            self.places = empty_places(room);
             self.place_all();
         }
     }
@@ -125,10 +119,10 @@ where
         for group in (0..self.keys.len()).filter(|group| Some(*group) != self.null) {
             let key = self.keys[group];
             let mut place = self.place_of(key);
-            while self.places[place].group != 0 {
+            while self.places[place].1 != 0 {
                 place = (place + 1) & mask;
             }
-            self.places[place] = Place { key, group: group as u32 + 1 };
+            self.places[place] = (key, group as u32 + 1);
         }
     }
 
@@ -151,7 +145,7 @@ where
                 *place = self.place_of(*key);
             }
             // Each load waits for none before it. The compiler may not leave them out.
-            let read = places[..keys.len()].iter().map(|place| self.places[*place].group);
+            let read = places[..keys.len()].iter().map(|place| self.places[*place].1);
             std::hint::black_box(read.fold(0, |all, group| all | group));
             let mut last: Option<(T::Native, usize)> = None;
             for (place, key) in places.into_iter().zip(keys) {
@@ -171,11 +165,11 @@ where
         let array = PrimitiveArray::<T>::new(keys.to_vec().into(), nulls);
         Arc::new(array.with_data_type(self.data_type.clone()))
     }
+}
 
-    fn clear(&mut self) {
-        self.places = vec![Place::default(); PLACES_MIN];
-        (self.keys, self.null) = (Vec::new(), None);
-    }
+/// Room for so many groups.
+fn empty_places<K: Default + Clone>(room: usize) -> Vec<(K, u32)> {
+    vec![Default::default(); (room * 2).next_power_of_two().max(PLACES_MIN)]
 }
 
 /// One hash for keys that lie beside each other, whose high bits are good.
@@ -209,7 +203,7 @@ where
     }
 
     fn size(&self) -> usize {
-        self.places.capacity() * size_of::<Place<T::Native>>() + self.keys.capacity() * size_of::<T::Native>()
+        self.places.capacity() * size_of::<(T::Native, u32)>() + self.keys.capacity() * size_of::<T::Native>()
     }
 
     fn is_empty(&self) -> bool {
@@ -226,19 +220,16 @@ where
             EmitTo::First(count) => count,
         };
         let array = self.array(&self.keys[..given], self.null.filter(|null| *null < given));
-        let left = self.keys.split_off(given);
-        let null = self.null.and_then(|null| null.checked_sub(given));
-        self.clear();
-        if !left.is_empty() {
-            (self.keys, self.null) = (left, null);
-            self.places = vec![Place::default(); (self.keys.len() * 2).next_power_of_two().max(PLACES_MIN)];
-            self.place_all();
-        }
+        self.keys.drain(..given);
+        self.null = self.null.and_then(|null| null.checked_sub(given));
+        // What comes next may be as many.
+        self.places.fill(Default::default());
+        self.place_all();
         Ok(vec![array])
     }
 
-    fn clear_shrink(&mut self, _rows: usize) {
-        self.clear();
+    fn clear_shrink(&mut self, rows: usize) {
+        (self.places, self.keys, self.null) = (empty_places(rows), Vec::new(), None);
     }
 }
 
@@ -258,7 +249,7 @@ mod tests {
             let [ours, theirs] = both.get_or_insert_with(|| {
                 let schema = Schema::new(vec![Field::new("k", keys.data_type().clone(), true)]);
                 let theirs = new_group_values(Arc::new(schema), &GroupOrdering::None).unwrap();
-                [groups_of(keys.data_type()).unwrap(), theirs]
+                [groups_of(keys.data_type(), given_every * 50).unwrap(), theirs]
             });
             let (mut found, mut expected) = (vec![7; 3], Vec::new());
             ours.intern(std::slice::from_ref(&keys), &mut found).unwrap();
@@ -315,7 +306,7 @@ mod tests {
                 .map(|batch| Arc::new(of(batch).map(|n| Some(n as i32 % 90)).collect::<Date32Array>()) as _),
             3,
         );
-        assert!(groups_of(&DataType::Utf8View).is_none() && groups_of(&DataType::Float64).is_none());
+        assert!(groups_of(&DataType::Utf8View, 0).is_none() && groups_of(&DataType::Float64, 0).is_none());
     }
 
     #[test]

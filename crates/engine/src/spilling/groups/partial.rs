@@ -1,8 +1,9 @@
 //! The first step of an aggregate by texts or by an integer: groups of each partition, of which the last step makes those of all.
 //!
 //! As DataFusion's, but texts that come again and again are known by their bits ([`super::seen`]), and integers are found faster
-//! ([`super::integers`]). Groups that do not fit go on to the last step, which can have one group come several times. So do rows
-//! one by one, where hardly two are of one group.
+//! ([`super::integers`]). Groups that do not fit go on to the last step, which can have one group come several times, and so do
+//! those that will not come again, as over a table that is sorted by them. So do rows one by one, where hardly two are of one
+//! group.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,6 +24,13 @@ use futures::StreamExt;
 use super::table::{Shape, Table};
 use super::{aggregate_of, has_plain_groups};
 use crate::stand_in::answers_of;
+
+/// Groups whose keys and states a core's cache holds. A guess.
+const GROUPS_TOGETHER: usize = 1 << 16;
+/// Where rows of a group come together, groups are at most this share of rows for it to be worth grouping them, and new ones
+/// come at least at this share of the rate at which they came before. Guesses.
+const SHARE_TOGETHER: f64 = 0.5;
+const SHARE_STEADY: f64 = 0.8;
 
 /// The first step of an aggregate by texts or by an integer. See the module.
 pub(crate) struct PartialAggregateExec {
@@ -108,13 +116,14 @@ impl ExecutionPlan for PartialAggregateExec {
         let options = &context.session_config().options().execution;
         let shape = Arc::new(Shape::of(&self.aggregate)?);
         let run = Run {
-            table: Table::of_input(&shape)?,
+            table: Table::of_input(&shape, 0)?,
             input: Some(self.aggregate.input().execute(partition, Arc::clone(&context))?),
             schema: self.schema(),
             given: None,
             reservation: MemoryConsumer::new(format!("PartialAggregate[{partition}]"))
                 .register(context.memory_pool()),
             seen: 0,
+            together: Together::default(),
             is_passing: false,
             rows_to_pass: options.skip_partial_aggregation_probe_rows_threshold,
             share_to_pass: options.skip_partial_aggregation_probe_ratio_threshold,
@@ -139,6 +148,7 @@ struct Run {
     reservation: MemoryReservation,
     /// Rows since the table was empty.
     seen: usize,
+    together: Together,
     /// Whether rows go out as they are.
     is_passing: bool,
     /// After so many rows, of which groups are this share, they do.
@@ -189,20 +199,28 @@ impl Run {
             self.is_passing = true;
             return self.give_groups();
         }
+        if self.together.is_done(self.table.len(), self.seen) {
+            return self.give_groups();
+        }
         let bytes = self.table.bytes();
         // Groups are brought together before they go out.
         if self.reservation.try_resize(bytes + bytes / 2).is_err() {
             self.give_groups()?;
+            self.table.shrink();
         }
         Ok(())
     }
 
     fn give_groups(&mut self) -> Result<()> {
-        self.seen = 0;
+        (self.seen, self.together) = (0, Together::default());
         if self.table.len() == 0 {
             return Ok(());
         }
-        let groups = self.table.take_states()?;
+        let groups = if self.is_passing || self.input.is_none() {
+            self.table.take_states()?
+        } else {
+            self.table.take_some_states()?
+        };
         // The table is empty; of what it held this is a part.
         let _ = self.reservation.try_resize(groups.get_array_memory_size());
         self.give(groups)
@@ -212,5 +230,48 @@ impl Run {
         let states = RecordBatch::try_new(Arc::clone(&self.schema), states.columns().to_vec())?;
         self.given = Some((states, 0));
         Ok(())
+    }
+}
+
+/// Looks whether rows of one group come together.
+#[derive(Debug, Default)]
+struct Together {
+    /// Groups and rows when there were half of the groups that are held together.
+    half: Option<(usize, usize)>,
+}
+
+impl Together {
+    /// Whether those of `groups` are hardly going to come again after `rows` rows: there are more than a core's cache holds,
+    /// fewer than rows, and new ones come as often as at first.
+    fn is_done(&mut self, groups: usize, rows: usize) -> bool {
+        if groups < GROUPS_TOGETHER / 2 {
+            return false;
+        }
+        let (groups_before, rows_before) = *self.half.get_or_insert((groups, rows));
+        let share = groups as f64 / rows as f64;
+        let share_since = (groups - groups_before) as f64 / (rows - rows_before).max(1) as f64;
+        groups >= GROUPS_TOGETHER && share <= SHARE_TOGETHER && share_since >= share * SHARE_STEADY
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_go_on_where_their_rows_come_together_and_stay_where_they_come_again() {
+        let done_after = |groups_of: &dyn Fn(usize) -> usize| {
+            let mut together = Together::default();
+            (1..1000).map(|batch| batch * 8192).find(|rows| together.is_done(groups_of(*rows), *rows))
+        };
+        // Four rows a group, one after the other.
+        assert_eq!(done_after(&|rows| rows / 4), Some(32 * 8192));
+        // Of so many groups each row has any.
+        let of = |count: f64| move |rows: usize| (count * (1.0 - (-(rows as f64) / count).exp())) as usize;
+        for count in [1e4, 6e4, 7e4, 1e5, 2e5, 5e5, 1e6] {
+            assert_eq!(done_after(&of(count)), None, "{count} groups");
+        }
+        // Hardly two rows are of one.
+        assert_eq!(done_after(&|rows| rows * 9 / 10), None);
     }
 }

@@ -26,6 +26,11 @@ const SHARE_WORTH_GROUPING: f64 = 0.5;
 const PASSED_TIMES: usize = 8;
 /// Passes over files after which a table takes what it needs: what is left is a group or two.
 const LEVELS: u64 = 8;
+/// Of a partition's memory, what a table may begin with, and groups at most: an estimate may be far too large.
+const ROOM_SHARE: usize = 16;
+const ROOM_MAX: usize = 1 << 21;
+/// What a group by an integer takes of a table that is half full.
+const ROOM_GROUP_BYTES: usize = 32;
 /// Of the hash that deals groups out; each level has another.
 const SEED: u64 = 0x9a09;
 
@@ -39,6 +44,8 @@ pub(super) struct Run {
     pub(super) given: Option<(RecordBatch, usize)>,
     pub(super) reservation: MemoryReservation,
     pub(super) expected_rows: Option<usize>,
+    /// Groups by an integer that a table begins with room for.
+    pub(super) room: usize,
     pub(super) batch_rows: usize,
     /// Bytes that wait to be dealt out to files.
     pub(super) buffer_bytes: usize,
@@ -76,7 +83,7 @@ impl Run {
             }
             match self.todo.pop() {
                 Some(Todo::Input(input)) => {
-                    let table = Table::of_input(&self.shape)?;
+                    let table = Table::of_input(&self.shape, self.room)?;
                     self.group(table, input, 0, self.expected_rows).await?;
                 }
                 Some(Todo::Files(rows, level)) => {
@@ -173,6 +180,15 @@ pub(super) fn buffer_bytes(limit: MemoryLimit) -> usize {
         MemoryLimit::Finite(bytes) => (bytes / BUFFER_SHARE).clamp(BUFFER_MIN, BUFFER_MAX),
         _ => BUFFER_MAX,
     }
+}
+
+/// Groups that a table begins with room for, of `expected` ones: as many as take a small share of a partition's memory.
+pub(super) fn room(expected: usize, limit: MemoryLimit, partitions: usize) -> usize {
+    let bytes = match limit {
+        MemoryLimit::Finite(bytes) => bytes / partitions / ROOM_SHARE,
+        _ => usize::MAX,
+    };
+    expected.min(ROOM_MAX).min(bytes / ROOM_GROUP_BYTES)
 }
 
 /// Files for `rows` rows, where there is room for a table of `seen` of them.

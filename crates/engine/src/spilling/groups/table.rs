@@ -54,12 +54,17 @@ impl Shape {
 
     /// Whether groups are told apart by one integer or date.
     pub(super) fn is_by_integer(&self) -> bool {
-        matches!(self.keys.fields().as_ref(), [key] if integers::groups_of(key.data_type()).is_some())
+        matches!(self.keys.fields().as_ref(), [key] if integers::groups_of(key.data_type(), 0).is_some())
     }
 
     /// Whether a text is among what tells groups apart.
     pub(super) fn is_by_text(&self) -> bool {
         self.keys.fields().iter().any(|key| *key.data_type() == DataType::Utf8View)
+    }
+
+    /// Whether states are what the aggregate reads.
+    pub(super) fn reads_states(&self) -> bool {
+        self.mode.input_mode() == AggregateInputMode::Partial
     }
 
     /// The keys of groups in files.
@@ -88,22 +93,22 @@ struct Evaluated {
 }
 
 impl Table {
-    /// Of what the aggregate reads.
-    pub(super) fn of_input(shape: &Arc<Shape>) -> Result<Self> {
-        Self::new(shape, shape.group_by.clone(), shape.mode)
+    /// Of what the aggregate reads, with room for so many groups by an integer.
+    pub(super) fn of_input(shape: &Arc<Shape>, room: usize) -> Result<Self> {
+        Self::new(shape, shape.group_by.clone(), shape.mode, room)
     }
 
     /// Of groups in files.
     pub(super) fn of_states(shape: &Arc<Shape>) -> Result<Self> {
-        Self::new(shape, shape.group_by.as_final(), AggregateMode::Final)
+        Self::new(shape, shape.group_by.as_final(), AggregateMode::Final, 0)
     }
 
-    fn new(shape: &Arc<Shape>, group_by: PhysicalGroupBy, mode: AggregateMode) -> Result<Self> {
+    fn new(shape: &Arc<Shape>, group_by: PhysicalGroupBy, mode: AggregateMode, room: usize) -> Result<Self> {
         Ok(Self {
             arguments: aggregate_expressions(&shape.calls, &mode, group_by.num_group_exprs())?,
             group_by,
             takes_states: mode.input_mode() == AggregateInputMode::Partial,
-            groups: groups_by(&shape.keys)?,
+            groups: groups_by(&shape.keys, room)?,
             states: shape.calls.iter().map(accumulator).collect::<Result<_>>()?,
             places: Vec::new(),
             shape: Arc::clone(shape),
@@ -175,18 +180,33 @@ impl Table {
         })
     }
 
-    /// Takes the states of all groups out, of which there are some.
+    /// Takes the states of all groups out, of which there are some; gives its memory back.
     ///
     /// # Errors
     ///
     /// Of aggregates.
     pub(super) fn take_states(&mut self) -> Result<RecordBatch> {
+        let states = self.take_some_states()?;
+        self.shrink();
+        Ok(states)
+    }
+
+    /// Gives memory back that no group is in.
+    pub(super) fn shrink(&mut self) {
+        self.groups.clear_shrink(0);
+        self.places = Vec::new();
+    }
+
+    /// The same, of a table that takes as many again.
+    ///
+    /// # Errors
+    ///
+    /// Of aggregates.
+    pub(super) fn take_some_states(&mut self) -> Result<RecordBatch> {
         let mut columns = self.groups.emit(EmitTo::All)?;
         for state in &mut self.states {
             columns.extend(state.state(EmitTo::All)?);
         }
-        self.groups.clear_shrink(0);
-        self.places = Vec::new();
         Ok(RecordBatch::try_new(Arc::clone(&self.shape.state_schema), columns)?)
     }
 
@@ -210,9 +230,9 @@ impl Table {
 }
 
 /// No groups yet, by `keys`.
-fn groups_by(keys: &SchemaRef) -> Result<Box<dyn GroupValues>> {
+fn groups_by(keys: &SchemaRef, room: usize) -> Result<Box<dyn GroupValues>> {
     if let [key] = keys.fields().as_ref()
-        && let Some(groups) = integers::groups_of(key.data_type())
+        && let Some(groups) = integers::groups_of(key.data_type(), room)
     {
         return Ok(groups);
     }
