@@ -236,20 +236,20 @@ impl Run {
 /// Looks whether rows of one group come together.
 #[derive(Debug, Default)]
 struct Together {
-    /// Groups and rows when there were half of the groups that are held together.
-    half: Option<(usize, usize)>,
+    /// Groups and rows when there were half to a quarter as many rows, and half of these to all.
+    before: (usize, usize),
+    mark: (usize, usize),
 }
 
 impl Together {
     /// Whether those of `groups` are hardly going to come again after `rows` rows: there are more than a core's cache holds,
     /// fewer than rows, and new ones come as often as at first.
     fn is_done(&mut self, groups: usize, rows: usize) -> bool {
-        if groups < GROUPS_TOGETHER / 2 {
-            return false;
+        if rows >= self.mark.1 * 2 {
+            self.before = std::mem::replace(&mut self.mark, (groups, rows));
         }
-        let (groups_before, rows_before) = *self.half.get_or_insert((groups, rows));
         let share = groups as f64 / rows as f64;
-        let share_since = (groups - groups_before) as f64 / (rows - rows_before).max(1) as f64;
+        let share_since = (groups - self.before.0) as f64 / (rows - self.before.1).max(1) as f64;
         groups >= GROUPS_TOGETHER && share <= SHARE_TOGETHER && share_since >= share * SHARE_STEADY
     }
 }
