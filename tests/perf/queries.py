@@ -10,7 +10,7 @@ into DuckDB's memory, takes the median of its warm runs, and then, mode by mode:
   cpu              the same with --device cpu
   default          no flag, one new process: all queries three times in a row, as `pelton sql --stats` tells them
   cpu-rounds       the same with --device cpu
-  parquet-rounds   no flag, one new process: all queries three times over the Parquet files in place, DuckDB over the
+  parquet-rounds   no flag, one new process: all queries --rounds times over the Parquet files in place, DuckDB over the
                    same files beside it; --pause seconds pass between two rounds
 
 Then each query's answer with --device gpu (or --device of the command line) is held against DuckDB's: rows in the
@@ -115,13 +115,14 @@ def parquet_rounds(args, directory, *flags):
         send(f"CREATE EXTERNAL TABLE {path.name} STORED AS PARQUET LOCATION '{path.resolve()}/';\n")
     send(".mode csv\n.timer on\n")
     mark = "SELECT '==== {}' AS query_name;\n"
-    for number in range(3):
+    last = args.rounds - 1
+    for number in range(args.rounds):
         times.clear()
         for query in names:
             # In the last round its rows go out; what marks them is not timed.
-            send((mark.format(query) if number == 2 else "") + text_of(args, query).strip().rstrip(";") + ";\n")
-        wanted = len(names) * (2 if number == 2 else 1)
-        if number == 2:
+            send((mark.format(query) if number == last else "") + text_of(args, query).strip().rstrip(";") + ";\n")
+        wanted = len(names) * (2 if number == last else 1)
+        if number == last:
             process.stdin.close()
         for line in process.stderr:
             took = re.match(r"\d+ rows? in ([0-9.]+) s", line)
@@ -131,8 +132,8 @@ def parquet_rounds(args, directory, *flags):
                 print(line, end="", file=sys.stderr)
             if len(times) == wanted:
                 break
-        found.append(dict(zip(names, times[1::2] if number == 2 else times)))
-        if number < 2:
+        found.append(dict(zip(names, times[1::2] if number == last else times)))
+        if number < last:
             time.sleep(args.pause)
     process.wait()
     out.seek(0)

@@ -174,9 +174,9 @@ impl ExecutionPlan for SpillingAggregateExec {
             given: None,
             reservation: consumer.register(context.memory_pool()),
             expected_rows,
-            room: room(expected_groups, limit, partitions),
+            room: room(expected_groups, &limit, partitions),
             batch_rows: context.session_config().batch_size(),
-            buffer_bytes: buffer_bytes(limit) / partitions,
+            buffer_bytes: buffer_bytes(&limit) / partitions,
             metrics: BaselineMetrics::new(&self.metrics, partition),
         };
         let rows = futures::stream::try_unfold(run.of(input), |mut run| async move {

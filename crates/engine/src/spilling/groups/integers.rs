@@ -56,13 +56,8 @@ impl<T: ArrowPrimitiveType> IntegerGroups<T>
 where
     T::Native: Into<i64> + Eq + Default,
 {
-    fn new(ty: &DataType) -> Self {
-        Self {
-            places: vec![Place::default(); PLACES_MIN],
-            keys: Vec::new(),
-            null: None,
-            data_type: ty.clone(),
-        }
+    fn new(ty: &DataType, room: usize) -> Self {
+        Self { places: empty_places(room), keys: Vec::new(), null: None, data_type: ty.clone() }
     }
 
     /// The first place where `key` may be.

@@ -175,7 +175,7 @@ impl Run {
 }
 
 /// Bytes that may wait to be dealt out to files in a query of `limit`.
-pub(super) fn buffer_bytes(limit: MemoryLimit) -> usize {
+pub(super) fn buffer_bytes(limit: &MemoryLimit) -> usize {
     match limit {
         MemoryLimit::Finite(bytes) => (bytes / BUFFER_SHARE).clamp(BUFFER_MIN, BUFFER_MAX),
         _ => BUFFER_MAX,
@@ -183,7 +183,7 @@ pub(super) fn buffer_bytes(limit: MemoryLimit) -> usize {
 }
 
 /// Groups that a table begins with room for, of `expected` ones: as many as take a small share of a partition's memory.
-pub(super) fn room(expected: usize, limit: MemoryLimit, partitions: usize) -> usize {
+pub(super) fn room(expected: usize, limit: &MemoryLimit, partitions: usize) -> usize {
     let bytes = match limit {
         MemoryLimit::Finite(bytes) => bytes / partitions / ROOM_SHARE,
         _ => usize::MAX,
