@@ -207,6 +207,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--device", default="gpu")
     parser.add_argument("--modes", default="device,pinned,default,cpu")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of parquet-rounds, at least 3")
     parser.add_argument("--pause", type=float, default=0, help="seconds between two rounds of parquet-rounds")
     parser.add_argument("--parquet-flags", default="", help="flags of `pelton sql` in parquet-rounds, none by default")
     parser.add_argument("--json", type=pathlib.Path)
