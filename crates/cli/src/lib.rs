@@ -39,6 +39,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use pelton_error::{ErrorKind, Result};
+use pelton_limits::{begin_with_small_pages, go_on_with_huge_pages};
 
 use args::{Args, Command};
 use paint::Paint;
@@ -56,6 +57,7 @@ const MISUSED: u8 = 2;
 /// Runs the command with these arguments, the first of which is its name; the exit status is what `main` returns.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     survive_full_files();
+    begin_with_small_pages();
     ExitCode::from(status(args))
 }
 
@@ -106,6 +108,10 @@ fn answer(error: &clap::Error) -> Result<u8> {
 
 fn run(args: Args) -> Result<()> {
     let Some(command) = args.command else { return shell::run(args.shell) };
+    // Their queries do so once they run.
+    if !matches!(command, Command::Shell(_) | Command::Sql(_) | Command::Serve(_)) {
+        go_on_with_huge_pages();
+    }
     match command {
         Command::Shell(args) => shell::run(args),
         Command::Sql(args) => sql::run(args),

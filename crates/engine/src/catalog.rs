@@ -34,6 +34,11 @@ struct Snapshot {
     memo: Arc<ZoneMemo>,
 }
 
+/// Tables and columns that are read ahead before another thread is worth its start, its heap and its stack: a first query
+/// waits for those some 0.2 ms, and for a table in the page cache about as long. Sixteen threads for eight reads took longer
+/// than two (docs/perf/cpu.md).
+const READS_A_THREAD: usize = 8;
+
 /// What is done before a query asks for it.
 enum Ahead<'a> {
     Open(&'a String),
@@ -119,7 +124,7 @@ impl WarehouseSchema {
         if cores < 2 || new.is_empty() {
             return;
         }
-        let threads = cores.min(new.len() + compared.len());
+        let threads = cores.min(1 + (new.len() + compared.len()) / READS_A_THREAD);
         let todo = Mutex::new(new.into_iter().map(Ahead::Open).collect::<VecDeque<_>>());
         let todo = || todo.lock().unwrap_or_else(PoisonError::into_inner);
         let work = || {

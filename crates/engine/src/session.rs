@@ -29,7 +29,7 @@ use futures::future::BoxFuture;
 use pelton_error::{CancelFlag, Error, Result};
 use pelton_exec::{Runtime, RuntimeOptions};
 use pelton_io::IoOptions;
-use pelton_limits::{Account, SpillOptions, SpillSpace};
+use pelton_limits::{Account, SpillOptions, SpillSpace, go_on_with_huge_pages};
 use pelton_store::Warehouse;
 
 use crate::ahead;
@@ -158,6 +158,9 @@ impl PeltonSession {
         let reads_files = options.files_by_path;
         let memory_limit_bytes = options.memory_limit_bytes;
         let session = Self { ctx, warehouse, schema, device, plans, reads_files, memory_limit_bytes, copies };
+        if !options.pin.is_empty() {
+            go_on_with_huge_pages();
+        }
         options.pin.iter().try_for_each(|name| session.pin(name))?;
         Ok(session)
     }
@@ -393,6 +396,9 @@ impl PeltonSession {
         if let LogicalPlan::Ddl(DdlStatement::DropTable(drop)) = &plan {
             self.schema.check_drop(drop.name.table())?;
         }
+        if let LogicalPlan::Ddl(_) | LogicalPlan::Dml(_) | LogicalPlan::Copy(_) = &plan {
+            go_on_with_huge_pages(); // rows of CREATE TABLE … AS are made while it is planned
+        }
         planning::check().map_err(from_datafusion)?;
         let size = PlanSize::of(&plan)?;
         let planned = planning::bounded(&size, async {
@@ -588,6 +594,9 @@ impl Query {
         task: Arc<TaskContext>,
         account: Option<Account>,
     ) -> Result<SendableRecordBatchStream> {
+        if self.mode != Mode::Explain {
+            go_on_with_huge_pages();
+        }
         let begin = async {
             let rows = async { execute_stream(Arc::clone(plan), task).map_err(from_datafusion) };
             let rows = metered(account.clone(), plan, metered::within(account.as_ref(), rows).await??);

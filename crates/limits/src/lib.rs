@@ -3,6 +3,7 @@
 //! ```text
 //!   machine ── what machine, control group and ulimit leave ──▶ MemoryLimit: 80 % of that unless told otherwise
 //!   Heap    ── the global allocator, which counts ──▶ bytes in use: of the process, and large ones of each Account
+//!   huge pages ── not for what a process begins with
 //!   watcher ── compares both every few milliseconds ──▶ the Account that holds the most is over, and its query fails
 //!   SpillSpace ── files without a name, counted against a limit
 //!   NewFile    ── a file that has its name only once it is complete
@@ -17,6 +18,7 @@
 mod account;
 mod code;
 mod heap;
+mod huge_pages;
 mod machine;
 mod memory_limit;
 mod new_file;
@@ -27,6 +29,7 @@ mod watcher;
 pub use account::{Account, Entered, Excess, NoRoom, process_room};
 pub use code::let_code_go;
 pub use heap::{Heap, give_back_at_once, heap_bytes, set_last_resort};
+pub use huge_pages::{begin_with_small_pages, go_on_with_huge_pages};
 pub use machine::{Available, available_memory};
 pub use memory_limit::{DEFAULT_PERCENT, MemoryLimit, SLACK_BYTES, ceiling_bytes};
 pub use new_file::NewFile;

@@ -15,7 +15,6 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use pelton_error::Result;
 use pelton_exec::stages;
 use pelton_fabric::Rates;
 use pelton_pipeline::ir::{
@@ -99,16 +98,12 @@ pub(super) struct Prediction {
 impl Prediction {
     /// Of `plan` on `device` with its columns in pinned memory or better, and on the CPU. What both read from disk, and
     /// rows that the CPU computes for the device, cost the same either way and are left out.
-    ///
-    /// # Errors
-    ///
-    /// Of reading a chunk directory.
-    pub(super) fn of(plan: &Plan, device: &DeviceHandle) -> Result<Self> {
+    pub(super) fn of(plan: &Plan, device: &DeviceHandle) -> Self {
         let warm = |table: &Table, column: usize| match device.tier(table, column) {
             Some(DataTier::Device(_)) => Tier::Device,
             _ => Tier::Pinned,
         };
-        let steps = predict_in(plan, device, &[], &warm)?;
+        let steps = predict_in(plan, device, &[], &warm);
         let rates = device.rates();
         let longest =
             |stage: Vec<usize>| stage.iter().map(|&step| steps[step].predicted_s).fold(0.0, f64::max);
@@ -117,7 +112,7 @@ impl Prediction {
         for pipeline in &plan.pipelines {
             if let Source::Table(scan) = &pipeline.source {
                 for &column in &scan.columns {
-                    raw_bytes += column_bytes(scan, column)?.raw;
+                    raw_bytes += column_bytes(scan, column).raw;
                 }
             }
         }
@@ -131,7 +126,7 @@ impl Prediction {
         let runs_s = Runs::of(plan, device)
             .map_or(0.0, |runs| runs.bytes / rates.link.bytes_per_s + runs.kept_rows * CPU_MERGE_S / threads);
         let device_s = device_s + runs_s;
-        Ok(Self { device_s, cpu_s: cpu_s(raw_bytes, device.threads(), rates) + sort_s })
+        Self { device_s, cpu_s: cpu_s(raw_bytes, device.threads(), rates) + sort_s }
     }
 
     /// True where the device is predicted to be faster.
@@ -163,15 +158,7 @@ fn cpu_s(raw_bytes: u64, threads: usize, rates: &Rates) -> f64 {
 
 /// What each pipeline of `plan` is predicted to take on `device`, with its columns where they are now. While the device
 /// is not open they count as pinned. `host_rows`: of each host input, where these are known.
-///
-/// # Errors
-///
-/// Of reading a chunk directory.
-pub(super) fn predict(
-    plan: &Plan,
-    device: &DeviceHandle,
-    host_rows: &[usize],
-) -> Result<Vec<StepPrediction>> {
+pub(super) fn predict(plan: &Plan, device: &DeviceHandle, host_rows: &[usize]) -> Vec<StepPrediction> {
     let now = |table: &Table, column: usize| match device.tier(table, column) {
         Some(DataTier::Device(_)) => Tier::Device,
         Some(DataTier::Disk) => Tier::Disk,
@@ -185,15 +172,15 @@ fn predict_in(
     device: &DeviceHandle,
     host_rows: &[usize],
     tier_of: &dyn Fn(&Table, usize) -> Tier,
-) -> Result<Vec<StepPrediction>> {
+) -> Vec<StepPrediction> {
     let rates = device.rates();
-    let models = model(plan, rates, host_rows, tier_of)?;
+    let models = model(plan, rates, host_rows, tier_of);
     let texts = plan_texts(plan, device);
     let steps = plan.pipelines.iter().zip(texts).zip(models).map(|((pipeline, text), model_s)| {
         let kind = StepKind::of(pipeline, &text, tier_of);
         StepPrediction { kind, model_s, predicted_s: device.corrections().predicted_s(&kind, model_s) }
     });
-    Ok(steps.collect())
+    steps.collect()
 }
 
 /// What each pipeline of `plan` takes by `rates` alone, in seconds.
@@ -202,10 +189,10 @@ fn model(
     rates: &Rates,
     host_rows: &[usize],
     tier_of: &dyn Fn(&Table, usize) -> Tier,
-) -> Result<Vec<f64>> {
+) -> Vec<f64> {
     let mut estimate = Estimate { rates, host_rows, tier_of, tables: HashMap::new(), rows_out: Vec::new() };
-    let works = plan.pipelines.iter().map(|pipeline| Ok(estimate.work(pipeline)?.elapsed_s(rates)));
-    let works = works.collect::<Result<Vec<f64>>>()?;
+    let works = plan.pipelines.iter().map(|pipeline| estimate.work(pipeline).elapsed_s(rates));
+    let works: Vec<f64> = works.collect();
     let mut elapsed = vec![0.0; works.len()];
     for stage in stages(plan) {
         for &step in &stage {
@@ -215,7 +202,7 @@ fn model(
             elapsed[step] = fixed_s + works[step] + shared_s;
         }
     }
-    Ok(elapsed)
+    elapsed
 }
 
 /// What later pipelines ask of a table.
@@ -238,10 +225,10 @@ struct Estimate<'a> {
 }
 
 impl Estimate<'_> {
-    fn work(&mut self, pipeline: &Pipeline) -> Result<Work> {
+    fn work(&mut self, pipeline: &Pipeline) -> Work {
         let costs = &self.rates.pipeline;
         let rows_in = self.rows_in(&pipeline.source);
-        let mut work = self.copies(&pipeline.source)?;
+        let mut work = self.copies(&pipeline.source);
         let mut text_bytes = 0.0;
         let mut rows = rows_in;
         let mut kernels_s = rows * costs.row_s;
@@ -249,7 +236,7 @@ impl Estimate<'_> {
             match op {
                 Op::Filter(condition) => {
                     kernels_s += rows * costs.expression_s;
-                    text_bytes += searched_bytes(condition, pipeline)? as f64 * (rows / rows_in.max(1.0));
+                    text_bytes += searched_bytes(condition, pipeline) as f64 * (rows / rows_in.max(1.0));
                     rows *= share_that_passes(condition);
                 }
                 Op::Compute { .. } => kernels_s += rows * costs.expression_s,
@@ -312,26 +299,23 @@ impl Estimate<'_> {
         };
         work.kernels_s += kernels_s + text_bytes / costs.text_bytes_per_s;
         self.rows_out.push(rows_out);
-        Ok(work)
+        work
     }
 
     fn rows_in(&self, source: &Source) -> f64 {
         match source {
-            Source::Table(scan) => {
-                let rows = |group: &u32| u64::from(scan.table.row_group(*group as usize).row_count);
-                scan.row_groups.iter().map(rows).sum::<u64>() as f64
-            }
+            Source::Table(scan) => scan_rows(scan) as f64,
             // What is large is scanned by the device itself.
             Source::HostInput(number) => self.host_rows.get(*number).map_or(GROUPS, |rows| *rows as f64),
             Source::Groups(from) => self.rows_out[*from],
         }
     }
 
-    fn copies(&self, source: &Source) -> Result<Work> {
-        let Source::Table(scan) = source else { return Ok(Work::default()) };
+    fn copies(&self, source: &Source) -> Work {
+        let Source::Table(scan) = source else { return Work::default() };
         let (mut device, mut link, mut disk) = (0.0, 0.0, 0.0);
         for &column in &scan.columns {
-            let stored = column_bytes(scan, column)?.stored as f64;
+            let stored = column_bytes(scan, column).stored as f64;
             match (self.tier_of)(&scan.table, column) {
                 Tier::Device => device += stored,
                 Tier::Pinned => link += stored,
@@ -343,7 +327,7 @@ impl Estimate<'_> {
         }
         let (link_s, disk_s) =
             (link / self.rates.scan_link_bytes_per_s(), disk / self.rates.storage.bytes_per_s);
-        Ok(Work { copies_s: link_s.max(disk_s), kernels_s: device / self.rates.device_memory.bytes_per_s })
+        Work { copies_s: link_s.max(disk_s), kernels_s: device / self.rates.device_memory.bytes_per_s }
     }
 }
 
@@ -365,29 +349,32 @@ struct ColumnBytes {
     raw: u64,
 }
 
-fn column_bytes(scan: &TableScan, column: usize) -> Result<ColumnBytes> {
-    let mut bytes = ColumnBytes::default();
-    for &row_group in &scan.row_groups {
-        let chunk = scan.table.chunk(row_group as usize, column)?;
-        bytes.raw += chunk.raw_bytes;
-        bytes.stored += chunk.stored_bytes;
-    }
-    Ok(bytes)
+/// What the manifest says of the column, and of that the share of the rows: a chunk directory would have to be read for
+/// what each row group has, and is a megabyte for a table of ten thousand chunks.
+fn column_bytes(scan: &TableScan, column: usize) -> ColumnBytes {
+    let summary = scan.table.column_summary(column);
+    let share = scan_rows(scan) as f64 / scan.table.row_count().max(1) as f64;
+    let of_rows = |bytes: u64| (bytes as f64 * share) as u64;
+    ColumnBytes { stored: of_rows(summary.stored_bytes), raw: of_rows(summary.raw_bytes) }
+}
+
+/// Rows in the row groups that planning left.
+fn scan_rows(scan: &TableScan) -> u64 {
+    let rows = |group: &u32| u64::from(scan.table.row_group(*group as usize).row_count);
+    scan.row_groups.iter().map(rows).sum()
 }
 
 /// Bytes of text without dictionary that `condition` looks at, of all rows.
-fn searched_bytes(condition: &Expr, pipeline: &Pipeline) -> Result<u64> {
-    let Source::Table(scan) = &pipeline.source else { return Ok(0) };
+fn searched_bytes(condition: &Expr, pipeline: &Pipeline) -> u64 {
+    let Source::Table(scan) = &pipeline.source else { return 0 };
     match condition {
         Expr::OfText { column, .. } if *column < scan.columns.len() => {
             let has_dictionary = pipeline.columns[*column].text.is_some();
-            if has_dictionary { Ok(0) } else { Ok(column_bytes(scan, scan.columns[*column])?.raw) }
+            if has_dictionary { 0 } else { column_bytes(scan, scan.columns[*column]).raw }
         }
-        Expr::And(parts) | Expr::Or(parts) => {
-            parts.iter().map(|part| searched_bytes(part, pipeline)).sum::<Result<u64>>()
-        }
+        Expr::And(parts) | Expr::Or(parts) => parts.iter().map(|part| searched_bytes(part, pipeline)).sum(),
         Expr::Not(input) => searched_bytes(input, pipeline),
-        _ => Ok(0),
+        _ => 0,
     }
 }
 
@@ -473,7 +460,7 @@ mod tests {
         let table_count = pipelines.iter().filter(|one| matches!(one.sink, Sink::Build { .. })).count();
         let plan =
             Plan { pipelines, table_count, host_input_count: host_rows.len(), unique_tables: Vec::new() };
-        model(&plan, &Rates::of_preset(), host_rows, NO_TABLE).unwrap()
+        model(&plan, &Rates::of_preset(), host_rows, NO_TABLE)
     }
 
     #[test]

@@ -233,9 +233,9 @@ impl PeltonGpuExec {
         &self.device
     }
 
-    /// What each pipeline is predicted to take now, in seconds; nothing where the tables cannot be read.
+    /// What each pipeline is predicted to take now, in seconds.
     pub(super) fn predictions(&self) -> Vec<f64> {
-        let steps = predict(&self.plan, &self.device, &[]).unwrap_or_default();
+        let steps = predict(&self.plan, &self.device, &[]);
         steps.into_iter().map(|step| step.predicted_s).collect()
     }
 

@@ -436,7 +436,7 @@ fn choose(lowered: &Lowered, device: &DeviceHandle) -> Result<String> {
     if device.choice() == DeviceChoice::AutoHost {
         return Ok("chosen to be tried out".into());
     }
-    let prediction = Prediction::of(&lowered.plan, device)?;
+    let prediction = Prediction::of(&lowered.plan, device);
     // What was pinned runs there at once; all else is tried out first, and what took how long decides.
     let is_for_device = match device.has_pinned(&lowered.plan.pipelines) {
         true => prediction.prefers_device(),

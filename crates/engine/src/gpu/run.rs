@@ -284,7 +284,7 @@ impl Run {
             };
             let runtime = device.runtime()?;
             let host_rows: Vec<usize> = inputs.host_inputs.iter().map(|rows| rows.row_count).collect();
-            let predicted = predict(&plan, &device, &host_rows)?;
+            let predicted = predict(&plan, &device, &host_rows);
             let (mut rows, report) = runtime.run_with(&plan, inputs, &flag, with)?;
             // Of devices alone.
             if !report.is_with_host {

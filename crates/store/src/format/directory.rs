@@ -60,7 +60,12 @@ pub(crate) fn read_directory(
             bytes.len()
         )));
     }
-    bytes.chunks_exact(ENTRY_BYTES).map(|entry| read_entry(entry, segment, data_bytes)).collect()
+    // A collection of results would not know how many there are, and a table has a million of them.
+    let mut chunks = Vec::with_capacity(count);
+    for entry in bytes.chunks_exact(ENTRY_BYTES) {
+        chunks.push(read_entry(entry, segment, data_bytes)?);
+    }
+    Ok(chunks)
 }
 
 fn read_entry(entry: &[u8], segment: usize, data_bytes: u64) -> Result<ChunkLocation> {
