@@ -3,9 +3,8 @@
 //! metadata that was read of it, until the table has changed. Views and external tables that a session
 //! creates live beside them, in memory.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -32,29 +31,6 @@ struct Snapshot {
     stamp: TableStamp,
     table: Arc<Table>,
     memo: Arc<ZoneMemo>,
-}
-
-/// Tables and columns that are read ahead before another thread is worth its start, its heap and its stack: a first query
-/// waits for those some 0.2 ms, and for a table in the page cache about as long. Sixteen threads for eight reads took longer
-/// than two (docs/perf/cpu.md).
-const READS_A_THREAD: usize = 8;
-
-/// What is done before a query asks for it.
-enum Ahead<'a> {
-    Open(&'a String),
-    ZoneMaps(Arc<Table>, usize),
-    Sideways(Arc<Table>, usize),
-}
-
-impl Ahead<'_> {
-    /// The zone maps of `table` that predicates over columns called one of `compared` are held against.
-    fn zone_maps(table: &Arc<Table>, compared: &BTreeSet<String>) -> Vec<Self> {
-        let of = |name: &String| compared.contains(name);
-        let own = table.schema().columns.iter().enumerate().filter(|(_, column)| of(&column.name));
-        let own = own.map(|(index, _)| Self::ZoneMaps(Arc::clone(table), index));
-        let sideways = table.sideways().iter().enumerate().filter(|(_, column)| of(&column.column));
-        own.chain(sideways.map(|(index, _)| Self::Sideways(Arc::clone(table), index))).collect()
-    }
 }
 
 /// The tables of one warehouse and of this session.
@@ -114,40 +90,17 @@ impl WarehouseSchema {
         self.snapshots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens those of `names` that are tables of the warehouse and not open yet, and reads the zone maps of columns called one of
-    /// `compared`, all at the same time: a first query would do one after the other. Errors are left to whoever asks again.
-    pub(crate) fn open_ahead(&self, names: &BTreeSet<String>, compared: &BTreeSet<String>) {
-        let Some(warehouse) = &self.warehouse else { return };
+    /// Those of `names` that are tables of the warehouse and not open yet.
+    pub(crate) fn not_open(&self, names: &BTreeSet<String>) -> Vec<String> {
+        let Some(warehouse) = &self.warehouse else { return Vec::new() };
         let is_new = |name: &&String| !self.snapshots().contains_key(*name) && warehouse.has_table(name);
-        let new: Vec<&String> = names.iter().filter(is_new).collect();
-        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-        if cores < 2 || new.is_empty() {
-            return;
-        }
-        let threads = cores.min(1 + (new.len() + compared.len()) / READS_A_THREAD);
-        let todo = Mutex::new(new.into_iter().map(Ahead::Open).collect::<VecDeque<_>>());
-        let todo = || todo.lock().unwrap_or_else(PoisonError::into_inner);
-        let work = || {
-            loop {
-                let Some(next) = todo().pop_front() else { return };
-                match next {
-                    Ahead::Open(name) => {
-                        if let Ok(Some(Snapshot { table, .. })) = self.snapshot(warehouse, name) {
-                            todo().extend(Ahead::zone_maps(&table, compared));
-                        }
-                    }
-                    Ahead::ZoneMaps(table, column) => drop(table.zone_maps(column)),
-                    Ahead::Sideways(table, column) => drop(table.sideways_zone_maps(column)),
-                }
-            }
-        };
-        std::thread::scope(|scope| {
-            for _ in 1..threads {
-                // Where no thread can be had, this one does it.
-                let _ = std::thread::Builder::new().spawn_scoped(scope, work);
-            }
-            work();
-        });
+        names.iter().filter(is_new).cloned().collect()
+    }
+
+    /// The newest snapshot of table `name`, opened unless it is; `None` where that fails or there is none.
+    pub(crate) fn opened(&self, name: &str) -> Option<Arc<Table>> {
+        let snapshot = self.snapshot(self.warehouse.as_ref()?, name).ok().flatten();
+        snapshot.map(|Snapshot { table, .. }| table)
     }
 
     /// Changes with the session's own tables and views.

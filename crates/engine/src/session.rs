@@ -282,7 +282,7 @@ impl PeltonSession {
         expansion::check(&statement)?;
         if let Ok(tables) = state.resolve_table_references(&statement) {
             let tables = tables.iter().map(|table| table.table().to_owned()).collect();
-            self.schema.open_ahead(&tables, &ahead::compared_columns(&statement));
+            ahead::read_ahead(&self.schema, &tables, ahead::compared_columns(&statement));
         }
         let plan = names::plan(state, statement).await;
         let plan = plan.map_err(|error| self.explained(error))?;

@@ -8,9 +8,9 @@
 //! The first byte that is written in a huge page makes the system clear all of it. Planning a first query, that was a quarter of
 //! the time (docs/perf/cpu.md).
 
-use std::sync::atomic::{AtomicBool, Ordering};
+#![allow(unsafe_code)]
 
-use rustix::thread::{disable_transparent_huge_pages, transparent_huge_pages_are_disabled};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Whether [`begin_with_small_pages`] was asked for and nobody has ended it.
 static IS_SMALL: AtomicBool = AtomicBool::new(false);
@@ -18,7 +18,7 @@ static IS_SMALL: AtomicBool = AtomicBool::new(false);
 /// Memory that is written for the first time comes in small pages until [`go_on_with_huge_pages`]. For programs of Pelton's own:
 /// it counts for the whole process. Where the process has no huge pages anyway, nothing happens.
 pub fn begin_with_small_pages() {
-    if transparent_huge_pages_are_disabled() == Ok(false) && disable_transparent_huge_pages(true).is_ok() {
+    if are_forbidden() == Some(false) && forbid(true) {
         IS_SMALL.store(true, Ordering::Relaxed);
     }
 }
@@ -27,29 +27,58 @@ pub fn begin_with_small_pages() {
 pub fn go_on_with_huge_pages() {
     if IS_SMALL.load(Ordering::Relaxed) && IS_SMALL.swap(false, Ordering::Relaxed) {
         // What could be forbidden can be allowed again.
-        let _ = disable_transparent_huge_pages(false);
+        let _ = forbid(false);
     }
 }
 
+/// Whether this process has no huge pages; `None` where the system does not say.
+#[cfg(target_os = "linux")]
+fn are_forbidden() -> Option<bool> {
+    // SAFETY: the call reads a flag of this process and takes no memory.
+    match unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, 0, 0, 0, 0) } {
+        0 => Some(false),
+        1.. => Some(true),
+        _ => None,
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn are_forbidden() -> Option<bool> {
+    None
+}
+
+/// True where the system did so.
+#[cfg(target_os = "linux")]
+fn forbid(forbids: bool) -> bool {
+    // SAFETY: the call sets a flag of this process: memory that is there already stays as it is.
+    unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, libc::c_ulong::from(forbids), 0, 0, 0) == 0 }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn forbid(_: bool) -> bool {
+    false
+}
+
 #[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use super::*;
 
     #[test]
     fn a_process_that_began_with_small_pages_has_huge_ones_again_and_one_that_has_none_never() {
-        let are_off = || transparent_huge_pages_are_disabled().unwrap();
+        let are_off = || are_forbidden().unwrap();
         let before = are_off();
         go_on_with_huge_pages();
         assert_eq!(are_off(), before, "nobody began");
-        disable_transparent_huge_pages(false).unwrap();
+        assert!(forbid(false));
         begin_with_small_pages();
         assert!(are_off());
         go_on_with_huge_pages();
         assert!(!are_off());
-        disable_transparent_huge_pages(true).unwrap();
+        assert!(forbid(true));
         begin_with_small_pages();
         go_on_with_huge_pages();
         assert!(are_off(), "it was so before");
-        disable_transparent_huge_pages(before).unwrap();
+        assert!(forbid(before));
     }
 }
