@@ -7,7 +7,6 @@
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
-use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -16,6 +15,7 @@ use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Ident, visit_express
 use pelton_store::Table;
 
 use crate::catalog::WarehouseSchema;
+use crate::cores::cores;
 
 /// Tables and columns to read for which another thread is worth its start, its heap and its stack, some 0.2 ms: a table in the
 /// page cache takes about as long. Sixteen threads for eight took longer than two (docs/perf/cpu.md).
@@ -100,8 +100,7 @@ pub(crate) fn read_ahead(
     if tables.is_empty() {
         return;
     }
-    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let threads = (tables.len() + compared.len()).div_ceil(READS_A_THREAD).min(cores - 1);
+    let threads = (tables.len() + compared.len()).div_ceil(READS_A_THREAD).min(cores() - 1);
     let todo = Mutex::new(Todo { tables, ..Todo::default() });
     let ahead = Arc::new(Ahead { schema: Arc::clone(schema), compared, todo, opened: Condvar::new() });
     for _ in 0..threads {

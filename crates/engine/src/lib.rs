@@ -21,6 +21,7 @@ mod bounded;
 mod by_position;
 mod catalog;
 mod copies;
+mod cores;
 mod deferred;
 mod depth;
 mod dialect;

@@ -14,6 +14,7 @@ use pelton_error::Result;
 use pelton_store::Table;
 use pelton_zone::{Predicate, SkipKind, SkipKinds, Verdict, ZoneMap};
 
+use crate::cores::cores;
 use crate::memo::PruneQuestion;
 
 /// What kept a row group from being read.
@@ -131,8 +132,7 @@ impl Pruned {
 const ROW_GROUPS_A_THREAD: usize = 4096;
 
 fn threads_for(row_groups: usize) -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, Into::into);
-    row_groups.div_ceil(ROW_GROUPS_A_THREAD).clamp(1, cores)
+    row_groups.div_ceil(ROW_GROUPS_A_THREAD).clamp(1, cores())
 }
 
 /// The zone maps of the columns a predicate tests, read once.

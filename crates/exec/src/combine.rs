@@ -207,7 +207,7 @@ impl<'e, 'r> Combiner<'e, 'r> {
 /// The kernel that adds up groups, for the device of `execution`, without any memory.
 pub(crate) fn combining_kernel(execution: &Execution<'_>, layout: &GroupLayout) -> Result<Kernel> {
     let generated = codegen::combine(layout, execution.runtime.options().equal_hashes);
-    let (program, _) = execution.runtime.compile(execution.worker, &generated)?;
+    let (program, _) = execution.runtime.compile(execution.worker, &generated, execution.cancel)?;
     let generated = Arc::new(generated);
     Ok(Kernel::new(program, generated))
 }

@@ -569,7 +569,7 @@ impl<'r> Execution<'r> {
     ) -> Result<(Arc<Generated>, Arc<Program>)> {
         let mut compiled = None;
         let compile = |generated: &Generated| {
-            let compiled = self.runtime.compile(self.worker, generated);
+            let compiled = self.runtime.compile(self.worker, generated, self.cancel);
             compiled.context(|| format!("pipeline '{}'", pipeline.name))
         };
         let (mut started, mut generate) = (Instant::now(), Duration::ZERO);

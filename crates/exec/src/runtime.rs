@@ -17,6 +17,7 @@ use std::time::Instant;
 
 use pelton_device::cuda::{self, CudaOptions};
 use pelton_device::host::{self, HostOptions};
+use pelton_device::priority::with_niceness;
 use pelton_device::{DeviceId, DeviceKind, Machine, Stream, Turn};
 use pelton_error::{CancelFlag, Error, ErrorKind, Result};
 use pelton_fabric::profile::Profile;
@@ -231,7 +232,7 @@ pub struct Runtime {
     pub(crate) workers: Vec<Worker>,
     /// The host's cores, which come behind the devices in runs that ask for them.
     pub(crate) host_worker: Option<Worker>,
-    compiler: Compiler,
+    compiler: Arc<Compiler>,
     pub(crate) column_cache: Arc<ColumnCache>,
     pub(crate) has_column_cache: bool,
     /// Keys that a table by position was built of in vain, since they repeat.
@@ -355,7 +356,7 @@ impl Runtime {
             ..ColumnCacheOptions::default()
         };
         let column_cache = Arc::new(ColumnCache::new(machine.clone(), io, cache_options));
-        let compiler = Compiler::new(options.cache.clone());
+        let compiler = Arc::new(Compiler::new(options.cache.clone()));
         let has_column_cache = device_cache_bytes > 0 || pinned_cache_bytes > 0;
         for worker in workers.iter().chain(&host_worker) {
             let (cached, device) = (Arc::downgrade(&column_cache), worker.device);
@@ -450,14 +451,24 @@ impl Runtime {
     }
 
     /// Compiles `generated` for the device of `worker`; for another one as well, where that is asked for and it is not for
-    /// the host alone.
+    /// the host alone. What cores the calling thread gets was settled when the run of `cancel` began: where that says so by now,
+    /// the compiler gets others.
     pub(crate) fn compile(
         &self,
         worker: &Worker,
         generated: &Generated,
+        cancel: &CancelFlag,
     ) -> Result<(Arc<Program>, CompileReport)> {
         if let (false, Some((major, minor))) = (generated.is_sliced, self.options.check_for) {
             check_source(&generated.text, major, minor)?;
+        }
+        if let Some(niceness) = cancel.compiler_niceness() {
+            let (compiler, source, target) =
+                (Arc::clone(&self.compiler), generated.text.clone(), worker.target);
+            let name = "pelton-compiler".to_owned();
+            if let Some(compiled) = with_niceness(niceness, name, move || compiler.compile(&source, target)) {
+                return compiled;
+            }
         }
         self.compiler.compile(&generated.text, worker.target)
     }

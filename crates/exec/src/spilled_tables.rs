@@ -389,7 +389,7 @@ impl Execution<'_> {
         let Sink::Build { table, .. } = spilled.pipeline.sink else { unreachable!("it builds a table") };
         let prepared = Prepared::of_rows(&spilled.partitions[0], spilled.row_count);
         let generated = self.generate((index, &spilled.pipeline), &prepared, true)?;
-        let (program, compile) = self.runtime.compile(self.worker, &generated)?;
+        let (program, compile) = self.runtime.compile(self.worker, &generated, self.cancel)?;
         report.add_compile(&compile);
         let SinkLayout::Build(layout) = generated.sink.clone() else { unreachable!("it builds a table") };
         let must_be_unique = self.plan.unique_tables.contains(&table);
