@@ -25,7 +25,7 @@ use pelton_fabric::{self as fabric, Rates, Sources, Topology};
 use pelton_io::IoEngine;
 use pelton_pipeline::codegen::{self, Generated};
 use pelton_pipeline::ir::{Inputs, Op, Plan, Sink, Source, TableScan};
-use pelton_pipeline::{CompileReport, Compiler, Program, Rows, Target, check_source, nvrtc_status};
+use pelton_pipeline::{CompileReport, Compiler, Effort, Program, Rows, Target, check_source, nvrtc_status};
 use pelton_scan::{ColumnCache, ColumnCacheOptions, DataTier, Decompress, Decompression};
 use pelton_trace::Tracer;
 use pelton_transfer::{Links, links_for};
@@ -462,15 +462,17 @@ impl Runtime {
         if let (false, Some((major, minor))) = (generated.is_sliced, self.options.check_for) {
             check_source(&generated.text, major, minor)?;
         }
+        // Until a run in the background has ended, its query is left to the CPU: the sooner, the better.
+        let effort = if cancel.is_in_background() { Effort::Quick } else { Effort::Full };
         if let Some(niceness) = cancel.compiler_niceness() {
             let (compiler, source, target) =
                 (Arc::clone(&self.compiler), generated.text.clone(), worker.target);
-            let name = "pelton-compiler".to_owned();
-            if let Some(compiled) = with_niceness(niceness, name, move || compiler.compile(&source, target)) {
+            let compile = move || compiler.compile(&source, target, effort);
+            if let Some(compiled) = with_niceness(niceness, "pelton-compiler".to_owned(), compile) {
                 return compiled;
             }
         }
-        self.compiler.compile(&generated.text, worker.target)
+        self.compiler.compile(&generated.text, worker.target, effort)
     }
 
     /// The kernels that are the same for every query, for the device of `worker`; and what compiling them was, unless they
@@ -484,7 +486,7 @@ impl Runtime {
         if let Some((major, minor)) = self.options.check_for {
             check_source(&source, major, minor)?;
         }
-        let (program, report) = self.compiler.compile(&source, worker.target)?;
+        let (program, report) = self.compiler.compile(&source, worker.target, Effort::Full)?;
         *held = Some(Arc::clone(&program));
         Ok((program, Some(report)))
     }

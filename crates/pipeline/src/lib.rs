@@ -28,7 +28,7 @@ mod program;
 
 pub use cut::Cut;
 pub use program::{
-    CompileReport, Compiler, Launch, Origin, Program, Target, check_source, compile_for_check,
+    CompileReport, Compiler, Effort, Launch, Origin, Program, Target, check_source, compile_for_check,
     may_compile_for_host, nvrtc_status,
 };
 pub use rows::{RowColumn, RowValues, Rows};

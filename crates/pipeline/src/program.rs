@@ -58,6 +58,15 @@ pub enum Target {
     Host,
 }
 
+/// What a compiler for GPUs is to do for a program that is not there yet; the one for the host always does all it can.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Effort {
+    /// Little: the program is wanted soon, and runs a little slower.
+    Quick,
+    /// All that makes the program faster.
+    Full,
+}
+
 /// How a program came to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Origin {
@@ -120,23 +129,29 @@ impl Compiler {
         }
     }
 
-    /// The program that `source` is. Two threads that ask for the same at once compile it once.
+    /// The program that `source` is. Two threads that ask for the same at once compile it once. What is there already is taken
+    /// whatever the effort that made it, of two the faster one.
     ///
     /// # Errors
     ///
     /// `Unsupported` without a compiler for `target`, with the remedy, and for a source that does not compile, with the
     /// compiler's log and the file where the source was kept; `Io` if no folder for temporary files can be written;
     /// the driver's refusal of the result.
-    pub fn compile(&self, source: &str, target: Target) -> Result<(Arc<Program>, CompileReport)> {
+    pub fn compile(
+        &self,
+        source: &str,
+        target: Target,
+        effort: Effort,
+    ) -> Result<(Arc<Program>, CompileReport)> {
         let started = Instant::now();
         let toolchain = self.toolchain(target)?;
-        let key = cache::key(&[env!("CARGO_PKG_VERSION"), &toolchain.identity(), source]);
+        let key = toolchain.key(Effort::Full, source);
         let slot =
             self.programs.lock().unwrap_or_else(PoisonError::into_inner).slot((key, toolchain.device()));
         let mut held = slot.lock().unwrap_or_else(PoisonError::into_inner);
         let (program, origin) = match &*held {
             Some(program) => (Arc::clone(program), Origin::Memory),
-            None => self.load_or_compile(&toolchain, key, source)?,
+            None => self.load_or_compile(&toolchain, effort, source)?,
         };
         *held = Some(Arc::clone(&program));
         Ok((program, CompileReport { origin, elapsed: started.elapsed() }))
@@ -160,17 +175,20 @@ impl Compiler {
     fn load_or_compile(
         &self,
         toolchain: &Toolchain,
-        key: u128,
+        effort: Effort,
         source: &str,
     ) -> Result<(Arc<Program>, Origin)> {
         let cache = self.cache.get_or_init(|| self.folder.as_deref().and_then(Cache::open)).as_ref();
+        let keys = [Effort::Full, Effort::Quick].map(|effort| toolchain.key(effort, source));
         // What does not load although it is whole is of a compiler or driver that has changed: compiling replaces it.
-        let kept = cache.and_then(|cache| cache.find(key));
-        if let Some(Ok(image)) = kept.map(|(path, bytes)| toolchain.load(&path, &bytes)) {
+        let kept = keys.iter().filter_map(|key| cache.and_then(|cache| cache.find(*key)));
+        if let Some(image) = kept.filter_map(|(path, bytes)| toolchain.load(&path, &bytes).ok()).next() {
             return Ok((Arc::new(Program { image }), Origin::Disk));
         }
         let scratch = Scratch::in_one_of(cache.map(Cache::folder))?;
-        let bytes = compile_in(scratch.folder(), toolchain, source).inspect_err(|_| scratch.keep())?;
+        let bytes =
+            compile_in(scratch.folder(), toolchain, effort, source).inspect_err(|_| scratch.keep())?;
+        let key = toolchain.key(effort, source);
         let path = cache::seal(scratch.folder(), key, &bytes)?;
         let path = cache.and_then(|cache| cache.take(&path, key)).unwrap_or(path);
         let image = toolchain.load(&path, &bytes)?;
@@ -186,11 +204,16 @@ impl fmt::Debug for Compiler {
 
 impl Toolchain<'_> {
     /// Everything that the result depends on but the source.
-    fn identity(&self) -> String {
+    fn identity(&self, effort: Effort) -> String {
         match self {
-            Toolchain::Cuda(compiler, _) => compiler.identity(),
+            Toolchain::Cuda(compiler, _) => compiler.identity(effort),
             Toolchain::Host(compiler) => compiler.identity(),
         }
+    }
+
+    /// Of everything that the result depends on.
+    fn key(&self, effort: Effort, source: &str) -> u128 {
+        cache::key(&[env!("CARGO_PKG_VERSION"), &self.identity(effort), source])
     }
 
     fn device(&self) -> Option<DeviceId> {
@@ -208,9 +231,9 @@ impl Toolchain<'_> {
     }
 
     /// Compiles the file `source_path`, whose text is `source`, and returns the result's bytes.
-    fn compile(&self, source_path: &Path, source: &str) -> Result<Vec<u8>> {
+    fn compile(&self, source_path: &Path, effort: Effort, source: &str) -> Result<Vec<u8>> {
         match self {
-            Toolchain::Cuda(compiler, _) => compiler.compile(source),
+            Toolchain::Cuda(compiler, _) => compiler.compile(source, effort),
             Toolchain::Host(compiler) => compiler.compile(source_path),
         }
     }
@@ -218,19 +241,18 @@ impl Toolchain<'_> {
     /// Loads a result: `bytes`, which the file `path` begins with.
     fn load(&self, path: &Path, bytes: &[u8]) -> Result<Image> {
         match self {
-            Toolchain::Cuda(compiler, device) => {
-                Image::load_cuda(*device, bytes).context(|| format!("compiled by {}", compiler.identity()))
-            }
+            Toolchain::Cuda(compiler, device) => Image::load_cuda(*device, bytes)
+                .context(|| format!("compiled by {}", compiler.identity(Effort::Full))),
             Toolchain::Host(_) => Image::load_host(path),
         }
     }
 }
 
 /// Compiles `source` in `folder`, where the source stays.
-fn compile_in(folder: &Path, toolchain: &Toolchain, source: &str) -> Result<Vec<u8>> {
+fn compile_in(folder: &Path, toolchain: &Toolchain, effort: Effort, source: &str) -> Result<Vec<u8>> {
     let source_path = folder.join("program").with_extension(toolchain.extension());
     std::fs::write(&source_path, source).context(|| format!("writing {}", source_path.display()))?;
-    toolchain.compile(&source_path, source).context(|| {
+    toolchain.compile(&source_path, effort, source).context(|| {
         format!(
             "a generated program does not compile, which is a bug; its source is {}",
             source_path.display()
@@ -280,8 +302,8 @@ impl fmt::Debug for Program {
 /// # Errors
 ///
 /// `Unsupported` without NVRTC, and with the log for a source that does not compile.
-pub fn compile_for_check(source: &str, major: u32, minor: u32) -> Result<Vec<u8>> {
-    CudaCompiler::for_capability(major, minor)?.compile(source)
+pub fn compile_for_check(source: &str, major: u32, minor: u32, effort: Effort) -> Result<Vec<u8>> {
+    CudaCompiler::for_capability(major, minor)?.compile(source, effort)
 }
 
 /// As [`compile_for_check`], once a process for a source, and up to PTX alone.

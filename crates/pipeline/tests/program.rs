@@ -9,7 +9,7 @@ use pelton_device::host::{self, HostOptions};
 use pelton_device::libraries::NVRTC_VARIABLE;
 use pelton_device::{Buffer, DeviceId, DeviceKind, Machine, MemoryKind, OnFull, Place};
 use pelton_error::ErrorKind;
-use pelton_pipeline::{Compiler, Launch, Origin, Program, Target, compile_for_check, nvrtc_status};
+use pelton_pipeline::{Compiler, Effort, Launch, Origin, Program, Target, compile_for_check, nvrtc_status};
 
 /// `mix(words: p, n, add, sum)`: each of the n words at p becomes a hash of its position plus `add`; what the words
 /// sum to is added at `sum`. One source for both targets.
@@ -89,7 +89,7 @@ fn compiler(folder: &Path) -> Compiler {
 }
 
 fn origin(compiler: &Compiler, source: &str) -> Origin {
-    compiler.compile(source, Target::Host).unwrap().1.origin
+    compiler.compile(source, Target::Host, Effort::Full).unwrap().1.origin
 }
 
 /// The compiled programs in a folder.
@@ -101,7 +101,7 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
 #[test]
 fn a_host_program_gives_the_same_with_one_worker_and_with_several() {
     let folder = tempfile::tempdir().unwrap();
-    let (program, _) = compiler(folder.path()).compile(SOURCE, Target::Host).unwrap();
+    let (program, _) = compiler(folder.path()).compile(SOURCE, Target::Host, Effort::Full).unwrap();
     let machine = host_machine();
     for place in [Place::HOST, Place::Device(DeviceId(0))] {
         for workers in [1, 2, 5] {
@@ -117,7 +117,7 @@ fn work_keeps_its_program_loaded() {
     let memory = machine.allocate(MemoryKind::PINNED, (COUNT as usize + 1) * 8, OnFull::Refuse).unwrap();
     memory.with_bytes_mut(|bytes| bytes.fill(0)).unwrap();
     let work = {
-        let (program, _) = compiler(folder.path()).compile(SOURCE, Target::Host).unwrap();
+        let (program, _) = compiler(folder.path()).compile(SOURCE, Target::Host, Effort::Full).unwrap();
         let launch = Launch { grid: Grid { blocks: 1, threads: 1, shared_bytes: 0 }, workers: 2 };
         let arguments = vec![memory.address(), COUNT, ADD, memory.address() + COUNT * 8];
         program.work("mix", "mix", arguments, launch, vec![], vec![memory.span()]).unwrap()
@@ -135,7 +135,7 @@ fn a_program_is_compiled_once_then_found_in_memory_and_by_another_compiler_on_di
     assert_eq!(origin(&first, SOURCE), Origin::Compiled);
     assert_eq!(origin(&first, SOURCE), Origin::Memory);
     let second = compiler(folder.path());
-    let (program, report) = second.compile(SOURCE, Target::Host).unwrap();
+    let (program, report) = second.compile(SOURCE, Target::Host, Effort::Full).unwrap();
     assert_eq!(report.origin, Origin::Disk);
     assert_eq!(run(&host_machine(), Place::HOST, &program, 3), expected());
     assert_eq!(origin(&second, SOURCE), Origin::Memory);
@@ -155,7 +155,7 @@ fn a_damaged_file_is_compiled_again_and_replaced() {
     {
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, damage).unwrap();
-        let (program, report) = compiler(folder.path()).compile(SOURCE, Target::Host).unwrap();
+        let (program, report) = compiler(folder.path()).compile(SOURCE, Target::Host, Effort::Full).unwrap();
         assert_eq!(report.origin, Origin::Compiled);
         assert_eq!(run(&host_machine(), Place::HOST, &program, 1), expected());
         assert_eq!(origin(&compiler(folder.path()), SOURCE), Origin::Disk);
@@ -173,7 +173,7 @@ fn without_a_folder_of_its_own_programs_are_compiled_and_kept_in_memory() {
     for unfit in [open.clone(), folder.path().join("file/below")] {
         for _ in 0..2 {
             let compiler = compiler(&unfit);
-            let (program, report) = compiler.compile(SOURCE, Target::Host).unwrap();
+            let (program, report) = compiler.compile(SOURCE, Target::Host, Effort::Full).unwrap();
             assert_eq!(report.origin, Origin::Compiled, "{}", unfit.display());
             assert_eq!(origin(&compiler, SOURCE), Origin::Memory);
             assert_eq!(run(&host_machine(), Place::HOST, &program, 2), expected());
@@ -201,20 +201,23 @@ fn a_source_that_does_not_compile_is_refused_with_the_log_and_kept() {
     let folder = tempfile::tempdir().unwrap();
     let compiler = compiler(folder.path());
     let source = "extern \"C\" void broken() { undeclared_thing = 1; }";
-    let error = compiler.compile(source, Target::Host).unwrap_err();
+    let error = compiler.compile(source, Target::Host, Effort::Full).unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::Unsupported);
     let message = error.to_string();
     assert!(message.contains("undeclared_thing") && message.contains("its log"), "{message}");
     let kept = message.split("its source is ").nth(1).unwrap().split(':').next().unwrap();
     assert_eq!(std::fs::read_to_string(kept).unwrap(), source);
     assert!(entries(folder.path()).is_empty());
-    assert!(compiler.compile(source, Target::Host).is_err(), "a failure is not taken for a program");
+    assert!(
+        compiler.compile(source, Target::Host, Effort::Full).is_err(),
+        "a failure is not taken for a program"
+    );
 }
 
 #[test]
 fn an_entry_that_the_program_lacks_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
-    let (program, _) = compiler(folder.path()).compile(SOURCE, Target::Host).unwrap();
+    let (program, _) = compiler(folder.path()).compile(SOURCE, Target::Host, Effort::Full).unwrap();
     let launch = Launch { grid: Grid { blocks: 1, threads: 1, shared_bytes: 0 }, workers: 1 };
     let error = program.work("mix", "mixed", vec![0], launch, vec![], vec![]).unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::InvalidInput);
@@ -228,7 +231,7 @@ fn threads_that_ask_for_one_source_at_once_compile_it_once() {
     let start = Barrier::new(4);
     let ask = || {
         start.wait();
-        compiler.compile(SOURCE, Target::Host).unwrap()
+        compiler.compile(SOURCE, Target::Host, Effort::Full).unwrap()
     };
     let answers: Vec<(Arc<Program>, Origin)> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
@@ -251,7 +254,8 @@ fn compilers_that_share_a_folder_do_not_disturb_each_other() {
         for _ in 0..3 {
             scope.spawn(|| {
                 start.wait();
-                let (program, _) = compiler(folder.path()).compile(SOURCE, Target::Host).unwrap();
+                let (program, _) =
+                    compiler(folder.path()).compile(SOURCE, Target::Host, Effort::Full).unwrap();
                 assert_eq!(run(&host_machine(), Place::HOST, &program, 2), expected());
             });
         }
@@ -289,10 +293,13 @@ fn nvrtc_makes_machine_code_of_the_source_without_a_gpu() {
         return;
     }
     println!("{}", nvrtc_status().unwrap());
-    assert!(compile_for_check(SOURCE, 9, 0).unwrap().starts_with(b"\x7fELF"));
-    let newer = compile_for_check(SOURCE, 99, 0).unwrap();
+    for effort in [Effort::Quick, Effort::Full] {
+        assert!(compile_for_check(SOURCE, 9, 0, effort).unwrap().starts_with(b"\x7fELF"));
+    }
+    let newer = compile_for_check(SOURCE, 99, 0, Effort::Full).unwrap();
     assert!(newer.ends_with(b"\0") && newer.windows(7).any(|part| part == b".target"), "not PTX");
-    let error = compile_for_check("__global__ void broken() { undeclared_thing = 1; }", 9, 0).unwrap_err();
+    let error = compile_for_check("__global__ void broken() { undeclared_thing = 1; }", 9, 0, Effort::Quick)
+        .unwrap_err();
     assert!(error.to_string().contains("undeclared_thing"), "{error}");
 }
 
@@ -300,7 +307,7 @@ fn nvrtc_makes_machine_code_of_the_source_without_a_gpu() {
 fn a_program_for_a_gpu_that_is_not_there_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let target = Target::Cuda { device: DeviceId(999), major: 9, minor: 0 };
-    let error = compiler(folder.path()).compile(SOURCE, target).unwrap_err().to_string();
+    let error = compiler(folder.path()).compile(SOURCE, target, Effort::Full).unwrap_err().to_string();
     assert!(error.contains("NVRTC") || error.contains("driver") || error.contains("device 999"), "{error}");
 }
 
@@ -321,17 +328,23 @@ fn a_gpu_gives_what_the_host_gives() {
         for (compiler, expected_origin) in
             [(&first, Origin::Compiled), (&first, Origin::Memory), (&compiler(folder.path()), Origin::Disk)]
         {
-            let (program, report) = compiler.compile(SOURCE, target).unwrap();
+            let (program, report) = compiler.compile(SOURCE, target, Effort::Full).unwrap();
             println!("{}: {report:?}", device.name);
             assert!(report.origin == expected_origin || device.id != DeviceId(0), "{report:?}");
             assert_eq!(run(&machine, Place::Device(device.id), &program, 1), expected());
             let launch = Launch { grid: Grid { blocks: 1, threads: 1, shared_bytes: 0 }, workers: 1 };
             assert!(program.work("mix", "mixed", vec![0], launch, vec![], vec![]).is_err());
         }
+        let quick = SOURCE.replace("u64", "u_64");
+        for (effort, origin) in [(Effort::Quick, Origin::Compiled), (Effort::Full, Origin::Disk)] {
+            let (program, report) = compiler(folder.path()).compile(&quick, target, effort).unwrap();
+            assert!(report.origin == origin || device.id != DeviceId(0), "{report:?}");
+            assert_eq!(run(&machine, Place::Device(device.id), &program, 1), expected());
+        }
         if (major, minor) == (9, 0) {
             // Of what it does not know, such as 9.1, NVRTC makes intermediate code of what came before.
             let unknown = Target::Cuda { device: device.id, major, minor: 1 };
-            let (program, report) = first.compile(SOURCE, unknown).unwrap();
+            let (program, report) = first.compile(SOURCE, unknown, Effort::Full).unwrap();
             println!("{}: as intermediate code: {report:?}", device.name);
             assert_eq!(run(&machine, Place::Device(device.id), &program, 1), expected());
         }

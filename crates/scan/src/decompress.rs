@@ -31,7 +31,7 @@ use pelton_device::{DeviceId, DeviceKind, Machine, Stream, Work};
 use pelton_error::{Error, Result};
 use pelton_fabric::Rates;
 use pelton_pipeline::codegen::TARGET;
-use pelton_pipeline::{Compiler, Launch, Program, Target};
+use pelton_pipeline::{Compiler, Effort, Launch, Program, Target};
 
 pub(super) use self::batch::batches;
 pub(super) use self::choose::CodecBytes;
@@ -175,7 +175,7 @@ impl OnDevice {
         target: Target,
         cache: Option<PathBuf>,
     ) -> Result<Self> {
-        let (place, _) = Compiler::new(cache).compile(&place_source(), target)?;
+        let (place, _) = Compiler::new(cache).compile(&place_source(), target, Effort::Full)?;
         Ok(Self { decompressor: Box::new(decompressor), place })
     }
 }

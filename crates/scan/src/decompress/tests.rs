@@ -222,7 +222,7 @@ fn batches_are_of_one_codec_and_fit_the_memory() {
 #[test]
 fn the_kernel_that_places_parts_compiles_for_a_gpu() {
     let source = place_source();
-    match pelton_pipeline::compile_for_check(&source, 9, 0) {
+    match pelton_pipeline::compile_for_check(&source, 9, 0, pelton_pipeline::Effort::Full) {
         Ok(image) => assert!(image.starts_with(b"\x7fELF")),
         Err(error) => {
             assert!(pelton_pipeline::nvrtc_status().is_err(), "{error}");
