@@ -12,8 +12,8 @@ const OPTIONS: [&str; 3] = ["-std=c++17", "--device-int128", "--fmad=false"];
 /// version that can leave them out.
 const MINIMAL: (&str, (i32, i32)) = ("--minimal", (12, 4));
 
-/// For programs that somebody waits for rather than run fast: a third less time to compile, and some 4 % more to run (TPC-H on
-/// an H100; docs/perf/tpch.md). And the first version that knows it.
+/// For programs that are wanted soon: a third less time to compile, and in the worst of TPC-H's queries a seventh more to run
+/// (docs/perf/tpch.md). And the first version that knows it.
 const QUICK: (&str, (i32, i32)) = ("--Ofast-compile=mid", (12, 9));
 
 /// NVRTC with the architecture that it compiles for.
