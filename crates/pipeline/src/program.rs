@@ -130,7 +130,7 @@ impl Compiler {
     }
 
     /// The program that `source` is. Two threads that ask for the same at once compile it once. What is there already is taken
-    /// whatever the effort that made it, of two the faster one.
+    /// whatever the effort that made it, of two in the folder the faster one.
     ///
     /// # Errors
     ///
