@@ -10,7 +10,7 @@
 //! ```
 //!
 //! DataFusion's operator sorts what it spills and merges all sorted files, in one thread, which takes several times as long as
-//! putting rows where their group is. States are DataFusion's, and tables but for those by an integer or a date.
+//! putting rows where their group is. States are DataFusion's, and tables but for those by integers, dates, times or one text.
 //!
 //! Graefe, "Query Evaluation Techniques for Large Databases", ACM Computing Surveys 1993, section 4.2 (hashing with overflow
 //! files, applied to aggregation).
@@ -32,12 +32,15 @@ use datafusion::physical_plan::{
 };
 
 mod integers;
+mod keys;
+mod packed;
 mod partial;
 mod run;
 mod seen;
 mod table;
 #[cfg(test)]
 mod tests;
+mod texts;
 
 pub(crate) use partial::PartialAggregateExec;
 use run::{Run, buffer_bytes, room};
@@ -55,8 +58,8 @@ pub(crate) struct SpillingAggregateExec {
 }
 
 impl SpillingAggregateExec {
-    /// In place of `node`, where it is an aggregate whose groups might not fit into their part of `limit`, or one by an integer
-    /// over so many rows that [`integers`] pays.
+    /// In place of `node`, where it is an aggregate whose groups might not fit into their part of `limit`, or one by integers
+    /// or a text over so many rows that [`keys`] pays.
     pub(super) fn of(
         node: &Arc<dyn ExecutionPlan>,
         limit: Option<usize>,
@@ -74,7 +77,7 @@ impl SpillingAggregateExec {
         };
         let may_spill = limit.is_some_and(|limit| !expected_rows.is_some_and(|rows| fits(rows, limit)));
         let is_large = expected_rows.is_none_or(|rows| rows >= rows_min);
-        let is_ours = may_spill || (is_large && shape.is_by_integer());
+        let is_ours = may_spill || (is_large && (shape.is_by_integers() || shape.is_by_one_text()));
         Ok(is_ours.then(|| Self::new(aggregate, expected_rows)))
     }
 

@@ -1,7 +1,7 @@
-//! The first step of an aggregate by texts or by an integer: groups of each partition, of which the last step makes those of all.
+//! The first step of an aggregate by texts or by integers: groups of each partition, of which the last step makes those of all.
 //!
 //! As DataFusion's, but texts that come again and again are known by their bits ([`super::seen`]), and integers are found faster
-//! ([`super::integers`]). Groups that do not fit go on to the last step, which can have one group come several times, and so do
+//! ([`super::keys`]). Groups that do not fit go on to the last step, which can have one group come several times, and so do
 //! those that will not come again, as over a table that is sorted by them. So do rows one by one, where hardly two are of one
 //! group.
 
@@ -32,20 +32,20 @@ const GROUPS_TOGETHER: usize = 1 << 16;
 const SHARE_TOGETHER: f64 = 0.5;
 const SHARE_STEADY: f64 = 0.8;
 
-/// The first step of an aggregate by texts or by an integer. See the module.
+/// The first step of an aggregate by texts or by integers. See the module.
 pub(crate) struct PartialAggregateExec {
     aggregate: Arc<AggregateExec>,
     metrics: ExecutionPlanMetricsSet,
 }
 
 impl PartialAggregateExec {
-    /// In place of `node`, where it is the first step of an aggregate by texts, or by an integer, over so many rows that it pays.
+    /// In place of `node`, where it is the first step of an aggregate by texts, or by integers, over so many rows that it pays.
     pub(in crate::spilling) fn of(node: &Arc<dyn ExecutionPlan>, rows_min: usize) -> Result<Option<Self>> {
         let Some(aggregate) = aggregate_of(node).filter(|aggregate| Self::can_do(aggregate)) else {
             return Ok(None);
         };
         let shape = Shape::of(&aggregate)?;
-        if !shape.is_by_text() && !shape.is_by_integer() {
+        if !shape.is_by_text() && !shape.is_by_integers() {
             return Ok(None);
         }
         let expected_rows = crate::spilling::expected_rows(aggregate.input())?;

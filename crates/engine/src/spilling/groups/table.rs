@@ -17,8 +17,8 @@ use datafusion::physical_plan::aggregates::{
 };
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::GroupsAccumulatorAdapter;
 
-use super::integers;
 use super::seen::SeenGroups;
+use super::{integers, packed, texts};
 
 /// What is grouped and how.
 pub(super) struct Shape {
@@ -52,9 +52,14 @@ impl Shape {
         })
     }
 
-    /// Whether groups are told apart by one integer or date.
-    pub(super) fn is_by_integer(&self) -> bool {
-        matches!(self.keys.fields().as_ref(), [key] if integers::groups_of(key.data_type(), 0).is_some())
+    /// Whether groups are told apart by integers, dates or times of a few bytes.
+    pub(super) fn is_by_integers(&self) -> bool {
+        groups_by_integers(&self.keys, 0).is_some()
+    }
+
+    /// Whether groups are told apart by one text.
+    pub(super) fn is_by_one_text(&self) -> bool {
+        self.is_by_text() && self.keys.fields().len() == 1
     }
 
     /// Whether a text is among what tells groups apart.
@@ -93,7 +98,7 @@ struct Evaluated {
 }
 
 impl Table {
-    /// Of what the aggregate reads, with room for so many groups by an integer.
+    /// Of what the aggregate reads, with room for so many groups by integers.
     pub(super) fn of_input(shape: &Arc<Shape>, room: usize) -> Result<Self> {
         Self::new(shape, shape.group_by.clone(), shape.mode, room)
     }
@@ -231,12 +236,22 @@ impl Table {
 
 /// No groups yet, by `keys`.
 fn groups_by(keys: &SchemaRef, room: usize) -> Result<Box<dyn GroupValues>> {
-    if let [key] = keys.fields().as_ref()
-        && let Some(groups) = integers::groups_of(key.data_type(), room)
-    {
+    if let Some(groups) = groups_by_integers(keys, room) {
         return Ok(groups);
     }
-    Ok(SeenGroups::over(new_group_values(Arc::clone(keys), &GroupOrdering::None)?, keys))
+    let groups = match texts::groups_of(keys)? {
+        Some(groups) => groups,
+        None => new_group_values(Arc::clone(keys), &GroupOrdering::None)?,
+    };
+    Ok(SeenGroups::over(groups, keys))
+}
+
+/// The same, where keys are integers, dates or times that fit into two words.
+fn groups_by_integers(keys: &SchemaRef, room: usize) -> Option<Box<dyn GroupValues>> {
+    if let [key] = keys.fields().as_ref() {
+        return integers::groups_of(key.data_type(), room);
+    }
+    packed::groups_of(keys, room)
 }
 
 fn accumulator(call: &Arc<AggregateFunctionExpr>) -> Result<Box<dyn GroupsAccumulator>> {
