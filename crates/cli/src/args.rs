@@ -51,6 +51,9 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// Run an experiment and print what it measured.
     Bench(BenchArgs),
+    /// Compile kernels for the process that starts this, which speaks to it in bytes.
+    #[command(hide = true)]
+    CompileKernels,
 }
 
 /// Where tables are.

@@ -38,7 +38,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use pelton_error::{ErrorKind, Result};
+use pelton_device::cuda::{compile_with, serve_compiler};
+use pelton_error::{ErrorKind, Result, ResultExt};
 use pelton_limits::{begin_with_small_pages, go_on_with_huge_pages};
 
 use args::{Args, Command};
@@ -49,6 +50,9 @@ pub use load::{cluster_by, star_link};
 pub use pointed::pointed_plainly;
 pub use sql::scan_options;
 
+/// What [`Command::CompileKernels`] is called.
+const COMPILE_KERNELS: &str = "compile-kernels";
+
 /// Exit status of a command that could not do its work.
 const FAILED: u8 = 1;
 /// Of a command line that says nothing that can be done.
@@ -58,7 +62,17 @@ const MISUSED: u8 = 2;
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     survive_full_files();
     begin_with_small_pages();
+    if let Ok(program) = std::env::current_exe() {
+        compile_kernels_with(vec![program.into()]);
+    }
     ExitCode::from(status(args))
+}
+
+/// Lets processes of their own compile kernels, which `command` starts: this command and its first arguments. The first call
+/// counts.
+pub fn compile_kernels_with(mut command: Vec<OsString>) {
+    command.push(COMPILE_KERNELS.into());
+    compile_with(command);
 }
 
 /// As [`main`], with the exit status as a number for a process that is not this program's own.
@@ -124,6 +138,9 @@ fn run(args: Args) -> Result<()> {
         Command::Topology(args) => topology::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Bench(args) => bench::run(args),
+        Command::CompileKernels => {
+            serve_compiler().context(|| "compiling kernels for another process".to_owned())
+        }
     }
 }
 

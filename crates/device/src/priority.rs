@@ -107,22 +107,6 @@ pub fn start(name: String, work: impl FnOnce() + Send + 'static) -> std::io::Res
     started.recv().expect("it answers")
 }
 
-/// Does `work` on a thread of this niceness, though the calling one may run only where cores would be idle; waits for it. `None`
-/// where the system starts no thread, or `work` panicked.
-pub fn with_niceness<T: Send + 'static>(
-    niceness: i32,
-    name: String,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Option<T> {
-    let (answer, done) = channel();
-    let work = move || {
-        Priority::of_this_thread().nicer_by(niceness).take();
-        let _ = answer.send(work());
-    };
-    start(name, work).ok()?;
-    done.recv().ok()
-}
-
 #[cfg(test)]
 #[cfg(target_os = "linux")]
 mod tests {
@@ -139,18 +123,6 @@ mod tests {
             [Priority::of_this_thread(), of_started, of_kept.recv().unwrap()]
         });
         taken.join().unwrap()
-    }
-
-    #[test]
-    fn work_has_the_niceness_that_it_is_given_though_its_caller_runs_on_idle_cores_alone() {
-        start_here();
-        let own = Priority::of_this_thread();
-        let of_idle = std::thread::spawn(move || {
-            own.idle().take();
-            (with_niceness(7, "nice".to_owned(), Priority::of_this_thread), Priority::of_this_thread())
-        });
-        assert_eq!(of_idle.join().unwrap(), (Some(own.nicer_by(7)), own.idle()));
-        assert_eq!(with_niceness(7, "panics".to_owned(), || panic!("of the work")), None::<()>);
     }
 
     #[test]

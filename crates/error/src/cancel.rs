@@ -10,11 +10,6 @@ use crate::{Error, Result};
 pub trait Pace: fmt::Debug + Send + Sync {
     /// Waits until so many bytes more may be brought to or from memory, or until `is_cancelled`.
     fn wait_for(&self, bytes: u64, is_cancelled: &dyn Fn() -> bool);
-
-    /// The niceness of compilers of this work, where they are to get more than the cores that nobody else wants.
-    fn compiler_niceness(&self) -> Option<i32> {
-        None
-    }
 }
 
 /// Asks work to stop; clones share one flag. Safe to set from a signal handler.
@@ -53,11 +48,6 @@ impl CancelFlag {
     /// Whether nobody waits for the work.
     pub fn is_in_background(&self) -> bool {
         self.pace.is_some()
-    }
-
-    /// As [`Pace::compiler_niceness`], now; `None` of work that is not in the background.
-    pub fn compiler_niceness(&self) -> Option<i32> {
-        self.pace.as_ref()?.compiler_niceness()
     }
 
     /// Asked before so many bytes are brought to or from memory: passes at once for work that somebody waits for.
@@ -103,10 +93,6 @@ mod tests {
         fn wait_for(&self, bytes: u64, _is_cancelled: &dyn Fn() -> bool) {
             self.0.lock().unwrap().push(bytes);
         }
-
-        fn compiler_niceness(&self) -> Option<i32> {
-            self.0.lock().unwrap().first().map(|_| 7)
-        }
     }
 
     #[test]
@@ -115,11 +101,9 @@ mod tests {
         let flag = CancelFlag::new().at_pace(Arc::clone(&asked) as Arc<dyn Pace>);
         let part = flag.of_part();
         assert!(flag.is_in_background() && part.is_in_background());
-        assert_eq!((flag.compiler_niceness(), CancelFlag::new().compiler_niceness()), (None, None));
         flag.before_bringing(3).unwrap();
         part.before_bringing(4).unwrap();
         assert_eq!(*asked.0.lock().unwrap(), [3, 4]);
-        assert_eq!((flag.compiler_niceness(), part.compiler_niceness()), (Some(7), Some(7)));
         flag.cancel();
         assert!(part.before_bringing(5).is_err());
         assert!(!CancelFlag::new().is_in_background());

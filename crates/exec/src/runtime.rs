@@ -17,7 +17,6 @@ use std::time::Instant;
 
 use pelton_device::cuda::{self, CudaOptions};
 use pelton_device::host::{self, HostOptions};
-use pelton_device::priority::with_niceness;
 use pelton_device::{DeviceId, DeviceKind, Machine, Stream, Turn};
 use pelton_error::{CancelFlag, Error, ErrorKind, Result};
 use pelton_fabric::profile::Profile;
@@ -451,8 +450,7 @@ impl Runtime {
     }
 
     /// Compiles `generated` for the device of `worker`; for another one as well, where that is asked for and it is not for
-    /// the host alone. What cores the calling thread gets was settled when the run of `cancel` began: where that says so by now,
-    /// the compiler gets others.
+    /// the host alone. For a run in the background, as `cancel` says, it is compiled quickly.
     pub(crate) fn compile(
         &self,
         worker: &Worker,
@@ -464,14 +462,6 @@ impl Runtime {
         }
         // Until a run in the background has ended, its query is left to the CPU: the sooner, the better.
         let effort = if cancel.is_in_background() { Effort::Quick } else { Effort::Full };
-        if let Some(niceness) = cancel.compiler_niceness() {
-            let (compiler, source, target) =
-                (Arc::clone(&self.compiler), generated.text.clone(), worker.target);
-            let compile = move || compiler.compile(&source, target, effort);
-            if let Some(compiled) = with_niceness(niceness, "pelton-compiler".to_owned(), compile) {
-                return compiled;
-            }
-        }
         self.compiler.compile(&generated.text, worker.target, effort)
     }
 

@@ -54,6 +54,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<rows::Rows>()?;
     module.add_class::<stream::Batches>()?;
     module.add_function(wrap_pyfunction!(run_command, module)?)?;
+    module.add_function(wrap_pyfunction!(set_command, module)?)?;
     module.add_function(wrap_pyfunction!(set_folders, module)?)?;
     module.add_function(wrap_pyfunction!(machine::topology, module)?)?;
     module.add_function(wrap_pyfunction!(machine::doctor, module)?)
@@ -63,6 +64,12 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
 #[pyfunction]
 fn run_command(py: Python<'_>, args: Vec<OsString>) -> u8 {
     py.detach(|| pelton_cli::status(args))
+}
+
+/// Says how the `pelton` command is started, which compiles kernels in processes of its own. Called once, before anything else.
+#[pyfunction]
+fn set_command(command: Vec<OsString>) {
+    pelton_cli::compile_kernels_with(command);
 }
 
 /// Says where the package lies, which may hold the CUDA library, and where wheels that hold NVRTC do. Called once, before

@@ -8,6 +8,7 @@
 //!            stream.rs    device streams, events; host streams beside them, ordered by a word of pinned memory
 //!            module.rs    kernels compiled at run time
 //!            nvrtc.rs     their compiler, which needs no driver
+//!            compilers.rs the same in processes of their own
 //!            nvcomp.rs    decoders of general-purpose codecs
 //!            file.rs      storage to device by cuFile
 //! ```
@@ -15,6 +16,7 @@
 //! Without a driver nothing here panics or prints.
 
 mod backend;
+mod compilers;
 mod driver;
 mod file;
 mod memory;
@@ -25,6 +27,7 @@ mod ranges;
 mod stream;
 
 pub use backend::{CudaOptions, copy_engine_counts, memory_info, open, pci_addresses};
+pub use compilers::{compile_with, serve_compiler};
 pub use driver::{DriverStatus, status};
 pub use file::{CuFile, CuFileHandle};
 pub use module::{Function, Grid, Module};

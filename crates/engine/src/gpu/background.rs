@@ -2,11 +2,9 @@
 
 use pelton_device::priority::Priority;
 
-/// Added to the niceness of a thread in the background that somebody waits for: where all cores are busy it gets about a
-/// tenth of what another thread gets.
-pub(super) const AWAITED_NICENESS: i32 = 10;
-/// Of one that nobody waits for yet, and that goes before others of the kind: a seventieth, five times what idle ones get.
-pub(super) const FIRST_NICENESS: i32 = 19;
+/// Added to the niceness of a thread in the background: where all cores are busy it gets about a tenth of what another
+/// thread gets.
+const NICENESS: i32 = 10;
 
 /// How far work gives way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +23,7 @@ pub(super) fn give_way<T: Send>(way: Way, work: impl FnOnce() -> T + Send) -> T 
             let own = Priority::of_this_thread();
             match way {
                 Way::Idle => own.idle().take(),
-                Way::Nice => own.nicer_by(AWAITED_NICENESS).take(),
+                Way::Nice => own.nicer_by(NICENESS).take(),
             }
             work()
         });
@@ -53,7 +51,7 @@ mod tests {
     fn work_and_the_threads_it_starts_give_way_and_the_caller_does_not() {
         let before = scheduled();
         let both = || (scheduled(), std::thread::spawn(scheduled).join().unwrap());
-        let nice = (before.0, (before.1 + AWAITED_NICENESS).min(19));
+        let nice = (before.0, (before.1 + NICENESS).min(19));
         assert_eq!(give_way(Way::Nice, both), (nice, nice));
         let ((own, _), (started, _)) = give_way(Way::Idle, both);
         assert_eq!((own, started), (IDLE, IDLE));

@@ -351,6 +351,16 @@ impl DeviceHandle {
         opened.clone().map_err(|(kind, message)| Error::new(kind, message))
     }
 
+    /// The runtime, and meanwhile the compiler of kernels for GPUs, which has to be loaded before it compiles.
+    pub(super) fn runtime_and_compiler(&self) -> Result<Arc<Runtime>> {
+        std::thread::scope(|scope| {
+            if matches!(self.options.target, TargetChoice::Cuda { .. }) {
+                scope.spawn(cuda::nvrtc);
+            }
+            self.runtime()
+        })
+    }
+
     /// The runtime, if it is open.
     pub fn opened(&self) -> Option<&Arc<Runtime>> {
         self.runtime.get().and_then(|opened| opened.as_ref().ok())

@@ -112,7 +112,7 @@ pub(super) struct Run {
     /// Where the node is: whose spans a trace gets.
     pub(super) owner: usize,
     /// Nobody waits for it: its threads give way to those of queries, this far.
-    pub(super) in_background: Option<(Way, Arc<dyn Pace>)>,
+    pub(super) in_background: Option<Way>,
     /// So many rows are enough, whichever they are.
     pub(super) rows_enough: Option<usize>,
     /// The host's cores take some of the rows, where they can.
@@ -129,8 +129,8 @@ impl Drop for CancelOnDrop {
 }
 
 impl Run {
-    pub(super) fn in_background(self, way: Way, pace: Arc<dyn Pace>) -> Self {
-        Self { in_background: Some((way, pace)), ..self }
+    pub(super) fn in_background(self, way: Way) -> Self {
+        Self { in_background: Some(way), ..self }
     }
 
     /// The result as a stream: of the device or, where that refuses before its first rows are out, of the CPU.
@@ -236,8 +236,8 @@ impl Run {
                 describe_by_rows(pipeline, &host_inputs[number]);
             }
         }
-        let cancel = CancelOnDrop(match &self.in_background {
-            Some((_, pace)) => CancelFlag::new().at_pace(Arc::clone(pace)),
+        let cancel = CancelOnDrop(match self.in_background {
+            Some(_) => CancelFlag::new().at_pace(Arc::clone(self.device.foreground()) as Arc<dyn Pace>),
             None => CancelFlag::new(),
         });
         let (device, flag) = (Arc::clone(&self.device), cancel.0.clone());
@@ -295,7 +295,7 @@ impl Run {
             Ok::<_, Error>(Brought { rows, predicted, report, fetched, fetched_in: started.elapsed() })
         };
         let running = match self.in_background {
-            Some((way, _)) => tokio::task::spawn_blocking(move || give_way(way, work)),
+            Some(way) => tokio::task::spawn_blocking(move || give_way(way, work)),
             None => tokio::task::spawn_blocking(work),
         };
         let mut parts = Parts { first: None, inlet, running, memory, _cancel: cancel };
@@ -319,7 +319,7 @@ impl Run {
     ) -> pelton_error::Result<Vec<Rows>> {
         let made = self.host_inputs.iter().zip(&self.children).map(|(host_input, plan)| async move {
             let batches = match self.in_background {
-                Some((way, _)) => collect_in_background(way, Arc::clone(plan), Arc::clone(context)).await?,
+                Some(way) => collect_in_background(way, Arc::clone(plan), Arc::clone(context)).await?,
                 None => collect(Arc::clone(plan), Arc::clone(context)).await.map_err(from_datafusion)?,
             };
             let rows = host_input.rows(&batches)?;

@@ -12,8 +12,7 @@
 //! trials run at once, since most of a trial is a compiler on one thread. They give way to queries: their threads run
 //! where cores would be idle, what they bring to the device comes at a fraction of the rate of memory while a query runs
 //! (`foreground.rs`), no query waits for a column that they admit, and of a device's memory they have what queries leave.
-//! Once a query comes again that is still on trial, what is left of the trial gets some of the cores in any case. Compilers of
-//! the trials that began first go before those of others: were all served alike, none would end before all do.
+//! Once a query comes again that is still on trial, what is left of the trial gets some of the cores in any case.
 //!
 //! Without a GPU, kernels compiled for the host's cores are tried out likewise. They want the cores that queries want, and a
 //! compiler takes a fifth of a second for each: so only a quarter of the cores have one, and only queries that have come twice
@@ -28,7 +27,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use datafusion::common::Statistics;
@@ -43,13 +42,12 @@ use datafusion::physical_plan::{
     ReplaceChildrenOptions,
 };
 use futures::StreamExt;
-use pelton_error::{Error, ErrorKind, Pace};
+use pelton_error::{Error, ErrorKind};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::background::{AWAITED_NICENESS, FIRST_NICENESS, Way};
+use super::background::Way;
 use super::corrections::hash_without_numbers;
 use super::describe::pipeline_texts;
-use super::device::DeviceHandle;
 use super::exec::{Cores, PeltonGpuExec, Tried};
 use crate::cores::cores;
 
@@ -142,22 +140,19 @@ pub(super) struct Manner {
     pub(super) cpu_runs_min: u32,
     /// A first run, which compiles kernels and admits columns, only gets what others leave, though somebody may wait.
     pub(super) is_idle_first: bool,
-    /// So many trials, those that began first, have compilers that get more cores than those of the others.
-    pub(super) first: usize,
 }
 
 impl Manner {
     /// Of a GPU: one trial a core, which is mostly a compiler on one thread.
     pub(super) fn of_gpu() -> Self {
         let at_once = cores().min(TRIALS_MAX);
-        let first = (cores() / 4).max(1);
-        Self { where_text: "on the device", at_once, cpu_runs_min: 0, is_idle_first: false, first }
+        Self { where_text: "on the device", at_once, cpu_runs_min: 0, is_idle_first: false }
     }
 
     /// Of the host's cores, which queries want: one trial for four of them, of what comes again.
     pub(super) fn of_host() -> Self {
         let at_once = (cores() / 4).clamp(1, TRIALS_MAX);
-        Self { where_text: "in compiled kernels", at_once, cpu_runs_min: 2, is_idle_first: true, first: 0 }
+        Self { where_text: "in compiled kernels", at_once, cpu_runs_min: 2, is_idle_first: true }
     }
 }
 
@@ -165,8 +160,6 @@ impl Manner {
 pub(super) struct Experience {
     entries: Mutex<HashMap<u64, Entry>>,
     trials: Arc<Semaphore>,
-    /// Those that run, in the order in which they began.
-    running: Mutex<Vec<u64>>,
     manner: Manner,
     /// How often something learnt has changed where something runs.
     changes: AtomicU64,
@@ -178,7 +171,6 @@ impl Experience {
         Self {
             entries: Mutex::default(),
             trials: Arc::new(Semaphore::new(manner.at_once)),
-            running: Mutex::default(),
             manner,
             changes: AtomicU64::default(),
         }
@@ -299,21 +291,6 @@ impl Experience {
         what(entries.entry(key).or_default())
     }
 
-    fn running(&self) -> MutexGuard<'_, Vec<u64>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The trial of `key` runs as long as that lives.
-    fn runs(&self, key: u64) -> Running<'_> {
-        self.running().push(key);
-        Running { experience: self, key }
-    }
-
-    /// Whether the trial of `key` is one of those that began first.
-    fn is_among_first(&self, key: u64) -> bool {
-        self.running().iter().take(self.manner.first).any(|first| *first == key)
-    }
-
     /// The right to run a trial.
     async fn trial(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.trials).acquire_owned().await.ok()
@@ -332,18 +309,6 @@ impl Experience {
     /// What the CPU took, as far as is known.
     fn of_cpu(&self, key: u64) -> Option<Duration> {
         self.with(key, |entry| entry.cpu_s).map(Duration::from_secs_f64)
-    }
-}
-
-/// A trial that runs.
-struct Running<'a> {
-    experience: &'a Experience,
-    key: u64,
-}
-
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        self.experience.running().retain(|running| *running != self.key);
     }
 }
 
@@ -410,7 +375,7 @@ async fn try_out(candidate: Arc<PeltonGpuExec>, key: u64, context: Arc<TaskConte
     let found = tokio::task::spawn_blocking(move || {
         let is_any = looking.is_any();
         if is_any {
-            let _ = looking.runtime(); // what is missing the run says
+            let _ = looking.runtime_and_compiler(); // what is missing the run says
         }
         is_any
     });
@@ -418,9 +383,8 @@ async fn try_out(candidate: Arc<PeltonGpuExec>, key: u64, context: Arc<TaskConte
         return;
     }
     let Some(permit) = experience.trial().await else { return };
-    let running = experience.runs(key);
     let end = run_until_warm(&candidate, key, &context).await;
-    drop((permit, running));
+    drop(permit);
     let end = match end {
         // Other trials may have held it up: what is not taken for faster is timed again, alone.
         End::Took(elapsed) if experience.of_cpu(key).is_some_and(|cpu| cpu <= elapsed) => {
@@ -468,34 +432,6 @@ async fn time_with_host(candidate: &PeltonGpuExec, key: u64, context: &Arc<TaskC
     None
 }
 
-/// What a trial brings to the device gives way to queries. Compilers of the oldest trials get more of the cores than those of
-/// others, and most once the query of such a trial has come again: where all got the same, none would end before all do.
-struct TrialPace {
-    device: Arc<DeviceHandle>,
-    key: u64,
-}
-
-impl Pace for TrialPace {
-    fn wait_for(&self, bytes: u64, is_cancelled: &dyn Fn() -> bool) {
-        self.device.foreground().wait_for(bytes, is_cancelled);
-    }
-
-    fn compiler_niceness(&self) -> Option<i32> {
-        let experience = self.device.experience();
-        let is_first = !experience.manner.is_idle_first && experience.is_among_first(self.key);
-        is_first.then(|| match experience.way(self.key) {
-            Way::Idle => FIRST_NICENESS,
-            Way::Nice => AWAITED_NICENESS,
-        })
-    }
-}
-
-impl fmt::Debug for TrialPace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TrialPace").field("key", &self.key).finish_non_exhaustive()
-    }
-}
-
 /// How a trial ended.
 enum End {
     Took(Duration),
@@ -535,8 +471,7 @@ async fn timed_run(
     context: &Arc<TaskContext>,
 ) -> std::result::Result<Tried, End> {
     let experience = candidate.device().experience();
-    let pace = TrialPace { device: Arc::clone(candidate.device()), key };
-    let run = candidate.try_run((way, Arc::new(pace)), cores, context);
+    let run = candidate.try_run(way, cores, context);
     let Some(cpu) = experience.of_cpu(key) else {
         return run.await.map_err(|error| end_of(&error));
     };
@@ -696,20 +631,6 @@ mod tests {
         assert_eq!(experience.way(1), Way::Idle);
         assert_eq!(experience.verdict(1), Verdict::Try);
         assert_eq!((experience.way(1), experience.way(2)), (Way::Nice, Way::Idle));
-    }
-
-    #[test]
-    fn the_trials_that_began_first_are_first_until_they_end() {
-        let experience = Experience::new(Manner { first: 2, ..Manner::of_gpu() });
-        let first = |keys: [u64; 4]| keys.map(|key| experience.is_among_first(key));
-        let (seven, five) = (experience.runs(7), experience.runs(5));
-        let _six = experience.runs(6);
-        assert_eq!(first([5, 6, 7, 8]), [true, false, true, false]);
-        drop(seven);
-        assert_eq!(first([5, 6, 7, 8]), [true, true, false, false]);
-        drop(five);
-        assert_eq!(first([5, 6, 7, 8]), [false, true, false, false]);
-        assert!(!Experience::new(Manner::of_host()).is_among_first(6));
     }
 
     #[test]

@@ -34,7 +34,12 @@ impl CudaCompiler {
     }
 
     pub(super) fn compile(&self, source: &str, effort: Effort) -> Result<Vec<u8>> {
-        self.nvrtc.compile(source, self.architecture, &self.options(effort))
+        let options = self.options(effort);
+        match effort {
+            Effort::Full => self.nvrtc.compile(source, self.architecture, &options),
+            // Several are wanted at once.
+            Effort::Quick => self.nvrtc.compile_beside(source, self.architecture, &options),
+        }
     }
 
     /// Whether it takes `source`, which leaves the assembler out.
