@@ -139,10 +139,11 @@ fn exceeded(account: &Account, excess: Excess, holders: &[String]) -> Error {
 
 /// The operators of `plan` that hold more than the batch they work on, the last to run first.
 fn holders(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
-    const HOLD: [&str; 14] = [
+    const HOLD: [&str; 15] = [
         "AggregateExec",
         "BoundedWindowAggExec",
         "CrossJoinExec",
+        "DistinctMergeExec",
         "HashJoinExec",
         "NestedLoopJoinExec",
         "SortExec",

@@ -48,7 +48,9 @@ use crate::provider::PeltonTable;
 use crate::running::RunningWindowExec;
 use crate::scan::PeltonScanExec;
 use crate::sorting::WordSortExec;
-use crate::spilling::{PartialAggregateExec, PeltonJoinExec, SpillingAggregateExec, SpillingWindowExec};
+use crate::spilling::{
+    DistinctMergeExec, PartialAggregateExec, PeltonJoinExec, SpillingAggregateExec, SpillingWindowExec,
+};
 
 /// The most plans in the cache; the oldest is evicted first. A guess: a dashboard's queries.
 const PLANS_MAX: usize = 64;
@@ -282,6 +284,7 @@ fn has_copied_state(plan: &Arc<dyn ExecutionPlan>) -> bool {
         || plan.is::<RunningWindowExec>()
         || plan.is::<SpillingAggregateExec>()
         || plan.is::<PartialAggregateExec>()
+        || plan.is::<DistinctMergeExec>()
         || plan.is::<SpillingWindowExec>()
         || plan.is::<ScalarSubqueryExec>()
 }

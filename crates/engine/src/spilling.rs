@@ -6,7 +6,8 @@
 //!            HashJoinExec                    ─▶ PeltonJoinExec, which all threads build as well
 //!            WindowAggExec                   ─▶ SpillingWindowExec
 //!            AggregateExec, by groups        ─▶ SpillingAggregateExec
-//!            its first step                  ─▶ PartialAggregateExec, by texts or by an integer
+//!            its first step                  ─▶ PartialAggregateExec, by texts or by integers
+//!            COUNT(DISTINCT) of all rows     ─▶ DistinctMergeExec, its last step, by all threads
 //!            median, array_agg by group      ─▶ over rows that are sorted by group
 //!            several COUNT(DISTINCT)         ─▶ a join of aggregates of one row
 //!   settings partitions and rows of a batch follow from the limit
@@ -33,6 +34,7 @@ use datafusion::prelude::SessionConfig;
 use pelton_planner::keys_are_words;
 
 mod aggregates;
+mod counts;
 mod distinct;
 mod files;
 mod given;
@@ -41,6 +43,7 @@ mod join;
 mod pool;
 mod window;
 
+pub(crate) use counts::DistinctMergeExec;
 pub(crate) use distinct::DistinctCounts;
 pub(crate) use given::Given;
 pub(crate) use groups::{PartialAggregateExec, SpillingAggregateExec};
@@ -120,6 +123,9 @@ impl SpillingRule {
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         if let Some(partial) = PartialAggregateExec::of(node, self.table_rows_min)? {
             return Ok(Some(Arc::new(partial)));
+        }
+        if let Some(merging) = DistinctMergeExec::of(node, self.table_rows_min)? {
+            return Ok(Some(Arc::new(merging)));
         }
         if let Some(limit) = limit
             && let Some(over_sorted) = aggregates::over_sorted(node, limit)?

@@ -35,6 +35,9 @@ const IDLE_MAX: Duration = Duration::from_secs(10);
 /// Of a part of a message; a source has some 50 KB.
 const BYTES_MAX: u64 = 1 << 30;
 
+/// How many processes there may be, in place of what follows from the cores; 0 compiles in this one.
+const COMPILERS_VARIABLE: &str = "PELTON_COMPILERS";
+
 static COMMAND: OnceLock<Vec<OsString>> = OnceLock::new();
 
 /// Lets processes that `command` starts compile: a program and its arguments, which calls [`serve_compiler`]. The first call of a
@@ -316,12 +319,13 @@ impl Nvrtc {
         architecture: NvrtcArchitecture,
         options: &[&str],
     ) -> Result<Vec<u8>> {
-        static COMPILERS: OnceLock<Compilers> = OnceLock::new();
-        let Some(command) = COMMAND.get() else { return self.compile(source, architecture, options) };
+        static COMPILERS: OnceLock<Option<Compilers>> = OnceLock::new();
         let compilers = COMPILERS.get_or_init(|| {
-            let cores = std::thread::available_parallelism().map_or(1, Into::into);
-            Compilers::new(command.clone(), (cores * 3 / 4).clamp(1, PROCESSES_MAX))
+            let command = COMMAND.get()?.clone();
+            let most = processes_max(std::env::var(COMPILERS_VARIABLE).ok().as_deref());
+            (most > 0).then(|| Compilers::new(command, most))
         });
+        let Some(compilers) = compilers else { return self.compile(source, architecture, options) };
         let request = Request {
             version: self.version(),
             architecture,
@@ -330,6 +334,13 @@ impl Nvrtc {
         };
         compilers.compile(&request).unwrap_or_else(|| self.compile(source, architecture, options))
     }
+}
+
+/// As the variable says, or as follows from the cores.
+fn processes_max(variable: Option<&str>) -> usize {
+    let cores = || std::thread::available_parallelism().map_or(1, Into::into);
+    let said = variable.and_then(|text| text.trim().parse().ok());
+    said.unwrap_or_else(|| (cores() * 3 / 4).clamp(1, PROCESSES_MAX))
 }
 
 #[cfg(test)]
@@ -378,6 +389,14 @@ mod tests {
         assert_eq!(answers, expected);
         let cut = &sent[..sent.len() - 1];
         assert!(serve(&mut { cut }, &mut Vec::new(), |_| Ok(None), |_| ()).is_err());
+    }
+
+    #[test]
+    fn the_variable_says_how_many_there_are() {
+        assert_eq!([" 3 ", "0", "40"].map(|text| processes_max(Some(text))), [3, 0, 40]);
+        let by_cores = processes_max(None);
+        assert!((1..=PROCESSES_MAX).contains(&by_cores));
+        assert_eq!(processes_max(Some("many")), by_cores);
     }
 
     fn shell(script: &str) -> Vec<OsString> {

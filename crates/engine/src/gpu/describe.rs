@@ -31,7 +31,7 @@ use super::windows::{Windowed, is_window};
 use crate::running::RunningWindowExec;
 use crate::scan::PeltonScanExec;
 use crate::sorting::WordSortExec;
-use crate::spilling::{PartialAggregateExec, SpillingAggregateExec};
+use crate::spilling::{DistinctMergeExec, PartialAggregateExec, SpillingAggregateExec};
 
 /// The pipelines of all nodes of `plan` that run on a device and, once it has run, what they did; `None` without any.
 pub(crate) fn device_text(plan: &Arc<dyn ExecutionPlan>) -> Option<String> {
@@ -140,7 +140,8 @@ fn replaced(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
     let sort = || plan.downcast_ref::<WordSortExec>().map(WordSortExec::replaced);
     let groups = || plan.downcast_ref::<SpillingAggregateExec>().map(SpillingAggregateExec::replaced);
     let first = || plan.downcast_ref::<PartialAggregateExec>().map(PartialAggregateExec::replaced);
-    window.or_else(sort).or_else(groups).or_else(first)
+    let distinct = || plan.downcast_ref::<DistinctMergeExec>().map(DistinctMergeExec::replaced);
+    window.or_else(sort).or_else(groups).or_else(first).or_else(distinct)
 }
 
 /// True for the last stage of an aggregate whose first runs on a device.

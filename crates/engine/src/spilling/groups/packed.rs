@@ -223,12 +223,13 @@ impl<W: Word> GroupValues for PackedGroups<W> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use datafusion::arrow::array::{
         Date32Array, Int8Array, Int16Array, Int32Array, Int64Array, TimestampMicrosecondArray, UInt64Array,
     };
     use datafusion::arrow::datatypes::TimeUnit;
-    use datafusion::physical_plan::aggregates::group_values::new_group_values;
-    use datafusion::physical_plan::aggregates::order::GroupOrdering;
+    use datafusion::common::ScalarValue;
 
     use super::*;
 
@@ -237,26 +238,46 @@ mod tests {
         Schema::new(columns.iter().map(field).collect::<Vec<Field>>())
     }
 
-    /// The groups of all batches are DataFusion's, in their order, also after some or all of them were given.
+    /// What each row of `columns` has.
+    fn rows_of(columns: &[ArrayRef]) -> Vec<String> {
+        let of_row = |row| -> Vec<ScalarValue> {
+            columns.iter().map(|column| ScalarValue::try_from_array(column, row).unwrap()).collect()
+        };
+        (0..columns[0].len()).map(|row| format!("{:?}", of_row(row))).collect()
+    }
+
+    /// Groups are numbered as their keys come first, also after some or all of them were given, and given as they came.
     fn check(batches: impl Iterator<Item = Vec<ArrayRef>>, may_be_null: bool, given_every: usize) {
-        let mut both: Option<[Box<dyn GroupValues>; 2]> = None;
+        let mut groups: Option<Box<dyn GroupValues>> = None;
+        let mut known: Vec<String> = Vec::new();
         for (number, columns) in batches.enumerate() {
-            let [ours, theirs] = both.get_or_insert_with(|| {
-                let schema = schema_of(&columns, may_be_null);
-                let ours = groups_of(&schema, given_every * 30).unwrap();
-                [ours, new_group_values(Arc::new(schema), &GroupOrdering::None).unwrap()]
-            });
-            let (mut found, mut expected) = (vec![7; 3], Vec::new());
-            ours.intern(&columns, &mut found).unwrap();
-            theirs.intern(&columns, &mut expected).unwrap();
-            assert_eq!((found, ours.len()), (expected, theirs.len()), "batch {number}");
+            let schema = schema_of(&columns, may_be_null);
+            let groups = groups.get_or_insert_with(|| groups_of(&schema, given_every * 30).unwrap());
+            let mut numbers: HashMap<String, usize> = known.iter().cloned().zip(0..).collect();
+            let mut number_of = |row: String| {
+                *numbers.entry(row.clone()).or_insert_with(|| {
+                    known.push(row);
+                    known.len() - 1
+                })
+            };
+            let expected: Vec<usize> = rows_of(&columns).into_iter().map(&mut number_of).collect();
+            let mut found = vec![7; 3];
+            groups.intern(&columns, &mut found).unwrap();
+            assert_eq!((found, groups.len()), (expected, known.len()), "batch {number}");
             if number % given_every == given_every - 1 {
-                let some = EmitTo::First(ours.len() / 3);
-                let what = if number % 2 == 0 { some } else { EmitTo::All };
-                assert_eq!(ours.emit(what).unwrap(), theirs.emit(what).unwrap());
-                assert_eq!((ours.len(), ours.is_empty()), (theirs.len(), theirs.is_empty()));
-                if ours.is_empty() {
-                    [ours, theirs].into_iter().for_each(|groups| groups.clear_shrink(0));
+                let (what, count) = match number % 2 {
+                    0 => (EmitTo::First(known.len() / 3), known.len() / 3),
+                    _ => (EmitTo::All, known.len()),
+                };
+                let given = groups.emit(what).unwrap();
+                let types = |columns: &[ArrayRef]| -> Vec<DataType> {
+                    columns.iter().map(|column| column.data_type().clone()).collect()
+                };
+                assert_eq!(types(&given), types(&columns));
+                assert_eq!(rows_of(&given), known.drain(..count).collect::<Vec<String>>());
+                assert_eq!((groups.len(), groups.is_empty()), (known.len(), known.is_empty()));
+                if groups.is_empty() {
+                    groups.clear_shrink(0);
                 }
             }
         }
@@ -271,12 +292,13 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_those_of_datafusion() {
+    fn equal_keys_have_one_group() {
         for below in [2, 9, 300, 1 << 34] {
             for null_every in [2, 10, u64::MAX] {
                 let of = |seed: u64| {
                     numbers(seed).take(700).map(move |number| {
-                        (!number.is_multiple_of(null_every)).then_some((number % below) as i64 - 4)
+                        (null_every == u64::MAX || !number.is_multiple_of(null_every))
+                            .then_some((number % below) as i64 - 4)
                     })
                 };
                 let may_be_null = null_every < u64::MAX;
