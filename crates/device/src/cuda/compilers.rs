@@ -5,12 +5,12 @@
 //!                                                   ◀── its output: the program, or what is wrong with the source
 //! ```
 //!
-//! While NVRTC reads a source it holds a lock of its whole process, for a sixth of the time that it takes for the source (24 of
-//! 125 ms). So one process compiles six sources at a time at best; and where threads that hold the lock wait for cores that
-//! queries want, all others wait with them.
+//! While NVRTC reads a source it holds a lock of its whole process, for a fifth of the time that it takes for the source (25 of
+//! 117 ms). So one process compiles five sources at a time at best; and where threads that hold the lock wait for cores that
+//! queries want, all others wait with them (docs/decisions/0029).
 //!
-//! Such a process ends when its input does, so with the one that started it, or when nobody has asked it for a while. Whatever
-//! is wrong with it, the source is compiled here.
+//! Such a process ends when its input does, so with the one that started it, or when nobody has asked it for a while. Where
+//! it cannot be had or does not answer, the source is compiled here.
 
 use std::ffi::OsString;
 use std::io::{self, BufReader, BufWriter, Read, Write};

@@ -12,7 +12,8 @@
 //! trials run at once, since most of a trial is a compiler on one thread. They give way to queries: their threads run
 //! where cores would be idle, what they bring to the device comes at a fraction of the rate of memory while a query runs
 //! (`foreground.rs`), no query waits for a column that they admit, and of a device's memory they have what queries leave.
-//! Once a query comes again that is still on trial, what is left of the trial gets some of the cores in any case.
+//! Once a query comes again that is still on trial, what is left of the trial gets some of the cores in any case. Kernels for
+//! GPUs are compiled by other processes, which get a tenth of the cores that queries want (`device/src/cuda/compilers.rs`).
 //!
 //! Without a GPU, kernels compiled for the host's cores are tried out likewise. They want the cores that queries want, and a
 //! compiler takes a fifth of a second for each: so only a quarter of the cores have one, and only queries that have come twice
@@ -65,7 +66,7 @@ const FIRST_PATIENCE: Duration = Duration::from_secs(60);
 /// What one run adds at most to what the device is known to take: one that others held up says little.
 const GROWTH_MAX: f64 = 2.0;
 /// Trials at once at most, however many cores there are: they share one link, and one device. Below that, one a core: a
-/// trial is mostly a compiler, which takes what queries leave.
+/// trial mostly waits for a compiler.
 const TRIALS_MAX: usize = 16;
 /// Parts of plans that are remembered at most; the rest is forgotten with the first one beyond.
 const ENTRIES_MAX: usize = 10_000;
