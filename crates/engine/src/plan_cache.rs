@@ -1,16 +1,17 @@
 //! The plan cache: plans, by the text of their query.
 //!
-//! Some queries are answered in a millisecond, and planning them takes three. So a session caches physical plans, if all of
-//! their operators start anew in a copy; of other queries the optimized logical plan, which is the larger part of planning.
+//! Some queries are answered in a millisecond, and planning them takes three. So a session caches optimized logical plans,
+//! which are the larger part of planning, and with them physical plans, if all of their operators start anew in a copy.
 //! A plan is valid as long as what it was made from is unchanged: the snapshots of the tables that the text names, the
-//! session's settings, and its own tables and views. Those of other schemas, where nobody counts changes, are not kept. Whatever depends on when it is planned (`now()`) or reads files is
-//! planned anew. Where `auto` has a device to choose, a plan for the CPU alone is not kept: which columns the device holds
-//! by the next time may change the choice.
+//! session's settings, and its own tables and views; a physical plan also as long as nothing was learnt that changes where
+//! something runs. Plans over other schemas, where nobody counts changes, are not kept. Whatever depends on when it is
+//! planned (`now()`) or reads files is planned anew. Where `auto` has a device to choose, a physical plan for the CPU alone
+//! is not kept: which columns the device holds by the next time may change the choice.
 //!
 //! A cached physical plan is never run: each query runs a copy with state of its own, which `plan_copy` makes.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::common::TableReference;
@@ -67,28 +68,24 @@ pub(crate) struct Now<'a> {
     pub(crate) changes: u64,
 }
 
-/// What a plan was made from. Plans of one text from equal bases are equal.
+/// What a plan was made from. Optimized plans of one text from equal bases are equal.
 pub(crate) struct Basis {
     tables: Vec<Arc<Table>>,
     /// The very settings: whoever changes them changes a copy while this is held.
     config: Arc<ConfigOptions>,
     /// Of the session's own tables and views.
     names: u64,
-    /// Of what was learnt of the device.
-    changes: u64,
 }
 
 /// How far a query is planned.
-#[derive(Clone)]
 pub(crate) enum CachedPlan {
     /// To be run.
     Physical(Arc<dyn ExecutionPlan>),
     /// Optimized; how it runs is planned anew.
-    Logical(Optimized),
+    Logical(Arc<Optimized>),
 }
 
 /// An optimized plan.
-#[derive(Clone)]
 pub(crate) struct Optimized {
     pub(crate) plan: LogicalPlan,
     /// Of the plan that it was made from.
@@ -98,38 +95,58 @@ pub(crate) struct Optimized {
 struct Entry {
     text: String,
     basis: Basis,
-    plan: CachedPlan,
+    optimized: Arc<Optimized>,
+    physical: Option<Physical>,
+}
+
+/// A physical plan, never run itself.
+struct Physical {
+    plan: Arc<dyn ExecutionPlan>,
+    /// Of what was learnt of the device, before it was planned.
+    changes: u64,
 }
 
 impl PlanCache {
     /// The plan of `text`, if one is cached and still valid: a copy, where it is a physical one.
     pub(crate) fn get(&self, text: &str, now: &Now<'_>) -> Result<Option<CachedPlan>> {
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries();
         let Some(at) = entries.iter().position(|entry| entry.text == text) else { return Ok(None) };
         if !entries[at].basis.holds(now) {
             entries.remove(at);
             return Ok(None);
         }
-        let plan = entries[at].plan.clone();
+        let entry = &entries[at];
+        let Some(physical) = entry.physical.as_ref().filter(|plan| plan.changes == now.changes) else {
+            return Ok(Some(CachedPlan::Logical(Arc::clone(&entry.optimized))));
+        };
+        let plan = Arc::clone(&physical.plan);
         drop(entries);
-        Ok(Some(match plan {
-            CachedPlan::Physical(plan) => CachedPlan::Physical(to_run(&plan)?),
-            CachedPlan::Logical(plan) => CachedPlan::Logical(plan),
-        }))
+        to_run(&plan).map(CachedPlan::Physical).map(Some)
     }
 
     /// Evicts all plans.
     pub(crate) fn clear(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.entries().clear();
     }
 
-    /// Caches a copy of `plan` for `text`, if all of it starts anew in copies, and either a device does some of it or
-    /// nothing but the tables decides (`is_settled`) that none does; otherwise `optimized`, which `plan` was made from.
-    pub(crate) fn insert(
+    /// Caches `optimized`, the plan of `text`.
+    pub(crate) fn insert(&self, text: String, basis: Basis, optimized: Arc<Optimized>) {
+        let mut entries = self.entries();
+        entries.retain(|other| other.text != text);
+        if entries.len() == PLANS_MAX {
+            entries.pop_front();
+        }
+        entries.push_back(Entry { text, basis, optimized, physical: None });
+    }
+
+    /// Caches a copy of `plan`, which `optimized` was planned to be when so much was learnt of the device, if all of it
+    /// starts anew in copies, and either a device does some of it or nothing but the tables decides (`is_settled`) that none
+    /// does.
+    pub(crate) fn insert_physical(
         &self,
-        text: String,
-        basis: Basis,
-        (optimized, plan): (Optimized, &Arc<dyn ExecutionPlan>),
+        optimized: &Arc<Optimized>,
+        plan: &Arc<dyn ExecutionPlan>,
+        changes: u64,
         is_settled: bool,
     ) {
         // What a window's own filter reads is not told to who walks a plan.
@@ -137,13 +154,16 @@ impl PlanCache {
         let has_copies = (is_settled || has_device(plan)) && starts_anew(plan) && !may_hide_results;
         // A plan of which no copy can be made still runs.
         let copy = has_copies.then(|| to_keep(plan).ok().flatten()).flatten();
-        let plan = copy.map_or(CachedPlan::Logical(optimized), CachedPlan::Physical);
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.retain(|other| other.text != text);
-        if entries.len() == PLANS_MAX {
-            entries.pop_front();
+        let Some(plan) = copy else { return };
+        // Another plan may have taken its place.
+        let mut entries = self.entries();
+        if let Some(entry) = entries.iter_mut().find(|entry| Arc::ptr_eq(&entry.optimized, optimized)) {
+            entry.physical = Some(Physical { plan, changes });
         }
-        entries.push_back(Entry { text, basis, plan });
+    }
+
+    fn entries(&self) -> MutexGuard<'_, VecDeque<Entry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -178,12 +198,7 @@ impl Basis {
                 Ok(TreeNodeRecursion::Continue)
             })
         })?;
-        let basis = Self {
-            tables,
-            config: Arc::clone(&now.config),
-            names: now.schema.names_generation(),
-            changes: now.changes,
-        };
+        let basis = Self { tables, config: Arc::clone(&now.config), names: now.schema.names_generation() };
         // Tables that were put into the session by hand are not looked up in the warehouse.
         Ok((is_known && basis.holds(now)).then_some(basis))
     }
@@ -191,7 +206,6 @@ impl Basis {
     fn holds(&self, now: &Now<'_>) -> bool {
         Arc::ptr_eq(&self.config, &now.config)
             && self.names == now.schema.names_generation()
-            && self.changes == now.changes
             && self.tables.iter().all(|table| now.schema.is_current(table))
     }
 }
@@ -287,4 +301,60 @@ fn has_copied_state(plan: &Arc<dyn ExecutionPlan>) -> bool {
         || plan.is::<DistinctMergeExec>()
         || plan.is::<SpillingWindowExec>()
         || plan.is::<ScalarSubqueryExec>()
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::datatypes::Schema;
+    use datafusion::logical_expr::LogicalPlanBuilder;
+    use pelton_io::{IoEngine, IoOptions};
+
+    use super::*;
+    use crate::scan::ScanOptions;
+
+    const TEXT: &str = "SELECT 1";
+
+    fn optimized() -> Arc<Optimized> {
+        let plan = LogicalPlanBuilder::empty(true).build().unwrap();
+        let size = PlanSize::of(&plan).unwrap();
+        Arc::new(Optimized { plan, size })
+    }
+
+    fn physical() -> Arc<dyn ExecutionPlan> {
+        Arc::new(PlaceholderRowExec::new(Arc::new(Schema::empty())))
+    }
+
+    #[test]
+    fn what_is_learnt_of_a_device_ends_physical_plans_and_no_others() {
+        let io = Arc::new(IoEngine::start(IoOptions::default()).unwrap());
+        let schema = WarehouseSchema::new(None, io, ScanOptions::default());
+        let config = Arc::new(ConfigOptions::default());
+        let now = |changes| Now { schema: &schema, config: Arc::clone(&config), changes };
+        let basis = |plan: &Optimized| Basis::of(&plan.plan, &now(0)).unwrap().unwrap();
+        let plans = PlanCache::default();
+        let is_physical = |changes| match plans.get(TEXT, &now(changes)).unwrap() {
+            Some(CachedPlan::Physical(_)) => true,
+            Some(CachedPlan::Logical(_)) => false,
+            None => panic!("there is no plan"),
+        };
+        assert!(plans.get(TEXT, &now(0)).unwrap().is_none());
+        let first = optimized();
+        plans.insert(TEXT.to_owned(), basis(&first), Arc::clone(&first));
+        assert!(!is_physical(0));
+        // Of what may be elsewhere the next time, no physical plan is kept.
+        plans.insert_physical(&first, &physical(), 0, false);
+        assert!(!is_physical(0));
+        plans.insert_physical(&first, &physical(), 0, true);
+        assert!(is_physical(0) && !is_physical(1));
+        plans.insert_physical(&first, &physical(), 1, true);
+        assert!(is_physical(1) && !is_physical(0));
+        // How another plan runs, which has lost its place meanwhile.
+        let second = optimized();
+        plans.insert(TEXT.to_owned(), basis(&second), Arc::clone(&second));
+        plans.insert_physical(&first, &physical(), 1, true);
+        assert!(!is_physical(1));
+        let other = Now { config: Arc::new(ConfigOptions::default()), ..now(1) };
+        assert!(plans.get(TEXT, &other).unwrap().is_none());
+        assert!(plans.get(TEXT, &now(1)).unwrap().is_none(), "it was evicted");
+    }
 }

@@ -247,7 +247,8 @@ impl PeltonSession {
         Box::pin(async move {
             let started = Instant::now();
             let text = self.plans.is_some().then(|| statement.to_string());
-            let cached = text.as_deref().map(|text| self.cached_plan(text)).transpose()?.flatten();
+            let now = self.now();
+            let cached = text.as_deref().map(|text| self.cached_plan(text, &now)).transpose()?.flatten();
             if let Some(CachedPlan::Physical(plan)) = cached {
                 return Ok(Query { is_cached: true, ..self.to_run(plan, Mode::Rows, started) });
             }
@@ -256,6 +257,7 @@ impl PeltonSession {
             let planned = async {
                 if let Some(CachedPlan::Logical(optimized)) = cached {
                     let physical = self.physical_of(&optimized, &self.ctx.state()).await?;
+                    self.cache_physical(&optimized, &physical, &now);
                     return Ok(self.to_run(physical, Mode::Rows, started));
                 }
                 let state = self.ctx.state();
@@ -316,7 +318,8 @@ impl PeltonSession {
                 Ok(self.to_run(inner, Mode::Explain, started))
             }
             _ => {
-                let basis = Basis::of(&plan, &self.now()).map_err(from_datafusion)?;
+                let now = self.now();
+                let basis = Basis::of(&plan, &now).map_err(from_datafusion)?;
                 let (Some(plans), Some(basis), Some(text)) = (&self.plans, basis, text) else {
                     return Ok(self.to_run(self.physical(plan).await?, Mode::Rows, started));
                 };
@@ -324,24 +327,31 @@ impl PeltonSession {
                 let size = PlanSize::of(&plan)?;
                 let optimize = async { state.optimize(&plan) };
                 let plan = planning::bounded(&size, optimize).await.map_err(|error| self.explained(error))?;
-                let optimized = Optimized { plan, size };
+                let optimized = Arc::new(Optimized { plan, size });
                 let physical = self.physical_of(&optimized, state).await?;
-                // Of what a device holds, which `auto` looks at, no basis knows. Of kernels of the host it looks at what
-                // was learnt alone.
-                let is_settled = match self.device.tries_host() {
-                    true => !is_on_trial(&physical),
-                    false => !self.device.tries_out(),
-                };
-                plans.insert(text, basis, (optimized, &physical), is_settled);
+                plans.insert(text, basis, Arc::clone(&optimized));
+                self.cache_physical(&optimized, &physical, &now);
                 Ok(self.to_run(physical, Mode::Rows, started))
             }
         }
     }
 
     /// The cached plan of the query `text`, if it is still valid.
-    fn cached_plan(&self, text: &str) -> Result<Option<CachedPlan>> {
+    fn cached_plan(&self, text: &str, now: &Now<'_>) -> Result<Option<CachedPlan>> {
         let Some(plans) = &self.plans else { return Ok(None) };
-        plans.get(text, &self.now()).map_err(from_datafusion)
+        plans.get(text, now).map_err(from_datafusion)
+    }
+
+    /// Caches how `optimized` runs, as it was planned from what is known `now`, where that may be asked for again.
+    fn cache_physical(&self, optimized: &Arc<Optimized>, physical: &Arc<dyn ExecutionPlan>, now: &Now<'_>) {
+        let Some(plans) = &self.plans else { return };
+        // Of what a device holds, which `auto` looks at, no basis knows. Of kernels of the host it looks at what was learnt
+        // alone.
+        let is_settled = match self.device.tries_host() {
+            true => !is_on_trial(physical),
+            false => !self.device.tries_out(),
+        };
+        plans.insert_physical(optimized, physical, now.changes, is_settled);
     }
 
     /// What a plan would be made from now.
