@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crate::{Error, Result};
 
@@ -10,6 +11,11 @@ use crate::{Error, Result};
 pub trait Pace: fmt::Debug + Send + Sync {
     /// Waits until so many bytes more may be brought to or from memory, or until `is_cancelled`.
     fn wait_for(&self, bytes: u64, is_cancelled: &dyn Fn() -> bool);
+
+    /// What the work may save once it is done: of several that wait for the same, the one that saves most goes first.
+    fn saves(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// Asks work to stop; clones share one flag. Safe to set from a signal handler.
@@ -48,6 +54,11 @@ impl CancelFlag {
     /// Whether nobody waits for the work.
     pub fn is_in_background(&self) -> bool {
         self.pace.is_some()
+    }
+
+    /// What work in the background may save once it is done; nothing for other work.
+    pub fn saves(&self) -> Duration {
+        self.pace.as_ref().map_or(Duration::ZERO, |pace| pace.saves())
     }
 
     /// Asked before so many bytes are brought to or from memory: passes at once for work that somebody waits for.

@@ -1,5 +1,7 @@
 //! What one worker does in a run of a plan: what was built so far, and the current pipeline.
 
+mod stage;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -26,11 +28,11 @@ use super::runtime::Worker;
 use super::sorted_runs::SortedRun;
 use super::spill::{Run, SpilledGroups, advice};
 use super::spilled_tables::SpilledTable;
-use super::tasks::{Tasks, in_threads};
+use super::tasks::Tasks;
 use super::team::{Given, Kind, Shared};
 use super::text_ties::ReadTexts;
 use super::trace::RunTrace;
-use super::{Filters, MemoryTest, OverflowChecks, Runtime};
+use super::{Filters, OverflowChecks, Runtime};
 
 /// Packed keys of groups by position, where memory allows, however few groups there may be: their state is cleared and
 /// scanned in every run. Where many groups are expected, so that a hashed table takes as much, there may be more.
@@ -75,6 +77,8 @@ pub(crate) struct Execution<'r> {
     pub(super) lane: HeldLanes<'r>,
     /// By pipeline.
     pub(super) reports: Vec<(usize, PipelineReport)>,
+    /// Of pipelines whose kernels were compiled ahead of their turn.
+    begun: HashMap<usize, PipelineReport>,
     pub(super) trace: Option<RunTrace<'r>>,
     /// It runs one pipeline beside others, whose tables and groups it shares.
     pub(super) is_apart: bool,
@@ -223,6 +227,7 @@ impl<'r> Execution<'r> {
             lane,
             reports: Vec::with_capacity(plan.pipelines.len()),
             trace,
+            begun: HashMap::new(),
         })
     }
 
@@ -235,117 +240,6 @@ impl<'r> Execution<'r> {
     /// The device that it runs on.
     pub(crate) fn device(&self) -> DeviceId {
         self.worker.device
-    }
-
-    /// Runs the pipelines of a stage; gives the rows of the one that ends in any. Those of the oldest query run at once:
-    /// most of the time of a small pipeline is spent waiting for the device, in which the others go on. A younger query
-    /// has others beside it, and one pipeline can be parked as a whole.
-    pub(crate) fn stage(&mut self, indexes: &[usize]) -> Result<Option<Rows>> {
-        let is_test = self.runtime.options.memory_test == MemoryTest::RefuseOnce;
-        let is_alone = indexes.len() <= 1 || is_test || !self.turn.is_oldest();
-        // They are taken before parts have turns of their own, which nobody would take yet.
-        let lanes = match is_alone {
-            true => None,
-            false => self.lanes_of_parts(indexes.len())?,
-        };
-        let Some(lanes) = lanes else {
-            let mut rows = None;
-            for index in indexes {
-                rows = self.pipeline(*index)?.or(rows);
-            }
-            return Ok(rows);
-        };
-        let outcomes = self.at_once(indexes, lanes);
-        self.turn.resume();
-        let mut rows = None;
-        let mut again = Vec::new();
-        for (index, execution, outcome) in outcomes {
-            let gives_rows = matches!(self.plan.pipelines[index].sink, Sink::Materialize { .. });
-            match &outcome {
-                Err(refusal) if is_out_of_memory(refusal) && !gives_rows => again.push(index),
-                _ => rows = self.take_in(index, execution, outcome)?.or(rows),
-            }
-        }
-        // What found no room beside others may find it once they are done.
-        for index in again {
-            rows = self.pipeline(index)?.or(rows);
-        }
-        Ok(rows)
-    }
-
-    /// A lane for each of so many parts; `None` where not even those fit.
-    fn lanes_of_parts(&self, count: usize) -> Result<Option<Vec<HeldLanes<'r>>>> {
-        let lanes =
-            (0..count).map(|_| self.worker.first_lane(&self.runtime.machine, &self.turn, self.cancel));
-        match lanes.collect() {
-            Err(refusal) if is_out_of_memory(&refusal) => Ok(None),
-            lanes => lanes.map(Some),
-        }
-    }
-
-    /// Runs these pipelines at once, each apart.
-    fn at_once(
-        &self,
-        indexes: &[usize],
-        lanes: Vec<HeldLanes<'r>>,
-    ) -> Vec<(usize, Self, Result<Option<Rows>>)> {
-        let turns = self.turn.split(indexes.len() as u32).into_iter().zip(lanes);
-        let apart = indexes.iter().zip(turns).map(|(index, (turn, lane))| (*index, self.apart(turn, lane)));
-        let mut apart: Vec<(usize, Self)> = apart.collect();
-        let outcomes = in_threads(&mut apart, |(index, execution)| {
-            let outcome = execution.pipeline(*index);
-            execution.turn.end();
-            outcome
-        });
-        let outcomes = apart.into_iter().zip(outcomes);
-        outcomes.map(|((index, execution), outcome)| (index, execution, outcome)).collect()
-    }
-
-    /// An execution for one pipeline alone, over the tables built so far.
-    fn apart(&self, turn: Turn, lane: HeldLanes<'r>) -> Self {
-        Self {
-            runtime: self.runtime,
-            worker: self.worker,
-            plan: self.plan,
-            shared: Arc::clone(&self.shared),
-            cancel: self.cancel,
-            rows_taker: self.rows_taker,
-            host_bytes_max: self.host_bytes_max,
-            wanted_groups: self.wanted_groups,
-            texts: self.texts,
-            host_inputs: self.host_inputs.clone(),
-            parameters: Arc::clone(&self.parameters),
-            built: self.built.clone(),
-            groups: self.groups.clone(),
-            spilled: self.spilled.clone(),
-            resting: Vec::new(),
-            sorted_runs: Vec::new(),
-            tables: self.tables.clone(),
-            lane,
-            reports: Vec::new(),
-            trace: self.trace.as_ref().map(RunTrace::fork),
-            is_apart: true,
-            refusals: Refusals::default(),
-            turn,
-        }
-    }
-
-    /// Takes over what pipeline `index`, run apart, has left.
-    fn take_in(&mut self, index: usize, apart: Self, outcome: Result<Option<Rows>>) -> Result<Option<Rows>> {
-        let Self { tables, mut built, mut groups, mut spilled, sorted_runs, lane, reports, turn, .. } = apart;
-        drop(turn);
-        // What comes next runs on other streams.
-        lane.wait_blocking()?;
-        let rows = outcome?;
-        if let Sink::Build { table, .. } = &self.plan.pipelines[index].sink {
-            self.tables.adopt(&tables, |arg| arg.is_of_table(*table));
-            self.built[*table] = built[*table].take();
-            self.spilled.extend(spilled.remove(table).map(|spilled| (*table, spilled)));
-        }
-        self.groups.extend(groups.remove(&index).map(|held| (index, held)));
-        self.sorted_runs.extend(sorted_runs);
-        self.reports.extend(reports);
-        Ok(rows)
     }
 
     /// The groups that pipeline `index` has made.
@@ -379,7 +273,9 @@ impl<'r> Execution<'r> {
     /// Runs pipeline `index`; gives its rows, if it ends in any.
     pub(crate) fn pipeline(&mut self, index: usize) -> Result<Option<Rows>> {
         let pipeline = &self.plan.pipelines[index];
-        let mut report = PipelineReport { name: pipeline.name.clone(), ..PipelineReport::default() };
+        let begun = self.begun.remove(&index);
+        let mut report = begun
+            .unwrap_or_else(|| PipelineReport { name: pipeline.name.clone(), ..PipelineReport::default() });
         if let Some(trace) = &self.trace {
             trace.begin_pipeline(index);
         }
@@ -397,7 +293,7 @@ impl<'r> Execution<'r> {
                 prepared => break prepared?,
             }
         };
-        let described = prepared.groups.map(|from| described(pipeline, self.groups[&from].layout()));
+        let described = self.described(pipeline, &prepared);
         let pipeline = described.as_ref().unwrap_or(pipeline);
         report.prepare = started.elapsed();
         self.traced(Activity::Prepare, started);
@@ -453,7 +349,7 @@ impl<'r> Execution<'r> {
         report: &mut PipelineReport,
     ) -> Result<Outcome> {
         let keys = built_keys(pipeline);
-        let mut is_hashed = keys.is_some_and(|keys| self.runtime.repeating_keys().contains(&keys));
+        let mut is_hashed = self.has_repeating_keys(pipeline);
         loop {
             self.cancel.check()?;
             match self.attempt((index, pipeline), prepared, is_hashed, report)? {
@@ -466,6 +362,16 @@ impl<'r> Execution<'r> {
                 outcome => return Ok(outcome),
             }
         }
+    }
+
+    /// `pipeline` as its source lies, where that is groups.
+    fn described(&self, pipeline: &Pipeline, prepared: &Prepared) -> Option<Pipeline> {
+        prepared.groups.map(|from| described(pipeline, self.groups[&from].layout()))
+    }
+
+    /// Whether an earlier run found that keys of the table that `pipeline` builds repeat.
+    fn has_repeating_keys(&self, pipeline: &Pipeline) -> bool {
+        built_keys(pipeline).is_some_and(|keys| self.runtime.repeating_keys().contains(&keys))
     }
 
     fn keep_table(&mut self, sink: &Sink, table: BuiltTable, state: State) {

@@ -462,7 +462,7 @@ impl Runtime {
         }
         // Until a run in the background has ended, its query is left to the CPU: the sooner, the better.
         let effort = if cancel.is_in_background() { Effort::Quick } else { Effort::Full };
-        self.compiler.compile(&generated.text, worker.target, effort)
+        self.compiler.compile_in_turn(&generated.text, worker.target, effort, cancel.saves())
     }
 
     /// The kernels that are the same for every query, for the device of `worker`; and what compiling them was, unless they
@@ -506,7 +506,8 @@ impl Runtime {
         let is_most = scan.row_groups.len() * 2 > scan.table.row_group_count();
         for &column in &scan.columns {
             let tier = cache.tier(&scan.table, column, device);
-            let is_again = cache.is_used_again(&scan.table, column);
+            // A run in the background is a trial, which is repeated: its kernels are compiled once, for columns as they lie then.
+            let is_again = cancel.is_in_background() || cache.is_used_again(&scan.table, column);
             if matches!(tier, DataTier::Device(_)) || !(is_most || is_again) {
                 continue;
             }

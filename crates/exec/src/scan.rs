@@ -133,8 +133,8 @@ impl Execution<'_> {
         }
         let started = Instant::now();
         let (device, run) = (self.worker.device, self.turn.query());
-        report.admitted = self.runtime.admit_used(device, scan, run, self.stream(), self.cancel)?;
-        report.admit = started.elapsed();
+        report.admitted += self.runtime.admit_used(device, scan, run, self.stream(), self.cancel)?;
+        report.admit += started.elapsed();
         self.traced(Activity::Admit, started);
         Ok(())
     }

@@ -143,6 +143,21 @@ impl Compiler {
         target: Target,
         effort: Effort,
     ) -> Result<(Arc<Program>, CompileReport)> {
+        self.compile_in_turn(source, target, effort, Duration::ZERO)
+    }
+
+    /// As [`compile`](Self::compile). Of several that are to take little effort and wait, the one that saves most goes first.
+    ///
+    /// # Errors
+    ///
+    /// As [`compile`](Self::compile).
+    pub fn compile_in_turn(
+        &self,
+        source: &str,
+        target: Target,
+        effort: Effort,
+        saves: Duration,
+    ) -> Result<(Arc<Program>, CompileReport)> {
         let started = Instant::now();
         let toolchain = self.toolchain(target)?;
         let key = toolchain.key(Effort::Full, source);
@@ -151,7 +166,7 @@ impl Compiler {
         let mut held = slot.lock().unwrap_or_else(PoisonError::into_inner);
         let (program, origin) = match &*held {
             Some(program) => (Arc::clone(program), Origin::Memory),
-            None => self.load_or_compile(&toolchain, effort, source)?,
+            None => self.load_or_compile(&toolchain, (effort, saves), source)?,
         };
         *held = Some(Arc::clone(&program));
         Ok((program, CompileReport { origin, elapsed: started.elapsed() }))
@@ -175,7 +190,7 @@ impl Compiler {
     fn load_or_compile(
         &self,
         toolchain: &Toolchain,
-        effort: Effort,
+        (effort, saves): (Effort, Duration),
         source: &str,
     ) -> Result<(Arc<Program>, Origin)> {
         let cache = self.cache.get_or_init(|| self.folder.as_deref().and_then(Cache::open)).as_ref();
@@ -186,8 +201,8 @@ impl Compiler {
             return Ok((Arc::new(Program { image }), Origin::Disk));
         }
         let scratch = Scratch::in_one_of(cache.map(Cache::folder))?;
-        let bytes =
-            compile_in(scratch.folder(), toolchain, effort, source).inspect_err(|_| scratch.keep())?;
+        let bytes = compile_in(scratch.folder(), toolchain, (effort, saves), source)
+            .inspect_err(|_| scratch.keep())?;
         let key = toolchain.key(effort, source);
         let path = cache::seal(scratch.folder(), key, &bytes)?;
         let path = cache.and_then(|cache| cache.take(&path, key)).unwrap_or(path);
@@ -231,9 +246,14 @@ impl Toolchain<'_> {
     }
 
     /// Compiles the file `source_path`, whose text is `source`, and returns the result's bytes.
-    fn compile(&self, source_path: &Path, effort: Effort, source: &str) -> Result<Vec<u8>> {
+    fn compile(
+        &self,
+        source_path: &Path,
+        (effort, saves): (Effort, Duration),
+        source: &str,
+    ) -> Result<Vec<u8>> {
         match self {
-            Toolchain::Cuda(compiler, _) => compiler.compile(source, effort),
+            Toolchain::Cuda(compiler, _) => compiler.compile(source, effort, saves),
             Toolchain::Host(compiler) => compiler.compile(source_path),
         }
     }
@@ -249,10 +269,15 @@ impl Toolchain<'_> {
 }
 
 /// Compiles `source` in `folder`, where the source stays.
-fn compile_in(folder: &Path, toolchain: &Toolchain, effort: Effort, source: &str) -> Result<Vec<u8>> {
+fn compile_in(
+    folder: &Path,
+    toolchain: &Toolchain,
+    wanted: (Effort, Duration),
+    source: &str,
+) -> Result<Vec<u8>> {
     let source_path = folder.join("program").with_extension(toolchain.extension());
     std::fs::write(&source_path, source).context(|| format!("writing {}", source_path.display()))?;
-    toolchain.compile(&source_path, effort, source).context(|| {
+    toolchain.compile(&source_path, wanted, source).context(|| {
         format!(
             "a generated program does not compile, which is a bug; its source is {}",
             source_path.display()
@@ -303,10 +328,10 @@ impl fmt::Debug for Program {
 ///
 /// `Unsupported` without NVRTC, and with the log for a source that does not compile.
 pub fn compile_for_check(source: &str, major: u32, minor: u32, effort: Effort) -> Result<Vec<u8>> {
-    CudaCompiler::for_capability(major, minor)?.compile(source, effort)
+    CudaCompiler::for_capability(major, minor)?.compile(source, effort, Duration::ZERO)
 }
 
-/// As [`compile_for_check`], once a process for a source, and up to PTX alone.
+/// Whether `source` can be read for a compute capability, once a process for each; no code is made of it.
 ///
 /// # Errors
 ///

@@ -12,6 +12,7 @@
 //! Such a process ends when its input does, so with the one that started it, or when nobody has asked it for a while. Where
 //! it cannot be had or does not answer, the source is compiled here.
 
+use std::cmp::Reverse;
 use std::ffi::OsString;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -239,6 +240,18 @@ struct Compilers {
 struct Held {
     idle: Vec<Compiler>,
     busy: usize,
+    /// Who waits for a process, by a number of its own, and what its program may save.
+    waiting: Vec<(u64, Duration)>,
+    /// The next of those numbers.
+    next: u64,
+}
+
+impl Held {
+    /// Whether it is the turn of the one that waits as number `of`: of those that save as much, the oldest goes first.
+    fn is_first(&self, of: u64) -> bool {
+        let first = self.waiting.iter().max_by_key(|(number, saves)| (*saves, Reverse(*number)));
+        first.is_some_and(|(number, _)| *number == of)
+    }
 }
 
 impl Compilers {
@@ -252,13 +265,19 @@ impl Compilers {
         }
     }
 
-    /// Waits until a process may be asked, which it takes where there is one.
-    fn take(&self) -> Option<Compiler> {
+    /// Waits until a process may be asked, which it takes where there is one. Whose program saves most goes first.
+    fn take(&self, saves: Duration) -> Option<Compiler> {
         let mut held = self.held();
-        while held.busy >= self.most {
+        let number = held.next;
+        held.next += 1;
+        held.waiting.push((number, saves));
+        while held.busy >= self.most || !held.is_first(number) {
             held = self.freed.wait(held).unwrap_or_else(PoisonError::into_inner);
         }
+        held.waiting.retain(|(of, _)| *of != number);
         held.busy += 1;
+        self.freed.notify_all();
+        held.idle.retain_mut(|compiler| matches!(compiler.child.try_wait(), Ok(None)));
         // The others may have nobody to ask them any more, and end.
         held.idle.pop()
     }
@@ -269,7 +288,7 @@ impl Compilers {
         held.idle.extend(compiler);
         held.idle.retain_mut(|compiler| matches!(compiler.child.try_wait(), Ok(None)));
         drop(held);
-        self.freed.notify_one();
+        self.freed.notify_all();
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
@@ -277,11 +296,11 @@ impl Compilers {
     }
 
     /// The program, or what is wrong with the source; `None` where no process can say that.
-    fn compile(&self, request: &Request) -> Option<Result<Vec<u8>>> {
+    fn compile(&self, request: &Request, saves: Duration) -> Option<Result<Vec<u8>>> {
         if self.is_given_up.load(Ordering::Relaxed) {
             return None;
         }
-        let taken = self.take();
+        let taken = self.take(saves);
         let asked = taken.and_then(|mut compiler| match compiler.ask(request) {
             Ok(answer) => Some((compiler, answer)),
             Err(_) => None, // it has ended meanwhile
@@ -308,7 +327,8 @@ impl Compilers {
 }
 
 impl Nvrtc {
-    /// As [`compile`](Self::compile), in another process where this one has said how to start such, else in this one.
+    /// As [`compile`](Self::compile), in another process where this one has said how to start such, else in this one. Of
+    /// several that wait for a process the one that saves most goes first.
     ///
     /// # Errors
     ///
@@ -318,6 +338,7 @@ impl Nvrtc {
         source: &str,
         architecture: NvrtcArchitecture,
         options: &[&str],
+        saves: Duration,
     ) -> Result<Vec<u8>> {
         static COMPILERS: OnceLock<Option<Compilers>> = OnceLock::new();
         let compilers = COMPILERS.get_or_init(|| {
@@ -332,7 +353,7 @@ impl Nvrtc {
             options: options.iter().map(|option| (*option).to_owned()).collect(),
             source: source.to_owned(),
         };
-        compilers.compile(&request).unwrap_or_else(|| self.compile(source, architecture, options))
+        compilers.compile(&request, saves).unwrap_or_else(|| self.compile(source, architecture, options))
     }
 }
 
@@ -409,7 +430,7 @@ mod tests {
         let length = written(&[request("source")]).len();
         let once = format!("head -c {length} >/dev/null; printf '\\0\\10\\0\\0\\0\\0\\0\\0\\0%08d' $$");
         let program = |compilers: &Compilers| {
-            let program = compilers.compile(&request("source")).unwrap().unwrap();
+            let program = compilers.compile(&request("source"), Duration::ZERO).unwrap().unwrap();
             String::from_utf8(program).unwrap()
         };
         let lasting = Compilers::new(shell(&format!("while true; do {once}; done")), 3);
@@ -431,7 +452,7 @@ mod tests {
             shell("printf '\\2\\0\\0\\0\\0\\0\\0\\0\\0'"),
         ] {
             let compilers = Compilers::new(command, 1);
-            assert!(compilers.compile(&request("source")).is_none());
+            assert!(compilers.compile(&request("source"), Duration::ZERO).is_none());
             assert!(compilers.is_given_up.load(Ordering::Relaxed));
             assert_eq!(compilers.held().busy, 0);
         }
@@ -447,12 +468,35 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..6 {
                 scope.spawn(|| {
-                    let refusal = compilers.compile(&request("source")).unwrap().unwrap_err();
+                    let refusal = compilers.compile(&request("source"), Duration::ZERO).unwrap().unwrap_err();
                     assert_eq!(refusal.to_string(), "x");
                 });
             }
         });
         let held = compilers.held();
         assert!(held.busy == 0 && (1..=2).contains(&held.idle.len()), "{}", held.idle.len());
+    }
+    #[test]
+    fn of_those_that_wait_whoever_saves_most_goes_first() {
+        let compilers = Compilers::new(shell("exit 1"), 1);
+        assert!(compilers.take(Duration::ZERO).is_none(), "there was none before");
+        let order = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for (number, saves_ms) in [1, 9, 4, 9].into_iter().enumerate() {
+                let (compilers, order) = (&compilers, &order);
+                scope.spawn(move || {
+                    compilers.take(Duration::from_millis(saves_ms));
+                    order.lock().unwrap().push((saves_ms, number));
+                    compilers.put_back(None);
+                });
+                while compilers.held().waiting.len() <= number {
+                    std::thread::yield_now();
+                }
+            }
+            assert!(order.lock().unwrap().is_empty(), "the only one is busy");
+            compilers.put_back(None);
+        });
+        assert_eq!(*order.lock().unwrap(), [(9, 1), (9, 3), (4, 2), (1, 0)]);
+        assert_eq!(compilers.held().busy, 0);
     }
 }

@@ -383,14 +383,14 @@ impl PeltonGpuExec {
     /// Where the device refuses or fails.
     pub(super) async fn try_run(
         &self,
-        way: Way,
+        (way, key): (Way, u64),
         cores: Cores,
         context: &Arc<TaskContext>,
     ) -> pelton_error::Result<Tried> {
         let anew = self.children.iter().map(anew).collect::<Result<Vec<_>>>().map_err(from_datafusion)?;
         let copy = self.copy_with(anew).with_cores(cores);
         let started = Instant::now();
-        let report = match copy.run().in_background(way).on_device(context).await? {
+        let report = match copy.run().in_background(way, key).on_device(context).await? {
             Made::Whole(_) => copy.run_report(),
             Made::InParts(mut parts) => {
                 while let Some(batches) = parts.next().await {

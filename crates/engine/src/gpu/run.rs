@@ -20,7 +20,7 @@ use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSe
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ColumnarValue, ExecutionPlan, collect, execute_stream};
 use futures::{Stream, StreamExt, TryStreamExt};
-use pelton_error::{CancelFlag, Error, ErrorKind, Pace, ResultExt};
+use pelton_error::{CancelFlag, Error, ErrorKind, ResultExt};
 use pelton_exec::{RunReport, RunWith, TakeGroups, TakeRows};
 use pelton_pipeline::Rows;
 use pelton_pipeline::ir::{Inputs, Literal, Plan, Source};
@@ -34,6 +34,7 @@ use super::exec::Outcome;
 use super::host_input::{HostInput, describe_by_rows};
 use super::of_groups::OfGroups;
 use super::rows_out::{self, Conversion, Inlet};
+use super::trial::TrialPace;
 use super::value::LateText;
 use super::{late, value};
 use crate::error::{from_datafusion, to_datafusion};
@@ -111,8 +112,8 @@ pub(super) struct Run {
     pub(super) key: Option<u64>,
     /// Where the node is: whose spans a trace gets.
     pub(super) owner: usize,
-    /// Nobody waits for it: its threads give way to those of queries, this far.
-    pub(super) in_background: Option<Way>,
+    /// Nobody waits for it: its threads give way to those of queries, this far. And what `auto` calls what is tried out.
+    pub(super) in_background: Option<(Way, u64)>,
     /// So many rows are enough, whichever they are.
     pub(super) rows_enough: Option<usize>,
     /// The host's cores take some of the rows, where they can.
@@ -129,8 +130,8 @@ impl Drop for CancelOnDrop {
 }
 
 impl Run {
-    pub(super) fn in_background(self, way: Way) -> Self {
-        Self { in_background: Some(way), ..self }
+    pub(super) fn in_background(self, way: Way, key: u64) -> Self {
+        Self { in_background: Some((way, key)), ..self }
     }
 
     /// The result as a stream: of the device or, where that refuses before its first rows are out, of the CPU.
@@ -237,7 +238,7 @@ impl Run {
             }
         }
         let cancel = CancelOnDrop(match self.in_background {
-            Some(_) => CancelFlag::new().at_pace(Arc::clone(self.device.foreground()) as Arc<dyn Pace>),
+            Some((_, key)) => CancelFlag::new().at_pace(TrialPace::of(Arc::clone(&self.device), key)),
             None => CancelFlag::new(),
         });
         let (device, flag) = (Arc::clone(&self.device), cancel.0.clone());
@@ -295,7 +296,7 @@ impl Run {
             Ok::<_, Error>(Brought { rows, predicted, report, fetched, fetched_in: started.elapsed() })
         };
         let running = match self.in_background {
-            Some(way) => tokio::task::spawn_blocking(move || give_way(way, work)),
+            Some((way, _)) => tokio::task::spawn_blocking(move || give_way(way, work)),
             None => tokio::task::spawn_blocking(work),
         };
         let mut parts = Parts { first: None, inlet, running, memory, _cancel: cancel };
@@ -319,7 +320,7 @@ impl Run {
     ) -> pelton_error::Result<Vec<Rows>> {
         let made = self.host_inputs.iter().zip(&self.children).map(|(host_input, plan)| async move {
             let batches = match self.in_background {
-                Some(way) => collect_in_background(way, Arc::clone(plan), Arc::clone(context)).await?,
+                Some((way, _)) => collect_in_background(way, Arc::clone(plan), Arc::clone(context)).await?,
                 None => collect(Arc::clone(plan), Arc::clone(context)).await.map_err(from_datafusion)?,
             };
             let rows = host_input.rows(&batches)?;

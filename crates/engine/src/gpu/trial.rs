@@ -43,12 +43,13 @@ use datafusion::physical_plan::{
     ReplaceChildrenOptions,
 };
 use futures::StreamExt;
-use pelton_error::{Error, ErrorKind};
+use pelton_error::{Error, ErrorKind, Pace};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::background::Way;
 use super::corrections::hash_without_numbers;
 use super::describe::pipeline_texts;
+use super::device::DeviceHandle;
 use super::exec::{Cores, PeltonGpuExec, Tried};
 use crate::cores::cores;
 
@@ -313,6 +314,35 @@ impl Experience {
     }
 }
 
+/// How a trial gives way to queries, and which of several goes first: whose query takes longest.
+pub(super) struct TrialPace {
+    device: Arc<DeviceHandle>,
+    key: u64,
+}
+
+impl TrialPace {
+    /// Of the trial of `key`.
+    pub(super) fn of(device: Arc<DeviceHandle>, key: u64) -> Arc<dyn Pace> {
+        Arc::new(Self { device, key })
+    }
+}
+
+impl fmt::Debug for TrialPace {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_struct("TrialPace").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+impl Pace for TrialPace {
+    fn wait_for(&self, bytes: u64, is_cancelled: &dyn Fn() -> bool) {
+        self.device.foreground().wait_for(bytes, is_cancelled);
+    }
+
+    fn saves(&self) -> Duration {
+        self.device.experience().of_cpu(self.key).unwrap_or_default()
+    }
+}
+
 /// What `node` does, without the numbers in it.
 pub(super) fn key_of(node: &PeltonGpuExec) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -472,7 +502,7 @@ async fn timed_run(
     context: &Arc<TaskContext>,
 ) -> std::result::Result<Tried, End> {
     let experience = candidate.device().experience();
-    let run = candidate.try_run(way, cores, context);
+    let run = candidate.try_run((way, key), cores, context);
     let Some(cpu) = experience.of_cpu(key) else {
         return run.await.map_err(|error| end_of(&error));
     };

@@ -1,5 +1,7 @@
 //! Compiling for GPUs: NVRTC, its options, and what a device needs of it.
 
+use std::time::Duration;
+
 use pelton_device::cuda::{Nvrtc, NvrtcArchitecture, nvrtc};
 use pelton_error::Result;
 
@@ -33,21 +35,21 @@ impl CudaCompiler {
         format!("NVRTC {major}.{minor} for {} with {}", self.architecture, self.options(effort).join(" "))
     }
 
-    pub(super) fn compile(&self, source: &str, effort: Effort) -> Result<Vec<u8>> {
+    pub(super) fn compile(&self, source: &str, effort: Effort, saves: Duration) -> Result<Vec<u8>> {
         let options = self.options(effort);
         match effort {
             Effort::Full => self.nvrtc.compile(source, self.architecture, &options),
             // Several are wanted at once.
-            Effort::Quick => self.nvrtc.compile_beside(source, self.architecture, &options),
+            Effort::Quick => self.nvrtc.compile_beside(source, self.architecture, &options, saves),
         }
     }
 
-    /// Whether it takes `source`, which leaves the assembler out.
+    /// Whether it takes `source`, as far as reading it shows.
     pub(super) fn check(&self, source: &str) -> Result<()> {
         let (NvrtcArchitecture::Machine(number) | NvrtcArchitecture::Intermediate(number)) =
             self.architecture;
         let options = self.options(Effort::Full);
-        self.nvrtc.compile(source, NvrtcArchitecture::Intermediate(number), &options).map(drop)
+        self.nvrtc.read(source, number, &options)
     }
 
     fn options(&self, effort: Effort) -> Vec<&'static str> {
