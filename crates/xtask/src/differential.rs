@@ -13,16 +13,17 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::oracle::environment;
+use crate::environments;
 use crate::process::{self, Result};
 use crate::readme::empty;
+use crate::test;
 use crate::workspace::Workspace;
 
 const TEST: &str = "tests/oracle/differential";
 
 /// Runs it, with further arguments for the test; the Python library is in `target/release`.
 pub(crate) fn run(workspace: &Workspace, args: &[&str]) -> Result<()> {
-    let python = environment(&workspace.root, "build/oracle-venv", "tests/oracle/requirements.txt")?;
+    let python = environments::ORACLE.python(&workspace.root)?;
     let package = assemble(workspace)?;
     let folder = package.to_string_lossy();
     let own_tests = ["-m", "unittest", "discover", "--quiet", TEST];
@@ -30,9 +31,9 @@ pub(crate) fn run(workspace: &Workspace, args: &[&str]) -> Result<()> {
     let cases = [&[TEST, "--package", &folder], args].concat();
     // The end of a log may be all that somebody sees.
     let mut failures = Failures::default();
-    let result = process::run_watched(&mut process::command(&workspace.root, &python, &cases), |line| {
-        failures.add(line)
-    });
+    let mut command = process::command(&workspace.root, &python, &cases);
+    test::compile_kernels_quickly(&mut command);
+    let result = process::run_watched(&mut command, |line| failures.add(line));
     result.map_err(|message| format!("{message}{}", failures.found))
 }
 

@@ -8,8 +8,8 @@
 
 use std::path::Path;
 
+use crate::environments;
 use crate::markdown;
-use crate::oracle;
 use crate::process::{self, Result};
 use crate::readme::{empty, run_page};
 use crate::workspace::Workspace;
@@ -33,7 +33,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<String> {
         }
         page_count += 1;
     }
-    let python = oracle::environment(&workspace.root, "build/guide-venv", "docs/guide/requirements.txt")?;
+    let python = environments::GUIDE.python(&workspace.root)?;
     process::run(&mut process::command(&workspace.root, &python, &["-m", "mkdocs", "build", "--quiet"]))?;
     match failed.is_empty() {
         true => Ok(format!("{page_count} pages, {command_count} commands")),

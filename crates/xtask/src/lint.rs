@@ -3,8 +3,9 @@
 //! `cargo clippy` checks all 400 crates that the workspace stands on before it looks at the first of ours, and a build
 //! compiles them again. On a checkout where nothing is built yet, cargo therefore starts a copy of this program in place of
 //! rustc (`RUSTC_WRAPPER`, which does not change what cargo thinks of the result): it compiles, and for crates of the
-//! workspace runs Clippy over the same sources with the same arguments. Programs of tests are hardly optimised then. Where things
-//! are built already, what is fresh would go unseen, and `cargo clippy` has its own results from last time.
+//! workspace runs Clippy over the same sources with the same arguments: of a library, over the program of its own tests, which
+//! has all of it once more. Programs of tests are hardly optimised then. Where things are built already, what is fresh would go
+//! unseen, and `cargo clippy` has its own results from last time.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -70,11 +71,15 @@ pub(crate) fn as_rustc() -> Option<ExitCode> {
         // Which comes with that otherwise, and cargo says nothing of it in a release.
         args.push("-Cdebug-assertions=off".into());
     }
+    let is_linted_later = is_tested_library(&args);
+    if driver.is_some() && is_linted_later {
+        args.push("-Dwarnings".into());
+    }
     let succeeds = |command: &mut Command| command.status().is_ok_and(|status| status.success());
     if !succeeds(Command::new(rustc).args(&args)) {
         return Some(ExitCode::FAILURE);
     }
-    let Some(driver) = driver else { return Some(ExitCode::SUCCESS) };
+    let Some(driver) = driver.filter(|_| !is_linted_later) else { return Some(ExitCode::SUCCESS) };
     let out = std::env::temp_dir().join(format!("{NAME}-{}", std::process::id()));
     let deny = format!("-D{SEPARATOR}warnings{SEPARATOR}");
     let mut clippy = Command::new(driver);
@@ -89,6 +94,11 @@ pub(crate) fn as_rustc() -> Option<ExitCode> {
 /// of all that a build of everything takes went into optimising the rest.
 fn is_for_tests(args: &[OsString]) -> bool {
     args.iter().any(|arg| arg == "--test" || arg.to_string_lossy().contains("/examples/"))
+}
+
+/// Whether this compiles a library as others use it: one for Rust, of which everything that is built has a program of tests too.
+fn is_tested_library(args: &[OsString]) -> bool {
+    args.windows(2).any(|pair| pair[0] == "--crate-type" && pair[1] == "lib")
 }
 
 /// The arguments of a compilation, changed so that the crate is checked alone: nothing but metadata is written, to `out`, and
@@ -143,5 +153,9 @@ mod tests {
         assert_eq!(checking(&args, OsStr::new("/tmp/out")), checked);
         assert!(is_for_tests(&args) && !is_for_tests(&args[..7]));
         assert!(is_for_tests(&["crates/a/examples/b.rs".into()]));
+        let is_library =
+            |args: &[&str]| is_tested_library(&args.iter().map(OsString::from).collect::<Vec<OsString>>());
+        assert!(is_library(&["--crate-name", "a", "--crate-type", "lib"]));
+        assert!(!is_library(&["--crate-type", "cdylib", "lib"]) && !is_library(&["--test", "--crate-type"]));
     }
 }

@@ -24,6 +24,7 @@
 mod bundle;
 mod cuda;
 mod differential;
+mod environments;
 mod guide;
 mod lint;
 mod markdown;
@@ -92,7 +93,9 @@ fn main() -> ExitCode {
             test::build_command(&workspace)?;
             guide::run(&workspace).map(|remark| println!("{remark}"))
         }),
-        ["python"] => Workspace::open().and_then(|workspace| python::run(&workspace).map(|_| ())),
+        ["python"] => {
+            Workspace::open().and_then(|workspace| python::run(&workspace).map(|remark| println!("{remark}")))
+        }
         ["profile"] => Workspace::open().and_then(|workspace| {
             test::build_command(&workspace)?;
             profile::run(&workspace).map(|remark| println!("{remark}"))

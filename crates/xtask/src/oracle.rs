@@ -12,8 +12,9 @@
 //! The clustering of the fact table and the two-level links of TPC-H are on purpose: skipping that drops a
 //! row it should not drop shows here as a wrong answer.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use crate::environments;
 use crate::process::{self, Result};
 use crate::readme::empty;
 use crate::workspace::Workspace;
@@ -114,7 +115,7 @@ const ROW_GROUP_ROWS: &str = "16384";
 
 /// Compares all data sets; `target/release/pelton` is there.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
-    let python = environment(&workspace.root, "build/oracle-venv", "tests/oracle/requirements.txt")?;
+    let python = environments::ORACLE.python(&workspace.root)?;
     let own_tests = ["-m", "unittest", "discover", "--quiet", "tests/oracle"];
     process::run(&mut process::command(&workspace.root, &python, &own_tests))?;
     let mut failed = Vec::new();
@@ -129,30 +130,6 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     } else {
         Err(format!("answers differ or are missing: {}", failed.join(", ")))
     }
-}
-
-/// The Python of the environment in `folder`, made where it lacks what the file `requirements` pins.
-pub(crate) fn environment(root: &Path, folder: &str, requirements: &str) -> Result<PathBuf> {
-    let requirements = root.join(requirements);
-    let wanted = std::fs::read_to_string(&requirements)
-        .map_err(|error| format!("reading {}: {error}", requirements.display()))?;
-    let folder = root.join(folder);
-    let (python, stamp) = (folder.join("bin/python"), folder.join("installed.txt"));
-    if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
-        return Ok(python);
-    }
-    empty(&folder)?;
-    let folder = folder.to_string_lossy().into_owned();
-    process::run(&mut process::command(root, "python3", &["-m", "venv", &folder])).map_err(|message| {
-        format!(
-            "{message}\nPython's venv module is needed: apt-get install python3-venv, or dnf install python3"
-        )
-    })?;
-    let requirements = requirements.to_string_lossy().into_owned();
-    let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", &requirements];
-    process::run(&mut process::command(root, &python, &install))?;
-    std::fs::write(&stamp, wanted).map_err(|error| format!("writing {}: {error}", stamp.display()))?;
-    Ok(python)
 }
 
 fn compare(workspace: &Workspace, python: &Path, set: &DataSet) -> Result<()> {

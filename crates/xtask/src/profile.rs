@@ -101,7 +101,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<String> {
 }
 
 /// The browser, installed if that is possible.
-fn browser(root: &Path) -> Result<PathBuf> {
+pub(crate) fn browser(root: &Path) -> Result<PathBuf> {
     if let Some(found) = find() {
         return Ok(found);
     }

@@ -17,15 +17,14 @@ use std::path::{Path, PathBuf};
 use crate::process::{self, Result};
 use crate::readme::empty;
 use crate::workspace::Workspace;
-use crate::{cuda, oracle};
+use crate::{cuda, environments};
 
-const REQUIREMENTS: &str = "python/tests/requirements.txt";
 /// PyPI takes files of up to 100 MB; nobody likes to wait for them.
 const WHEEL_BYTES_MAX: u64 = 60_000_000;
 
 /// Builds the wheel and runs all checks; the remark says how large it is.
 pub(crate) fn run(workspace: &Workspace) -> Result<String> {
-    let python = oracle::environment(&workspace.root, "build/python-venv", REQUIREMENTS)?;
+    let python = environments::PACKAGE.python(&workspace.root)?;
     let wheel = build(workspace, &python)?;
     let bytes = std::fs::metadata(&wheel).map_err(|error| format!("{}: {error}", wheel.display()))?.len();
     if bytes > WHEEL_BYTES_MAX {

@@ -8,14 +8,14 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 
-use crate::oracle::environment;
+use crate::environments;
 use crate::process::{self, Result};
 use crate::test::FEATURES;
 use crate::workspace::Workspace;
 
 /// Runs the tests with the stores they need.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
-    let python = environment(&workspace.root, "build/stores-venv", "tests/stores/requirements.txt")?;
+    let python = environments::STORES.python(&workspace.root)?;
     let mut serve = process::command(&workspace.root, &python, &["tests/stores/serve.py"]);
     let serve = serve.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut server = serve.spawn().map_err(|error| format!("cannot start tests/stores/serve.py: {error}"))?;

@@ -1,20 +1,21 @@
 //! `cargo xtask test`: everything CI runs, cheap checks first.
 //!
 //! ```text
-//!   format ─ tidy ─ build and clippy ─ CUDA library ─ tests ─ stores ─┬─ Python package
-//!                                                                     ├─ README commands
-//!                                                                     ├─ guide
-//!                                                                     ├─ answers beside DuckDB's: benchmark queries, random ones
-//!                                                                     ├─ server beside the ADBC driver
-//!                                                                     └─ profile pages in a browser
+//!   format ─ tidy ─ build and clippy ─ CUDA library ─ tests ─┬─ Python package ─ guide ────────────────────────────┬─┐
+//!                                                            └─ stores ─ README ─ benchmark queries beside DuckDB ─┘ │
+//!                                                                                                                    │
+//!                profile pages in a browser ─ server beside the ADBC driver ─ random statements beside DuckDB ◀──────┘
 //! ```
 //!
 //! All steps run whatever fails before them, except those that need the command where it does not build.
 
+use std::process::Command;
+
 use crate::process::{self, Result};
-use crate::steps::Steps;
+use crate::readme::empty;
+use crate::steps::{Steps, Task};
 use crate::workspace::Workspace;
-use crate::{cuda, differential, guide, lint, oracle, profile, python, readme, server, stores, tidy};
+use crate::{cuda, differential, environments, lint, profile, server, tidy};
 
 /// What is off by default, since it needs protoc, and tested all the same.
 pub(crate) const FEATURES: &str = "pelton-cli/substrait";
@@ -41,40 +42,60 @@ type Check = fn(&Workspace) -> Result<String>;
 
 /// Runs the steps and prints the summary.
 pub(crate) fn run(workspace: &Workspace, extent: Extent) -> Result<()> {
+    std::thread::scope(|threads| {
+        // What comes from registries, while cargo keeps the cores busy. Who needs it says what is wrong with it.
+        let fetching = threads.spawn(|| {
+            if extent == Extent::Full {
+                let _ = profile::browser(&workspace.root);
+                environments::ALL.iter().for_each(|environment| drop(environment.python(&workspace.root)));
+            }
+        });
+        let wait = || drop(fetching.join());
+        run_steps(workspace, extent, wait)
+    })
+}
+
+/// As [`run`]; `wait` returns once everything is there that the last steps need.
+fn run_steps(workspace: &Workspace, extent: Extent, wait: impl FnOnce()) -> Result<()> {
     let mut steps = Steps::default();
     steps.run("format", || cargo(workspace, &["fmt", "--all", "--check"]));
     steps.run("tidy", || tidy::run(workspace).map(|()| String::new()));
     let is_built = build_with_clippy(workspace, &mut steps);
     let has_cuda = steps.run("cuda", || cuda::check(workspace));
     steps.run("tests", || cargo_test(workspace, has_cuda));
+    wait();
     if extent == Extent::Full {
-        steps.run("stores", || stores::run(workspace).map(|()| String::new()));
-        let (readme, oracle, differential, server): (Check, Check, Check, Check) = (
-            |workspace| readme::run(workspace).map(|()| String::new()),
-            |workspace| oracle::run(workspace).map(|()| String::new()),
-            |workspace| differential::run(workspace, &["--seed", DIFFERENTIAL_SEED]).map(|()| String::new()),
-            |workspace| server::run(workspace).map(|()| String::new()),
-        );
-        let (python, guide, profile): (Check, Check, Check) = (python::run, guide::run, profile::run);
-        let checks = [
-            ("python", python),
-            ("readme", readme),
-            ("guide", guide),
-            ("oracle", oracle),
-            ("differential", differential),
-            ("server", server),
-            ("profile", profile),
-        ];
-        for (name, step) in checks {
-            if is_built {
-                steps.run(name, || step(workspace));
-            } else {
-                steps.give_up(name, "needs the command, which did not build");
-            }
-        }
+        after_tests(workspace, is_built, &mut steps)?;
     }
     print!("{}", steps.summary());
     if steps.failed() == 0 { Ok(()) } else { Err(format!("{} steps failed", steps.failed())) }
+}
+
+/// The steps that run what was built, or give up where it was not.
+fn after_tests(workspace: &Workspace, is_built: bool, steps: &mut Steps) -> Result<()> {
+    let task = |name| Task { name, has_remark: false };
+    let remarking = |name| Task { name, has_remark: true };
+    // The guide has Python in it, for which the package is installed by then.
+    let package = [remarking("python"), remarking("guide")];
+    let commands = [task("stores"), task("readme"), task("oracle")];
+    let (differential, server): (Check, Check) = (
+        |workspace| differential::run(workspace, &["--seed", DIFFERENTIAL_SEED]).map(|()| String::new()),
+        |workspace| server::run(workspace).map(|()| String::new()),
+    );
+    // These use all cores, or look at the clock.
+    let alone = [("differential", differential), ("server", server), ("profile", profile::run)];
+    if is_built {
+        let folder = workspace.root.join("build/steps");
+        empty(&folder)?;
+        steps.run_lanes(&[&package, &commands], &folder);
+        for (name, step) in alone {
+            steps.run(name, || step(workspace));
+        }
+    } else {
+        let names = package.iter().chain(&commands).map(|task| task.name).chain(alone.map(|(name, _)| name));
+        names.for_each(|name| steps.give_up(name, "needs the command, which did not build"));
+    }
+    Ok(())
 }
 
 /// Builds and lints everything, in one compilation where nothing is built yet; gives whether there is a command to run, which
@@ -114,10 +135,7 @@ fn cargo_test(workspace: &Workspace, has_cuda: bool) -> Result<String> {
     if has_cuda {
         command.env("PELTON_CUDA_LIBRARY", cuda::library(workspace));
     }
-    // The tests compile thousands of kernels for the host, each for a few rows: `-O0` takes half the time of `-O1`, which takes
-    // half that of `-O3`, which steps that run the command have.
-    let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
-    command.env("CXX", format!("{compiler} -O0"));
+    compile_kernels_quickly(&mut command);
     let result = process::run_watched(&mut command, |line| {
         counts.add(line);
         failures.add(line);
@@ -132,6 +150,13 @@ fn cargo_test(workspace: &Workspace, has_cuda: bool) -> Result<String> {
         Ok(()) => Ok(remark),
         Err(message) => Err(format!("{remark}; {message}")),
     }
+}
+
+/// Has `command` compile kernels for the host without optimising them. Tests compile thousands, each for a few rows: `-O0`
+/// takes half the time of `-O1`, which takes half that of `-O3`, which steps that run the command have.
+pub(crate) fn compile_kernels_quickly(command: &mut Command) {
+    let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
+    command.env("CXX", format!("{compiler} -O0"));
 }
 
 /// Sums over the result lines of test programs.
