@@ -4,8 +4,9 @@
 //! compiles them again. On a checkout where nothing is built yet, cargo therefore starts a copy of this program in place of
 //! rustc (`RUSTC_WRAPPER`, which does not change what cargo thinks of the result): it compiles, and for crates of the
 //! workspace runs Clippy over the same sources with the same arguments: of a library, over the program of its own tests, which
-//! has all of it once more. Programs of tests are hardly optimised then. Where things are built already, what is fresh would go
-//! unseen, and `cargo clippy` has its own results from last time.
+//! has all of it once more. Programs of tests are hardly optimised then, and planners less than others have them; so that
+//! nobody takes what comes of that for the product, it has a folder of its own. Where things are built already, what is fresh would
+//! go unseen, and `cargo clippy` has its own results from last time.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -23,6 +24,14 @@ const SEPARATOR: &str = "__CLIPPY_HACKERY__";
 
 /// Its tests compute what they expect row by row, patterns of texts too, which takes longer than the kernels beside it.
 const INTERPRETING: &str = "pelton-exec";
+
+/// Where all of that goes, below cargo's folder.
+pub(crate) const FOLDER: &str = "tests";
+
+/// What these packages' names begin with gets no more than [`LITTLE`]: they are a quarter of a build, and what tests have them do
+/// is short.
+const PLANNERS: [&str; 2] = ["datafusion", "sqlparser"];
+const LITTLE: &str = "opt-level=1";
 
 /// Whether no library of the workspace is built yet.
 pub(crate) fn is_clean(workspace: &Workspace) -> bool {
@@ -61,13 +70,14 @@ pub(crate) fn as_rustc() -> Option<ExitCode> {
     }
     let rustc = words.next()?;
     let mut args: Vec<OsString> = words.collect();
+    let package = std::env::var("CARGO_PKG_NAME").unwrap_or_default();
+    if std::env::var_os(DRIVER).is_some() && PLANNERS.iter().any(|name| package.starts_with(name)) {
+        set_level(&mut args, LITTLE);
+    }
     // Cargo says which packages it was asked for: those of the workspace.
     let driver = std::env::var_os(DRIVER).filter(|_| std::env::var_os("CARGO_PRIMARY_PACKAGE").is_some());
     if driver.is_some() && is_for_tests(&args) {
-        let is_level = |arg: &&mut OsString| arg.to_string_lossy().starts_with("opt-level=");
-        let package = std::env::var("CARGO_PKG_NAME").unwrap_or_default();
-        let level = if package == INTERPRETING { "opt-level=1" } else { "opt-level=0" };
-        args.iter_mut().filter(is_level).for_each(|arg| *arg = level.into());
+        set_level(&mut args, if package == INTERPRETING { LITTLE } else { "opt-level=0" });
         // Which comes with that otherwise, and cargo says nothing of it in a release.
         args.push("-Cdebug-assertions=off".into());
     }
@@ -88,6 +98,12 @@ pub(crate) fn as_rustc() -> Option<ExitCode> {
     // A directory of metadata that nobody reads.
     let _ = std::fs::remove_dir_all(out);
     Some(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// How far a compilation is to optimise, where cargo has said so.
+fn set_level(args: &mut [OsString], level: &str) {
+    let is_level = |arg: &&mut OsString| arg.to_string_lossy().starts_with("opt-level=");
+    args.iter_mut().filter(is_level).for_each(|arg| *arg = level.into());
 }
 
 /// Whether this compiles a program of tests or an example. What takes their time is in libraries, which are optimised; a third
@@ -152,6 +168,9 @@ mod tests {
         .map(OsString::from);
         assert_eq!(checking(&args, OsStr::new("/tmp/out")), checked);
         assert!(is_for_tests(&args) && !is_for_tests(&args[..7]));
+        let mut levels = ["-C", "opt-level=3", "a"].map(OsString::from);
+        set_level(&mut levels, LITTLE);
+        assert_eq!(levels, ["-C", "opt-level=1", "a"]);
         assert!(is_for_tests(&["crates/a/examples/b.rs".into()]));
         let is_library =
             |args: &[&str]| is_tested_library(&args.iter().map(OsString::from).collect::<Vec<OsString>>());

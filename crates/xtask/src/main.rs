@@ -72,10 +72,10 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let result = match words[..] {
         ["tidy"] => Workspace::open().and_then(|workspace| tidy::run(&workspace)),
-        ["test"] => Workspace::open().and_then(|workspace| test::run(&workspace, test::Extent::Full)),
-        ["test", "--fast"] => {
-            Workspace::open().and_then(|workspace| test::run(&workspace, test::Extent::Fast))
-        }
+        ["test"] | ["test", "--fast"] => Workspace::open().and_then(|workspace| {
+            let extent = if words.len() == 1 { test::Extent::Full } else { test::Extent::Fast };
+            test::run(&workspace, extent)
+        }),
         ["stores"] => Workspace::open().and_then(|workspace| stores::run(&workspace)),
         ["readme"] => Workspace::open().and_then(|workspace| {
             test::build_command(&workspace)?;

@@ -9,6 +9,7 @@
 //!
 //! All steps run whatever fails before them, except those that need the command where it does not build.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use crate::process::{self, Result};
@@ -24,9 +25,12 @@ pub(crate) const FEATURES: &str = "pelton-cli/substrait";
 const BUILD: [&str; 7] =
     ["build", "--release", "--locked", "--workspace", "--features", FEATURES, "--all-targets"];
 
-/// Of the random cases that every run of the tests has, so that a failure is due to a change. Without this seed
-/// `cargo xtask differential` makes new ones each time.
-const DIFFERENTIAL_SEED: &str = "pelton";
+/// The random statements of every run are the same, so that a failure is due to a change, and half as many as
+/// `cargo xtask differential` makes anew each time.
+const DIFFERENTIAL: [&str; 4] = ["--seed", "pelton", "--cases", "5000"];
+
+/// Where cargo puts what it builds.
+const TARGET_VARIABLE: &str = "CARGO_TARGET_DIR";
 
 /// How much to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +46,11 @@ type Check = fn(&Workspace) -> Result<String>;
 
 /// Runs the steps and prints the summary.
 pub(crate) fn run(workspace: &Workspace, extent: Extent) -> Result<()> {
+    if let Some(folder) = folder_of_its_own(workspace) {
+        let this = std::env::current_exe().map_err(|error| format!("the program of this task: {error}"))?;
+        let args: Vec<String> = std::env::args().skip(1).collect();
+        return process::run(process::command(&workspace.root, this, &args).env(TARGET_VARIABLE, folder));
+    }
     std::thread::scope(|threads| {
         // What comes from registries, while cargo keeps the cores busy. Who needs it says what is wrong with it.
         let fetching = threads.spawn(|| {
@@ -53,6 +62,13 @@ pub(crate) fn run(workspace: &Workspace, extent: Extent) -> Result<()> {
         let wait = || drop(fetching.join());
         run_steps(workspace, extent, wait)
     })
+}
+
+/// Where a run on a checkout in which nothing is built has cargo put things: see [`lint`]. `None` where somebody has built
+/// before, or has said where.
+fn folder_of_its_own(workspace: &Workspace) -> Option<PathBuf> {
+    let is_said = std::env::var_os(TARGET_VARIABLE).is_some();
+    (!is_said && lint::is_clean(workspace)).then(|| workspace.target.join(lint::FOLDER))
 }
 
 /// As [`run`]; `wait` returns once everything is there that the last steps need.
@@ -79,7 +95,7 @@ fn after_tests(workspace: &Workspace, is_built: bool, steps: &mut Steps) -> Resu
     let package = [remarking("python"), remarking("guide")];
     let commands = [task("stores"), task("readme"), task("oracle")];
     let (differential, server): (Check, Check) = (
-        |workspace| differential::run(workspace, &["--seed", DIFFERENTIAL_SEED]).map(|()| String::new()),
+        |workspace| differential::run(workspace, &DIFFERENTIAL).map(|()| String::new()),
         |workspace| server::run(workspace).map(|()| String::new()),
     );
     // These use all cores, or look at the clock.
