@@ -80,11 +80,14 @@ fn several_devices_stay_several_after_a_change_of_device() {
     let place = Place::with_fruit();
     let mut shell = place.terminal(40, 100, &[], &["--device", "host", "--devices", "3"]);
     let explained = ".explain SELECT sum(id) FROM fruit WHERE id > 1";
-    assert!(shell.enter(explained).contains("host target and 2 more"));
-    assert!(shell.enter("SELECT sum(id) AS s FROM fruit WHERE id > 1;").contains("| 5 |"));
+    let screen = shell.enter(explained);
+    assert!(screen.contains("host target and 2 more"), "{screen}");
+    let screen = shell.enter("SELECT sum(id) AS s FROM fruit WHERE id > 1;");
+    assert!(screen.contains("| 5 |"), "{screen}");
     shell.enter(".device cpu");
     shell.enter(".device host");
-    assert!(shell.enter(explained).contains("host target and 2 more"));
+    let screen = shell.enter(explained);
+    assert!(screen.contains("host target and 2 more"), "{screen}");
 }
 
 #[test]
