@@ -4,8 +4,8 @@
 //! compiles them again. On a checkout where nothing is built yet, cargo therefore starts a copy of this program in place of
 //! rustc (`RUSTC_WRAPPER`, which does not change what cargo thinks of the result): it compiles, and for crates of the
 //! workspace runs Clippy over the same sources with the same arguments: of a library, over the program of its own tests, which
-//! has all of it once more. Programs of tests are hardly optimised then, and planners less than others have them; so that
-//! nobody takes what comes of that for the product, it has a folder of its own. Where things are built already, what is fresh would
+//! has all of it once more. Programs of tests are hardly optimised then, and some packages less than the product has them; so
+//! that nobody takes what comes of that for it, it has a folder of its own. Where things are built already, what is fresh would
 //! go unseen, and `cargo clippy` has its own results from last time.
 
 use std::ffi::{OsStr, OsString};
@@ -28,9 +28,9 @@ const INTERPRETING: &str = "pelton-exec";
 /// Where all of that goes, below cargo's folder.
 pub(crate) const FOLDER: &str = "tests";
 
-/// What these packages' names begin with gets no more than [`LITTLE`]: they are a quarter of a build, and what tests have them do
-/// is short.
-const PLANNERS: [&str; 2] = ["datafusion", "sqlparser"];
+/// Packages whose names begin so get no more than [`LITTLE`]: they go through rows, of which tests have few, and are a seventh of
+/// a build. Those that go through plans keep theirs, as the depth of plans that fit a stack follows from it.
+const OF_ROWS: [&str; 3] = ["arrow-", "parquet", "datafusion-functions"];
 const LITTLE: &str = "opt-level=1";
 
 /// Whether no library of the workspace is built yet.
@@ -71,7 +71,7 @@ pub(crate) fn as_rustc() -> Option<ExitCode> {
     let rustc = words.next()?;
     let mut args: Vec<OsString> = words.collect();
     let package = std::env::var("CARGO_PKG_NAME").unwrap_or_default();
-    if std::env::var_os(DRIVER).is_some() && PLANNERS.iter().any(|name| package.starts_with(name)) {
+    if std::env::var_os(DRIVER).is_some() && OF_ROWS.iter().any(|name| package.starts_with(name)) {
         set_level(&mut args, LITTLE);
     }
     // Cargo says which packages it was asked for: those of the workspace.
