@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::process::{self, Result};
 
@@ -10,35 +10,13 @@ use crate::process::{self, Result};
 #[derive(Default)]
 pub(crate) struct Steps {
     done: Vec<Step>,
-    /// No step begins after it, but those that everything else needs.
-    deadline: Option<Deadline>,
 }
-
-/// When there is no time for another step.
-#[derive(Clone, Copy)]
-struct Deadline {
-    at: Instant,
-    minutes: u64,
-}
-
-impl Deadline {
-    /// What is said of a step that does not begin any more.
-    fn passed(of: Option<Self>) -> Option<String> {
-        let passed = of.filter(|deadline| deadline.at <= Instant::now())?;
-        Some(format!("not run: {} minutes are over ({MINUTES_VARIABLE})", passed.minutes))
-    }
-}
-
-/// After how many minutes no step begins that can be left out: on a slow machine, something that was to be seen is said to be
-/// unseen, in place of nothing at all.
-const MINUTES_VARIABLE: &str = "PELTON_TEST_MINUTES";
 
 struct Step {
     name: &'static str,
     seconds: f64,
     /// A remark for the summary, or what went wrong.
     result: Result<String>,
-    is_left_out: bool,
 }
 
 /// A task of this program, in a process of its own.
@@ -50,11 +28,8 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    fn run(&self, folder: &Path, deadline: Option<Deadline>) -> Step {
+    fn run(&self, folder: &Path) -> Step {
         let (name, started) = (self.name, Instant::now());
-        if let Some(why) = Deadline::passed(deadline) {
-            return Step { name, seconds: 0.0, result: Ok(why), is_left_out: true };
-        }
         let path = folder.join(format!("{name}.log"));
         let result = self.run_to(&path);
         let seconds = started.elapsed().as_secs_f64();
@@ -62,7 +37,7 @@ impl Task {
         // One write, since another lane may show something at the same time.
         print!("== {name}\n{}\n== {name}: {seconds:.0} s\n", said.trim_end());
         let remark = if self.has_remark { said.trim_end().lines().last().unwrap_or_default() } else { "" };
-        Step { name, seconds, result: result.map(|()| remark.to_owned()), is_left_out: false }
+        Step { name, seconds, result: result.map(|()| remark.to_owned()) }
     }
 
     fn run_to(&self, path: &Path) -> Result<()> {
@@ -75,24 +50,6 @@ impl Task {
 }
 
 impl Steps {
-    /// None yet; the environment may say how long there is time to begin some.
-    pub(crate) fn begin() -> Self {
-        let minutes = std::env::var(MINUTES_VARIABLE).ok().and_then(|text| text.parse::<u64>().ok());
-        let deadline = minutes
-            .map(|minutes| Deadline { at: Instant::now() + Duration::from_secs(60 * minutes), minutes });
-        Self { deadline, ..Self::default() }
-    }
-
-    /// As [`run`](Self::run), while there is time.
-    pub(crate) fn run_in_time(&mut self, name: &'static str, step: impl FnOnce() -> Result<String>) {
-        match Deadline::passed(self.deadline) {
-            Some(why) => self.done.push(Step { name, seconds: 0.0, result: Ok(why), is_left_out: true }),
-            None => {
-                self.run(name, step);
-            }
-        }
-    }
-
     /// Runs one step; a failure is kept for the summary.
     pub(crate) fn run(&mut self, name: &'static str, step: impl FnOnce() -> Result<String>) -> bool {
         println!("== {name}");
@@ -104,15 +61,14 @@ impl Steps {
         let (is_ok, seconds) = (result.is_ok(), started.elapsed().as_secs_f64());
         // The summary says it again, unless something stops the run before it.
         println!("== {name}: {seconds:.0} s");
-        self.done.push(Step { name, seconds, result, is_left_out: false });
+        self.done.push(Step { name, seconds, result });
         is_ok
     }
 
     /// Runs tasks of this program, those of a lane one after the other and the lanes at once: most tasks wait now and then.
     /// What a task says goes to a file in `folder`, and is shown once the task has ended.
     pub(crate) fn run_lanes(&mut self, lanes: &[&[Task]], folder: &Path) {
-        let deadline = self.deadline;
-        let run = |lane: &[Task]| lane.iter().map(|task| task.run(folder, deadline)).collect::<Vec<Step>>();
+        let run = |lane: &[Task]| lane.iter().map(|task| task.run(folder)).collect::<Vec<Step>>();
         let done: Vec<Step> = std::thread::scope(|threads| {
             let lanes: Vec<_> = lanes.iter().map(|lane| threads.spawn(move || run(lane))).collect();
             lanes.into_iter().flat_map(|lane| lane.join().expect("a lane does not panic")).collect()
@@ -122,7 +78,7 @@ impl Steps {
 
     /// Counts a step as failed without running it.
     pub(crate) fn give_up(&mut self, name: &'static str, why: &str) {
-        self.done.push(Step { name, seconds: 0.0, result: Err(why.to_owned()), is_left_out: false });
+        self.done.push(Step { name, seconds: 0.0, result: Err(why.to_owned()) });
     }
 
     /// One line a step, and at last how many passed.
@@ -131,7 +87,6 @@ impl Steps {
         let mut text = String::from("== summary\n");
         for step in &self.done {
             let (mark, remark) = match &step.result {
-                Ok(why) if step.is_left_out => ("LEFT", why),
                 Ok(remark) => ("ok  ", remark),
                 Err(message) => ("FAIL", message),
             };
@@ -140,12 +95,7 @@ impl Steps {
             text.push('\n');
         }
         let failed = self.failed();
-        let left_out = self.done.iter().filter(|step| step.is_left_out).count();
-        text += &format!("{} passed, {failed} failed", self.done.len() - failed - left_out);
-        if left_out > 0 {
-            text += &format!(", {left_out} NOT RUN for lack of time");
-        }
-        text + "\n"
+        text + &format!("{} passed, {failed} failed\n", self.done.len() - failed)
     }
 
     /// How many failed.
@@ -171,25 +121,6 @@ mod tests {
         assert!(at("no-a") < at("no-b") && at("no-b") < at("no-c"), "{summary}");
         assert!(std::fs::read_to_string(folder.join("no-a.log")).unwrap().contains("0 tests"));
         std::fs::remove_dir_all(folder).unwrap();
-    }
-
-    #[test]
-    fn what_there_is_no_time_for_is_said_and_is_neither_passed_nor_failed() {
-        let deadline = Some(Deadline { at: Instant::now(), minutes: 7 });
-        let mut steps = Steps { deadline, ..Steps::default() };
-        assert!(steps.run("needed", || Ok(String::new())));
-        steps.run_in_time("late", || panic!("it is not to run"));
-        steps.run_lanes(&[&[Task { name: "later", has_remark: false }]], Path::new("/nowhere"));
-        let summary = steps.summary();
-        assert!(
-            summary.contains("LEFT later") && summary.contains("not run: 7 minutes are over"),
-            "{summary}"
-        );
-        assert!(summary.ends_with("1 passed, 0 failed, 2 NOT RUN for lack of time\n"), "{summary}");
-        assert_eq!(steps.failed(), 0);
-        let mut in_time = Steps::default();
-        in_time.run_in_time("first", || Ok(String::new()));
-        assert!(in_time.summary().ends_with("1 passed, 0 failed\n"));
     }
 
     fn tempfile() -> std::path::PathBuf {

@@ -73,7 +73,7 @@ fn folder_of_its_own(workspace: &Workspace) -> Option<PathBuf> {
 
 /// As [`run`]; `wait` returns once everything is there that the last steps need.
 fn run_steps(workspace: &Workspace, extent: Extent, wait: impl FnOnce()) -> Result<()> {
-    let mut steps = Steps::begin();
+    let mut steps = Steps::default();
     steps.run("format", || cargo(workspace, &["fmt", "--all", "--check"]));
     steps.run("tidy", || tidy::run(workspace).map(|()| String::new()));
     let is_built = build_with_clippy(workspace, &mut steps);
@@ -105,7 +105,7 @@ fn after_tests(workspace: &Workspace, is_built: bool, steps: &mut Steps) -> Resu
         empty(&folder)?;
         steps.run_lanes(&[&package, &commands], &folder);
         for (name, step) in alone {
-            steps.run_in_time(name, || step(workspace));
+            steps.run(name, || step(workspace));
         }
     } else {
         let names = package.iter().chain(&commands).map(|task| task.name).chain(alone.map(|(name, _)| name));

@@ -55,8 +55,7 @@ use crate::cores::cores;
 
 /// A trial begins so long after the rows of its query: a process that ends with its query never begins one.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Runs of a trial at most: the first compiles kernels and admits columns of which it reads most, the second admits those
-/// that are read again.
+/// Runs of a trial at most: the first admits columns and compiles kernels, the second mostly shows how long it takes then.
 const RUNS_MAX: usize = 4;
 /// A trial that repeats a run is given up after so many times what the CPU took, and [`PATIENCE`].
 const SLOWER_MAX: u32 = 4;
