@@ -28,10 +28,12 @@ const INTERPRETING: &str = "pelton-exec";
 /// Where all of that goes, below cargo's folder.
 pub(crate) const FOLDER: &str = "tests";
 
-/// Packages whose names begin so get no more than [`LITTLE`]: they go through rows, of which tests have few, and are a seventh of
-/// a build. Those that go through plans keep theirs, as the depth of plans that fit a stack follows from it.
-const OF_ROWS: [&str; 3] = ["arrow-", "parquet", "datafusion-functions"];
-const LITTLE: &str = "opt-level=1";
+/// Packages whose names begin so get no more than [`LITTLE`]: they go through rows and plans, of which tests have few, and are a
+/// third of a build.
+const OF_OTHERS: [&str; 4] = ["arrow-", "parquet", "datafusion", "sqlparser"];
+/// The largest library, for which others wait: it gets no more either, and is compiled by all cores.
+const LARGEST: &str = "pelton-engine";
+const LITTLE: &str = "1";
 
 /// Whether no library of the workspace is built yet.
 pub(crate) fn is_clean(workspace: &Workspace) -> bool {
@@ -71,13 +73,18 @@ pub(crate) fn as_rustc() -> Option<ExitCode> {
     let rustc = words.next()?;
     let mut args: Vec<OsString> = words.collect();
     let package = std::env::var("CARGO_PKG_NAME").unwrap_or_default();
-    if std::env::var_os(DRIVER).is_some() && OF_ROWS.iter().any(|name| package.starts_with(name)) {
-        set_level(&mut args, LITTLE);
+    if std::env::var_os(DRIVER).is_some() {
+        if package == LARGEST || OF_OTHERS.iter().any(|name| package.starts_with(name)) {
+            set(&mut args, "opt-level", LITTLE);
+        }
+        if package == LARGEST {
+            set(&mut args, "codegen-units", "16");
+        }
     }
     // Cargo says which packages it was asked for: those of the workspace.
     let driver = std::env::var_os(DRIVER).filter(|_| std::env::var_os("CARGO_PRIMARY_PACKAGE").is_some());
     if driver.is_some() && is_for_tests(&args) {
-        set_level(&mut args, if package == INTERPRETING { LITTLE } else { "opt-level=0" });
+        set(&mut args, "opt-level", if package == INTERPRETING { LITTLE } else { "0" });
         // Which comes with that otherwise, and cargo says nothing of it in a release.
         args.push("-Cdebug-assertions=off".into());
     }
@@ -100,10 +107,12 @@ pub(crate) fn as_rustc() -> Option<ExitCode> {
     Some(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// How far a compilation is to optimise, where cargo has said so.
-fn set_level(args: &mut [OsString], level: &str) {
-    let is_level = |arg: &&mut OsString| arg.to_string_lossy().starts_with("opt-level=");
-    args.iter_mut().filter(is_level).for_each(|arg| *arg = level.into());
+/// Gives an option of code generation another value, where cargo has given it one.
+fn set(args: &mut [OsString], option: &str, value: &str) {
+    let is_it = |arg: &&mut OsString| {
+        arg.to_string_lossy().strip_prefix(option).is_some_and(|rest| rest.starts_with('='))
+    };
+    args.iter_mut().filter(is_it).for_each(|arg| *arg = format!("{option}={value}").into());
 }
 
 /// Whether this compiles a program of tests or an example. What takes their time is in libraries, which are optimised; a third
@@ -168,9 +177,9 @@ mod tests {
         .map(OsString::from);
         assert_eq!(checking(&args, OsStr::new("/tmp/out")), checked);
         assert!(is_for_tests(&args) && !is_for_tests(&args[..7]));
-        let mut levels = ["-C", "opt-level=3", "a"].map(OsString::from);
-        set_level(&mut levels, LITTLE);
-        assert_eq!(levels, ["-C", "opt-level=1", "a"]);
+        let mut options = ["-C", "opt-level=3", "-C", "codegen-units=1", "a"].map(OsString::from);
+        set(&mut options, "opt-level", LITTLE);
+        assert_eq!(options, ["-C", "opt-level=1", "-C", "codegen-units=1", "a"]);
         assert!(is_for_tests(&["crates/a/examples/b.rs".into()]));
         let is_library =
             |args: &[&str]| is_tested_library(&args.iter().map(OsString::from).collect::<Vec<OsString>>());
