@@ -208,7 +208,12 @@ impl Table {
     ///
     /// Of aggregates.
     pub(super) fn take_some_states(&mut self) -> Result<RecordBatch> {
+        let count = self.len();
         let mut columns = self.groups.emit(EmitTo::All)?;
+        // DataFusion's know where they had the keys that they gave until they are told to forget it, and would look there.
+        if !self.shape.is_by_integers() {
+            self.groups.clear_shrink(count);
+        }
         for state in &mut self.states {
             columns.extend(state.state(EmitTo::All)?);
         }

@@ -257,3 +257,34 @@ async fn a_first_step_gives_its_groups_and_rows_where_they_are_hardly_fewer_and_
     let given = rows_of_first_step(&few, SMALL, 100_000).await;
     assert!(given > groups && given <= ROWS, "{given} rows, {groups} groups");
 }
+
+#[tokio::test]
+async fn groups_that_were_given_on_come_again() {
+    const GROUPS: i64 = 150_000;
+    // Three rows a group, one after the other, so that groups go on early, and batches begin within one.
+    let keys: Vec<i64> = (0..GROUPS * 3).map(|row| row / 3).collect();
+    let texts = keys.iter().map(|key| Some(if key % 2 == 0 { "even" } else { "odd" }));
+    let columns: [(&str, ArrayRef); 2] =
+        [("txt", Arc::new(texts.collect::<StringViewArray>())), ("key", Arc::new(Int64Array::from(keys)))];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let parts: Vec<_> = (0..batch.num_rows()).step_by(1000).map(|from| batch.slice(from, 1000)).collect();
+    let halves = parts.chunks(parts.len() / 2).map(<[RecordBatch]>::to_vec).collect();
+    let session = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(2));
+    session.register_table("t", Arc::new(MemTable::try_new(batch.schema(), halves).unwrap())).unwrap();
+    for keys in ["txt, key", "txt, key, key / 2.0", "key, concat(txt, key % 7)"] {
+        let sql = format!("SELECT {keys}, count(*) AS n FROM t GROUP BY {keys}");
+        let plan = session.sql(&sql).await.unwrap().create_physical_plan().await.unwrap();
+        let (plan, nodes) = spilling(plan);
+        let first = nodes.iter().find(|node| node.is::<PartialAggregateExec>()).expect("a first step");
+        let given = collect(Arc::clone(first), session.task_ctx()).await.unwrap();
+        let given: usize = given.iter().map(RecordBatch::num_rows).sum();
+        assert!(given > GROUPS as usize, "{keys}: no group was given on and came again");
+        let groups = collect(plan, session.task_ctx()).await.unwrap();
+        assert_eq!(groups.iter().map(RecordBatch::num_rows).sum::<usize>(), GROUPS as usize, "{keys}");
+        let counts = groups.iter().flat_map(|batch| {
+            let counts = batch.column_by_name("n").unwrap();
+            counts.as_any().downcast_ref::<Int64Array>().unwrap().values().to_vec()
+        });
+        assert!(counts.into_iter().all(|count| count == 3), "{keys}");
+    }
+}
