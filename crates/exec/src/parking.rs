@@ -207,6 +207,39 @@ impl Execution<'_> {
         Ok(())
     }
 
+    /// Gives all device memory back between pipelines; [`take_memory_as_oldest`](Self::take_memory_as_oldest) takes it again.
+    pub(crate) fn let_memory_go(&mut self) -> Result<()> {
+        self.lane.wait_blocking()?;
+        let machine = self.runtime.machine.clone();
+        self.move_all(&mut Memory::default(), &|bytes| lasting_host_buffer(&machine, bytes))?;
+        self.worker.lanes.evict();
+        self.turn.gave_back();
+        // It holds nothing, so nobody is to wait for it.
+        self.turn.rest();
+        Ok(())
+    }
+
+    /// Waits until no older query is left on its device, and takes the memory that it gave back.
+    pub(crate) fn take_memory_as_oldest(&mut self) -> Result<()> {
+        // No device has so much: it is not its wish that lets it go on.
+        self.turn.park_blocking(u64::MAX, self.cancel)?;
+        let (machine, kind) = (self.runtime.machine.clone(), MemoryKind::Device(self.worker.device));
+        loop {
+            let allocate = |bytes| machine.allocate(kind.clone(), bytes, OnFull::Refuse);
+            match self.move_all(&mut Memory::default(), &allocate) {
+                Err(refusal) if is_out_of_memory(&refusal) => {
+                    if !self.make_others_way(&refusal, &mut PipelineReport::default())? {
+                        return Err(refusal);
+                    }
+                }
+                moved => {
+                    self.turn.go_on();
+                    return moved.map(drop);
+                }
+            }
+        }
+    }
+
     /// Moves all arrays to where `allocate` gives memory; all or none. Answers how many bytes these are.
     fn move_all(
         &mut self,

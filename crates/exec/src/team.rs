@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use pelton_device::{DeviceId, Machine, MemoryArbiter, MemoryKind, OnFull, Span, Stream, Turn};
+use pelton_device::{Buffer, DeviceId, Machine, MemoryArbiter, MemoryKind, OnFull, Span, Stream, Turn};
 use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt};
 use pelton_pipeline::Rows;
 use pelton_pipeline::codegen::{Generated, GroupKind, RowsLayout, SinkLayout};
@@ -207,7 +207,7 @@ impl<'r> Team<'r> {
 
     /// Runs the pipelines of a stage; gives the rows of the one that ends in any.
     pub(crate) fn stage(&mut self, indexes: &[usize]) -> Result<Option<Rows>> {
-        self.copy_groups(indexes)?;
+        self.in_turn(|team| team.copy_groups(indexes))?;
         let parts = self.run(indexes)?;
         self.let_copies_go(indexes);
         let is_divided = |index: &usize| self.shared[*index].is_divided(&self.plan.pipelines[*index].sink);
@@ -286,20 +286,18 @@ impl<'r> Team<'r> {
     /// Makes one of the groups that workers have made of their rows; gives them as rows where nobody reads them.
     fn combine(&mut self, index: usize) -> Result<Option<Rows>> {
         let started = Instant::now();
-        let mut parts = Vec::new();
-        for execution in &mut self.executions[..self.shared[index].workers] {
-            parts.push(execution.let_go(index).expect("every worker of an aggregate has groups"));
+        if !self.in_turn(|team| team.combine_held(index))? {
+            return self.combine_spilled(index, started);
         }
-        let held = match self.combine_held(parts)? {
-            Combined::All(held) => held,
-            Combined::Not(parts) => return self.combine_spilled(index, parts, started),
+        let Some(Groups::Held(held)) = self.executions[0].let_go(index) else {
+            unreachable!("the first worker has the groups of all")
         };
-        let (first, mut report) = (&self.executions[0], PipelineReport::default());
+        let (first, mut report, count) = (&self.executions[0], PipelineReport::default(), held.count);
         let rows = match self.plan.has_groups_reader(index) {
             true => None,
-            false => Some(result_of_groups(first, &held, Some(held.count), &mut report)?),
+            false => Some(result_of_groups(first, &held, Some(count), &mut report)?),
         };
-        self.combined[index] = Some((held.count, started.elapsed().saturating_sub(report.reader_wait)));
+        self.combined[index] = Some((count, started.elapsed().saturating_sub(report.reader_wait)));
         self.reader_wait += report.reader_wait;
         if rows.is_none() {
             self.executions[0].hold(index, Groups::Held(held));
@@ -307,73 +305,99 @@ impl<'r> Team<'r> {
         Ok(rows)
     }
 
-    /// Adds the groups of all workers to a table of the first one, as long as they are on devices and it has room.
-    fn combine_held(&self, parts: Vec<Groups>) -> Result<Combined> {
-        let mut rest: Vec<(usize, Groups)> = parts.into_iter().enumerate().collect();
-        let held = |(_, part): &(usize, Groups)| match part {
-            Groups::Held(held) => Some(HeldGroups::clone(held)),
-            Groups::Spilled(_) => None,
-        };
-        let Some(parts) = rest.iter().map(held).collect::<Option<Vec<HeldGroups>>>() else {
-            return Ok(Combined::Not(rest));
-        };
-        let (first, own) = (&self.executions[0], &parts[0]);
-        if let Some(other) = parts.iter().find(|part| !part.layout.lies_as(&own.layout)) {
+    /// Adds the groups of all workers to a table of the first one, as long as they are on devices and it has room; whether
+    /// it has all of them. A worker holds its groups until they are added, so this may be tried again.
+    fn combine_held(&mut self, index: usize) -> Result<bool> {
+        let mut parts = Vec::new();
+        for (worker, execution) in self.executions[..self.shared[index].workers].iter().enumerate() {
+            match execution.held(index) {
+                Some(Groups::Held(held)) => parts.push((worker, HeldGroups::clone(held))),
+                Some(Groups::Spilled(_)) => return Ok(false),
+                // They were added when this was tried before.
+                None => {}
+            }
+        }
+        let (_, own) = parts.remove(0);
+        if let Some((_, other)) = parts.iter().find(|(_, part)| !part.layout.lies_as(&own.layout)) {
             let (one, other) = (&own.layout.kind, &other.layout.kind);
             return Err(Error::unsupported(format!("groups that lie differently: {one:?} and {other:?}")));
         }
+        let all = || [&own].into_iter().chain(parts.iter().map(|(_, part)| part));
+        let groups_max = all().map(|part| part.count).sum();
+        let heap_bytes = all().flat_map(|part| &part.heap).map(|heap| heap.len() as u64).sum();
         let is_hashed = matches!(own.layout.kind, GroupKind::Hashed | GroupKind::Wide);
-        let groups_max = parts.iter().map(|part| part.count).sum();
-        let heap_bytes = parts.iter().flat_map(|part| &part.heap).map(|heap| heap.len() as u64).sum();
         // Texts are not merged on the host.
         let is_spillable = is_hashed && own.heap.is_none();
-        let combiner = match first.making_room(|| Combiner::onto(first, own, groups_max, heap_bytes)) {
-            Err(refusal) if is_spillable && is_out_of_memory(&refusal) => return Ok(Combined::Not(rest)),
-            combiner => combiner?,
+        let refused = |refusal: Error| match is_spillable && is_out_of_memory(&refusal) {
+            true => Ok(false),
+            false => Err(refusal),
         };
-        // Where a larger table was made, this one is not needed any more.
-        rest.remove(0);
-        let mut parts = parts.into_iter();
-        drop(parts.next());
-        let mut added = 0;
-        for (other, part) in self.executions[1..].iter().zip(parts) {
-            self.cancel.check()?;
-            match add_across(&combiner, first, other, &part) {
-                // Nothing of it was added.
-                Err(refusal) if is_spillable && is_out_of_memory(&refusal) => break,
-                outcome => outcome.context(|| {
-                    format!("adding groups of {} to those of {}", other.device(), first.device())
-                })?,
+        // Where a larger table is made, this one is not needed any more.
+        drop(self.executions[0].let_go(index));
+        let first = &self.executions[0];
+        let made = first.making_room(|| Combiner::onto(first, &own, groups_max, heap_bytes));
+        let combiner = match made {
+            Ok(combiner) => combiner,
+            Err(refusal) => {
+                self.executions[0].hold(index, Groups::Held(Box::new(own)));
+                return refused(refusal);
             }
-            added += 1;
+        };
+        drop(own);
+        let (mut added, mut refusal) = (Vec::new(), None);
+        for (worker, part) in parts {
+            self.cancel.check()?;
+            let other = &self.executions[worker];
+            let says = || format!("adding groups of {} to those of {}", other.device(), first.device());
+            match Crossing::between(first, other, &part) {
+                Err(error) => {
+                    refusal = Some(error.context(says()));
+                    break;
+                }
+                Ok(crossing) => crossing.add_to(&combiner, &part).context(says)?,
+            }
+            added.push(worker);
         }
         let held = combiner.finish()?;
-        rest.drain(..added);
-        if rest.is_empty() {
-            return Ok(Combined::All(Box::new(held)));
+        self.executions[0].hold(index, Groups::Held(Box::new(held)));
+        added.into_iter().for_each(|worker| drop(self.executions[worker].let_go(index)));
+        refusal.map_or(Ok(true), refused)
+    }
+
+    /// As `attempt`, which may be tried again. Where it finds no memory since older queries hold it, all workers let go
+    /// of theirs until there is no older one: they cannot wait one by one, each for what a query holds that waits for
+    /// another of them.
+    fn in_turn<T>(&mut self, mut attempt: impl FnMut(&mut Self) -> Result<T>) -> Result<T> {
+        match attempt(self) {
+            Err(refusal) if is_out_of_memory(&refusal) => {
+                if self.executions.iter().all(|execution| execution.turn.is_oldest()) {
+                    return Err(refusal);
+                }
+                self.executions.iter_mut().try_for_each(Execution::let_memory_go)?;
+                self.executions.iter_mut().try_for_each(Execution::take_memory_as_oldest)?;
+                attempt(self)
+            }
+            outcome => outcome,
         }
-        rest.push((0, Groups::Held(Box::new(held))));
-        Ok(Combined::Not(rest))
     }
 
     /// Merges groups of several workers as the first merges its runs.
-    fn combine_spilled(
-        &mut self,
-        index: usize,
-        parts: Vec<(usize, Groups)>,
-        started: Instant,
-    ) -> Result<Option<Rows>> {
+    fn combine_spilled(&mut self, index: usize, started: Instant) -> Result<Option<Rows>> {
         // The first one may wait for memory: others do not wait for the rest of this query meanwhile.
         self.executions.iter().for_each(|execution| execution.turn.rest());
         self.executions[0].turn.resume();
-        let layout = parts[0].1.layout().clone();
-        let mut runs = Vec::new();
-        for (worker, part) in parts {
+        let (mut layout, mut runs) = (None, Vec::new());
+        for execution in &mut self.executions[..self.shared[index].workers] {
+            let part = execution.let_go(index);
+            layout = layout.or_else(|| part.as_ref().map(|part| part.layout().clone()));
             match part {
-                Groups::Held(held) => runs.push(gather_on_host(&self.executions[worker], &held)?),
-                Groups::Spilled(spilled) => runs.extend(spilled.partitions.iter().cloned()),
+                Some(Groups::Held(held)) => runs.push(gather_on_host(execution, &held)?),
+                Some(Groups::Spilled(spilled)) => runs.extend(spilled.partitions.iter().cloned()),
+                // They are among those of the first.
+                None => {}
             }
         }
+        let layout = layout.expect("a worker of an aggregate has groups");
         let (first, mut report) = (&mut self.executions[0], PipelineReport::default());
         let mut kernel = combining_kernel(first, &layout)?;
         kernel.runs = runs;
@@ -406,6 +430,7 @@ impl<'r> Team<'r> {
     fn copy_groups(&mut self, indexes: &[usize]) -> Result<()> {
         for (from, workers) in self.copied_groups(indexes) {
             let (first, others) = self.executions.split_first_mut().expect("a team has a worker");
+            let machine = first.runtime.machine();
             let held = match first.held(from) {
                 Some(Groups::Held(held)) => HeldGroups::clone(held),
                 Some(spilled) => {
@@ -422,7 +447,8 @@ impl<'r> Team<'r> {
                 let copied = other.making_room(|| {
                     let copy = |span: &Span| {
                         let target = on_device(other, span.len())?;
-                        copy_across((first.stream(), span), (other.stream(), &target))?;
+                        let staged = staging(machine, first.device(), other.device(), span.len())?;
+                        copy_across((first.stream(), span), (other.stream(), &target), staged.as_ref())?;
                         Ok(target)
                     };
                     Ok(HeldGroups {
@@ -515,13 +541,6 @@ impl Barrier {
     }
 }
 
-/// What became of the groups of several workers.
-enum Combined {
-    All(Box<HeldGroups>),
-    /// These are left, each with the number of its worker.
-    Not(Vec<(usize, Groups)>),
-}
-
 /// Ends all workers when it is dropped: by an error, or a panic.
 struct StopAll<'f>(&'f CancelFlag);
 
@@ -539,72 +558,97 @@ fn allocate(machine: &Machine, device: DeviceId, bytes: usize) -> Result<Span> {
     Ok(machine.allocate(MemoryKind::Device(device), bytes.max(8), OnFull::Refuse)?.span())
 }
 
-/// Adds groups that `other` has to those that `first` combines, piece by piece: of hashed ones only those that there
-/// are, of others all places.
-fn add_across(
-    combiner: &Combiner<'_, '_>,
-    first: &Execution<'_>,
-    other: &Execution<'_>,
-    held: &HeldGroups,
-) -> Result<()> {
-    let state_bytes = held.layout.width() * 8;
-    let is_hashed = matches!(held.layout.kind, GroupKind::Hashed | GroupKind::Wide);
-    let group_bytes = if is_hashed { state_bytes + 8 } else { state_bytes };
-    let piece = (PIECE_BYTES / group_bytes).max(1) as u64;
-    let groups = if is_hashed { held.count } else { held.places() };
-    // Groups that fit are brought at once, however many places they are spread over.
-    let step = if groups <= piece { held.places() } else { piece };
-    let room = groups.min(step) as usize;
-    let (stream, other_stream) = (first.stream(), other.stream());
-    let landing = first.making_room(|| on_device(first, room * group_bytes))?;
-    let gathered =
-        is_hashed.then(|| other.making_room(|| on_device(other, 8 + room * group_bytes))).transpose()?;
-    let heap = held.heap.as_ref().map(|heap| {
-        let landed = first.making_room(|| on_device(first, heap.len()))?;
-        copy_across((other_stream, heap), (stream, &landed))?;
-        Ok::<_, Error>(landed)
-    });
-    let heap = heap.transpose()?;
-    for first_place in (0..held.places()).step_by(step as usize) {
-        let places = first_place..held.places().min(first_place + step);
-        match &gathered {
-            Some(gathered) => {
-                let count = gather_to(other, held, places, gathered)?;
-                let bytes = 8..8 + count as usize * group_bytes;
-                let records = landing.slice(0..bytes.len());
-                copy_across((other_stream, &gathered.slice(bytes)), (stream, &records))?;
-                let part = GroupsPart::Records { records: &records, count };
-                combiner.add_with_texts(&part, GroupPartition::ALL, heap.as_ref())?;
-            }
-            None => {
-                let bytes = places.start as usize * state_bytes..places.end as usize * state_bytes;
-                let states = landing.slice(0..bytes.len());
-                copy_across((other_stream, &held.groups.slice(bytes)), (stream, &states))?;
-                let part = GroupsPart::Places { states: &states, first_place };
-                combiner.add_with_texts(&part, GroupPartition::ALL, heap.as_ref())?;
-            }
-        }
-        // The next piece lands where this one lies.
-        stream.wait_blocking()?;
-    }
-    Ok(())
+/// The way of one worker's groups to another, with all memory that it takes: once some are added, nothing is refused.
+struct Crossing<'e, 'r> {
+    first: &'e Execution<'r>,
+    other: &'e Execution<'r>,
+    /// Places that cross at once.
+    step: u64,
+    group_bytes: usize,
+    landing: Span,
+    /// Of hashed groups: the number of those that there are, then these.
+    gathered: Option<Span>,
+    heap: Option<Span>,
+    staged: Option<Buffer>,
 }
 
-/// Copies between two devices, each of which is given with a stream of its own, and waits: over their link where one
-/// reaches the other, else through pinned memory. The source is complete.
-fn copy_across((source_stream, source): (&Stream, &Span), (stream, target): (&Stream, &Span)) -> Result<()> {
-    let machine = stream.machine();
-    let device_of = |span: &Span| match span.kind() {
-        MemoryKind::Device(device) => Some(*device),
-        _ => None,
-    };
-    let is_peer = |(from, to)| machine.is_peer(to, from);
-    if device_of(source).zip(device_of(target)).is_some_and(is_peer) {
+impl<'e, 'r> Crossing<'e, 'r> {
+    /// For what `other` holds: of hashed groups only those that there are, of others all places.
+    fn between(first: &'e Execution<'r>, other: &'e Execution<'r>, held: &HeldGroups) -> Result<Self> {
+        let state_bytes = held.layout.width() * 8;
+        let is_hashed = matches!(held.layout.kind, GroupKind::Hashed | GroupKind::Wide);
+        let group_bytes = if is_hashed { state_bytes + 8 } else { state_bytes };
+        let piece = (PIECE_BYTES / group_bytes).max(1) as u64;
+        let groups = if is_hashed { held.count } else { held.places() };
+        // Groups that fit are brought at once, however many places they are spread over.
+        let step = if groups <= piece { held.places() } else { piece };
+        let room = groups.min(step) as usize;
+        let landing = first.making_room(|| on_device(first, room * group_bytes))?;
+        let gathered =
+            is_hashed.then(|| other.making_room(|| on_device(other, 8 + room * group_bytes))).transpose()?;
+        let heap = held.heap.as_ref().map(|heap| first.making_room(|| on_device(first, heap.len())));
+        let heap = heap.transpose()?;
+        let longest = landing.len().max(heap.as_ref().map_or(0, Span::len));
+        let staged = staging(first.runtime.machine(), other.device(), first.device(), longest)?;
+        Ok(Self { first, other, step, group_bytes, landing, gathered, heap, staged })
+    }
+
+    /// Adds the groups piece by piece.
+    fn add_to(&self, combiner: &Combiner<'_, '_>, held: &HeldGroups) -> Result<()> {
+        let Self { first, other, landing, .. } = self;
+        let (stream, staged) = (first.stream(), self.staged.as_ref());
+        let cross = |from: &Span, to: &Span| copy_across((other.stream(), from), (stream, to), staged);
+        if let Some((from, to)) = held.heap.as_ref().zip(self.heap.as_ref()) {
+            cross(from, to)?;
+        }
+        for first_place in (0..held.places()).step_by(self.step as usize) {
+            let places = first_place..held.places().min(first_place + self.step);
+            match &self.gathered {
+                Some(gathered) => {
+                    let count = gather_to(other, held, places, gathered)?;
+                    let bytes = 8..8 + count as usize * self.group_bytes;
+                    let records = landing.slice(0..bytes.len());
+                    cross(&gathered.slice(bytes), &records)?;
+                    let part = GroupsPart::Records { records: &records, count };
+                    combiner.add_with_texts(&part, GroupPartition::ALL, self.heap.as_ref())?;
+                }
+                None => {
+                    let width = self.group_bytes;
+                    let bytes = places.start as usize * width..places.end as usize * width;
+                    let states = landing.slice(0..bytes.len());
+                    cross(&held.groups.slice(bytes), &states)?;
+                    let part = GroupsPart::Places { states: &states, first_place };
+                    combiner.add_with_texts(&part, GroupPartition::ALL, self.heap.as_ref())?;
+                }
+            }
+            // The next piece lands where this one lies.
+            stream.wait_blocking()?;
+        }
+        Ok(())
+    }
+}
+
+/// Pinned memory through which up to so many bytes go from one device to another; none where that reaches the memory of
+/// the first.
+fn staging(machine: &Machine, from: DeviceId, to: DeviceId, bytes: usize) -> Result<Option<Buffer>> {
+    if machine.is_peer(to, from) {
+        return Ok(None);
+    }
+    machine.allocate(MemoryKind::PINNED, bytes.clamp(8, PIECE_BYTES), OnFull::Refuse).map(Some)
+}
+
+/// Copies between two devices, each of which is given with a stream of its own, and waits: through `staged` where there is
+/// some, else over their link. The source is complete.
+fn copy_across(
+    (source_stream, source): (&Stream, &Span),
+    (stream, target): (&Stream, &Span),
+    staged: Option<&Buffer>,
+) -> Result<()> {
+    let Some(staged) = staged else {
         stream.copy(source, target)?;
         return stream.wait_blocking();
-    }
-    let staged = machine.allocate(MemoryKind::PINNED, source.len().min(PIECE_BYTES), OnFull::Refuse)?;
-    for (source, target) in source.chunks(PIECE_BYTES).zip(target.chunks(PIECE_BYTES)) {
+    };
+    for (source, target) in source.chunks(staged.len()).zip(target.chunks(staged.len())) {
         let staged = staged.slice(0..source.len());
         source_stream.copy(&source, &staged)?;
         source_stream.wait_blocking()?;
@@ -636,7 +680,9 @@ mod tests {
                 [0, 1].map(|device| allocate(&machine, DeviceId(device), bytes.len()).unwrap());
             first.copy(&given.span(), &source).unwrap();
             first.wait_blocking().unwrap();
-            copy_across((&first, &source), (&second, &target)).unwrap();
+            let staged = staging(&machine, DeviceId(0), DeviceId(1), bytes.len()).unwrap();
+            assert_eq!(staged.is_none(), has_peer_access);
+            copy_across((&first, &source), (&second, &target), staged.as_ref()).unwrap();
             assert_eq!(download_blocking(&second, &target).unwrap(), bytes, "peers: {has_peer_access}");
         }
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use pelton_chunk::Codec;
 use pelton_device::{MemoryKind, OnFull};
@@ -271,6 +272,54 @@ fn check_at_once(shared: &Runtime, plans: &[Plan], expected: &[Vec<Vec<Cell>>]) 
     });
     assert!(parked.into_inner() > 0, "the limit makes nobody wait");
     assert_eq!(shared.machine().arbiter(shared.device()).unwrap().parked(), 0);
+}
+
+/// An older query takes all that is free on one of three devices, earlier or later in the run of a younger one: that waits,
+/// also where it brings together what the devices have.
+#[test]
+fn a_query_on_several_devices_waits_for_what_an_older_one_takes_on_one() {
+    if !has_three_devices() {
+        return;
+    }
+    let place = table(Codec::None, 500, 20_000);
+    let shared = runtime(RuntimeOptions { more_devices: vec![1, 2], ..limited(256 << 20) });
+    let (machine, device) = (shared.machine(), shared.device());
+    let budget = machine.device_budget(device).unwrap();
+    let single = |sink| {
+        let (source, columns) = source(&shared, &place.table);
+        single(source, columns, Vec::new(), sink)
+    };
+    let few = Sink::Aggregate { keys: vec![column(7)], aggregates: vec![sum(0), sum(1)], expected: None };
+    let plans = [
+        single(few.clone()),
+        read_again(single(few), None),
+        groups_of_join(&shared, &place, vec![column(7)]),
+    ];
+    for (number, plan) in plans.iter().enumerate() {
+        let expected = sorted(&run(&shared, plan).0);
+        let started = Instant::now();
+        run(&shared, plan);
+        let alone = started.elapsed();
+        for step in 0..40 {
+            let older = machine.arbiter(device).unwrap().turn();
+            let rows = std::thread::scope(|scope| {
+                let younger = scope.spawn(|| sorted(&run(&shared, plan).0));
+                std::thread::sleep(alone * step / 32);
+                let (started, mut held) = (Instant::now(), Vec::new());
+                while started.elapsed() < Duration::from_millis(5) {
+                    let free = (budget.limit_bytes() - budget.used_bytes()) as usize;
+                    for bytes in [free, free / 2, 4096, 256] {
+                        let kind = MemoryKind::Device(device);
+                        held.extend(machine.allocate(kind, bytes.max(1), OnFull::Refuse));
+                    }
+                }
+                drop(held);
+                drop(older);
+                younger.join().unwrap()
+            });
+            assert_eq!(rows, expected, "plan {number}, step {step}");
+        }
+    }
 }
 
 #[test]
