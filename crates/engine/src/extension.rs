@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::logical_expr::AggregateUDF;
 use pelton_error::{Error, Result};
 use pelton_exec::RuntimeOptions;
 use pelton_io::IoEngine;
@@ -48,7 +49,7 @@ use crate::scan::ScanOptions;
 use crate::session::SessionOptions;
 use crate::sideways::SidewaysRule;
 use crate::sorting::WordSorts;
-use crate::spilling::{DistinctCounts, SpillingRule};
+use crate::spilling::{Count, DistinctCounts, SpillingRule};
 use crate::stores::Stores;
 use crate::subqueries::Subqueries;
 use crate::window_filters::WindowFilters;
@@ -130,7 +131,7 @@ fn with_sql_semantics(
     builder.with_config(config)
 }
 
-/// The rules of queries, the one for the device after all others, but for those that have what is left spill and columns
+/// What queries are made faster or smaller by: `count`, and rules, the one for the device after all others, but for those that have what is left spill and columns
 /// of files encoded.
 fn with_rules(
     mut builder: SessionStateBuilder,
@@ -138,6 +139,8 @@ fn with_rules(
     device: &Arc<DeviceHandle>,
     copies: &Arc<Copies>,
 ) -> SessionStateBuilder {
+    let aggregates = builder.aggregate_functions().get_or_insert_default();
+    aggregates.push(Arc::new(AggregateUDF::from(Count::new())));
     let logical = null_keys::install(shadowed::install(simplify::install(builder.optimizer().take())));
     let mut rules = builder.physical_optimizers().take().unwrap_or_default().rules;
     by_position::install(&mut rules);

@@ -1,10 +1,10 @@
-//! Sorts by keys that go into one word together.
+//! Sorts by keys that go into one word together, or by keys as bytes.
 //!
 //! ```text
 //!   rows, held ─▶ each key as its distance from the least value ─┐
 //!                                                                ├─▶ a word a row ─▶ sorted ─▶ rows, gathered
 //!                 the row's place, in the bits that are left ────┘
-//!   they do not fit into memory, or the keys into a word ─▶ SortExec over what is held and the rest
+//!   they do not fit into memory, or the keys into a word; texts ─▶ by bytes, in runs (external.rs)
 //!
 //!   SortPreservingMergeExec over such sorts of each partition ─▶ all partitions are sorted together, by ranges (run.rs)
 //! ```
@@ -27,7 +27,7 @@ use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, SpillMetrics};
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -39,12 +39,13 @@ use futures::TryStreamExt;
 
 use crate::stand_in::answers_of;
 
+mod external;
 mod keys;
 mod run;
 #[cfg(test)]
 mod tests;
 
-use keys::goes_into_words;
+use keys::{goes_into_words, is_text};
 use run::Run;
 
 /// Sorts of fewer rows stay DataFusion's: nobody waits for them.
@@ -92,13 +93,14 @@ pub(crate) struct WordSortExec {
 }
 
 impl WordSortExec {
-    /// In place of `node`, where it sorts all rows by keys that may go into a word.
+    /// In place of `node`, where it sorts all rows by numbers or texts.
     fn of(node: &Arc<dyn ExecutionPlan>) -> Option<Self> {
         let sort: Arc<dyn Any + Send + Sync> = Arc::clone(node) as _;
         let sort = sort.downcast::<SortExec>().ok()?;
         let schema = sort.input().schema();
-        let goes_in =
-            |key: &Arc<dyn PhysicalExpr>| key.data_type(&schema).is_ok_and(|ty| goes_into_words(&ty));
+        let goes_in = |key: &Arc<dyn PhysicalExpr>| {
+            key.data_type(&schema).is_ok_and(|ty| goes_into_words(&ty) || is_text(&ty))
+        };
         // Rows without columns have no order; DataFusion counts them.
         let is_one = sort.fetch().is_none()
             && !schema.fields().is_empty()
@@ -110,12 +112,21 @@ impl WordSortExec {
     fn of_all(node: &Arc<dyn ExecutionPlan>) -> Option<Self> {
         let merge = node.downcast_ref::<SortPreservingMergeExec>()?;
         let below = merge.input().downcast_ref::<Self>()?;
-        let is_one = below.merge.is_none() && merge.fetch().is_none() && merge.expr() == below.sort.expr();
+        let is_one = below.merge.is_none()
+            && merge.fetch().is_none()
+            && merge.expr() == below.sort.expr()
+            && below.is_by_words();
         is_one.then(|| Self {
             sort: Arc::clone(&below.sort),
             merge: Some(Arc::clone(node)),
             metrics: ExecutionPlanMetricsSet::new(),
         })
+    }
+
+    /// Whether all keys are numbers, which mostly go into a word.
+    fn is_by_words(&self) -> bool {
+        let schema = self.sort.input().schema();
+        self.sort.expr().iter().all(|key| key.expr.data_type(&schema).is_ok_and(|ty| goes_into_words(&ty)))
     }
 
     /// DataFusion's operator: of all partitions together, what would merge them.
@@ -194,6 +205,8 @@ impl ExecutionPlan for WordSortExec {
             sort: Arc::clone(&self.sort),
             inputs: inputs.collect::<Result<_>>()?,
             metrics: BaselineMetrics::new(&self.metrics, partition),
+            spilled: SpillMetrics::new(&self.metrics, partition),
+            is_by_words: self.is_by_words(),
             context,
         };
         let rows = futures::stream::once(run.rows()).try_flatten();

@@ -45,8 +45,9 @@ mod window;
 
 pub(crate) use counts::DistinctMergeExec;
 pub(crate) use distinct::DistinctCounts;
+pub(crate) use files::{Rows as SpilledRows, Spill, Writer};
 pub(crate) use given::Given;
-pub(crate) use groups::{PartialAggregateExec, SpillingAggregateExec};
+pub(crate) use groups::{Count, PartialAggregateExec, SpillingAggregateExec};
 pub(crate) use join::PeltonJoinExec;
 pub(crate) use pool::SharingPool;
 pub(crate) use window::SpillingWindowExec;

@@ -123,6 +123,12 @@ pub(super) fn goes_into_words(ty: &DataType) -> bool {
     )
 }
 
+/// True for types whose order is that of their bytes.
+pub(super) fn is_text(ty: &DataType) -> bool {
+    use DataType::*;
+    matches!(ty, Utf8 | LargeUtf8 | Utf8View | Binary | LargeBinary | BinaryView)
+}
+
 /// Calls `$with!(type)` for the primitive type of an array.
 macro_rules! with_type {
     ($ty:expr, $with:ident) => {

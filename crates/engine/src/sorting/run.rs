@@ -18,22 +18,23 @@ use datafusion::common::utils::memory::RecordBatchMemoryCounter;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{MemoryLimit, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::metrics::BaselineMetrics;
+use datafusion::physical_plan::metrics::{BaselineMetrics, SpillMetrics};
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::spill::get_record_batch_memory_size;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::union::UnionExec;
+use datafusion::physical_plan::{EmptyRecordBatchStream, ExecutionPlan};
 use futures::{StreamExt, TryStreamExt};
 
+use super::external::{ExternalSort, KeyBytes};
 use super::keys::{Key, Layout, Range, Word};
-use crate::spilling::Given;
+use crate::spilling::{Given, Spill};
 
-/// Partitions of more rows are sorted by DataFusion's operator: in one go they take seconds, which cannot be cancelled.
+/// Rows that are sorted in one go, at most: more would take seconds, which cannot be cancelled.
 const ROWS_MAX: usize = 1 << 26;
 /// Rows that are put together into one batch, in batches of the usual length. Where memory is limited to less than this, batches
-/// stay as they come: DataFusion's operator, which is likely to get them, needs room for two of them.
+/// stay as they come: what puts them together needs room for them twice.
 const HELD_BATCHES: usize = 8;
 const LARGE_LIMIT: usize = 1 << 30;
 /// Words of a partition that splitters are chosen from.
@@ -105,6 +106,8 @@ pub(super) struct Run {
     /// Of each partition, with what it may hold.
     pub(super) inputs: Vec<(SendableRecordBatchStream, MemoryReservation)>,
     pub(super) metrics: BaselineMetrics,
+    pub(super) spilled: SpillMetrics,
+    pub(super) is_by_words: bool,
     pub(super) context: Arc<TaskContext>,
 }
 
@@ -124,6 +127,11 @@ impl Run {
     pub(super) async fn rows(mut self) -> Result<SendableRecordBatchStream> {
         let batch_rows = self.context.session_config().batch_size();
         let inputs = std::mem::take(&mut self.inputs);
+        if !self.is_by_words {
+            let inputs =
+                inputs.into_iter().map(|(input, reservation)| (Vec::new(), Some(input), reservation));
+            return self.by_bytes(inputs.collect()).await;
+        }
         let is_small = matches!(self.context.memory_pool().memory_limit(), MemoryLimit::Finite(limit) if limit < LARGE_LIMIT);
         let least_rows = (!is_small).then_some(batch_rows * HELD_BATCHES);
         let reads = inputs.into_iter().map(|(input, reservation)| {
@@ -133,7 +141,12 @@ impl Run {
         let is_whole = partitions.iter().all(|partition| partition.rest.is_none());
         let layout = if is_whole { layout_of(&partitions) } else { None };
         match layout {
-            None => self.without_words(partitions),
+            None => {
+                let held = partitions
+                    .into_iter()
+                    .map(|Partition { rows, rest, reservation, .. }| (rows, rest, reservation));
+                self.by_bytes(held.collect()).await
+            }
             Some(layout) if layout.is_short() => self.sorted::<u64>(partitions, layout).await,
             Some(layout) => self.sorted::<u128>(partitions, layout).await,
         }
@@ -203,27 +216,43 @@ impl Run {
         Box::pin(RecordBatchStreamAdapter::new(schema, rows))
     }
 
-    /// What is held and the rest, sorted by DataFusion's operators, which spill.
-    fn without_words(self, partitions: Vec<Partition>) -> Result<SendableRecordBatchStream> {
-        let keys = self.sort.expr().clone();
-        let sorted = partitions.into_iter().map(|Partition { rows, rest, reservation, .. }| {
-            reservation.free();
-            let schema = self.sort.input().schema();
-            let rows = futures::stream::iter(rows.into_iter().map(Ok));
-            let all: SendableRecordBatchStream = match rest {
-                Some(rest) => Box::pin(RecordBatchStreamAdapter::new(schema, rows.chain(rest))),
-                None => Box::pin(RecordBatchStreamAdapter::new(schema, rows)),
+    /// What is held and the rest of each partition, sorted by bytes.
+    async fn by_bytes(self, partitions: Vec<Unsorted>) -> Result<SendableRecordBatchStream> {
+        let (keys, schema) = (self.sort.expr().clone(), self.sort.schema());
+        let bytes = Arc::new(KeyBytes::new(&keys, &schema)?);
+        let sorts = partitions.into_iter().map(|(rows, rest, reservation)| {
+            let sort = ExternalSort {
+                keys: Arc::clone(&bytes),
+                spill: Spill::new(&self.context, &self.spilled, Arc::clone(&schema)),
+                reservation,
+                batch_rows: self.context.session_config().batch_size(),
+                rows_max: ROWS_MAX,
+                time: self.metrics.elapsed_compute().clone(),
             };
-            let sort = SortExec::new(keys.clone(), Given::stream(all));
-            Arc::new(sort.with_preserve_partitioning(true)) as Arc<dyn ExecutionPlan>
+            let none = || Box::pin(EmptyRecordBatchStream::new(Arc::clone(&schema))) as _;
+            sort.sorted(Arc::clone(&schema), rows, rest.unwrap_or_else(none))
         });
-        let mut sorted: Vec<_> = sorted.collect();
-        match sorted.len() {
-            1 => sorted.remove(0).execute(0, self.context),
-            _ => SortPreservingMergeExec::new(keys, UnionExec::try_new(sorted)?).execute(0, self.context),
-        }
+        let mut sorts: Vec<_> = sorts.collect();
+        let rows = match sorts.len() {
+            1 => sorts.remove(0).await?,
+            _ => {
+                let sorted = sorts.into_iter().map(|sort| {
+                    let rows = futures::stream::once(sort).try_flatten();
+                    Given::stream(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), rows)))
+                });
+                let sorted = UnionExec::try_new(sorted.collect())?;
+                SortPreservingMergeExec::new(keys, sorted).execute(0, Arc::clone(&self.context))?
+            }
+        };
+        let metrics = self.metrics;
+        let rows =
+            rows.inspect(move |batch| metrics.record_output(batch.as_ref().map_or(0, RecordBatch::num_rows)));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
     }
 }
+
+/// What a partition holds, and what comes after it.
+type Unsorted = (Vec<RecordBatch>, Option<SendableRecordBatchStream>, MemoryReservation);
 
 impl Partition {
     /// Reads `input` to its end, or to where the pool has no more room.
@@ -328,6 +357,6 @@ async fn at_once<T: Send + 'static>(
 }
 
 /// What a task gave.
-fn joined<T>(done: std::result::Result<Result<T>, tokio::task::JoinError>) -> Result<T> {
+pub(super) fn joined<T>(done: std::result::Result<Result<T>, tokio::task::JoinError>) -> Result<T> {
     done.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))?
 }

@@ -10,13 +10,17 @@ use datafusion::arrow::compute::{concat_batches, take_record_batch};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::datasource::MemTable;
 use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::physical_plan::{ExecutionPlan, collect};
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, SpillMetrics, Time};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, collect};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use pelton_limits::{SpillOptions, SpillSpace};
 
 use super::WordSortExec;
+use super::external::{ExternalSort, KeyBytes};
 use crate::memory;
+use crate::spilling::Spill;
 
 const ROWS: usize = 40_000;
 
@@ -156,7 +160,7 @@ fn keys_of_all_kinds_go_into_a_word_together() {
         "none, one, few, row",
         "f DESC, few, row",
         "few DESC, d NULLS FIRST, b, row",
-        // More than 128 bits: by DataFusion's operator.
+        // More than 128 bits: by bytes.
         "wide, u DESC, row",
         "h, wide, row",
     ] {
@@ -192,9 +196,84 @@ fn what_does_not_fit_is_spilled() {
     }
 }
 
+/// Keys that are compared as bytes.
+const TEXT_KEYS: [&str; 7] = [
+    "txt, row",
+    "txt DESC NULLS LAST, few, row",
+    "few NULLS FIRST, txt DESC, row",
+    "arrow_cast(txt, 'Utf8'), row DESC",
+    "arrow_cast(txt, 'LargeBinary') DESC, row",
+    "concat('a long beginning that all have in common ', txt), b, f DESC, row",
+    "h, wide, txt, row",
+];
+
+#[test]
+fn texts_are_sorted_by_their_bytes() {
+    for keys in TEXT_KEYS {
+        assert_eq!(check(&format!("SELECT * FROM t ORDER BY {keys}"), ENOUGH), (1, 0), "{keys}");
+    }
+}
+
+#[test]
+fn runs_in_files_are_merged_in_as_many_passes_as_it_takes() {
+    for keys in TEXT_KEYS.into_iter().chain(["h DESC, u, row", "wide, u, few, row"]) {
+        for limit in [1 << 20, 4 << 20] {
+            let (sorts, bytes) = check(&format!("SELECT * FROM t ORDER BY {keys}"), limit);
+            assert!(sorts == 1 && bytes > 0, "{keys}");
+        }
+    }
+}
+
+/// Sorts `t` by text and row in one partition, so many rows at a time, where the pool has so many bytes; gives how many were written.
+fn sorted_in_runs(rows_max: usize, limit_bytes: u64) -> u64 {
+    let folder = tempfile::tempdir().unwrap();
+    let options = SpillOptions { directory: Some(folder.path().to_owned()), ..SpillOptions::default() };
+    let space = SpillSpace::new(&options);
+    let runtime = RuntimeEnvBuilder::new()
+        .with_disk_manager_builder(crate::spill::disk_manager(&space))
+        .with_memory_pool(memory::bounded(limit_bytes))
+        .build()
+        .unwrap();
+    let pool = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    pool.block_on(async {
+        let session = session(1);
+        let sql = "SELECT * FROM t ORDER BY txt, row";
+        let plan = session.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
+        let (keys, input) = (plan.output_ordering().unwrap().clone(), Arc::clone(plan.children()[0]));
+        let expected = collect(plan, session.task_ctx()).await.unwrap();
+        let context = TaskContext::default().with_session_config(session.copied_config());
+        let context = Arc::new(context.with_runtime(Arc::new(runtime)));
+        let (schema, set) = (input.schema(), ExecutionPlanMetricsSet::new());
+        let sort = ExternalSort {
+            keys: Arc::new(KeyBytes::new(&keys, &schema).unwrap()),
+            spill: Spill::new(&context, &SpillMetrics::new(&set, 0), Arc::clone(&schema)),
+            reservation: MemoryConsumer::new("a sort").with_can_spill(true).register(context.memory_pool()),
+            batch_rows: 300,
+            rows_max,
+            time: Time::new(),
+        };
+        let rows = input.execute(0, Arc::clone(&context)).unwrap();
+        let sorted = sort.sorted(Arc::clone(&schema), Vec::new(), rows).await.unwrap();
+        let found = datafusion::physical_plan::common::collect(sorted).await.unwrap();
+        assert!(found.iter().all(|batch| batch.num_rows() <= 300));
+        let [found, expected] = [found, expected].map(|batches| concat_batches(&schema, &batches).unwrap());
+        assert!(found == expected, "{rows_max} rows, {limit_bytes} bytes");
+        assert_eq!(context.memory_pool().reserved(), 0);
+        space.written_bytes()
+    })
+}
+
+#[test]
+fn runs_stay_in_memory_while_there_is_room() {
+    for rows_max in [1000, 15_000, ROWS] {
+        assert_eq!(sorted_in_runs(rows_max, ENOUGH), 0);
+        assert!(sorted_in_runs(rows_max, 8 << 20) > 0);
+    }
+}
+
 #[test]
 fn others_are_left_to_datafusion() {
-    assert_eq!(check("SELECT * FROM t ORDER BY txt, row", ENOUGH).0, 0);
+    assert_eq!(check("SELECT * FROM t ORDER BY make_array(few), row", ENOUGH).0, 0);
     assert_eq!(check("SELECT * FROM t ORDER BY few, row LIMIT 7", ENOUGH).0, 0);
 }
 

@@ -1,4 +1,4 @@
-//! Several COUNT(DISTINCT …) over all of a table, each by groups of its own, which spill.
+//! Several COUNT(DISTINCT …) over a table, each by groups of its own, which spill.
 //!
 //! ```text
 //!   Aggregate                            CrossJoin                       one row each
@@ -8,12 +8,14 @@
 //!                                            t, three times
 //! ```
 //!
+//! By groups likewise, and what is joined are rows of the same keys, of which each part has one.
+//!
 //! Only over stored tables, which give the same rows each time, and only where the values might not fit.
 
 use std::sync::Arc;
 
-use datafusion::common::Column;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion::common::{Column, JoinType, NullEquality};
 use datafusion::config::ConfigOptions;
 use datafusion::datasource::source_as_provider;
 use datafusion::error::Result;
@@ -22,6 +24,8 @@ use datafusion::optimizer::AnalyzerRule;
 
 use crate::provider::PeltonTable;
 
+/// Begins the names of keys that a part is joined by; nobody asks for them.
+const KEY_PREFIX: &str = "__pelton_key_";
 /// Bytes of a distinct value in a set.
 const VALUE_BYTES: u64 = 48;
 
@@ -70,10 +74,12 @@ fn counted(expr: &Expr) -> Option<&Expr> {
 /// many that a quarter of `limit` might not hold them.
 fn are_many(aggregate: &Aggregate, limit: u64) -> Result<bool> {
     let counts = aggregate.aggr_expr.iter().filter(|expr| counted(expr).is_some()).count();
-    if !aggregate.group_expr.is_empty() || counts == 0 || aggregate.aggr_expr.len() < 2 {
+    let is_single = !aggregate.group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_)));
+    if !is_single || counts == 0 || aggregate.aggr_expr.len() < 2 {
         return Ok(false);
     }
-    let (mut rows, mut is_stored) = (0, true);
+    let mut own = aggregate.group_expr.iter().chain(&aggregate.aggr_expr);
+    let (mut rows, mut is_stored) = (0, !own.any(Expr::is_volatile));
     aggregate.input.apply_with_subqueries(|plan| {
         match plan {
             LogicalPlan::TableScan(scan) => match source_as_provider(&scan.source) {
@@ -105,18 +111,43 @@ fn apart(aggregate: &Aggregate) -> Result<LogicalPlan> {
     if !others.is_empty() {
         parts.push(others.into_iter().cloned().collect());
     }
-    let mut joined: Option<LogicalPlanBuilder> = None;
-    for exprs in parts {
-        let part = Aggregate::try_new(Arc::clone(&aggregate.input), Vec::new(), exprs)?;
-        let part = LogicalPlan::Aggregate(part);
-        joined = Some(match joined {
-            None => LogicalPlanBuilder::from(part),
-            Some(joined) => joined.cross_join(part)?,
-        });
-    }
+    let key_count = aggregate.group_expr.len();
     let columns = aggregate
         .schema
         .iter()
-        .map(|(qualifier, field)| Expr::Column(Column::new(qualifier.cloned(), field.name().clone())));
+        .map(|(qualifier, field)| Column::new(qualifier.cloned(), field.name().clone()))
+        .collect::<Vec<_>>();
+    let keys = &columns[..key_count];
+    let mut joined: Option<LogicalPlanBuilder> = None;
+    for (number, exprs) in parts.into_iter().enumerate() {
+        let part = Aggregate::try_new(Arc::clone(&aggregate.input), aggregate.group_expr.clone(), exprs)?;
+        let part = LogicalPlan::Aggregate(part);
+        joined = Some(match joined {
+            None => LogicalPlanBuilder::from(part),
+            Some(joined) if keys.is_empty() => joined.cross_join(part)?,
+            Some(joined) => {
+                let named = (0..key_count).map(|key| format!("{KEY_PREFIX}{number}_{key}"));
+                let named: Vec<Column> = named.map(Column::from_name).collect();
+                let part = renamed(part, &named)?;
+                let on = (keys.to_vec(), named);
+                joined.join_detailed(part, JoinType::Inner, on, None, NullEquality::NullEqualsNull)?
+            }
+        });
+    }
+    let columns = columns.into_iter().map(Expr::Column);
     joined.expect("there are aggregates").project(columns.collect::<Vec<_>>())?.build()
+}
+
+/// `part` with these names for its first columns.
+fn renamed(part: LogicalPlan, names: &[Column]) -> Result<LogicalPlan> {
+    let columns = part.schema().columns().into_iter().enumerate().map(|(place, column)| {
+        let name = names.get(place).map(|name| name.name.clone());
+        let column = Expr::Column(column);
+        match name {
+            Some(name) => column.alias(name),
+            None => column,
+        }
+    });
+    let columns: Vec<Expr> = columns.collect();
+    LogicalPlanBuilder::from(part).project(columns)?.build()
 }

@@ -9,7 +9,8 @@
 use std::io::{BufWriter, IntoInnerError};
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, RecordBatch};
+use datafusion::arrow::buffer::OffsetBuffer;
 use datafusion::arrow::compute::interleave_record_batch;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::arrow::ipc::writer::StreamWriter;
@@ -31,6 +32,9 @@ pub(crate) struct Rows {
     pub(crate) rows: usize,
     /// Bytes in memory.
     pub(crate) bytes: usize,
+    /// Of the largest batch.
+    pub(crate) batch_bytes: usize,
+    pub(crate) batch_rows: usize,
 }
 
 impl Rows {
@@ -39,6 +43,8 @@ impl Rows {
         self.files.extend(other.files);
         self.rows += other.rows;
         self.bytes += other.bytes;
+        self.batch_bytes = self.batch_bytes.max(other.batch_bytes);
+        self.batch_rows = self.batch_rows.max(other.batch_rows);
     }
 
     /// Reads them, file by file.
@@ -121,6 +127,8 @@ impl Writer {
         self.spill.metrics.spilled_bytes.add(bytes);
         self.written.rows += batch.num_rows();
         self.written.bytes += bytes;
+        self.written.batch_bytes = self.written.batch_bytes.max(bytes);
+        self.written.batch_rows = self.written.batch_rows.max(batch.num_rows());
         Ok(())
     }
 
@@ -142,12 +150,24 @@ impl Writer {
 
 /// `batch` with texts in buffers of their own: slices and rows that were picked keep all that they were picked from.
 fn compact(batch: &RecordBatch) -> Result<RecordBatch> {
-    let columns = batch.columns().iter().map(|column| match column.data_type() {
-        DataType::Utf8View => Arc::new(column.as_string_view().gc()) as ArrayRef,
-        DataType::BinaryView => Arc::new(column.as_binary_view().gc()) as ArrayRef,
+    let columns = batch.columns().iter().map(compacted).collect::<Result<_>>()?;
+    Ok(RecordBatch::try_new(batch.schema(), columns)?)
+}
+
+fn compacted(column: &ArrayRef) -> Result<ArrayRef> {
+    Ok(match column.data_type() {
+        DataType::Utf8View => Arc::new(column.as_string_view().gc()),
+        DataType::BinaryView => Arc::new(column.as_binary_view().gc()),
+        // What distinct values of groups are.
+        DataType::List(item) => {
+            let (lists, offsets) = (column.as_list::<i32>(), column.as_list::<i32>().offsets());
+            let (first, end) = (offsets[0], offsets[lists.len()]);
+            let values = compacted(&lists.values().slice(first as usize, (end - first) as usize))?;
+            let offsets = OffsetBuffer::from_lengths(offsets.lengths());
+            Arc::new(ListArray::try_new(Arc::clone(item), offsets, values, lists.nulls().cloned())?)
+        }
         _ => Arc::clone(column),
-    });
-    Ok(RecordBatch::try_new(batch.schema(), columns.collect())?)
+    })
 }
 
 /// What decides which part a row goes to.

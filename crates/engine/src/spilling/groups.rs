@@ -31,6 +31,7 @@ use datafusion::physical_plan::{
     replace_children_if_necessary,
 };
 
+mod distinct;
 mod integers;
 mod keys;
 mod packed;
@@ -42,6 +43,7 @@ mod table;
 mod tests;
 mod texts;
 
+pub(crate) use distinct::Count;
 pub(crate) use partial::PartialAggregateExec;
 use run::{Run, buffer_bytes, room};
 use table::Shape;

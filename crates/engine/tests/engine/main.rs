@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod distinct;
 mod embed;
 mod numbers;
 mod planning;

@@ -240,7 +240,7 @@ impl Table {
 }
 
 /// No groups yet, by `keys`.
-fn groups_by(keys: &SchemaRef, room: usize) -> Result<Box<dyn GroupValues>> {
+pub(super) fn groups_by(keys: &SchemaRef, room: usize) -> Result<Box<dyn GroupValues>> {
     if let Some(groups) = groups_by_integers(keys, room) {
         return Ok(groups);
     }

@@ -11,11 +11,12 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::datasource::MemTable;
 use datafusion::execution::TaskContext;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::logical_expr::AggregateUDF;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use pelton_limits::{SpillOptions, SpillSpace};
 
-use super::{PartialAggregateExec, SpillingAggregateExec, aggregate_of};
+use super::{Count, PartialAggregateExec, SpillingAggregateExec, aggregate_of};
 use crate::memory;
 
 const ROWS: usize = 6000;
@@ -123,6 +124,8 @@ fn check(sql: &str, partitions: usize, limit_bytes: u64) -> usize {
         let session = session(partitions);
         let plan = session.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
         let expected = rows(&collect(plan, session.task_ctx()).await.unwrap());
+        // What is compared with counts as DataFusion does.
+        session.register_udaf(AggregateUDF::from(Count::new()));
         let limited = TaskContext::default().with_session_config(session.copied_config());
         let limited = Arc::new(limited.with_runtime(Arc::new(runtime)));
         let plan = session.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
@@ -194,7 +197,7 @@ fn nothing_has_no_groups() {
 
 #[test]
 fn partitions_without_groups_give_no_rows_of_any_aggregate() {
-    // Dates, decimals and bools have no form for groups when they are counted once each.
+    // Correlations have no form for groups.
     let calls = "count(DISTINCT day), count(DISTINCT d), count(DISTINCT b), corr(v, half) IS NULL";
     for (condition, partitions) in [("v < 0", 1), ("v < 0", 3), ("true", 3), ("few = 3 OR many % 500 = 7", 3)]
     {
@@ -204,6 +207,28 @@ fn partitions_without_groups_give_no_rows_of_any_aggregate() {
     // And where states went to files before.
     let sql = format!("SELECT many, {calls} FROM t WHERE many % 2 = 0 GROUP BY many");
     assert!(check(&sql, 3, SMALL) > 0);
+}
+
+#[test]
+fn distinct_values_of_every_type_are_counted_by_group() {
+    let calls = "count(DISTINCT txt), count(DISTINCT s) FILTER (WHERE b), count(DISTINCT day), count(DISTINCT d), \
+                 count(DISTINCT b), count(DISTINCT f), count(DISTINCT v), count(DISTINCT arrow_cast(s, 'Utf8')), \
+                 count(DISTINCT arrow_cast(txt, 'LargeUtf8')), count(DISTINCT arrow_cast(s, 'Binary')), \
+                 count(DISTINCT arrow_cast(s, 'BinaryView')), \
+                 count(DISTINCT arrow_cast(v, 'Timestamp(Second, Some(\"+01:00\"))')), \
+                 count(DISTINCT arrow_cast(s, 'Dictionary(Int32, Utf8)')), sum(v)";
+    for keys in ["few", "many", "txt", "few, s", "few, day", "b, f"] {
+        let sql = format!("SELECT {keys}, {calls} FROM t GROUP BY {keys}");
+        for partitions in [1, 3] {
+            assert_eq!(check(&sql, partitions, 256 << 20), 0);
+        }
+    }
+    let calls = "count(DISTINCT txt), count(DISTINCT s) FILTER (WHERE b), count(DISTINCT d), \
+                 count(DISTINCT arrow_cast(s, 'Utf8'))";
+    for keys in ["many", "txt", "few, s"] {
+        let sql = format!("SELECT {keys}, {calls} FROM t GROUP BY {keys}");
+        assert!(check(&sql, 1, 8 * SMALL) > 0, "nothing was spilled: {sql}");
+    }
 }
 
 #[test]
