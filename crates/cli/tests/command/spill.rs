@@ -117,7 +117,7 @@ fn a_full_disk_names_folder_and_flags() {
     let copy = format!("COPY ({SORT}) TO 'sorted.parquet'");
     for statement in [SORT, &copy] {
         // As a full disk, for one file.
-        let script = "ulimit -f 20000; exec \"$PELTON\" sql --memory-limit 100MB --format csv \"$STATEMENT\"";
+        let script = "ulimit -f 2000; exec \"$PELTON\" sql --memory-limit 100MB --format csv \"$STATEMENT\"";
         let mut shell = place.prepared("bash");
         shell.env("PELTON", env!("CARGO_BIN_EXE_pelton")).env("STATEMENT", statement).args(["-c", script]);
         let run = outcome(shell.spawn().unwrap());
