@@ -4,7 +4,7 @@
 //!   rows, held ─▶ each key as its distance from the least value ─┐
 //!                                                                ├─▶ a word a row ─▶ sorted ─▶ rows, gathered
 //!                 the row's place, in the bits that are left ────┘
-//!   they do not fit into memory, or the keys into a word; texts ─▶ by bytes, in runs (external.rs)
+//!   they do not fit into memory, or the keys into a word; texts ─▶ by bytes, in runs (external.rs), or SortExec
 //!
 //!   SortPreservingMergeExec over such sorts of each partition ─▶ all partitions are sorted together, by ranges (run.rs)
 //! ```
