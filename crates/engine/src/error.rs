@@ -55,6 +55,11 @@ fn classify(error: &DataFusionError) -> Error {
                            writes to, or name another folder, and remove what it has left there";
             return Error::new(ErrorKind::Io, message);
         }
+        DataFusionError::ExecutionJoin(task) if task.is_panic() => {
+            let message =
+                "the statement met a bug, which a message on standard error locates; please report it";
+            return Error::new(ErrorKind::Unsupported, message);
+        }
         DataFusionError::NotImplemented(_) => ErrorKind::Unsupported,
         DataFusionError::IoError(_) | DataFusionError::ObjectStore(_) => ErrorKind::Io,
         _ => ErrorKind::InvalidInput,
@@ -114,6 +119,13 @@ mod tests {
         let error = from_datafusion(DataFusionError::Internal(text.into()));
         assert_eq!(error.kind(), &ErrorKind::Io);
         assert!(error.to_string().contains("disk is full") && !error.to_string().contains("bug"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_panic_of_a_task_is_a_bug() {
+        let panic = tokio::spawn(async { panic!("of this test") }).await.unwrap_err();
+        let error = from_datafusion(DataFusionError::ExecutionJoin(Box::new(panic)).context("sorting"));
+        assert!(error.to_string().contains("met a bug"), "{error}");
     }
 
     #[test]

@@ -52,6 +52,7 @@ use crate::sorting::WordSorts;
 use crate::spilling::{Count, DistinctCounts, SpillingRule};
 use crate::stores::Stores;
 use crate::subqueries::Subqueries;
+use crate::whole::WholeWrites;
 use crate::window_filters::WindowFilters;
 use crate::window_frames::WindowFrames;
 use crate::window_texts::WindowTexts;
@@ -164,6 +165,7 @@ fn with_rules(
         .with_physical_optimizer_rule(Arc::new(WindowTexts))
         .with_physical_optimizer_rule(Arc::new(WordSorts))
         .with_physical_optimizer_rule(Arc::new(ToCopies::new(copies, device)))
+        .with_physical_optimizer_rule(Arc::new(WholeWrites))
 }
 
 /// The device that `options` ask for; one that was asked for by name is opened at once.

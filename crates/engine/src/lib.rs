@@ -75,6 +75,7 @@ mod subqueries;
 #[cfg(feature = "substrait")]
 mod substrait;
 mod version;
+mod whole;
 mod window_filters;
 mod window_frames;
 mod window_texts;

@@ -126,6 +126,9 @@ fn a_full_disk_names_folder_and_flags() {
             assert!(run.stderr.contains(part), "{}", run.stderr);
         }
         assert_eq!(run.stderr.lines().count(), 1, "{}", run.stderr);
+        let files = std::fs::read_dir(place.path(".")).unwrap().map(|entry| entry.unwrap().file_name());
+        let left = files.filter(|name| name.to_string_lossy().contains("sorted")).collect::<Vec<_>>();
+        assert!(left.is_empty(), "a file without its rows is left: {left:?}");
     }
 }
 

@@ -21,11 +21,12 @@ fn tables() -> Tables {
     tables
 }
 
-const CALLS: [&str; 4] = [
+const CALLS: [&str; 5] = [
     "count(DISTINCT value), count(DISTINCT many)",
     "count(DISTINCT concat('text of some length ', value % 1000)), count(*), avg(row)",
     "count(DISTINCT CASE WHEN value % 3 > 0 THEN value / 4.0 END), count(DISTINCT value % 2 = 0), sum(row)",
     "count(DISTINCT few) FILTER (WHERE value > 10), count(DISTINCT concat(many, 'x')), max(value)",
+    "count(DISTINCT many) FILTER (WHERE value % 3 > 0), count(DISTINCT many) FILTER (WHERE nullif(value, 5) < 9)",
 ];
 
 const KEYS: [&str; 5] =
@@ -53,6 +54,19 @@ async fn distinct_values_of_groups_are_those_of_the_oracle_with_and_without_a_li
             assert_eq!(actual, expected, "{sql}");
             assert!(joins(&query) > 0, "{sql}");
         }
+    }
+    // One count, of what is no column.
+    for sql in [
+        "SELECT few, count(DISTINCT many) FILTER (WHERE value > 10) FROM t GROUP BY few ORDER BY few",
+        "SELECT few % 3 AS k, count(DISTINCT many + 1 - 1) FROM t GROUP BY few % 3 ORDER BY k",
+        "SELECT count(DISTINCT many) FILTER (WHERE value > 10), count(DISTINCT upper(concat('x', many))) FROM t",
+        "SELECT count(DISTINCT many) FILTER (WHERE value > 10000) FROM t",
+    ] {
+        let (actual, query) = run(&limited, sql).await;
+        assert_eq!(actual, tables.expected(sql).await, "{sql}");
+        let plan = displayable(query.physical_plan().as_ref()).indent(false).to_string();
+        let mut aggregates = plan.lines().filter(|line| line.contains("AggregateExec"));
+        assert!(aggregates.all(|line| !line.contains("DISTINCT")), "{plan}");
     }
     // Nothing is split where the parts might not be of the same rows.
     for sql in [
