@@ -57,7 +57,7 @@ use crate::window_filters::WindowFilters;
 use crate::window_frames::WindowFrames;
 use crate::window_texts::WindowTexts;
 use crate::yielding::YieldingRule;
-use crate::{null_keys, shadowed, simplify};
+use crate::{null_keys, outer_keys, shadowed, simplify};
 
 /// What [`with_pelton`] gives back: the builder to go on with, and what tables are made with.
 pub struct Extension {
@@ -143,6 +143,7 @@ fn with_rules(
     let aggregates = builder.aggregate_functions().get_or_insert_default();
     aggregates.push(Arc::new(AggregateUDF::from(Count::new())));
     let logical = null_keys::install(shadowed::install(simplify::install(builder.optimizer().take())));
+    let logical = outer_keys::install(logical);
     let mut rules = builder.physical_optimizers().take().unwrap_or_default().rules;
     by_position::install(&mut rules);
     rules.insert(0, Arc::new(FromCopies::new(copies, device)));

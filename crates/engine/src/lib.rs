@@ -49,6 +49,7 @@ mod null_keys;
 mod numbers;
 mod opaque;
 mod ordered;
+mod outer_keys;
 mod parse;
 mod passing;
 mod plan_cache;

@@ -1,32 +1,44 @@
 //! What COPY and INSERT write is there whole, or not at all.
 //!
 //! ```text
-//!   DataSinkExec ──▶ WholeSink     rows pass; an error or a panic of the query stays here, and what was being written is dropped
-//!     query            the sink    knows the end of its rows alone, where it gives a file its name
+//!   DataSinkExec
+//!     WholeSink ─────▶ the sink ─────▶ WholeStore ──▶ the folder or bucket
+//!       ▲                                  a file gets its name here, unless the query has failed or was cancelled before
+//!     query ─▶ Rows: tells of an error or a panic
 //! ```
 //!
 //! DataFusion's sinks take an error of their input for the end of the rows, and finish the file: a valid one, with the rows
-//! that came before.
+//! that came before. So does a writer that is still running while its statement is dropped.
 
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::pin::Pin;
-use std::sync::Arc;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::config::ConfigOptions;
+use datafusion::common::exec_datafusion_err;
 use datafusion::datasource::sink::{DataSink, DataSinkExec};
 use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::object_store::ObjectStoreRegistry;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::analyze::AnalyzeExec;
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, replace_children_if_necessary};
+use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
-use tokio::sync::oneshot;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, UploadPart,
+};
+use url::Url;
 
 /// Wraps the sink of a statement that writes.
 #[derive(Debug, Default)]
@@ -60,7 +72,7 @@ fn wrapped(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
     }
 }
 
-/// The sink of `writing`, told of nothing but rows and their end.
+/// The sink of `writing`, which gives files their names only while the query has not failed.
 #[derive(Debug)]
 struct WholeSink {
     /// Never run; it holds its sink, which nobody can take out of it.
@@ -84,15 +96,58 @@ impl DataSink for WholeSink {
     }
 
     async fn write_all(&self, data: SendableRecordBatchStream, context: &Arc<TaskContext>) -> Result<u64> {
-        let (tell, told) = oneshot::channel();
-        let rows = Rows { rows: data, tell: Some(tell) };
-        tokio::select! {
-            written = self.writing.sink().write_all(Box::pin(rows), context) => written,
-            Ok(failure) = told => match failure {
-                Failure::Error(error) => Err(error),
-                Failure::Panic(panic) => resume_unwind(panic),
-            },
+        let state = Arc::new(State::default());
+        let registry = WholeStores { context: Arc::clone(context), state: Arc::clone(&state) };
+        let env = RuntimeEnvBuilder::from_runtime_env(&context.runtime_env())
+            .with_object_store_registry(Arc::new(registry))
+            .build_arc()?;
+        let context = Arc::new(TaskContext::new(
+            context.task_id(),
+            context.session_id(),
+            context.session_config().clone(),
+            context.scalar_functions().clone(),
+            context.higher_order_functions().clone(),
+            context.aggregate_functions().clone(),
+            context.window_functions().clone(),
+            env,
+        ));
+        let rows = Rows { rows: data, state: Arc::clone(&state) };
+        let writing = pin!(self.writing.sink().write_all(Box::pin(rows), &context));
+        // Dropped before what writes is.
+        let cancelled = EndsHere(Arc::clone(&state));
+        let written = writing.await;
+        drop(cancelled);
+        match state.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            None => written,
+            Some(Failure::Error(error)) => Err(error),
+            Some(Failure::Panic(panic)) => resume_unwind(panic),
         }
+    }
+}
+
+/// What became of a statement that writes.
+#[derive(Debug, Default)]
+struct State {
+    /// No file gets a name any more.
+    has_ended: AtomicBool,
+    failure: Mutex<Option<Failure>>,
+}
+
+impl State {
+    fn check(&self) -> object_store::Result<()> {
+        if !self.has_ended.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let source = "the query that writes the file has failed or was cancelled".into();
+        Err(object_store::Error::Generic { store: "COPY", source })
+    }
+}
+
+struct EndsHere(Arc<State>);
+
+impl Drop for EndsHere {
+    fn drop(&mut self) {
+        self.0.has_ended.store(true, Ordering::Release);
     }
 }
 
@@ -102,36 +157,147 @@ enum Failure {
     Panic(Box<dyn Any + Send>),
 }
 
-/// The rows of a query up to an error or a panic, which is told elsewhere; nothing comes after it, not even an end.
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Error(_) => "Error",
+            Self::Panic(_) => "Panic",
+        })
+    }
+}
+
+/// The rows of a query.
 struct Rows {
     rows: SendableRecordBatchStream,
-    /// `None` once it has failed.
-    tell: Option<oneshot::Sender<Failure>>,
+    state: Arc<State>,
 }
 
 impl Stream for Rows {
     type Item = Result<RecordBatch>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if self.tell.is_none() {
-            return Poll::Pending;
-        }
-        // What panicked is not polled again.
+        // What panicked is not polled again: the sink ends with the error.
         let failure = match catch_unwind(AssertUnwindSafe(|| self.rows.poll_next_unpin(context))) {
             Ok(Poll::Ready(Some(Err(error)))) => Failure::Error(error),
             Ok(polled) => return polled,
             Err(panic) => Failure::Panic(panic),
         };
-        if let Some(tell) = self.tell.take() {
-            drop(tell.send(failure)); // nobody listens where the statement was cancelled
-        }
-        Poll::Pending
+        self.state.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure);
+        self.state.has_ended.store(true, Ordering::Release);
+        Poll::Ready(Some(Err(exec_datafusion_err!("the query failed"))))
     }
 }
 
 impl RecordBatchStream for Rows {
     fn schema(&self) -> SchemaRef {
         self.rows.schema()
+    }
+}
+
+/// The stores of a statement that writes.
+#[derive(Debug)]
+struct WholeStores {
+    context: Arc<TaskContext>,
+    state: Arc<State>,
+}
+
+impl ObjectStoreRegistry for WholeStores {
+    fn register_store(&self, url: &Url, store: Arc<dyn ObjectStore>) -> Option<Arc<dyn ObjectStore>> {
+        self.context.runtime_env().register_object_store(url, store)
+    }
+
+    fn deregister_store(&self, url: &Url) -> Result<Arc<dyn ObjectStore>> {
+        self.context.runtime_env().deregister_object_store(url)
+    }
+
+    fn get_store(&self, url: &Url) -> Result<Arc<dyn ObjectStore>> {
+        let inner = self.context.runtime_env().object_store_registry.get_store(url)?;
+        Ok(Arc::new(WholeStore { inner, state: Arc::clone(&self.state) }))
+    }
+}
+
+/// A store in which files get their names only while the query has not failed.
+#[derive(Debug)]
+struct WholeStore {
+    inner: Arc<dyn ObjectStore>,
+    state: Arc<State>,
+}
+
+impl fmt::Display for WholeStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+#[async_trait::async_trait]
+impl ObjectStore for WholeStore {
+    async fn put_opts(
+        &self,
+        path: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> object_store::Result<PutResult> {
+        self.state.check()?;
+        self.inner.put_opts(path, payload, options).await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        path: &Path,
+        options: PutMultipartOptions,
+    ) -> object_store::Result<Box<dyn MultipartUpload>> {
+        let inner = self.inner.put_multipart_opts(path, options).await?;
+        Ok(Box::new(WholeUpload { inner, state: Arc::clone(&self.state) }))
+    }
+
+    async fn get_opts(&self, path: &Path, options: GetOptions) -> object_store::Result<GetResult> {
+        self.inner.get_opts(path, options).await
+    }
+
+    fn delete_stream(
+        &self,
+        paths: BoxStream<'static, object_store::Result<Path>>,
+    ) -> BoxStream<'static, object_store::Result<Path>> {
+        self.inner.delete_stream(paths)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, object_store::Result<ObjectMeta>> {
+        self.inner.list(prefix)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> object_store::Result<ListResult> {
+        self.inner.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> object_store::Result<()> {
+        self.inner.copy_opts(from, to, options).await
+    }
+}
+
+/// A file that is being written.
+#[derive(Debug)]
+struct WholeUpload {
+    inner: Box<dyn MultipartUpload>,
+    state: Arc<State>,
+}
+
+#[async_trait::async_trait]
+impl MultipartUpload for WholeUpload {
+    fn put_part(&mut self, payload: PutPayload) -> UploadPart {
+        self.inner.put_part(payload)
+    }
+
+    async fn complete(&mut self) -> object_store::Result<PutResult> {
+        if let Err(refused) = self.state.check() {
+            // What was uploaded takes room until somebody ends it; the query's own error is the one to tell.
+            drop(self.inner.abort().await);
+            return Err(refused);
+        }
+        self.inner.complete().await
+    }
+
+    async fn abort(&mut self) -> object_store::Result<()> {
+        self.inner.abort().await
     }
 }
 

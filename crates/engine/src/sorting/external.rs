@@ -283,9 +283,9 @@ impl ExternalSort {
                     run_bytes.get_or_insert_with(|| RUN_BYTES_MIN.max(held.needed() / 2));
                     runs = self.in_files(runs).await?;
                     in_memory = 0;
-                    let (run, bytes) = (std::mem::take(&mut held), held.needed());
+                    let bytes = held.needed();
                     self.reservation.try_resize(bytes).ok();
-                    writing = Some(Writing { run: self.write(run), bytes });
+                    writing = Some(Writing { run: self.write(std::mem::take(&mut held)), bytes });
                 }
             } else if held.rows > self.rows_max {
                 let sorted = self.sort(std::mem::take(&mut held));

@@ -6,6 +6,7 @@ mod common;
 mod distinct;
 mod embed;
 mod numbers;
+mod outer_keys;
 mod planning;
 mod profile;
 mod reuse;
