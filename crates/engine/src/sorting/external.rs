@@ -234,6 +234,33 @@ impl SortedRun {
     }
 }
 
+/// Rows that came before it was known that there are too many, without their keys.
+struct Waiting {
+    batches: std::vec::IntoIter<RecordBatch>,
+    rows: usize,
+    row_bytes: usize,
+}
+
+impl Waiting {
+    fn of(batches: Vec<RecordBatch>) -> Self {
+        let mut bytes = RecordBatchMemoryCounter::new();
+        batches.iter().for_each(|batch| _ = bytes.count_batch(batch));
+        let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+        let row_bytes = bytes.memory_usage().div_ceil(rows.max(1));
+        Self { batches: batches.into_iter(), rows, row_bytes }
+    }
+
+    fn bytes(&self) -> usize {
+        self.rows * self.row_bytes
+    }
+
+    fn next(&mut self) -> Option<RecordBatch> {
+        let batch = self.batches.next()?;
+        self.rows -= batch.num_rows();
+        Some(batch)
+    }
+}
+
 /// A sort of one partition while it runs.
 pub(super) struct ExternalSort {
     pub(super) keys: Arc<KeyBytes>,
@@ -260,9 +287,7 @@ impl ExternalSort {
         mut rest: SendableRecordBatchStream,
     ) -> Result<SendableRecordBatchStream> {
         let mut held = Keyed::default();
-        for batch in rows {
-            self.push(&mut held, batch)?;
-        }
+        let mut waiting = Waiting::of(rows);
         let (mut runs, mut in_memory, mut most) = (Vec::new(), 0, 0);
         let mut writing: Option<Writing> = None;
         // Of a run, once it is known for what there is room.
@@ -270,7 +295,8 @@ impl ExternalSort {
         loop {
             let is_full = run_bytes.is_some_and(|bytes| held.needed() >= bytes);
             let written = writing.as_ref().map_or(0, |writing| writing.bytes);
-            if is_full || self.reservation.try_resize(in_memory + written + held.needed()).is_err() {
+            let others = in_memory + written + waiting.bytes();
+            if is_full || self.reservation.try_resize(others + held.needed()).is_err() {
                 if let Some(writing) = writing.take() {
                     runs.push(SortedRun::File(joined(writing.run.join().await)?));
                     // What was written has made room.
@@ -284,7 +310,7 @@ impl ExternalSort {
                     runs = self.in_files(runs).await?;
                     in_memory = 0;
                     let bytes = held.needed();
-                    self.reservation.try_resize(bytes).ok();
+                    self.reservation.try_resize(bytes + waiting.bytes()).ok();
                     writing = Some(Writing { run: self.write(std::mem::take(&mut held)), bytes });
                 }
             } else if held.rows > self.rows_max {
@@ -292,7 +318,14 @@ impl ExternalSort {
                 in_memory += sorted.bytes;
                 runs.push(SortedRun::Memory(sorted));
             }
-            match rest.next().await.transpose()? {
+            let next = match waiting.next() {
+                Some(batch) => {
+                    tokio::task::consume_budget().await;
+                    Some(batch)
+                }
+                None => rest.next().await.transpose()?,
+            };
+            match next {
                 Some(batch) if batch.num_rows() == 0 => {}
                 Some(batch) => self.push(&mut held, batch)?,
                 None => break,
