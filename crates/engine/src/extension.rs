@@ -47,6 +47,7 @@ use crate::provider::PeltonTable;
 use crate::running::RunningWindows;
 use crate::scan::ScanOptions;
 use crate::session::SessionOptions;
+use crate::shared::SharedPlans;
 use crate::sideways::SidewaysRule;
 use crate::sorting::WordSorts;
 use crate::spilling::{Count, DistinctCounts, SpillingRule};
@@ -57,7 +58,7 @@ use crate::window_filters::WindowFilters;
 use crate::window_frames::WindowFrames;
 use crate::window_texts::WindowTexts;
 use crate::yielding::YieldingRule;
-use crate::{null_keys, outer_keys, shadowed, simplify};
+use crate::{null_keys, outer_keys, shadowed, shared, simplify};
 
 /// What [`with_pelton`] gives back: the builder to go on with, and what tables are made with.
 pub struct Extension {
@@ -104,7 +105,7 @@ pub fn with_pelton(builder: SessionStateBuilder, options: &SessionOptions) -> Re
     let builder = with_sql_semantics(with_numbers(builder), options.memory_limit_bytes);
     let copies = Copies::new(options, &io);
     let builder = bounded::install(with_rules(builder, options, &device, &copies));
-    let mut builder = builder.with_table_factory("PELTON".to_owned(), Arc::new(factory));
+    let mut builder = shared::install(builder).with_table_factory("PELTON".to_owned(), Arc::new(factory));
     let env = builder.runtime_env().take().unwrap_or_else(|| Arc::new(RuntimeEnv::default()));
     let builder = builder.with_runtime_env(Arc::new(Stores::install(&env)));
     Ok(Extension { builder: watched(builder), device, io, scan: options.scan, copies })
@@ -167,6 +168,7 @@ fn with_rules(
         .with_physical_optimizer_rule(Arc::new(WordSorts))
         .with_physical_optimizer_rule(Arc::new(ToCopies::new(copies, device)))
         .with_physical_optimizer_rule(Arc::new(WholeWrites))
+        .with_physical_optimizer_rule(Arc::new(SharedPlans))
 }
 
 /// The device that `options` ask for; one that was asked for by name is opened at once.

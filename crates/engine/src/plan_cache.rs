@@ -48,6 +48,7 @@ use crate::planning::PlanSize;
 use crate::provider::PeltonTable;
 use crate::running::RunningWindowExec;
 use crate::scan::PeltonScanExec;
+use crate::shared::SharedExec;
 use crate::sorting::WordSortExec;
 use crate::spilling::{
     DistinctMergeExec, PartialAggregateExec, PeltonJoinExec, SpillingAggregateExec, SpillingWindowExec,
@@ -255,6 +256,9 @@ fn starts_anew(plan: &Arc<dyn ExecutionPlan>) -> bool {
     // Of a filter that a copy's scan reads, `to_keep` looks whether the copy narrows it.
     if plan.is::<PeltonScanExec>() || plan.is::<PlaceholderRowExec>() || plan.is::<EmptyExec>() {
         return true;
+    }
+    if plan.is::<SharedExec>() {
+        return children.into_iter().all(starts_anew);
     }
     has_copied_state(plan) && !children.is_empty() && children.into_iter().all(starts_anew)
 }

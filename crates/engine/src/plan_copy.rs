@@ -34,6 +34,7 @@ use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 use crate::gpu::PeltonGpuExec;
 use crate::new_filters::NewFilters;
 use crate::scan::PeltonScanExec;
+use crate::shared::{NewSharing, SharedExec, tied};
 use crate::spilling::PeltonJoinExec;
 
 /// A copy of `plan` to make copies from; `None` where not every expression that reads the results of a scalar subquery, or
@@ -47,7 +48,7 @@ pub(crate) fn to_keep(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Ex
     let results = NewResults::of(plan)?;
     let of_device = |node: &PeltonGpuExec| node.to_keep(&results);
     let copying = Copying { results: &results, filters: Some(&filters), of_device };
-    let kept = copying.copy(plan)?;
+    let kept = tied(copying.copy(plan)?)?;
     let is_apart = !results.are_missed_in(&kept)? && filters.are_all_in(&kept)?;
     Ok(is_apart.then_some(kept))
 }
@@ -61,7 +62,7 @@ pub(crate) fn to_run(kept: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionP
     let filters = NewFilters::of(kept)?;
     let results = NewResults::of(kept)?;
     let of_device = |node: &PeltonGpuExec| node.with_results(&results);
-    Copying { results: &results, filters: filters.as_ref(), of_device }.copy(kept)
+    tied(Copying { results: &results, filters: filters.as_ref(), of_device }.copy(kept)?)
 }
 
 /// What a copy has of its own.
@@ -126,12 +127,15 @@ fn joined_anew(
     }
 }
 
-/// For the results of scalar subqueries in a plan, those of a copy.
+/// For the results of scalar subqueries in a plan, and of subtrees that it uses several times, those of a copy.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct NewResults(Vec<(ScalarSubqueryResults, ScalarSubqueryResults)>);
+pub(crate) struct NewResults {
+    scalars: Vec<(ScalarSubqueryResults, ScalarSubqueryResults)>,
+    sharing: NewSharing,
+}
 
 impl NewResults {
-    /// Empty results for each scalar subquery of `plan`.
+    /// Empty results for each scalar subquery of `plan`, and each subtree that is shared.
     fn of(plan: &Arc<dyn ExecutionPlan>) -> Result<Self> {
         let mut pairs = Vec::new();
         plan.apply(|node| {
@@ -141,17 +145,18 @@ impl NewResults {
             }
             Ok(TreeNodeRecursion::Continue)
         })?;
-        Ok(Self(pairs))
+        Ok(Self { scalars: pairs, sharing: NewSharing::of(plan)? })
     }
 
-    /// True for a plan without scalar subqueries.
+    /// True for a plan without either.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.scalars.is_empty() && self.sharing.is_empty()
     }
 
     /// These, and `later`, which stand in place of some of these.
     pub(crate) fn then(&self, later: &Self) -> Self {
-        Self(self.0.iter().chain(&later.0).cloned().collect())
+        let scalars = self.scalars.iter().chain(&later.scalars).cloned().collect();
+        Self { scalars, sharing: self.sharing.then(&later.sharing) }
     }
 
     /// A copy of `plan`, which is for the CPU alone, to make copies from; no scan of it is told filters.
@@ -200,6 +205,9 @@ impl NewResults {
         if self.is_empty() || !self.are_old_in_node(&node)? {
             return Ok(node);
         }
+        if let Some(shared) = node.downcast_ref::<SharedExec>() {
+            return Ok(Arc::new(self.sharing.in_node(shared)));
+        }
         if let Some(scan) = node.downcast_ref::<PeltonScanExec>() {
             return Ok(Arc::new(scan.with_results(self)?));
         }
@@ -240,7 +248,7 @@ impl NewResults {
     /// What stands in place of `results` in the end.
     fn replaced(&self, results: &ScalarSubqueryResults) -> ScalarSubqueryResults {
         let mut now = results;
-        for (old, new) in &self.0 {
+        for (old, new) in &self.scalars {
             now = if now == old { new } else { now };
         }
         now.clone()
@@ -260,7 +268,7 @@ impl NewResults {
     }
 
     fn are_old_in_node(&self, node: &Arc<dyn ExecutionPlan>) -> Result<bool> {
-        let mut found = false;
+        let mut found = node.downcast_ref::<SharedExec>().is_some_and(|shared| self.sharing.is_old(shared));
         node.apply_expressions(&mut |expr| {
             found |= self.are_old_in([expr])?;
             Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
@@ -269,7 +277,7 @@ impl NewResults {
     }
 
     fn are_old_in<'e>(&self, exprs: impl IntoIterator<Item = &'e Arc<dyn PhysicalExpr>>) -> Result<bool> {
-        let is_old = |results: &ScalarSubqueryResults| self.0.iter().any(|(old, _)| old == results);
+        let is_old = |results: &ScalarSubqueryResults| self.scalars.iter().any(|(old, _)| old == results);
         for expr in exprs {
             let reads = |part: &Arc<dyn PhysicalExpr>| {
                 Ok(part.downcast_ref::<ScalarSubqueryExpr>().is_some_and(|part| is_old(part.results())))

@@ -34,6 +34,25 @@ const OF_OTHERS: [&str; 4] = ["arrow-", "parquet", "datafusion", "sqlparser"];
 /// The largest library, for which others wait: it gets no more either, and is compiled by all cores.
 const LARGEST: &str = "pelton-engine";
 const LITTLE: &str = "1";
+/// And these are not optimised: functions and formats of which tests have a few rows each, what waits for a network, and what
+/// reads a command line.
+const RARE: [&str; 14] = [
+    "axum",
+    "clap",
+    "datafusion-catalog-listing",
+    "datafusion-datasource",
+    "datafusion-functions-nested",
+    "datafusion-functions-table",
+    "datafusion-substrait",
+    "h2",
+    "hyper",
+    "object_store",
+    "reqwest",
+    "rustls",
+    "substrait",
+    "tonic",
+];
+const NOT: &str = "0";
 
 /// Whether no library of the workspace is built yet.
 pub(crate) fn is_clean(workspace: &Workspace) -> bool {
@@ -74,8 +93,11 @@ pub(crate) fn as_rustc() -> Option<ExitCode> {
     let mut args: Vec<OsString> = words.collect();
     let package = std::env::var("CARGO_PKG_NAME").unwrap_or_default();
     if std::env::var_os(DRIVER).is_some() {
-        if package == LARGEST || OF_OTHERS.iter().any(|name| package.starts_with(name)) {
-            set(&mut args, "opt-level", LITTLE);
+        let is_of = |names: &[&str]| names.iter().any(|name| package.starts_with(name));
+        if is_of(&RARE) {
+            optimise(&mut args, NOT);
+        } else if package == LARGEST || is_of(&OF_OTHERS) {
+            optimise(&mut args, LITTLE);
         }
         if package == LARGEST {
             set(&mut args, "codegen-units", "16");
@@ -84,9 +106,7 @@ pub(crate) fn as_rustc() -> Option<ExitCode> {
     // Cargo says which packages it was asked for: those of the workspace.
     let driver = std::env::var_os(DRIVER).filter(|_| std::env::var_os("CARGO_PRIMARY_PACKAGE").is_some());
     if driver.is_some() && is_for_tests(&args) {
-        set(&mut args, "opt-level", if package == INTERPRETING { LITTLE } else { "0" });
-        // Which comes with that otherwise, and cargo says nothing of it in a release.
-        args.push("-Cdebug-assertions=off".into());
+        optimise(&mut args, if package == INTERPRETING { LITTLE } else { NOT });
     }
     let is_linted_later = is_tested_library(&args);
     if driver.is_some() && is_linted_later {
@@ -105,6 +125,15 @@ pub(crate) fn as_rustc() -> Option<ExitCode> {
     // A directory of metadata that nobody reads.
     let _ = std::fs::remove_dir_all(out);
     Some(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Has this much optimised.
+fn optimise(args: &mut Vec<OsString>, level: &str) {
+    set(args, "opt-level", level);
+    if level == NOT {
+        // Which comes with that otherwise, and cargo says nothing of it in a release.
+        args.push("-Cdebug-assertions=off".into());
+    }
 }
 
 /// Gives an option of code generation another value, where cargo has given it one.

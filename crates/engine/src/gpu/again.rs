@@ -19,7 +19,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 
 /// `plan` as if none of its nodes had ever run. A top-k among them must not be running at the moment; anything else may.
-pub(super) fn anew(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+pub(crate) fn anew(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     plan.apply(|node| node.apply_expressions(&mut forget))?;
     reset_plan_states(Arc::clone(plan))
 }

@@ -49,6 +49,7 @@ use super::value::{LateText, Value};
 use super::windows::Windowed;
 use crate::deferred::DeferredExec;
 use crate::scan::PeltonScanExec;
+use crate::shared::SharedExec;
 
 /// Output columns of a plan node that are asked for.
 pub(super) type Needed = BTreeSet<usize>;
@@ -313,6 +314,9 @@ impl<'a> Lowering<'a> {
         if moves_rows_only(plan) || plan.is::<SortExec>() || plan.is::<SortPreservingMergeExec>() {
             return self.flow(plan.children()[0], needed);
         }
+        if let Some(subtree) = seen_through(plan) {
+            return self.flow(subtree, needed);
+        }
         Err(Error::unsupported(format!("kernels have no {}", plan.name())))
     }
 
@@ -468,6 +472,9 @@ fn groups_alone(plan: &Arc<dyn ExecutionPlan>) -> Option<(&AggregateExec, Vec<&P
         let is_order = node.is::<SortExec>() || node.is::<SortPreservingMergeExec>();
         if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
             projections.push(projection);
+        } else if let Some(subtree) = seen_through(node) {
+            node = subtree;
+            continue;
         } else if !moves_rows_only(node) && (!is_order || node.fetch().is_some()) {
             return None;
         }
@@ -504,9 +511,18 @@ pub(super) fn moves_rows_only(plan: &Arc<dyn ExecutionPlan>) -> bool {
             || plan.is::<BufferExec>())
 }
 
+/// The subtree that `plan` stands for, at one of its places.
+fn seen_through(plan: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn ExecutionPlan>> {
+    plan.downcast_ref::<SharedExec>().and_then(SharedExec::seen_through)
+}
+
 /// The first node below `plan` that does something to rows.
 pub(super) fn without_exchanges(plan: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> {
-    if moves_rows_only(plan) { without_exchanges(plan.children()[0]) } else { plan }
+    match seen_through(plan) {
+        Some(subtree) => without_exchanges(subtree),
+        None if moves_rows_only(plan) => without_exchanges(plan.children()[0]),
+        None => plan,
+    }
 }
 
 fn drops_rows(pipeline: &Pipeline) -> bool {

@@ -61,6 +61,7 @@ mod value;
 mod variance;
 mod windows;
 
+pub(crate) use again::anew;
 pub(crate) use describe::{device_text, pipeline_texts, reason_on_cpu, why_text};
 pub use device::{DeviceChoice, DeviceHandle};
 pub use exec::{PeltonGpuExec, StepTime};

@@ -51,6 +51,11 @@ pub(crate) fn is_exact(input: &DataType) -> bool {
     sum_type(input).is_some() && !matches!(input, DataType::Duration(_))
 }
 
+/// Whether `function` is our `avg`.
+pub(crate) fn is_avg(function: &AggregateUDF) -> bool {
+    function.inner().is::<Avg>()
+}
+
 impl AggregateUDFImpl for Avg {
     fn name(&self) -> &str {
         "avg"

@@ -34,9 +34,10 @@ use datafusion::logical_expr::AggregateUDF;
 use datafusion::optimizer::optimizer::Optimizer;
 use datafusion::optimizer::{Analyzer, AnalyzerRule, OptimizerRule};
 
-pub(crate) use avg::{average, is_exact, unit_of};
+pub(crate) use avg::{average, is_avg, is_exact, unit_of};
 pub(crate) use checked::{Checked, CheckedOp};
 pub(crate) use literals::write_doubles;
+pub(crate) use sum::{is_sum, sum};
 pub(crate) use total::{Summand, Total, for_summand, sum_type, too_large, totals_as};
 
 /// Adds the rules of numbers to a session that is being built: its option `parse_float_as_decimal` is set, `sum` and
@@ -45,7 +46,7 @@ pub fn with_numbers(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     let config = builder.config().take().unwrap_or_default();
     let config = config.set_bool("datafusion.sql_parser.parse_float_as_decimal", true);
     let aggregates = builder.aggregate_functions().get_or_insert_default();
-    aggregates.push(Arc::new(AggregateUDF::from(sum::Sum::new())));
+    aggregates.push(sum());
     aggregates.push(Arc::new(AggregateUDF::from(avg::Avg::new())));
     builder.expr_planners().get_or_insert_default().insert(0, Arc::new(types::DecimalDivision));
     let mut analyzer = builder.analyzer().take().unwrap_or_default();

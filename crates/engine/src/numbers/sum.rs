@@ -4,7 +4,7 @@
 //! of the result before it.
 
 use std::mem::size_of;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, ListArray, PrimitiveArray};
 use datafusion::arrow::buffer::OffsetBuffer;
@@ -39,6 +39,17 @@ impl Sum {
     pub(super) fn new() -> Self {
         Self { signature: Signature::user_defined(Volatility::Immutable), other: sum_udaf() }
     }
+}
+
+/// Our `sum`.
+pub(crate) fn sum() -> Arc<AggregateUDF> {
+    static FUNCTION: LazyLock<Arc<AggregateUDF>> = LazyLock::new(|| Arc::new(AggregateUDF::from(Sum::new())));
+    Arc::clone(&FUNCTION)
+}
+
+/// Whether `function` is our `sum`.
+pub(crate) fn is_sum(function: &AggregateUDF) -> bool {
+    function.inner().is::<Sum>()
 }
 
 impl AggregateUDFImpl for Sum {

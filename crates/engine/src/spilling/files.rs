@@ -101,6 +101,11 @@ impl Writer {
         Self { spill, writer: None, written: Rows::default() }
     }
 
+    /// What was written so far, in bytes in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.written.bytes
+    }
+
     /// Appends `batch`.
     ///
     /// # Errors

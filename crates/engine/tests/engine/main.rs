@@ -10,5 +10,6 @@ mod outer_keys;
 mod planning;
 mod profile;
 mod reuse;
+mod shared;
 mod skipping;
 mod three_valued;
