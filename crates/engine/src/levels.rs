@@ -30,7 +30,7 @@ use self::parts::Parts;
 use crate::shared::at_places;
 
 /// Levels of the largest cube that is taken apart: all are planned.
-const LEVELS_MAX: usize = 64;
+const LEVELS_MAX: usize = 32;
 
 /// `plan` with levels in place of grouping sets, where that is possible.
 pub(crate) fn rewritten(plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -78,12 +78,10 @@ impl<'a> Levels<'a> {
         let keys: Vec<Expr> = grouping_set_to_exprlist(&aggregate.group_expr)?.into_iter().cloned().collect();
         let Some(mut levels) = levels(sets, &keys)? else { return Ok(None) };
         levels.sort_by_key(|level| std::cmp::Reverse(count(level)));
-        let is_usual = levels.len() > 1
-            && levels.windows(2).all(|pair| pair[0] != pair[1])
-            && count(&levels[0]) == keys.len()
-            && keys.iter().all(|key| !key.is_volatile());
+        let has_all_keys = levels.first().is_some_and(|level| count(level) == keys.len());
+        // Groups of a set that is named twice are there twice, with other numbers.
         let has_twice = (1..levels.len()).any(|at| levels[..at].contains(&levels[at]));
-        if !is_usual || has_twice {
+        if levels.len() < 2 || !has_all_keys || has_twice || keys.iter().any(Expr::is_volatile) {
             return Ok(None);
         }
         let Some(parts) = Parts::of(aggregate)? else { return Ok(None) };
@@ -170,10 +168,7 @@ fn levels(sets: &GroupingSet, keys: &[Expr]) -> Result<Option<Vec<Keys>>> {
             let exprs: Vec<&Expr> = exprs.iter().collect();
             (0..=exprs.len()).map(|length| level(&exprs[..length])).collect()
         }
-        GroupingSet::Cube(exprs) if exprs.len() < LEVELS_MAX => {
-            if exprs.len() > LEVELS_MAX.ilog2() as usize {
-                return Ok(None);
-            }
+        GroupingSet::Cube(exprs) if exprs.len() <= LEVELS_MAX.ilog2() as usize => {
             powerset(exprs)?.into_iter().map(|set| level(&set)).collect()
         }
         GroupingSet::Cube(_) => return Ok(None),

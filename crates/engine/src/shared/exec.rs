@@ -28,7 +28,7 @@ use datafusion::physical_plan::{
 use futures::StreamExt;
 
 use super::rows::{Making, read};
-use crate::gpu::anew;
+use crate::gpu::{PeltonGpuExec, anew};
 
 /// What the places of one subtree have in common.
 pub(crate) struct Sharing {
@@ -383,23 +383,30 @@ impl PhysicalOptimizerRule for SharedPlans {
 pub(crate) struct NewSharing(Vec<(Arc<Sharing>, Arc<Sharing>)>);
 
 impl NewSharing {
-    /// Of all that is shared in `plan`.
+    /// Of all that is shared in `plan`, and in what the CPU falls back to where a device refuses.
     ///
     /// # Errors
     ///
     /// None of its own; those of walking a plan.
     pub(crate) fn of(plan: &Arc<dyn ExecutionPlan>) -> Result<Self> {
-        let mut pairs: Vec<(Arc<Sharing>, Arc<Sharing>)> = Vec::new();
+        let mut found = Self::default();
+        found.add(plan)?;
+        Ok(found)
+    }
+
+    fn add(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
         plan.apply(|node| {
             if let Some(shared) = node.downcast_ref::<SharedExec>()
-                && !pairs.iter().any(|(old, _)| Arc::ptr_eq(old, &shared.sharing))
+                && !self.is_old(shared)
             {
-                let new = shared.sharing.anew();
-                pairs.push((Arc::clone(&shared.sharing), Arc::new(new)));
+                self.0.push((Arc::clone(&shared.sharing), Arc::new(shared.sharing.anew())));
+            }
+            if let Some(device) = node.downcast_ref::<PeltonGpuExec>() {
+                self.add(device.planned())?;
             }
             Ok(TreeNodeRecursion::Continue)
         })?;
-        Ok(Self(pairs))
+        Ok(())
     }
 
     pub(crate) fn is_empty(&self) -> bool {
