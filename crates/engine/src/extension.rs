@@ -33,6 +33,7 @@ use crate::bounded;
 use crate::by_position;
 use crate::copies::{Copies, FromCopies, ToCopies};
 use crate::deferred::DeferringRule;
+use crate::eager::EagerAggregates;
 use crate::factory::PeltonTableFactory;
 use crate::fetch::FetchingRule;
 use crate::floats::FloatKeyRule;
@@ -58,7 +59,7 @@ use crate::window_filters::WindowFilters;
 use crate::window_frames::WindowFrames;
 use crate::window_texts::WindowTexts;
 use crate::yielding::YieldingRule;
-use crate::{null_keys, outer_keys, shadowed, shared, simplify};
+use crate::{null_keys, outer_keys, shadowed, shared, simplify, unmatched};
 
 /// What [`with_pelton`] gives back: the builder to go on with, and what tables are made with.
 pub struct Extension {
@@ -144,7 +145,7 @@ fn with_rules(
     let aggregates = builder.aggregate_functions().get_or_insert_default();
     aggregates.push(Arc::new(AggregateUDF::from(Count::new())));
     let logical = null_keys::install(shadowed::install(simplify::install(builder.optimizer().take())));
-    let logical = outer_keys::install(logical);
+    let logical = unmatched::install(outer_keys::install(logical));
     let mut rules = builder.physical_optimizers().take().unwrap_or_default().rules;
     by_position::install(&mut rules);
     rules.insert(0, Arc::new(FromCopies::new(copies, device)));
@@ -162,6 +163,7 @@ fn with_rules(
         .with_optimizer_rules(logical)
         .with_physical_optimizer_rules(rules)
         .with_physical_optimizer_rule(Arc::new(GpuRule::new(Arc::clone(device))))
+        .with_physical_optimizer_rule(Arc::new(EagerAggregates::new(options.table_rows_min)))
         .with_physical_optimizer_rule(Arc::new(spilling))
         .with_physical_optimizer_rule(Arc::new(RunningWindows))
         .with_physical_optimizer_rule(Arc::new(WindowTexts))

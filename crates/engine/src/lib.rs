@@ -25,6 +25,7 @@ mod cores;
 mod deferred;
 mod depth;
 mod dialect;
+mod eager;
 mod embed;
 mod error;
 mod expansion;
@@ -77,6 +78,7 @@ mod stores;
 mod subqueries;
 #[cfg(feature = "substrait")]
 mod substrait;
+mod unmatched;
 mod version;
 mod whole;
 mod window_filters;

@@ -7,21 +7,27 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use datafusion::physical_expr::PhysicalExpr;
 use pelton_error::Result;
 use pelton_store::Table;
 use pelton_zone::{Predicate, SkipKinds};
 
 use crate::prune::Pruned;
+use crate::scan::Counted;
 use crate::statistics;
 
 /// Answers that are kept of each kind; the oldest goes first. A guess: a dashboard's queries.
 const KEPT_MAX: usize = 128;
+
+/// Filters that rows have to pass.
+type Conjuncts = Vec<Arc<dyn PhysicalExpr>>;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct ZoneMemo {
     estimates: Mutex<Recent<Predicate<usize>, f64>>,
     pruned: Mutex<Recent<PruneQuestion, Arc<Pruned>>>,
+    counted: Mutex<Recent<Conjuncts, Option<Arc<Counted>>>>,
 }
 
 /// Everything that [`Pruned`] depends on besides the snapshot.
@@ -44,6 +50,25 @@ impl ZoneMemo {
     /// As [`Pruned::of`].
     pub(crate) fn pruned(&self, table: &Table, question: &PruneQuestion) -> Result<Arc<Pruned>> {
         answer(&self.pruned, question, || Pruned::of(table, question).map(Arc::new))
+    }
+
+    /// What passes `conjuncts`: what is kept if it `is_enough`, or what `count` finds.
+    pub(crate) fn counted(
+        &self,
+        conjuncts: &[Arc<dyn PhysicalExpr>],
+        is_enough: impl Fn(&Counted) -> bool,
+        count: impl FnOnce() -> Option<Counted>,
+    ) -> Option<Arc<Counted>> {
+        let lock = || self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let question = conjuncts.to_vec();
+        if let Some(known) = lock().get(&question)
+            && known.as_deref().is_none_or(is_enough)
+        {
+            return known;
+        }
+        let counted = count().map(Arc::new);
+        lock().insert(question, counted.clone());
+        counted
     }
 }
 

@@ -47,8 +47,8 @@ pub(crate) use counts::DistinctMergeExec;
 pub(crate) use distinct::DistinctCounts;
 pub(crate) use files::{Rows as SpilledRows, Spill, Writer};
 pub(crate) use given::Given;
-pub(crate) use groups::{Count, PartialAggregateExec, SpillingAggregateExec};
-pub(crate) use join::PeltonJoinExec;
+pub(crate) use groups::{Count, PartialAggregateExec, SpillingAggregateExec, are_integers, has_plain_groups};
+pub(crate) use join::{Bounds, PeltonJoinExec, both_bounds, bounds_as, bounds_of};
 pub(crate) use pool::SharingPool;
 pub(crate) use window::SpillingWindowExec;
 

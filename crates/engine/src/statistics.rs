@@ -14,6 +14,7 @@ use pelton_zone::{Predicate, Scalar, SkipKind, SkipKinds};
 
 use crate::prune::ZoneLookup;
 use crate::scan::PeltonScanExec;
+use crate::spilling::{Bounds, bounds_as};
 
 /// Statistics of all of `scan`'s output, or of one of `divisor` equal shares.
 ///
@@ -21,7 +22,11 @@ use crate::scan::PeltonScanExec;
 pub(crate) fn of_scan(scan: &PeltonScanExec, divisor: usize) -> Result<Statistics> {
     let table = scan.table();
     let table_rows = table.row_count();
-    let rows = scan.estimated_rows()?;
+    let counted = scan.counted();
+    let rows = match &counted {
+        Some(counted) => counted.rows as f64,
+        None => scan.estimated_rows()?,
+    };
     let exact = scan.reads_every_row() && divisor == 1;
     let rows = rows.min(scan.fetch_rows().map_or(f64::MAX, |limit| limit as f64));
     let share = (rows / divisor as f64).round() as usize;
@@ -34,7 +39,11 @@ pub(crate) fn of_scan(scan: &PeltonScanExec, divisor: usize) -> Result<Statistic
         let logical = &table.schema().columns[column].logical;
         let width = summary.raw_bytes as f64 / table_rows.max(1) as f64;
         raw_bytes += (width * share as f64) as usize;
-        column_statistics.push(column_statistics_of(summary, logical, table_rows, share, exact));
+        let mut of_column = column_statistics_of(summary, logical, table_rows, share, exact);
+        if let Some(bounds) = counted.as_ref().and_then(|counted| counted.bounds.get(&column)) {
+            narrow(&mut of_column, bounds);
+        }
+        column_statistics.push(of_column);
     }
     column_statistics.extend(scan.row_number_output().map(|_| ColumnStatistics::new_unknown()));
     Ok(Statistics {
@@ -42,6 +51,25 @@ pub(crate) fn of_scan(scan: &PeltonScanExec, divisor: usize) -> Result<Statistic
         total_byte_size: Precision::Inexact(raw_bytes),
         column_statistics,
     })
+}
+
+/// What `statistics` of a column of the whole table are of its values within `bounds`.
+fn narrow(statistics: &mut ColumnStatistics, bounds: &Bounds) {
+    let width = |min: &Precision<ScalarValue>, max: &Precision<ScalarValue>| {
+        let distance = max.get_value()?.distance(min.get_value()?)?;
+        Some(distance as f64 + 1.0)
+    };
+    let Some(of) = statistics.min_value.get_value().map(ScalarValue::data_type) else { return };
+    let Ok(Some((least, most))) = bounds_as(bounds, &of) else { return };
+    let before = width(&statistics.min_value, &statistics.max_value);
+    statistics.min_value = Precision::Inexact(least);
+    statistics.max_value = Precision::Inexact(most);
+    let after = width(&statistics.min_value, &statistics.max_value);
+    if let (Some(before), Some(after), Some(count)) = (before, after, statistics.distinct_count.get_value()) {
+        // Values are taken for spread evenly over their range.
+        let count = (*count as f64 * (after / before).min(1.0)).round().max(1.0);
+        statistics.distinct_count = Precision::Inexact(count as usize);
+    }
 }
 
 /// Statistics of a whole table.

@@ -190,7 +190,27 @@ impl Estimator {
         let rows = left.rows.zip(right.rows).map(|(left_rows, right_rows)| {
             joined_rows(join.join_type, left_rows, right_rows, &keys, filter_selectivity)
         });
-        let columns = self.joined_columns(join, left, right);
+        let (left_rows, right_rows) = (left.rows, right.rows);
+        let mut columns = self.joined_columns(join, left, right);
+        if let (Some(left_rows), Some(right_rows), Some(rows)) = (left_rows, right_rows, rows) {
+            let left_count = join.left.schema().fields().len();
+            let alone = |outer_rows: f64, fraction: f64| {
+                let rows = rows.max(1.0);
+                (outer_rows * (1.0 - fraction).max(ANTI_JOIN_FRACTION_MIN) / rows).min(1.0)
+            };
+            // Rows without a partner have NULL in the columns of the other side.
+            if matches!(join.join_type, JoinType::Left | JoinType::Full) {
+                let share = alone(left_rows, semi_join_fraction(&keys, right_rows, filter_selectivity));
+                let of_right = columns.split_off(left_count);
+                columns.extend(of_right.into_iter().map(|column| column.missing(share)));
+            }
+            if matches!(join.join_type, JoinType::Right | JoinType::Full) {
+                let share =
+                    alone(right_rows, semi_join_fraction(&swapped(&keys), left_rows, filter_selectivity));
+                let of_right = columns.split_off(left_count);
+                columns = columns.into_iter().map(|column| column.missing(share)).chain(of_right).collect();
+            }
+        }
         Profile { rows, columns }.project(join.projection)
     }
 
@@ -316,6 +336,11 @@ fn join_filter_selectivity(filter: &JoinFilter, left: &Profile, right: &Profile)
     selectivity(filter.expression(), &columns)
 }
 
+/// `keys` with sides changed.
+fn swapped(keys: &[(ColumnProfile, ColumnProfile)]) -> Vec<(ColumnProfile, ColumnProfile)> {
+    keys.iter().map(|(left, right)| (right.clone(), left.clone())).collect()
+}
+
 fn joined_rows(
     join_type: JoinType,
     left_rows: f64,
@@ -325,10 +350,7 @@ fn joined_rows(
 ) -> f64 {
     let inner = left_rows * right_rows * join_selectivity(keys) * filter_selectivity;
     let left_fraction = || semi_join_fraction(keys, right_rows, filter_selectivity);
-    let right_fraction = || {
-        let swapped: Vec<_> = keys.iter().map(|(left, right)| (right.clone(), left.clone())).collect();
-        semi_join_fraction(&swapped, left_rows, filter_selectivity)
-    };
+    let right_fraction = || semi_join_fraction(&swapped(keys), left_rows, filter_selectivity);
     match join_type {
         JoinType::Inner => inner,
         JoinType::Left => inner.max(left_rows),

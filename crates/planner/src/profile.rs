@@ -20,6 +20,10 @@ use datafusion::common::{ColumnStatistics, ScalarValue, Statistics};
 /// does not disturb a range.
 const SECONDS_PER_DAY: f64 = 86_400.0;
 
+/// Least share of a column that is taken to be within the range of another: estimates of nothing at all would hide what is
+/// above. A guess.
+const COMMON_SHARE_MIN: f64 = 1e-6;
+
 /// Estimated rows of a plan and what is known about each of its output columns.
 #[derive(Debug, Clone)]
 pub(crate) struct Profile {
@@ -147,15 +151,41 @@ impl ColumnProfile {
         self.domain.unwrap_or(self.source.rows).max(1.0)
     }
 
-    /// The values two joined columns have in common: those of the smaller domain, and no NULL.
-    pub(crate) fn intersect(&self, other: &Self) -> Self {
-        let (smaller, larger) = match (self.domain, other.domain) {
-            (Some(own), Some(others)) if own <= others => (self, other),
-            (Some(_), None) => (self, other),
-            (None, None) if self.source.rows <= other.source.rows => (self, other),
-            _ => (other, self),
+    /// It, within a part of its range: this share of it.
+    pub(crate) fn cut(&self, share: f64) -> Self {
+        Self { domain: self.domain.map(|domain| (domain * share).max(1.0)), ..self.clone() }
+    }
+
+    /// The shares of this column and of `other` that are within what their ranges have in common, values taken for spread
+    /// evenly.
+    pub(crate) fn common_shares(&self, other: &Self) -> (f64, f64) {
+        let (Some(own), Some(others)) = (self.range, other.range) else { return (1.0, 1.0) };
+        let share = |of: Range, other: Range| {
+            of.intersect(other.min, other.max).map_or(0.0, |part| of.fraction(&part)).max(COMMON_SHARE_MIN)
         };
-        Self { null_fraction: 0.0, range: smaller.range.or(larger.range), ..smaller.clone() }
+        (share(own, others), share(others, own))
+    }
+
+    /// The values two joined columns have in common: of the part that their ranges share, those of the smaller domain, and
+    /// no NULL.
+    pub(crate) fn intersect(&self, other: &Self) -> Self {
+        let (own_share, others_share) = self.common_shares(other);
+        let (own, others) = (self.cut(own_share), other.cut(others_share));
+        let is_own = match (own.domain, others.domain) {
+            (Some(own), Some(others)) => own <= others,
+            (Some(_), None) => true,
+            (None, None) => self.source.rows <= other.source.rows,
+            (None, Some(_)) => false,
+        };
+        let (smaller, larger) = if is_own { (own, others) } else { (others, own) };
+        let common =
+            smaller.range.zip(larger.range).and_then(|(one, other)| one.intersect(other.min, other.max));
+        Self { null_fraction: 0.0, range: common.or(smaller.range).or(larger.range), ..smaller }
+    }
+
+    /// It with rows more in which it is NULL: this share of all.
+    pub(crate) fn missing(self, share: f64) -> Self {
+        Self { null_fraction: share + (1.0 - share) * self.null_fraction, ..self }
     }
 }
 

@@ -25,6 +25,7 @@ use pelton_limits::bytes_text;
 use pelton_store::Table;
 use pelton_zone::{Predicate, SkipKinds};
 
+use super::counted::{self, Counted};
 use super::metrics::{PlannedBytes, ScanReport};
 use super::stream;
 use crate::error::to_datafusion;
@@ -315,6 +316,36 @@ impl PeltonScanExec {
         let statistics = statistics::of_table(&self.table);
         let share = |expr: &Arc<dyn PhysicalExpr>| pelton_planner::predicate_selectivity(expr, &statistics);
         Ok(rows * unknown.into_iter().map(share).product::<f64>())
+    }
+
+    /// What passes the conjuncts, where that was counted for an estimate.
+    pub(crate) fn counted(&self) -> Option<Arc<Counted>> {
+        let is_known = !self.conjuncts.is_empty() && self.conjuncts.iter().all(counted::is_of_rows_alone);
+        if !is_known || self.limit.is_some() {
+            return None;
+        }
+        let has_all = |counted: &Counted| {
+            let mut columns = counted::bounded_columns(self).into_iter();
+            columns.all(|column| counted.bounds.contains_key(&column))
+        };
+        // Whoever runs the query hears of what is wrong with it.
+        self.memo.counted(&self.conjuncts, has_all, || counted::count(self).unwrap_or_default())
+    }
+
+    /// All rows of `columns` that pass the conjuncts.
+    pub(super) fn of_columns(&self, columns: &[usize]) -> Result<Self> {
+        let source = ScanSource {
+            table: Arc::clone(&self.table),
+            memo: Arc::clone(&self.memo),
+            io: Arc::clone(&self.io),
+            options: self.options,
+        };
+        Self::try_new(source, Some(columns), self.conjuncts.clone(), None, 1)
+    }
+
+    /// Partitions that its rows are dealt to.
+    pub(super) fn partitions(&self) -> usize {
+        self.properties.partitioning.partition_count()
     }
 
     /// Decides which row groups are read: by metadata, then by a plain limit.

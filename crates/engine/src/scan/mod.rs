@@ -12,6 +12,7 @@
 //!
 //! Traffic: the stored bytes of the needed columns of the kept row groups, once.
 
+mod counted;
 mod exec;
 mod filter;
 mod metrics;
@@ -21,6 +22,7 @@ mod routed;
 mod selection;
 mod stream;
 
+pub(crate) use counted::Counted;
 pub use exec::{PeltonScanExec, ScanOptions};
 pub(crate) use exec::{ScanSource, SidewaysFilter};
 pub use metrics::{ScanReport, Skipped};

@@ -84,7 +84,8 @@ fn first_of(last: &AggregateExec) -> Option<&AggregateExec> {
             let mut below = last.input();
             loop {
                 if let Some(first) = below.downcast_ref::<PartialAggregateExec>() {
-                    return Some(first.aggregate());
+                    let first = first.aggregate();
+                    return (*first.mode() == AggregateMode::Partial).then_some(first);
                 }
                 if let Some(first) = below.downcast_ref::<AggregateExec>() {
                     return (*first.mode() == AggregateMode::Partial).then_some(first);

@@ -47,6 +47,7 @@ pub(crate) use distinct::Count;
 pub(crate) use partial::PartialAggregateExec;
 use run::{Run, buffer_bytes, room};
 use table::Shape;
+pub(crate) use table::are_integers;
 
 use super::files::{Keys, Spill};
 use crate::stand_in::answers_of;
@@ -100,7 +101,7 @@ impl SpillingAggregateExec {
 }
 
 /// Whether groups are made by hash, all of them are asked for, and their values do not depend on the order of rows.
-fn has_plain_groups(aggregate: &AggregateExec) -> bool {
+pub(crate) fn has_plain_groups(aggregate: &AggregateExec) -> bool {
     let by = aggregate.group_expr();
     by.is_single()
         && !by.is_true_no_grouping()

@@ -54,8 +54,10 @@ mod start;
 mod table;
 mod told;
 
+pub(crate) use keys::{Bounds, both_bounds, bounds_of};
 use pairs::Lane;
 use start::{Built, Start};
+pub(crate) use told::bounds_as;
 
 /// A join whose table all threads build, and that spills. See the module.
 pub(crate) struct PeltonJoinExec {

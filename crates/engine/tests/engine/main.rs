@@ -3,7 +3,9 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod counted;
 mod distinct;
+mod eager;
 mod embed;
 mod numbers;
 mod outer_keys;

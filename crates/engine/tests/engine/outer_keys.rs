@@ -131,3 +131,41 @@ async fn a_key_of_the_other_side_makes_an_outer_join_an_inner_one() {
         .await;
     check("SELECT count(*) FROM a LEFT JOIN b ON a_k = b_k WHERE b_v IN (SELECT c_v FROM c)", true).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_has_no_partner_is_of_an_anti_join() {
+    let tables = tables();
+    let session = session(&tables);
+    let check = async |sql: &str, anti: bool| {
+        let (actual, query) = run(&session, sql).await;
+        assert_eq!(actual, tables.expected(sql).await, "{sql}");
+        let plan = displayable(query.physical_plan().as_ref()).indent(false).to_string();
+        assert_eq!(plan.contains("Anti,"), anti, "{sql}\n{plan}");
+    };
+    for join in ["a LEFT JOIN b", "b RIGHT JOIN a"] {
+        for on in ["a_k = b_k", "a_k = b_k AND a_v < b_v", "b_k = a_k AND a_v = b_w"] {
+            let of = |asked: &str| {
+                format!("SELECT * FROM {join} ON {on} WHERE {asked} ORDER BY a_k, a_v, a_w, b_k, b_v, b_w")
+            };
+            check(&of("b_k IS NULL"), true).await;
+            check(&of("b_k IS NULL AND (a_v > 2 OR b_v IS NULL) AND a_w < 6"), true).await;
+            // A row of b may have NULL there.
+            check(&of("b_v IS NULL AND a_k > 1"), false).await;
+            check(&of("b_k IS NULL OR a_v = 1"), false).await;
+            check(
+                &format!("SELECT count(*), sum(b_w), sum(a_w) FROM {join} ON {on} WHERE b_k IS NULL"),
+                true,
+            )
+            .await;
+        }
+    }
+    // Rows of b with NULL there come too.
+    check("SELECT count(*) FROM a FULL JOIN b ON a_k = b_k WHERE b_k IS NULL", false).await;
+    check("SELECT count(*) FROM a LEFT JOIN b ON a_k IS NOT DISTINCT FROM b_k WHERE b_k IS NULL", false)
+        .await;
+    check(
+        "SELECT count(*) FROM a LEFT JOIN b ON a_k = b_k JOIN c ON a_v = c_v WHERE b_k IS NULL AND c_w > 1",
+        true,
+    )
+    .await;
+}

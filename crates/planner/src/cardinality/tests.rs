@@ -83,3 +83,25 @@ fn combinations_of_columns_of_one_relation_are_at_most_its_rows() {
     let keys = [Some(key(1, 150.0, 10.0)), Some(key(2, 100.0, 7.0))];
     assert_close(key_combinations(&keys, 1e6), 70.0);
 }
+
+fn ranged(source_id: usize, rows: f64, domain: f64, min: f64, max: f64) -> ColumnProfile {
+    ColumnProfile { range: Some(Range { min, max, step: 1.0 }), ..key(source_id, rows, domain) }
+}
+
+#[test]
+fn keys_outside_of_the_other_range_have_no_partner() {
+    // One year of 200 in a calendar, of which sales have five.
+    let sales = ranged(1, 1e6, 1825.0, 50_001.0, 51_825.0);
+    let year = ranged(2, 365.0, 365.0, 50_366.0, 50_730.0);
+    assert_close(1e6 * 365.0 * join_selectivity(&[(sales.clone(), year.clone())]), 2e5);
+    let novembers = ranged(2, 6000.0, 73_000.0, 1.0, 73_000.0);
+    assert_close(1e6 * 6000.0 * join_selectivity(&[(sales.clone(), novembers)]), 1e6 * 6000.0 / 73_000.0);
+    let fraction = semi_join_fraction(&[(sales.clone(), year.clone())], 365.0, 1.0);
+    assert!((0.12..0.21).contains(&fraction), "{fraction}");
+    // All that the sides have in common is one year.
+    let both = sales.intersect(&year);
+    assert_close(both.domain.unwrap(), 365.0);
+    assert_eq!(both.range, year.range);
+    let elsewhere = ranged(3, 10.0, 10.0, 90_000.0, 90_009.0);
+    assert!(1e6 * 10.0 * join_selectivity(&[(sales, elsewhere)]) < 10.0);
+}

@@ -35,6 +35,8 @@ const SHARE_STEADY: f64 = 0.8;
 /// The first step of an aggregate by texts or by integers. See the module.
 pub(crate) struct PartialAggregateExec {
     aggregate: Arc<AggregateExec>,
+    /// What it took the place of, where that is something else.
+    planned: Option<Arc<dyn ExecutionPlan>>,
     metrics: ExecutionPlanMetricsSet,
 }
 
@@ -49,11 +51,16 @@ impl PartialAggregateExec {
             return Ok(None);
         }
         let expected_rows = crate::spilling::expected_rows(aggregate.input())?;
-        Ok(expected_rows.is_none_or(|rows| rows >= rows_min).then(|| Self::new(aggregate)))
+        Ok(expected_rows.is_none_or(|rows| rows >= rows_min).then(|| Self::new(aggregate, None)))
     }
 
-    fn new(aggregate: Arc<AggregateExec>) -> Self {
-        Self { aggregate, metrics: ExecutionPlanMetricsSet::new() }
+    /// `aggregate`, which makes of states what `node` makes of rows.
+    pub(crate) fn in_place_of(node: &Arc<dyn ExecutionPlan>, aggregate: AggregateExec) -> Self {
+        Self::new(Arc::new(aggregate), Some(Arc::clone(node)))
+    }
+
+    fn new(aggregate: Arc<AggregateExec>, planned: Option<Arc<dyn ExecutionPlan>>) -> Self {
+        Self { aggregate, planned, metrics: ExecutionPlanMetricsSet::new() }
     }
 
     /// What it does, and over what.
@@ -63,11 +70,12 @@ impl PartialAggregateExec {
 
     /// DataFusion's operator.
     pub(crate) fn replaced(&self) -> Arc<dyn ExecutionPlan> {
-        Arc::clone(&self.aggregate) as _
+        self.planned.clone().unwrap_or_else(|| Arc::clone(&self.aggregate) as _)
     }
 
     fn can_do(aggregate: &AggregateExec) -> bool {
-        *aggregate.mode() == AggregateMode::Partial && has_plain_groups(aggregate)
+        let is_first = matches!(aggregate.mode(), AggregateMode::Partial | AggregateMode::PartialReduce);
+        is_first && has_plain_groups(aggregate)
     }
 }
 
@@ -109,7 +117,8 @@ impl ExecutionPlan for PartialAggregateExec {
         let lost = || DataFusionError::Internal("an aggregate became something else".to_owned());
         let aggregate = aggregate_of(&node).ok_or_else(lost)?;
         // Over sorted rows groups end one by one.
-        Ok(if Self::can_do(&aggregate) { Arc::new(Self::new(aggregate)) } else { node })
+        let planned = self.planned.clone();
+        Ok(if Self::can_do(&aggregate) { Arc::new(Self::new(aggregate, planned)) } else { node })
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {

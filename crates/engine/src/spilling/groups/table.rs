@@ -54,7 +54,7 @@ impl Shape {
 
     /// Whether groups are told apart by integers, dates or times of a few bytes.
     pub(super) fn is_by_integers(&self) -> bool {
-        groups_by_integers(&self.keys, 0).is_some()
+        are_integers(&self.keys)
     }
 
     /// Whether groups are told apart by one text.
@@ -251,8 +251,13 @@ pub(super) fn groups_by(keys: &SchemaRef, room: usize) -> Result<Box<dyn GroupVa
     Ok(SeenGroups::over(groups, keys))
 }
 
-/// The same, where keys are integers, dates or times that fit into two words.
-fn groups_by_integers(keys: &SchemaRef, room: usize) -> Option<Box<dyn GroupValues>> {
+/// Whether groups by `keys` are told apart by integers, dates or times of two words at most.
+pub(crate) fn are_integers(keys: &Schema) -> bool {
+    groups_by_integers(keys, 0).is_some()
+}
+
+/// No groups yet, where keys are such.
+fn groups_by_integers(keys: &Schema, room: usize) -> Option<Box<dyn GroupValues>> {
     if let [key] = keys.fields().as_ref() {
         return integers::groups_of(key.data_type(), room);
     }

@@ -27,7 +27,7 @@ pub(super) const NONE: u64 = u64::MAX;
 const WORDS_MAX: u128 = 1 << 62;
 
 /// The least and the greatest value of a key; `None` without any.
-pub(super) type Bounds = Option<RangeInclusive<i128>>;
+pub(crate) type Bounds = Option<RangeInclusive<i128>>;
 
 /// Calls a function of an array and its type, for arrays of integers and what is kept in them.
 macro_rules! for_integers {
@@ -53,7 +53,7 @@ macro_rules! for_integers {
 }
 
 /// The bounds of a key in `array`.
-pub(super) fn bounds_of(array: &ArrayRef) -> Result<Bounds> {
+pub(crate) fn bounds_of(array: &ArrayRef) -> Result<Bounds> {
     fn of<T: ArrowNumericType<Native: Into<i128>>>(array: &ArrayRef) -> Result<Bounds> {
         let array = array.as_primitive::<T>();
         Ok(min(array).zip(max(array)).map(|(least, most)| least.into()..=most.into()))
@@ -62,7 +62,7 @@ pub(super) fn bounds_of(array: &ArrayRef) -> Result<Bounds> {
 }
 
 /// The bounds of both.
-pub(super) fn both(a: Bounds, b: Bounds) -> Bounds {
+pub(crate) fn both_bounds(a: Bounds, b: Bounds) -> Bounds {
     match (a, b) {
         (Some(a), Some(b)) => Some(*a.start().min(b.start())..=*a.end().max(b.end())),
         (a, b) => a.or(b),

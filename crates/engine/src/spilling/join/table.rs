@@ -27,7 +27,7 @@ use datafusion::common::runtime::JoinSet;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::physical_expr::PhysicalExpr;
 
-use super::keys::{Bounds, NONE, Packing, both, bounds_of};
+use super::keys::{Bounds, NONE, Packing, both_bounds, bounds_of};
 use super::slots::{Filter, Regions, Slots};
 
 /// A thread is worth its start from so many rows on. A guess.
@@ -95,7 +95,7 @@ impl Build {
         let evaluated = at_once(evaluated).await?;
         let mut bounds: Vec<Bounds> = vec![None; self.keys.len()];
         for (_, of_share) in &evaluated {
-            bounds = bounds.into_iter().zip(of_share).map(|(a, b)| both(a, b.clone())).collect();
+            bounds = bounds.into_iter().zip(of_share).map(|(a, b)| both_bounds(a, b.clone())).collect();
         }
         let Some(packing) = Packing::new(&bounds).map(Arc::new) else { return Ok(None) };
         let batches: Vec<Range<usize>> = shares.iter().map(|(batches, _)| batches.clone()).collect();
@@ -186,7 +186,7 @@ impl Build {
         for batch in &self.batches[batches] {
             let keys = evaluated(&self.keys, batch)?;
             for (bounds, key) in bounds.iter_mut().zip(&keys) {
-                *bounds = both(bounds.take(), bounds_of(key)?);
+                *bounds = both_bounds(bounds.take(), bounds_of(key)?);
             }
             of_batches.push((row, keys));
             row += batch.num_rows();

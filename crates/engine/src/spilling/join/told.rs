@@ -40,7 +40,7 @@ pub(super) fn filter(
 ) -> Result<Arc<dyn PhysicalExpr>> {
     let mut parts = Vec::new();
     for (key, bounds) in keys.iter().zip(table.bounds()) {
-        let Some((least, most)) = scalars(bounds, &key.data_type(schema)?)? else { continue };
+        let Some((least, most)) = bounds_as(bounds, &key.data_type(schema)?)? else { continue };
         let compared = |operator, value| -> Arc<dyn PhysicalExpr> {
             Arc::new(BinaryExpr::new(Arc::clone(key), operator, lit(value)))
         };
@@ -58,7 +58,7 @@ pub(super) fn filter(
 }
 
 /// `bounds` as values of `of`.
-fn scalars(bounds: &Bounds, of: &DataType) -> Result<Option<(ScalarValue, ScalarValue)>> {
+pub(crate) fn bounds_as(bounds: &Bounds, of: &DataType) -> Result<Option<(ScalarValue, ScalarValue)>> {
     let Some(bounds) = bounds else { return Ok(None) };
     // No integer that is a key is larger than 64 bits; dates and times are integers with another name.
     let scalar = |value: i128| match of {
@@ -146,11 +146,11 @@ mod tests {
         let times = units.iter().flat_map(|unit| zones.clone().map(|zone| D::Timestamp(*unit, zone)));
         let numbers = [D::Int8, D::Int16, D::Int32, D::Int64, D::UInt8, D::UInt16, D::UInt32, D::UInt64];
         for of in numbers.into_iter().chain([D::Date32, D::Date64]).chain(times) {
-            let (least, most) = scalars(&Some(3..=100), &of).unwrap().unwrap();
+            let (least, most) = bounds_as(&Some(3..=100), &of).unwrap().unwrap();
             assert_eq!((least.data_type(), most.data_type()), (of.clone(), of.clone()));
             assert!(least < most, "{of}");
         }
-        let all = scalars(&Some(0..=i128::from(u64::MAX)), &D::UInt64).unwrap().unwrap();
+        let all = bounds_as(&Some(0..=i128::from(u64::MAX)), &D::UInt64).unwrap().unwrap();
         assert_eq!(all.1, ScalarValue::UInt64(Some(u64::MAX)));
     }
 }
