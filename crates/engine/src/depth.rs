@@ -28,7 +28,7 @@ pub(crate) const PARSER_DEPTH_MAX: usize = 4 * LEVELS_MAX + 2 * OPERATORS_MAX;
 
 /// Stack for threads that plan and run statements of up to this depth. It is reserved, and taken only where it is
 /// needed. `deep.rs` among the tests runs statements of the greatest depth on threads with this stack.
-pub const STACK_BYTES: usize = 192 << 20;
+pub const STACK_BYTES: usize = 64 << 20;
 
 /// What is inside one pair of brackets, or one CASE.
 #[derive(Default)]
