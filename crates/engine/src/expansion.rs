@@ -112,8 +112,7 @@ fn address(query: &Query) -> usize {
     std::ptr::from_ref(query).addr()
 }
 
-/// `name` as it is looked up.
-pub(crate) fn normal(name: &Ident) -> String {
+fn normal(name: &Ident) -> String {
     if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
 }
 

@@ -24,10 +24,7 @@ use datafusion::sql::sqlparser::ast::{
     FunctionArguments, Ident, ObjectName, Select, SelectItem, Value, Visit, Visitor, VisitorMut,
 };
 
-use crate::error::to_datafusion;
 use crate::parse::visit_sql;
-use crate::row_values::compare_rows;
-use crate::using::name_joins;
 
 /// What is told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,9 +39,8 @@ enum Distinct {
 ///
 /// # Errors
 ///
-/// Those of planning it as it is, and of joins by USING and comparisons of rows that are not planned.
-pub(crate) async fn plan(state: &SessionState, mut statement: Statement) -> DataFusionResult<LogicalPlan> {
-    name_joins(&mut statement).and_then(|()| compare_rows(&mut statement)).map_err(to_datafusion)?;
+/// Those of planning it as it is.
+pub(crate) async fn plan(state: &SessionState, statement: Statement) -> DataFusionResult<LogicalPlan> {
     let original = statement.clone();
     let error = match state.statement_to_plan(statement).await {
         Err(error) if is_clash(&error) => error,
