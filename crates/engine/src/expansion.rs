@@ -112,7 +112,8 @@ fn address(query: &Query) -> usize {
     std::ptr::from_ref(query).addr()
 }
 
-fn normal(name: &Ident) -> String {
+/// `name` as it is looked up.
+pub(crate) fn normal(name: &Ident) -> String {
     if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
 }
 

@@ -38,6 +38,7 @@ use crate::factory::PeltonTableFactory;
 use crate::fetch::FetchingRule;
 use crate::floats::FloatKeyRule;
 use crate::gpu::{DeviceHandle, GpuRule};
+use crate::intervals::IntervalLengths;
 use crate::lists::ListsOfColumns;
 use crate::multisets::Multisets;
 use crate::numbers::with_numbers;
@@ -50,16 +51,18 @@ use crate::scan::ScanOptions;
 use crate::session::SessionOptions;
 use crate::shared::SharedPlans;
 use crate::sideways::SidewaysRule;
+use crate::similar::SimilarPatterns;
 use crate::sorting::WordSorts;
 use crate::spilling::{Count, DistinctCounts, SpillingRule};
 use crate::stores::Stores;
-use crate::subqueries::Subqueries;
+use crate::subqueries::{NullableValues, Subqueries};
+use crate::using::MergedColumns;
 use crate::whole::WholeWrites;
 use crate::window_filters::WindowFilters;
 use crate::window_frames::WindowFrames;
 use crate::window_texts::WindowTexts;
 use crate::yielding::YieldingRule;
-use crate::{null_keys, outer_keys, shadowed, shared, simplify, unmatched};
+use crate::{null_keys, outer_keys, shadowed, shared, simplify, synonyms, unmatched};
 
 /// What [`with_pelton`] gives back: the builder to go on with, and what tables are made with.
 pub struct Extension {
@@ -124,14 +127,18 @@ fn with_sql_semantics(
     let config = config.with_enable_subquery_sort_elimination(false);
     let mut analyzer = builder.analyzer().take().unwrap_or_default();
     analyzer.rules.insert(0, Arc::new(Multisets));
+    analyzer.rules.insert(0, Arc::new(SimilarPatterns));
+    analyzer.rules.insert(0, Arc::new(NullableValues));
+    analyzer.rules.insert(0, Arc::new(MergedColumns));
     analyzer.rules.push(Arc::new(ListsOfColumns));
     analyzer.rules.push(Arc::new(OrderedAggregatesRule));
     analyzer.rules.push(Arc::new(DistinctCounts::new(memory_limit_bytes)));
     analyzer.rules.push(Arc::new(WindowFilters));
     analyzer.rules.push(Arc::new(Subqueries));
+    analyzer.rules.push(Arc::new(IntervalLengths));
     analyzer.rules.push(Arc::new(FloatKeyRule));
     *builder.analyzer() = Some(analyzer);
-    builder.with_config(config)
+    synonyms::install(builder).with_config(config)
 }
 
 /// What queries are made faster or smaller by: `count`, and rules, the one for the device after all others, but for those that have what is left spill and columns

@@ -13,6 +13,7 @@
 use std::collections::HashSet;
 use std::convert::Infallible;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use datafusion::common::SchemaError;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
@@ -24,7 +25,10 @@ use datafusion::sql::sqlparser::ast::{
     FunctionArguments, Ident, ObjectName, Select, SelectItem, Value, Visit, Visitor, VisitorMut,
 };
 
+use crate::error::to_datafusion;
 use crate::parse::visit_sql;
+use crate::row_values::compare_rows;
+use crate::using::{MergedJoins, name_joins};
 
 /// What is told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,8 +43,21 @@ enum Distinct {
 ///
 /// # Errors
 ///
-/// Those of planning it as it is.
-pub(crate) async fn plan(state: &SessionState, statement: Statement) -> DataFusionResult<LogicalPlan> {
+/// Those of planning it as it is, and of joins by USING and comparisons of rows that are not planned.
+pub(crate) async fn plan(state: &SessionState, mut statement: Statement) -> DataFusionResult<LogicalPlan> {
+    let merges = name_joins(&mut statement).map_err(to_datafusion)?;
+    compare_rows(&mut statement).map_err(to_datafusion)?;
+    if merges {
+        // Of the others none pays for it: each relation that is planned around others would take more of the stack.
+        let mut state = state.clone();
+        state.register_relation_planner(Arc::new(MergedJoins))?;
+        return plan_apart(&state, statement).await;
+    }
+    plan_apart(state, statement).await
+}
+
+/// Plans `statement`, and where two columns have one name, once more with names of their own.
+async fn plan_apart(state: &SessionState, statement: Statement) -> DataFusionResult<LogicalPlan> {
     let original = statement.clone();
     let error = match state.statement_to_plan(statement).await {
         Err(error) if is_clash(&error) => error,

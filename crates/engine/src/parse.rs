@@ -3,7 +3,7 @@
 //! ```text
 //!   text ─▶ tokens ─▶ depth.rs: refused where it nests too deep
 //!             └▶ parser (dialect.rs) ─▶ statements ─▶ numbers with an exponent are doubles
-//!                                                     ─▶ like_escapes.rs ─▶ balance.rs
+//!                                    ─▶ like_escapes.rs ─▶ fetch_first.rs ─▶ balance.rs
 //! ```
 
 use std::ops::ControlFlow;
@@ -19,6 +19,7 @@ use crate::balance::balance;
 use crate::depth;
 use crate::dialect::PeltonDialect;
 use crate::error::from_datafusion;
+use crate::fetch_first::write_limits;
 use crate::like_escapes::write_backslashes;
 use crate::numbers::write_doubles;
 
@@ -53,6 +54,7 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     let mut statements: Vec<Statement> = parsed?.into();
     statements.iter_mut().for_each(write_doubles);
     statements.iter_mut().try_for_each(write_backslashes)?;
+    statements.iter_mut().try_for_each(write_limits)?;
     statements.iter_mut().for_each(balance);
     Ok(statements)
 }

@@ -106,7 +106,7 @@ impl OptimizerRule for SimplifyRule {
 }
 
 /// `plan` with its own expressions rewritten under their names.
-fn map_expressions(
+pub(crate) fn map_expressions(
     plan: LogicalPlan,
     rewrite: &dyn Fn(Expr) -> Result<Transformed<Expr>>,
 ) -> Result<Transformed<LogicalPlan>> {

@@ -32,6 +32,7 @@ mod outer;
 mod peel;
 mod places;
 mod rows;
+mod values;
 
 use std::cell::Cell;
 
@@ -39,6 +40,8 @@ use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::AnalyzerRule;
+
+pub(crate) use values::NullableValues;
 
 /// Runs after types are coerced, so that both sides of a comparison have one type, and before floats become
 /// keys.

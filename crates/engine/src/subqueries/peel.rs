@@ -37,12 +37,28 @@ fn is_plain(subquery: &LogicalPlan) -> bool {
             !expr.iter().any(|expr| names_outer(expr, input)) && is_plain(input)
         }
         LogicalPlan::Distinct(Distinct::All(input)) => is_plain(input),
-        LogicalPlan::SubqueryAlias(alias) => is_plain(&alias.input),
+        LogicalPlan::SubqueryAlias(alias) => has_compared(&alias.input) && is_plain(&alias.input),
         LogicalPlan::Filter(Filter { predicate, input, .. }) => {
             split_conjunction(predicate).iter().all(|expr| may_join(expr, input)) && is_plain(input)
         }
         _ => false,
     }
+}
+
+/// Whether `plan`, which gets another name, has all columns that conditions in it compare with the query's row: DataFusion
+/// finds no others under that name.
+fn has_compared(plan: &LogicalPlan) -> bool {
+    let mut has_all = true;
+    // The closure gives no errors.
+    let _ = plan.apply(|node| {
+        if let LogicalPlan::Filter(filter) = node {
+            let conjuncts = split_conjunction(&filter.predicate).into_iter();
+            let mut columns = conjuncts.filter(|expr| expr.contains_outer()).flat_map(Expr::column_refs);
+            has_all &= columns.all(|column| plan.schema().has_column(column));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    has_all
 }
 
 /// Whether columns that conditions compare with the query's row, which join the output, can be told apart by
@@ -101,7 +117,7 @@ fn has_keys(plan: &LogicalPlan) -> bool {
         LogicalPlan::Projection(Projection { expr, input, .. }) => {
             !expr.iter().any(|expr| names_outer(expr, input)) && has_keys(input)
         }
-        LogicalPlan::SubqueryAlias(alias) => has_keys(&alias.input),
+        LogicalPlan::SubqueryAlias(alias) => has_compared(&alias.input) && has_keys(&alias.input),
         LogicalPlan::Filter(Filter { predicate, input, .. }) => {
             let mut conjuncts = split_conjunction(predicate).into_iter();
             conjuncts.all(|expr| !names_outer(expr, input) || is_key(expr, input.schema())) && has_keys(input)

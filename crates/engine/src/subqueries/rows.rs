@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, Result, Spans};
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, LogicalPlanBuilder, Subquery, lit};
+
+use super::values::is_or_null;
 
 /// What [`contents`] says of a subquery.
 const EMPTY: i64 = 0;
@@ -19,7 +21,7 @@ pub(super) fn differ(plan: &LogicalPlan) -> Result<bool> {
     plan.apply_with_subqueries(|plan| {
         differ |= chooses(plan);
         plan.apply_expressions(|expr| {
-            differ |= expr.is_volatile();
+            differ |= expr.exists(|part| Ok(part.is_volatile_node() && !is_or_null(part)))?;
             Ok(TreeNodeRecursion::Continue)
         })?;
         Ok(if differ { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })

@@ -1,0 +1,170 @@
+//! What the SQL standard, PostgreSQL and DuckDB write and DataFusion does not: FETCH FIRST, comparisons of rows, names of
+//! functions, conditions below a subquery with a name.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+use pelton_engine::{DeviceChoice, PeltonSession, SessionOptions};
+
+use crate::common::{Tables, run};
+
+/// Table r: id, and all combinations of a and b of 1, 2 and NULL; table s: some rows x and y, one of them with NULL.
+fn tables() -> (Tables, PeltonSession) {
+    let tables = Tables::new();
+    let values = [Some(1), Some(2), None];
+    let column = |values: Vec<Option<i64>>| -> ArrayRef { Arc::new(Int64Array::from(values)) };
+    let a = values.iter().flat_map(|a| [*a; 3]).collect();
+    let b = values.iter().cycle().take(9).copied().collect();
+    let columns =
+        [("id", column((0..9).map(Some).collect()), false), ("a", column(a), true), ("b", column(b), true)];
+    tables.add("r", RecordBatch::try_from_iter_with_nullable(columns).unwrap(), 4, vec![]);
+    let (x, y) = (vec![Some(1), Some(2), Some(1)], vec![Some(2), Some(1), None]);
+    let columns = [("x", column(x), true), ("y", column(y), true)];
+    tables.add("s", RecordBatch::try_from_iter_with_nullable(columns).unwrap(), 4, vec![]);
+    let options = SessionOptions { threads: Some(2), device: DeviceChoice::Cpu, ..SessionOptions::default() };
+    let session = tables.session(&options);
+    (tables, session)
+}
+
+/// That each statement gives what the one beside it gives in plain DataFusion.
+async fn check(cases: &[(&str, &str)]) {
+    let (tables, session) = tables();
+    for (sql, same) in cases {
+        let (actual, _) = run(&session, sql).await;
+        assert_eq!(actual, tables.expected(same).await, "{sql}");
+    }
+}
+
+/// That each statement is refused with these words.
+async fn check_errors(cases: &[(&str, &str)]) {
+    let (_tables, session) = tables();
+    for (sql, words) in cases {
+        let error = match session.query(sql).await {
+            Ok(_) => panic!("{sql} is planned"),
+            Err(error) => error.to_string(),
+        };
+        assert!(error.contains(words), "{sql}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn fetch_first_is_limit() {
+    check(&[
+        ("SELECT id FROM r ORDER BY id FETCH FIRST 2 ROWS ONLY", "SELECT id FROM r ORDER BY id LIMIT 2"),
+        ("SELECT id FROM r ORDER BY id FETCH FIRST ROW ONLY", "SELECT id FROM r ORDER BY id LIMIT 1"),
+        (
+            "SELECT id FROM r ORDER BY id OFFSET 3 ROWS FETCH NEXT 2 ROWS ONLY",
+            "SELECT id FROM r ORDER BY id LIMIT 2 OFFSET 3",
+        ),
+        (
+            "SELECT max(id) AS m FROM (SELECT id FROM r ORDER BY id FETCH NEXT 4 ROWS ONLY) AS t",
+            "SELECT 3 AS m",
+        ),
+    ])
+    .await;
+    check_errors(&[
+        ("SELECT id FROM r ORDER BY a FETCH FIRST 2 ROWS WITH TIES", "rank()"),
+        ("SELECT id FROM r ORDER BY a FETCH FIRST 10 PERCENT ROWS ONLY", "row_number()"),
+        ("SELECT id FROM r ORDER BY a LIMIT 3 FETCH FIRST 2 ROWS ONLY", "either LIMIT or FETCH FIRST"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn rows_are_compared_column_by_column() {
+    let cases = [
+        ("(a, b) IN ((1, 2), (2, 2))", "(a = 1 AND b = 2) OR (a = 2 AND b = 2)"),
+        ("(a, b) NOT IN ((1, 2), (2, 2))", "NOT ((a = 1 AND b = 2) OR (a = 2 AND b = 2))"),
+        ("(a, b) IN ((1, NULL), (2, 2))", "(a = 1 AND b = CAST(NULL AS BIGINT)) OR (a = 2 AND b = 2)"),
+        ("(a, b) NOT IN ((1, NULL))", "NOT (a = 1 AND b = CAST(NULL AS BIGINT))"),
+        ("(a, b) = (1, 2)", "a = 1 AND b = 2"),
+        ("(a, b) <> (1, 2)", "NOT (a = 1 AND b = 2)"),
+        ("(a, b) < (2, 2)", "a < 2 OR (a = 2 AND b < 2)"),
+        ("(a, b) >= (1, 2)", "a > 1 OR (a = 1 AND b >= 2)"),
+        ("(a, b, id) <= (1, 2, 1)", "a < 1 OR (a = 1 AND (b < 2 OR (b = 2 AND id <= 1)))"),
+    ];
+    for (rows, columns) in cases {
+        let value = |condition: &str| format!("SELECT id, {condition} AS v FROM r ORDER BY id");
+        let rows_of = |condition: &str| format!("SELECT id FROM r WHERE {condition} ORDER BY id");
+        check(&[
+            (value(rows).as_str(), value(columns).as_str()),
+            (rows_of(rows).as_str(), rows_of(columns).as_str()),
+        ])
+        .await;
+    }
+    check_errors(&[("SELECT (a, b) = (1, 2, 3) FROM r", "a row of 2 columns is compared with one of 3")])
+        .await;
+}
+
+#[tokio::test]
+async fn many_rows_in_a_list_are_planned() {
+    let (_tables, session) = tables();
+    let list: Vec<String> = (0..500).map(|row| format!("({row}, {})", row + 1)).collect();
+    let sql = format!("SELECT id FROM r WHERE (a, b) IN ({})", list.join(", "));
+    let batches = session.query(&sql).await.unwrap().collect().await.unwrap();
+    assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 1);
+}
+
+#[tokio::test]
+async fn rows_are_looked_up_in_subqueries() {
+    check(&[
+        (
+            "SELECT id FROM r WHERE (a, b) IN (SELECT x, y FROM s) AND id < 8 ORDER BY id",
+            "SELECT id FROM r WHERE EXISTS (SELECT 1 FROM s WHERE x = a AND y = b) ORDER BY id",
+        ),
+        (
+            "SELECT id FROM r WHERE (a + 1, b) IN (SELECT x + y, y FROM s WHERE y <> r.id) ORDER BY id",
+            "SELECT id FROM r WHERE EXISTS (SELECT 1 FROM s WHERE x + y = a + 1 AND y = b AND y <> r.id) ORDER BY id",
+        ),
+        (
+            "SELECT a, b, count(*) AS n FROM r GROUP BY a, b HAVING (a, b) IN (SELECT x, y FROM s) ORDER BY 1, 2",
+            "SELECT a, b, count(*) AS n FROM r WHERE (a = 1 AND b = 2) OR (a = 2 AND b = 1) GROUP BY a, b ORDER BY 1, 2",
+        ),
+        (
+            "SELECT r.id, s.x FROM r JOIN s ON r.a = s.x AND (r.a, r.b) IN (SELECT x, y FROM s) ORDER BY 1, 2",
+            "SELECT r.id, s.x FROM r JOIN s ON r.a = s.x WHERE (r.a = 1 AND r.b = 2) OR (r.a = 2 AND r.b = 1) ORDER BY 1, 2",
+        ),
+    ])
+    .await;
+    check_errors(&[
+        ("SELECT id FROM r WHERE (a, b) NOT IN (SELECT x, y FROM s)", "write NOT EXISTS (SELECT"),
+        ("SELECT id FROM r WHERE (a, b) IN (SELECT x, y FROM s) OR id = 1", "write EXISTS (SELECT"),
+        ("SELECT (a, b) IN (SELECT x, y FROM s) FROM r", "write EXISTS (SELECT"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn conditions_on_columns_that_a_subquery_does_not_show_are_found() {
+    check(&[
+        (
+            "SELECT id FROM r WHERE EXISTS (SELECT 1 FROM (SELECT x FROM s WHERE y <> r.id) AS q WHERE a = q.x) ORDER BY id",
+            "SELECT id FROM r WHERE EXISTS (SELECT 1 FROM s WHERE y <> r.id AND a = x) ORDER BY id",
+        ),
+        (
+            "SELECT id FROM r WHERE a IN (SELECT q.x FROM (SELECT x FROM s WHERE y <> r.id) AS q) ORDER BY id",
+            "SELECT id FROM r WHERE EXISTS (SELECT 1 FROM s WHERE y <> r.id AND a = x) ORDER BY id",
+        ),
+        (
+            "SELECT id, (SELECT max(q.x) FROM (SELECT x FROM s WHERE y = r.b) AS q) AS m FROM r ORDER BY id",
+            "SELECT id, (SELECT max(x) FROM s WHERE y = r.b) AS m FROM r ORDER BY id",
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn functions_have_the_names_of_other_systems() {
+    check(&[
+        (
+            "SELECT sign(-5) AS i, sign(0) AS z, sign(CAST(-2.5 AS DECIMAL(5, 2))) AS d, sign(1.5e0) AS f, sign(NULL) AS n",
+            "SELECT signum(-5) AS i, signum(0) AS z, signum(CAST(-2.5 AS DECIMAL(5, 2))) AS d, signum(1.5e0) AS f, \
+             signum(NULL) AS n",
+        ),
+        (
+            "SELECT sign(a) AS s, round(variance(id), 6) AS v FROM r GROUP BY 1 ORDER BY 1",
+            "SELECT signum(a) AS s, round(var_samp(id), 6) AS v FROM r GROUP BY 1 ORDER BY 1",
+        ),
+    ])
+    .await;
+}
