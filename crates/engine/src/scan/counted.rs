@@ -5,10 +5,10 @@
 //!   store_sales, ss_sold_date_sk 2450816 ..= 2452642   ──▶ a fifth of its rows has a partner
 //! ```
 //!
-//! Zone maps and histograms estimate how many rows pass. That a filter leaves keys of one part of the range they do not know, and a
-//! fact table has seldom all keys of its dimensions: of the 200 years above it has five, so that one year is not one row in 200. Which
-//! table a join is built of, and in which order, hangs on that. Dimensions are small: to read them takes a millisecond, and once for
-//! the same filters.
+//! Zone maps and histograms estimate how many rows pass. They do not know that a filter leaves keys of one part of the
+//! range, and a fact table seldom has all keys of its dimensions: of the 200 years above it has five, so that one year is
+//! not one row in 200. The order of joins and the side that each is built of depend on that. Dimensions are small:
+//! reading one takes about a millisecond, once for the same filters.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ const ROWS_MAX: u64 = 1 << 17;
 const BYTES_MAX: u64 = 4 << 20;
 
 /// Rows of a table that pass filters.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Counted {
     /// How many.
     pub(crate) rows: u64,
@@ -50,37 +50,36 @@ pub(crate) struct Counted {
 ///
 /// Of reading, and of what filters compute.
 pub(super) fn count(scan: &PeltonScanExec) -> Result<Option<Counted>> {
-    let columns: Vec<usize> = bounded_columns(scan);
-    let scan = scan.of_columns(&columns)?;
-    let bytes = scan.read_columns().into_iter().map(|column| scan.table.column_summary(column).raw_bytes);
-    if scan.table.row_count() > ROWS_MAX || bytes.sum::<u64>() > BYTES_MAX {
+    if scan.table.row_count() > ROWS_MAX {
         return Ok(None);
     }
-    let mut counted = Counted::default();
+    let columns = bounded_columns(scan);
+    let scan = scan.of_columns(&columns)?;
+    let bytes = scan.read_columns().into_iter().map(|column| scan.table.column_summary(column).raw_bytes);
+    if bytes.sum::<u64>() > BYTES_MAX {
+        return Ok(None);
+    }
+    // By column, as the columns of the scan are.
+    let bounds = columns.into_iter().map(|column| (column, None)).collect();
+    let mut counted = Counted { rows: 0, bounds };
     let context = TaskContext::default();
     // Reads are of the I/O engine's own threads. The task that plans does not go back to its runtime in between, which it would be
     // asked to after some batches.
     let counting = tokio::task::unconstrained(async {
-        for partition in 0..scan.partitions() {
-            let mut rows = stream::open(&scan, partition, &context)?;
-            while let Some(batch) = rows.try_next().await? {
-                counted.rows += batch.num_rows() as u64;
-                for (&column, array) in columns.iter().zip(batch.columns()) {
-                    let bounds = counted.bounds.entry(column).or_default();
-                    *bounds = both_bounds(bounds.take(), bounds_of(array)?);
-                }
+        let mut rows = stream::open(&scan, 0, &context)?;
+        while let Some(batch) = rows.try_next().await? {
+            counted.rows += batch.num_rows() as u64;
+            for (bounds, array) in counted.bounds.values_mut().zip(batch.columns()) {
+                *bounds = both_bounds(bounds.take(), bounds_of(array)?);
             }
         }
         Ok::<_, DataFusionError>(())
     });
     futures::executor::block_on(counting)?;
-    for column in columns {
-        counted.bounds.entry(column).or_default();
-    }
     Ok(Some(counted))
 }
 
-/// Columns of `scan` whose bounds say something of joins.
+/// Columns of `scan` whose bounds say something of joins, ascending.
 pub(super) fn bounded_columns(scan: &PeltonScanExec) -> Vec<usize> {
     let mut columns: Vec<usize> = scan.projection().to_vec();
     columns.sort_unstable();

@@ -332,7 +332,7 @@ impl PeltonScanExec {
         self.memo.counted(&self.conjuncts, has_all, || counted::count(self).unwrap_or_default())
     }
 
-    /// All rows of `columns` that pass the conjuncts.
+    /// All rows of `columns` that pass the conjuncts, in one partition.
     pub(super) fn of_columns(&self, columns: &[usize]) -> Result<Self> {
         let source = ScanSource {
             table: Arc::clone(&self.table),
@@ -341,11 +341,6 @@ impl PeltonScanExec {
             options: self.options,
         };
         Self::try_new(source, Some(columns), self.conjuncts.clone(), None, 1)
-    }
-
-    /// Partitions that its rows are dealt to.
-    pub(super) fn partitions(&self) -> usize {
-        self.properties.partitioning.partition_count()
     }
 
     /// Decides which row groups are read: by metadata, then by a plain limit.
