@@ -36,21 +36,29 @@ const LARGEST: &str = "pelton-engine";
 const LITTLE: &str = "1";
 /// And these are not optimised: functions and formats of which tests have a few rows each, what waits for a network, and what
 /// reads a command line.
-const RARE: [&str; 14] = [
+const RARE: [&str; 22] = [
     "axum",
+    "brotli",
     "clap",
-    "datafusion-catalog-listing",
+    "cudarc",
+    "datafusion-catalog",
     "datafusion-datasource",
-    "datafusion-functions-nested",
-    "datafusion-functions-table",
+    "datafusion-execution",
+    "datafusion-functions",
+    "datafusion-session",
     "datafusion-substrait",
     "h2",
     "hyper",
+    "indicatif",
     "object_store",
+    "proptest",
+    "prost",
     "reqwest",
     "rustls",
+    "rustyline",
     "substrait",
     "tonic",
+    "vt100",
 ];
 const NOT: &str = "0";
 
