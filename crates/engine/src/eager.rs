@@ -43,9 +43,12 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 use datafusion::scalar::ScalarValue;
+use pelton_planner::Estimates;
 
-use self::total::{is_total, never_fails};
-use crate::spilling::{PartialAggregateExec, are_integers, expected_rows, has_plain_groups};
+use self::total::is_total;
+pub(crate) use self::total::never_fails;
+use crate::expected;
+use crate::spilling::{PartialAggregateExec, are_integers, has_plain_groups};
 
 type Node = Arc<dyn ExecutionPlan>;
 type Expr = Arc<dyn PhysicalExpr>;
@@ -66,7 +69,7 @@ impl EagerAggregates {
     }
 
     /// In place of `node`, a first step of groups, one that has the states of groups below joins.
-    fn eager(&self, node: &Node) -> Result<Option<Node>> {
+    fn eager(&self, node: &Node, estimates: &Estimates) -> Result<Option<Node>> {
         let Some(aggregate) = node.downcast_ref::<AggregateExec>() else { return Ok(None) };
         let is_first_step = *aggregate.mode() == AggregateMode::Partial && has_plain_groups(aggregate);
         let Some(calls) = calls_of(aggregate).filter(|_| is_first_step) else { return Ok(None) };
@@ -75,7 +78,7 @@ impl EagerAggregates {
             return Ok(None);
         }
         let wanted = by.iter().flat_map(|(expr, _)| collect_columns(expr)).map(|column| column.index());
-        let below = Below { aggregate, rows_min: self.rows_min };
+        let below = Below { aggregate, rows_min: self.rows_min, estimates };
         let asked = Asked { wanted: wanted.collect(), calls, texts: 0, build_rows: 0 };
         let Some(input) = below.put(aggregate.input(), asked)? else { return Ok(None) };
 
@@ -100,8 +103,9 @@ impl EagerAggregates {
 
 impl PhysicalOptimizerRule for EagerAggregates {
     fn optimize(&self, plan: Node, _: &ConfigOptions) -> Result<Node> {
+        let estimates = expected::estimates();
         let changed = plan.transform_up(|node| {
-            Ok(self.eager(&node)?.map_or_else(|| Transformed::no(node), Transformed::yes))
+            Ok(self.eager(&node, &estimates)?.map_or_else(|| Transformed::no(node), Transformed::yes))
         })?;
         Ok(changed.data)
     }
@@ -147,6 +151,7 @@ struct Asked {
 struct Below<'a> {
     aggregate: &'a AggregateExec,
     rows_min: usize,
+    estimates: &'a Estimates,
 }
 
 impl Below<'_> {
@@ -241,7 +246,7 @@ impl Below<'_> {
             }
         }
         wanted.extend(join.on().iter().flat_map(|(_, key)| collect_columns(key)).map(|key| key.index()));
-        let Some(build_rows) = expected_rows(join.left())? else { return Ok(None) };
+        let Some(build_rows) = expected::rows(self.estimates, join.left()) else { return Ok(None) };
         let build_rows = build_rows.max(asked.build_rows);
         let Some(input) = self.put(join.right(), Asked { wanted, calls, texts, build_rows })? else {
             return Ok(None);
@@ -266,7 +271,7 @@ impl Below<'_> {
         if !exprs.into_iter().all(|expr| never_fails(expr, &schema)) {
             return Ok(None);
         }
-        if expected_rows(node)?.is_none_or(|rows| rows < asked.build_rows) {
+        if expected::rows(self.estimates, node).is_none_or(|rows| rows < asked.build_rows) {
             return Ok(None);
         }
         let calls = self.aggregate.aggr_expr().iter().zip(&asked.calls);

@@ -15,6 +15,7 @@ use pelton_error::Result;
 use pelton_limits::bytes_text;
 
 use crate::error::from_datafusion;
+use crate::expected;
 use crate::gpu::{DeviceHandle, PeltonGpuExec, StepTime, device_text, why_text};
 use crate::scan::{PeltonScanExec, ScanReport};
 
@@ -37,7 +38,7 @@ pub(crate) fn stream(
     device: &Arc<DeviceHandle>,
     ran: Option<Ran>,
 ) -> Result<SendableRecordBatchStream> {
-    let tree = pelton_planner::annotate(plan, ran.is_some());
+    let tree = pelton_planner::annotate(plan, &expected::estimates(), ran.is_some());
     let title = if ran.is_some() { "physical plan with metrics" } else { "physical plan" };
     let mut sections = vec![(title, tree)];
     if device.is_any() {

@@ -29,6 +29,7 @@ mod eager;
 mod embed;
 mod error;
 mod expansion;
+mod expected;
 mod explain;
 mod extension;
 mod extract;

@@ -37,6 +37,7 @@ use datafusion::physical_plan::{
 };
 use futures::TryStreamExt;
 
+use crate::expected;
 use crate::stand_in::answers_of;
 
 mod external;
@@ -61,12 +62,13 @@ impl PhysicalOptimizerRule for WordSorts {
         plan: Arc<dyn ExecutionPlan>,
         _config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
+        let estimates = expected::estimates();
         let changed = plan.transform_up(|node| {
             if let Some(together) = WordSortExec::of_all(&node) {
                 return Ok(Transformed::yes(Arc::new(together) as _));
             }
             let Some(sort) = WordSortExec::of(&node) else { return Ok(Transformed::no(node)) };
-            let rows = crate::spilling::expected_rows(sort.sort.input())?;
+            let rows = expected::rows(&estimates, sort.sort.input());
             Ok(match rows.is_none_or(|rows| rows >= ROWS_MIN) {
                 true => Transformed::yes(Arc::new(sort) as Arc<dyn ExecutionPlan>),
                 false => Transformed::no(node),

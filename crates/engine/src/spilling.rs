@@ -27,11 +27,12 @@ use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::limit::LocalLimitExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
-use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::windows::WindowAggExec;
-use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Statistics};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion::prelude::SessionConfig;
-use pelton_planner::keys_are_words;
+use pelton_planner::{Estimates, keys_are_words};
+
+use crate::expected;
 
 mod aggregates;
 mod counts;
@@ -52,7 +53,7 @@ pub(crate) use join::{Bounds, PeltonJoinExec, both_bounds, bounds_as, bounds_of}
 pub(crate) use pool::SharingPool;
 pub(crate) use window::SpillingWindowExec;
 
-/// A build side that statistics say takes less than this share of the limit stays as it is: they may be wrong by as much.
+/// A build side that is expected to take less than this share of the limit stays as it is: estimates may be wrong by as much.
 const SMALL_SHARE: u64 = 64;
 /// Memory that a partition should have at least: batches, a sort's merge, a hash table that is worth having, and batches that
 /// wait for it while it writes to files. With half of that, sorts in two partitions had 330 MB resident under 70 and under
@@ -97,13 +98,14 @@ impl SpillingRule {
         let is_limited = self.limit_bytes.is_some();
         let limit = self.limit_bytes.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
         let budget = limit / 2 / holders.max(1);
+        let estimates = expected::estimates();
         let changed = plan.transform_up(|node| {
             let spilling = if let Some(sort) = node.downcast_ref::<SortExec>() {
                 large_top(sort, limit)
             } else if node.is::<HashJoinExec>() {
-                joining(&node, is_limited.then_some(limit), budget, self.table_rows_min)?
+                joining(&node, is_limited.then_some(limit), budget, self.table_rows_min, &estimates)
             } else if node.is::<AggregateExec>() {
-                self.aggregating(&node, is_limited.then_some(limit))?
+                self.aggregating(&node, is_limited.then_some(limit), &estimates)?
             } else if !is_limited {
                 None
             } else if let Some(window) = node.downcast_ref::<WindowAggExec>() {
@@ -121,19 +123,20 @@ impl SpillingRule {
         &self,
         node: &Arc<dyn ExecutionPlan>,
         limit: Option<usize>,
+        estimates: &Estimates,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        if let Some(partial) = PartialAggregateExec::of(node, self.table_rows_min)? {
+        if let Some(partial) = PartialAggregateExec::of(node, self.table_rows_min, estimates)? {
             return Ok(Some(Arc::new(partial)));
         }
-        if let Some(merging) = DistinctMergeExec::of(node, self.table_rows_min)? {
+        if let Some(merging) = DistinctMergeExec::of(node, self.table_rows_min, estimates) {
             return Ok(Some(Arc::new(merging)));
         }
         if let Some(limit) = limit
-            && let Some(over_sorted) = aggregates::over_sorted(node, limit)?
+            && let Some(over_sorted) = aggregates::over_sorted(node, limit, estimates)?
         {
             return Ok(Some(over_sorted));
         }
-        let spilling = SpillingAggregateExec::of(node, limit, self.table_rows_min)?;
+        let spilling = SpillingAggregateExec::of(node, limit, self.table_rows_min, estimates)?;
         Ok(spilling.map(|spilling| Arc::new(spilling) as _))
     }
 }
@@ -174,36 +177,25 @@ fn joining(
     limit: Option<usize>,
     budget: usize,
     table_rows_min: usize,
-) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    estimates: &Estimates,
+) -> Option<Arc<dyn ExecutionPlan>> {
     let join: Arc<dyn std::any::Any + Send + Sync> = Arc::clone(node) as _;
-    let Ok(join) = join.downcast::<HashJoinExec>() else { return Ok(None) };
-    let estimate = estimate(join.left())?;
-    let rows = estimate.num_rows.get_value().copied();
+    let join = join.downcast::<HashJoinExec>().ok()?;
+    let rows = expected::rows(estimates, join.left());
     let bytes = rows.map(|rows| rows.saturating_mul(row_bytes(&join.left().schema())));
     let fits_in = |limit: usize, bytes: usize| (bytes as u64).saturating_mul(SMALL_SHARE) < limit as u64;
     let fits = limit.is_none_or(|limit| bytes.is_some_and(|bytes| fits_in(limit, bytes)));
     let order = node.output_ordering().cloned();
     let is_large = rows.is_none_or(|rows| rows >= table_rows_min);
     if fits && !(is_large && order.is_none() && keys_are_words(&join)) {
-        return Ok(None);
+        return None;
     }
-    let Some(joining) = PeltonJoinExec::new(join, budget) else { return Ok(None) };
-    let joining: Arc<dyn ExecutionPlan> = Arc::new(joining);
+    let joining: Arc<dyn ExecutionPlan> = Arc::new(PeltonJoinExec::new(join, budget)?);
     // What is above may rely on the order of the probe side.
-    Ok(Some(match order {
+    Some(match order {
         Some(order) => Arc::new(SortExec::new(order, joining).with_preserve_partitioning(true)),
         None => joining,
-    }))
-}
-
-/// What is known of the rows of `plan`.
-fn estimate(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<Statistics>> {
-    StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new())
-}
-
-/// Rows that statistics expect of `plan`.
-pub(crate) fn expected_rows(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<usize>> {
-    Ok(estimate(plan)?.num_rows.get_value().copied())
+    })
 }
 
 /// Bytes of a row of `schema`, as far as types tell.

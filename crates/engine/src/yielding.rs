@@ -95,6 +95,23 @@ pub(crate) fn stoppable(plan: Arc<dyn ExecutionPlan>, cancel: &CancelFlag) -> Re
     Ok(transformed?.data)
 }
 
+/// `node` as it was before it was made [`stoppable`], for those who look at conditions; `None` where it was not.
+pub(crate) fn as_planned(node: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
+    let planned = |filter: &JoinFilter| {
+        let stoppable = filter.expression().downcast_ref::<Stoppable>()?;
+        let (condition, columns) = (Arc::clone(&stoppable.condition), filter.column_indices().to_vec());
+        Some(JoinFilter::new(condition, columns, Arc::clone(filter.schema())))
+    };
+    if let Some(join) = node.downcast_ref::<HashJoinExec>() {
+        let filter = planned(join.filter()?)?;
+        return join.builder().with_filter(Some(filter)).build_exec().ok();
+    }
+    let join = node.downcast_ref::<NestedLoopJoinExec>()?;
+    let filter = planned(join.filter()?)?;
+    let planned = NestedLoopJoinExecBuilder::from(join).with_filter(Some(filter)).build().ok()?;
+    Some(Arc::new(planned))
+}
+
 /// A condition that fails once its query is cancelled.
 #[derive(Debug)]
 struct Stoppable {

@@ -15,49 +15,33 @@ use std::sync::Arc;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 
-use crate::estimate::Estimator;
+use crate::estimate::Estimates;
 use crate::quoted::printable;
 
-/// The plan as an indented tree, one line per node, with estimates; with the actual rows and the
+/// The plan as an indented tree, one line per node, with its `estimates`; with the actual rows and the
 /// q-error too if `with_metrics` and the plan has been executed.
 ///
 /// An estimate that cannot be made is printed as `?`. A scan that a join's dynamic filter prunes at
 /// run time emits fewer rows than estimated: the estimate is of the scan alone. Nodes that only let go of their thread
 /// are left out.
-pub fn annotate(plan: &Arc<dyn ExecutionPlan>, with_metrics: bool) -> String {
-    let mut estimator = Estimator::default();
-    estimator.profile(plan);
+pub fn annotate(plan: &Arc<dyn ExecutionPlan>, estimates: &Estimates, with_metrics: bool) -> String {
     let mut text = String::new();
-    write_node(plan, 0, &estimator, with_metrics, &mut text);
+    write_node(plan, 0, estimates, with_metrics, &mut text);
     text
-}
-
-/// The estimated rows of every node of `plan`, parents before their children, these in order; `None` where an estimate
-/// cannot be made.
-pub fn estimates(plan: &Arc<dyn ExecutionPlan>) -> Vec<Option<f64>> {
-    fn walk(plan: &Arc<dyn ExecutionPlan>, estimator: &Estimator, rows: &mut Vec<Option<f64>>) {
-        rows.push(estimator.rows(plan));
-        plan.children().into_iter().for_each(|child| walk(child, estimator, rows));
-    }
-    let mut estimator = Estimator::default();
-    estimator.profile(plan);
-    let mut rows = Vec::new();
-    walk(plan, &estimator, &mut rows);
-    rows
 }
 
 fn write_node(
     plan: &Arc<dyn ExecutionPlan>,
     depth: usize,
-    estimator: &Estimator,
+    estimates: &Estimates,
     with_metrics: bool,
     text: &mut String,
 ) {
     if plan.is::<CooperativeExec>() {
-        return write_node(plan.children()[0], depth, estimator, with_metrics, text);
+        return write_node(plan.children()[0], depth, estimates, with_metrics, text);
     }
     let line = displayable(printable(plan).as_ref()).one_line().to_string();
-    let estimated = estimator.rows(plan);
+    let estimated = estimates.rows(plan);
     let actual = with_metrics.then(|| actual_rows(plan)).flatten();
     let indent = 2 * depth;
     let _ = write!(text, "{:indent$}{}, rows est=", "", line.trim_end());
@@ -73,7 +57,7 @@ fn write_node(
     }
     text.push('\n');
     for child in plan.children() {
-        write_node(child, depth + 1, estimator, with_metrics, text);
+        write_node(child, depth + 1, estimates, with_metrics, text);
     }
 }
 

@@ -1,8 +1,13 @@
 //! Walks a plan bottom-up and estimates the rows out of every node.
 //!
 //! The leaves' statistics are DataFusion's; everything above is estimated here, by the same formulas
-//! that choose the join order, so that EXPLAIN shows the numbers the choice was made with.
+//! that choose the join order, so that EXPLAIN shows the numbers the choice was made with. Operators that take the place
+//! of DataFusion's later on are estimated as those: [`StandsFor`] tells which they are.
+//!
+//! What was found for a node is kept. Rules that go over a plan bottom-up, replace nodes and ask for estimates on their way
+//! have each node looked at once: a node that is new is worked out from inputs that are known.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -28,17 +33,57 @@ use crate::selectivity::{column_of, filter, selectivity};
 /// containment assumes, not what is known. A guess.
 const ANTI_JOIN_FRACTION_MIN: f64 = 0.05;
 
-/// Estimated rows out of `plan`; `None` when a table below has no row count.
-pub fn estimated_rows(plan: &Arc<dyn ExecutionPlan>) -> Option<f64> {
-    Estimator::default().profile(plan).rows
+/// The operator that a node stands for, which gives the same rows; `None` for a node that stands for itself.
+pub type StandsFor = fn(&Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>>;
+
+/// Estimated rows of nodes, of one plan or of what rules make of it.
+///
+/// Each node is looked at once, and kept for as long as this is there.
+pub struct Estimates(RefCell<Estimator>);
+
+impl Estimates {
+    /// Of plans with operators that DataFusion does not know.
+    pub fn new(stands_for: StandsFor) -> Self {
+        Self(RefCell::new(Estimator::new(stands_for)))
+    }
+
+    /// Estimated rows out of `plan`; `None` when a table below has no row count.
+    pub fn rows(&self, plan: &Arc<dyn ExecutionPlan>) -> Option<f64> {
+        self.0.borrow_mut().rows(plan)
+    }
 }
 
-/// One walk over a plan; keeps what it found for each node.
-#[derive(Default)]
+impl Default for Estimates {
+    /// Of plans of DataFusion's operators.
+    fn default() -> Self {
+        Self(RefCell::default())
+    }
+}
+
+/// Estimated rows out of `plan`, which has DataFusion's operators alone; `None` when a table below has no row count.
+pub fn estimated_rows(plan: &Arc<dyn ExecutionPlan>) -> Option<f64> {
+    Estimator::default().rows(plan)
+}
+
+/// Estimates plans; keeps what it found for each node.
 pub(crate) struct Estimator {
+    stands_for: StandsFor,
     source_count: usize,
     class_count: usize,
-    rows: HashMap<usize, Option<f64>>,
+    /// By address.
+    known: HashMap<usize, Known>,
+}
+
+/// What was found for a node, which is held so that no other gets its address.
+struct Known {
+    _node: Arc<dyn ExecutionPlan>,
+    profile: Profile,
+}
+
+impl Default for Estimator {
+    fn default() -> Self {
+        Self::new(|_| None)
+    }
 }
 
 /// What the three joins with keys or a filter have in common.
@@ -52,20 +97,48 @@ struct JoinInputs<'a> {
 }
 
 impl Estimator {
-    /// Estimates `plan` and, on the way, every node below.
+    fn new(stands_for: StandsFor) -> Self {
+        Self { stands_for, source_count: 0, class_count: 0, known: HashMap::new() }
+    }
+
+    /// Estimates `plan` and, on the way, every node below that is not known yet.
     pub(crate) fn profile(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Profile {
-        let mut profile = self.node(plan).limit(plan.fetch());
+        if let Some(known) = self.known.get(&address(plan)) {
+            let profile = known.profile.clone();
+            return self.anew(profile);
+        }
+        let mut profile = match (self.stands_for)(plan) {
+            Some(operator) => self.profile(&operator),
+            None => self.node(plan).limit(plan.fetch()),
+        };
         // Not every leaf has statistics for as many columns as its schema.
         let source = self.new_source(profile.rows);
         let column_count = plan.schema().fields().len();
         profile.columns.resize(column_count, ColumnProfile::unknown(source));
-        self.rows.insert(address(plan), profile.rows);
+        self.known.insert(address(plan), Known { _node: Arc::clone(plan), profile: profile.clone() });
         profile
     }
 
-    /// Estimated rows of a node that an earlier `profile` visited.
-    pub(crate) fn rows(&self, plan: &Arc<dyn ExecutionPlan>) -> Option<f64> {
-        self.rows.get(&address(plan)).copied().flatten()
+    /// As [`profile`](Self::profile), of which only the rows are wanted.
+    pub(crate) fn rows(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Option<f64> {
+        match self.known.get(&address(plan)) {
+            Some(known) => known.profile.rows,
+            None => self.profile(plan).rows,
+        }
+    }
+
+    /// `profile`, which was found before, with sources and classes of its own: a node that a plan has twice gives two
+    /// relations.
+    fn anew(&mut self, mut profile: Profile) -> Profile {
+        let (mut sources, mut classes) = (HashMap::new(), HashMap::new());
+        for column in &mut profile.columns {
+            let source = sources.entry(column.source.id).or_insert_with(|| self.new_source_id());
+            column.source.id = *source;
+            if let Some(class) = &mut column.class {
+                *class = *classes.entry(*class).or_insert_with(|| self.new_class());
+            }
+        }
+        profile
     }
 
     fn node(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Profile {
@@ -254,13 +327,13 @@ impl Estimator {
     /// After an inner join on `one = other`, all columns of both classes hold the same values.
     fn equate(&mut self, columns: &mut [ColumnProfile], one: usize, other: usize) {
         let common = columns[one].intersect(&columns[other]);
-        self.class_count += 1;
+        let class = self.new_class();
         let classes = [columns[one].class, columns[other].class];
         for (index, column) in columns.iter_mut().enumerate() {
             let is_member = column.class.is_some() && classes.contains(&column.class);
             if is_member || index == one || index == other {
                 let source = column.source;
-                *column = ColumnProfile { source, class: Some(self.class_count), ..common.clone() };
+                *column = ColumnProfile { source, class: Some(class), ..common.clone() };
             }
         }
     }
@@ -273,9 +346,14 @@ impl Estimator {
     fn new_source(&mut self, rows: Option<f64>) -> Source {
         Source { id: self.new_source_id(), rows: rows.unwrap_or(0.0) }
     }
+
+    fn new_class(&mut self) -> usize {
+        self.class_count += 1;
+        self.class_count
+    }
 }
 
-/// The identity of a node within one walk, during which the plan is borrowed.
+/// The identity of a node for as long as it is there.
 fn address(plan: &Arc<dyn ExecutionPlan>) -> usize {
     Arc::as_ptr(plan).cast::<()>() as usize
 }

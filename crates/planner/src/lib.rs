@@ -42,8 +42,8 @@ mod rule;
 mod selectivity;
 mod sides;
 
-pub use annotate::{annotate, estimates};
-pub use estimate::estimated_rows;
+pub use annotate::annotate;
+pub use estimate::{Estimates, StandsFor, estimated_rows};
 pub use quoted::quoted;
 pub use rule::{JoinOrder, install};
 pub use selectivity::predicate_selectivity;

@@ -17,7 +17,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec, PartitionMode};
 
-use crate::estimate::estimated_rows;
+use crate::estimate::Estimator;
 
 /// Bytes that a row of a hash table takes beside its columns: hash, bucket and chain. A guess.
 const HASH_ENTRY_BYTES: f64 = 24.0;
@@ -55,7 +55,8 @@ impl PhysicalOptimizerRule for JoinSides {
         if !config.optimizer.join_reordering {
             return Ok(plan);
         }
-        plan.transform_up(|node| settle(node, config)).data()
+        let mut estimator = Estimator::default();
+        plan.transform_up(|node| settle(node, &mut estimator, config)).data()
     }
 
     fn name(&self) -> &str {
@@ -69,17 +70,18 @@ impl PhysicalOptimizerRule for JoinSides {
 
 fn settle(
     node: Arc<dyn ExecutionPlan>,
+    estimator: &mut Estimator,
     config: &ConfigOptions,
 ) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
     let settled = if let Some(join) = node.downcast_ref::<HashJoinExec>() {
-        settle_hash_join(join, config)?
+        settle_hash_join(join, estimator, config)?
     } else if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>() {
-        match smaller_side(join.left(), join.right()) {
+        match smaller_side(join.left(), join.right(), estimator) {
             Some((JoinSide::Right, _)) if join.join_type().supports_swap() => Some(join.swap_inputs()?),
             _ => None,
         }
     } else if let Some(join) = node.downcast_ref::<CrossJoinExec>() {
-        match smaller_side(join.left(), join.right()) {
+        match smaller_side(join.left(), join.right(), estimator) {
             Some((JoinSide::Right, _)) => Some(join.swap_inputs()?),
             _ => None,
         }
@@ -91,11 +93,15 @@ fn settle(
     Ok(settled.map_or_else(|| Transformed::no(node), Transformed::yes))
 }
 
-fn settle_hash_join(join: &HashJoinExec, config: &ConfigOptions) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+fn settle_hash_join(
+    join: &HashJoinExec,
+    estimator: &mut Estimator,
+    config: &ConfigOptions,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     if !join.join_type().supports_swap() || join.null_aware {
         return Ok(None);
     }
-    let Some((side, rows)) = smaller_side(join.left(), join.right()) else {
+    let Some((side, rows)) = smaller_side(join.left(), join.right(), estimator) else {
         return Ok(None);
     };
     let mode = partition_mode(rows, keys_are_words(join), config);
@@ -119,8 +125,9 @@ struct SideRows {
 fn smaller_side(
     left: &Arc<dyn ExecutionPlan>,
     right: &Arc<dyn ExecutionPlan>,
+    estimator: &mut Estimator,
 ) -> Option<(JoinSide, SideRows)> {
-    let (left_rows, right_rows) = (estimated_rows(left)?, estimated_rows(right)?);
+    let (left_rows, right_rows) = (estimator.rows(left)?, estimator.rows(right)?);
     let left_bytes = left_rows * row_bytes(&left.schema());
     let right_bytes = right_rows * row_bytes(&right.schema());
     Some(if right_bytes < left_bytes {

@@ -1,4 +1,4 @@
-//! What may be computed of rows that a join would have dropped: what never fails.
+//! What may be computed of rows that a join, or another filter, would have dropped: what never fails.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub(super) fn is_total(call: &AggregateFunctionExpr, schema: &Schema) -> bool {
 }
 
 /// Whether `expr` has a value, or is NULL, for any row of `schema`.
-pub(super) fn never_fails(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
+pub(crate) fn never_fails(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> bool {
     let is_known = expr.is::<Column>()
         || expr.is::<Literal>()
         || expr.is::<IsNullExpr>()

@@ -19,9 +19,11 @@ use datafusion::physical_plan::{ExecutionPlan, displayable};
 use pelton_error::Result;
 use pelton_exec::PipelineReport;
 use pelton_pipeline::ir::{Op, Pipeline, Sink, Source};
+use pelton_planner::Estimates;
 
 use super::node::{Place, ProfileNode, Unit};
 use crate::error::from_datafusion;
+use crate::expected;
 use crate::gpu::{DeviceHandle, PeltonGpuExec, StepTime, pipeline_texts, reason_on_cpu};
 use crate::scan::{PeltonScanExec, ScanReport};
 
@@ -56,40 +58,36 @@ impl Tree {
     ///
     /// Of reading the chunk directory of a table that it scans.
     pub(super) fn of(plan: &Arc<dyn ExecutionPlan>, device: &Arc<DeviceHandle>) -> Result<Self> {
-        let mut builder = Builder { device, next_id: 0, owners: HashMap::new(), operators: Vec::new() };
-        let root = builder.plan(plan)?;
+        let mut builder = Builder {
+            device,
+            estimates: expected::estimates(),
+            next_id: 0,
+            owners: HashMap::new(),
+            operators: Vec::new(),
+        };
+        let root = builder.node(plan)?;
         Ok(Self { root, owners: builder.owners, operators: builder.operators })
     }
 }
 
 struct Builder<'b> {
     device: &'b Arc<DeviceHandle>,
+    estimates: Estimates,
     next_id: usize,
     owners: HashMap<(usize, Option<u32>), usize>,
     operators: Vec<OperatorTimes>,
 }
 
 impl Builder<'_> {
-    /// `plan` and everything below it, which is estimated in one go.
-    fn plan(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Result<ProfileNode> {
-        let estimates = pelton_planner::estimates(plan);
-        self.node(plan, &mut estimates.into_iter())
-    }
-
     fn take_id(&mut self) -> usize {
         self.next_id += 1;
         self.next_id - 1
     }
 
-    /// `estimates` are those of `plan` and of what is below it, in this order.
-    fn node(
-        &mut self,
-        plan: &Arc<dyn ExecutionPlan>,
-        estimates: &mut dyn Iterator<Item = Option<f64>>,
-    ) -> Result<ProfileNode> {
-        let estimated_rows = estimates.next().flatten();
+    /// `plan` and everything below it.
+    fn node(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Result<ProfileNode> {
         if plan.is::<CooperativeExec>() {
-            return self.node(plan.children()[0], estimates); // it only lets go of its thread
+            return self.node(plan.children()[0]); // it only lets go of its thread
         }
         let id = self.take_id();
         self.owners.insert((address(plan), None), id);
@@ -103,7 +101,7 @@ impl Builder<'_> {
         };
         let (name, detail) = titled(plan);
         let mut node = ProfileNode::new(id, name, detail, place, reason);
-        node.estimated_rows = estimated_rows;
+        node.estimated_rows = self.estimates.rows(plan);
         if let Some(metrics) = plan.metrics() {
             self.times(id, &metrics);
             fill(&mut node, &metrics);
@@ -114,11 +112,8 @@ impl Builder<'_> {
             node.scan = Some(report);
         }
         node.children = match on_device {
-            Some(device) => self.below_device(plan, device, estimates, &mut node)?,
-            None => {
-                let children = plan.children().into_iter().map(|child| self.node(child, estimates));
-                children.collect::<Result<_>>()?
-            }
+            Some(device) => self.below_device(plan, device, &mut node)?,
+            None => plan.children().into_iter().map(|child| self.node(child)).collect::<Result<_>>()?,
         };
         Ok(node)
     }
@@ -128,14 +123,12 @@ impl Builder<'_> {
         &mut self,
         plan: &Arc<dyn ExecutionPlan>,
         device: &PeltonGpuExec,
-        estimates: &mut dyn Iterator<Item = Option<f64>>,
         node: &mut ProfileNode,
     ) -> Result<Vec<ProfileNode>> {
         if let Some(instead) = device.fallback_plan() {
-            plan.children().into_iter().for_each(|child| pass_over(child, estimates));
-            return Ok(vec![self.plan(&instead)?]);
+            return Ok(vec![self.node(&instead)?]);
         }
-        let children = plan.children().into_iter().map(|child| self.node(child, estimates).map(Some));
+        let children = plan.children().into_iter().map(|child| self.node(child).map(Some));
         let run = device.run_report();
         if let Some(run) = &run {
             node.busy = Some(run.elapsed);
@@ -239,12 +232,6 @@ struct Pipelines<'p> {
     scans: HashMap<usize, ScanReport>,
     pipelines: &'p [Pipeline],
     done: Vec<bool>,
-}
-
-/// Takes the estimates of `plan` and of what is below it out.
-fn pass_over(plan: &Arc<dyn ExecutionPlan>, estimates: &mut dyn Iterator<Item = Option<f64>>) {
-    estimates.next();
-    plan.children().into_iter().for_each(|child| pass_over(child, estimates));
 }
 
 fn builds(pipeline: &Pipeline, wanted: usize) -> bool {

@@ -32,6 +32,8 @@ pub(super) struct StreamMetrics {
     pub(super) bytes_skipped_dynamic: Count,
     /// Rows that the row filters dropped.
     pub(super) rows_filtered: Count,
+    /// Rows that row filters were evaluated on, once for each filter.
+    pub(super) rows_tested: Count,
     /// Waiting for reads.
     pub(super) time_read_wait: Time,
     /// Verifying and decoding.
@@ -54,6 +56,7 @@ impl StreamMetrics {
             row_groups_skipped_dynamic: counter("row_groups_skipped_dynamic"),
             bytes_skipped_dynamic: counter("bytes_skipped_dynamic"),
             rows_filtered: counter("rows_filtered"),
+            rows_tested: counter("rows_tested"),
             time_read_wait: time("time_read_wait"),
             time_decode: time("time_decode"),
             time_filter: time("time_filter"),

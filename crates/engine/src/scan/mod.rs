@@ -3,7 +3,7 @@
 //! ```text
 //!   zone maps ──▶ row groups to read ──▶ dealt round robin to the partitions
 //!                                              │
-//!      per partition:  reads in flight ──▶ verify ──▶ decode filter columns ──▶ filter
+//!      per partition:  reads in flight ──▶ verify ──▶ decode filter columns ──▶ filter (`order.rs`)
 //!                      (io engine)                                                │ selected rows
 //!                                          decode the other columns' pages ◀──────┘
 //!                                                      │
@@ -17,6 +17,7 @@ mod exec;
 mod filter;
 mod metrics;
 mod narrow;
+mod order;
 mod pieces;
 mod routed;
 mod selection;

@@ -3,8 +3,8 @@
 //! Reads are enqueued `read_ahead` row groups before they are needed. For each row group, in order:
 //!
 //! 1. dynamic filters, as far as they are known by now, are tested on its zone maps;
-//! 2. filter columns are verified, decoded and filtered, most selective conjunct first: over all rows while
-//!    many pass, over the rows selected so far once few do;
+//! 2. filter columns are verified, decoded and filtered, one filter after the other in the order of `order.rs`:
+//!    over all rows while many pass, over the rows selected so far once few do;
 //! 3. the other columns are decoded, only the pages that hold a selected row; where memory is limited, some pages of
 //!    all columns at a time;
 //! 4. selected rows leave as batches of the session's batch size.
@@ -30,6 +30,7 @@ use super::exec::{PeltonScanExec, ScanOptions};
 use super::filter::ScanFilter;
 use super::metrics::StreamMetrics;
 use super::narrow::Narrow;
+use super::order::{SAMPLED_PAGES_MIN, SAMPLED_ROWS, by_rank};
 use super::pieces::of_own_size;
 use super::selection::{RowFilter, Selection, Wanted};
 use crate::error::to_datafusion;
@@ -243,17 +244,16 @@ impl ScanStream {
             wanted: None,
             selection: Selection::all(row_count),
         };
-        for index in 0..self.filters.len() {
-            let (filter, later) = self.filters[index..].split_first_mut().expect("index is in range");
-            let is_idle = row_group.selection.is_empty() || !filter.is_worthwhile();
-            if is_idle || filter.holds_throughout(row_group.index) {
-                continue;
+        let order = self.filters_for(&mut row_group).await?;
+        for (position, &index) in order.iter().enumerate() {
+            if row_group.selection.is_empty() {
+                break;
             }
+            let later = order[position + 1..].iter().flat_map(|&later| &self.filters[later].columns);
+            let later: Vec<usize> = later.copied().collect();
             let projection = &self.projection;
-            let still_needed = |column| {
-                projection.contains(&column) || later.iter().any(|filter| filter.columns.contains(&column))
-            };
-            row_group.apply(filter, still_needed, &self.table, &self.metrics).await?;
+            let still_needed = |column| projection.contains(&column) || later.contains(&column);
+            row_group.apply(&mut self.filters[index], still_needed, &self.table, &self.metrics).await?;
         }
         self.metrics.rows_filtered.add(row_count - row_group.selection.selected_count());
         if row_group.selection.is_empty() {
@@ -277,6 +277,30 @@ impl ScanStream {
         arrays.extend(self.row_numbers(row_group.index, &row_group.selection));
         let options = RecordBatchOptions::new().with_row_count(Some(row_count));
         self.emit(RecordBatch::try_new_with_options(Arc::clone(self.narrow.stored()), arrays, &options)?)
+    }
+
+    /// The numbers of the filters that `row_group` is held against, in the order of their evaluation.
+    async fn filters_for(&mut self, row_group: &mut RowGroup) -> Result<Vec<usize>> {
+        let mut due = Vec::with_capacity(self.filters.len());
+        for (index, filter) in self.filters.iter_mut().enumerate() {
+            if !filter.holds_throughout(row_group.index) && filter.is_due()? {
+                due.push(index);
+            }
+        }
+        let movable: Vec<usize> =
+            due.iter().copied().filter(|&index| self.filters[index].may_move()).collect();
+        // Static conjuncts have come in the order of what zone maps know of them. Of offers nothing is known.
+        let is_guess =
+            movable.iter().any(|&index| self.filters[index].is_offer() && self.filters[index].is_new());
+        if is_guess && movable.len() > 1 && self.page_count(row_group) >= SAMPLED_PAGES_MIN {
+            for index in movable {
+                let filter = &mut self.filters[index];
+                if filter.is_new() {
+                    row_group.sample(filter, &self.table, &self.metrics).await?;
+                }
+            }
+        }
+        Ok(by_rank(due, |index| self.filters[index].rank()))
     }
 
     /// The column of row numbers, where there is one.
@@ -364,7 +388,7 @@ struct RowGroup {
     row_count: usize,
     /// Chunks whose bytes are on their way or here.
     reads: BTreeMap<usize, ChunkRead>,
-    /// Those that are here, and are decoded some pages at a time.
+    /// Those that are here, and are decoded some pages at a time, or later.
     bytes: BTreeMap<usize, AlignedBytes>,
     /// The columns decoded so far, as they are stored: all their rows until `is_narrow`, then the selected rows.
     decoded: BTreeMap<usize, ArrayRef>,
@@ -393,18 +417,48 @@ impl RowGroup {
         let started = metrics.now();
         let timer = metrics.time_filter.timer();
         self.decoded.retain(|column, _| still_needed(*column));
+        let rows = if self.is_narrow { self.selection.selected_count() } else { self.row_count };
+        let passed = filter.evaluate(arrays, rows)?;
+        metrics.rows_tested.add(rows);
         if self.is_narrow {
-            let passed = filter.evaluate(arrays, self.selection.selected_count())?;
             let row_filter = RowFilter::new(passed.clone());
             for array in self.decoded.values_mut() {
                 *array = row_filter.apply(array)?;
             }
             self.select(self.selection.refine(passed));
         } else {
-            self.select(self.selection.and(filter.evaluate(arrays, self.row_count)?));
+            self.select(self.selection.and(passed));
             if (self.selection.selected_count() as f64) < NARROW_BELOW * self.row_count as f64 {
                 self.narrow()?;
             }
+        }
+        timer.done();
+        metrics.traced(Activity::Filter, started, 0);
+        Ok(())
+    }
+
+    /// Has `filter`, which must not fail, measured on a page from the middle, whose columns are decoded for that alone.
+    async fn sample(
+        &mut self,
+        filter: &mut ScanFilter,
+        table: &Table,
+        metrics: &StreamMetrics,
+    ) -> Result<()> {
+        let page_rows = table.page_rows() as usize;
+        let first = self.row_count.div_ceil(page_rows) / 2 * page_rows;
+        let page = first..(first + page_rows).min(self.row_count);
+        let rows = page.len().min(SAMPLED_ROWS) / 2;
+        let wanted = Selection::all(self.row_count).within(page).wanted(page_rows);
+        let mut arrays = Vec::with_capacity(filter.columns.len());
+        for &column in &filter.columns {
+            self.bytes_of(column, metrics).await?;
+            arrays.push(self.pages_of(column, wanted.as_ref(), table, metrics)?);
+        }
+        let started = metrics.now();
+        let timer = metrics.time_filter.timer();
+        for half in [0, rows] {
+            filter.evaluate(arrays.iter().map(|array| array.slice(half, rows)).collect(), rows)?;
+            metrics.rows_tested.add(rows);
         }
         timer.done();
         metrics.traced(Activity::Filter, started, 0);
@@ -445,7 +499,8 @@ impl RowGroup {
     /// The rows of a column that filters look at now, decoded on first use.
     async fn rows_of(&mut self, column: usize, table: &Table, metrics: &StreamMetrics) -> Result<ArrayRef> {
         if !self.decoded.contains_key(&column) {
-            let bytes = self.read(column, metrics).await?;
+            self.bytes_of(column, metrics).await?;
+            let bytes = self.bytes.remove(&column).expect("read just now, or for a sample");
             let started = metrics.now();
             let timer = metrics.time_decode.timer();
             if self.is_narrow && self.wanted.is_none() {
@@ -462,7 +517,7 @@ impl RowGroup {
 
     /// The stored bytes of a column.
     async fn read(&mut self, column: usize, metrics: &StreamMetrics) -> Result<AlignedBytes> {
-        let read = self.reads.remove(&column).expect("every needed column is read, and decoded once");
+        let read = self.reads.remove(&column).expect("every needed column is read once");
         let started = metrics.now();
         let timer = metrics.time_read_wait.timer();
         let bytes = read.await.map_err(to_datafusion)?;

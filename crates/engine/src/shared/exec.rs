@@ -163,6 +163,12 @@ impl SharedExec {
         self.input.as_ref().filter(|_| !self.sharing.is_opaque)
     }
 
+    /// What makes the rows, here or at another place, as far as it is planned: for estimates.
+    pub(crate) fn made_by(&self) -> Option<&Arc<dyn ExecutionPlan>> {
+        let elsewhere = || self.sharing.plan.get().or(self.sharing.planned.get());
+        self.input.as_ref().or_else(elsewhere)
+    }
+
     /// What all places have in common.
     fn sharing(&self) -> &Arc<Sharing> {
         &self.sharing

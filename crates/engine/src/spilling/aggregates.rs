@@ -21,8 +21,10 @@ use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, InputOrderMode};
+use pelton_planner::Estimates;
 
 use super::PartialAggregateExec;
+use crate::expected;
 
 /// Aggregates whose state grows with the rows of a group.
 const KEEP_ALL: [&str; 4] = ["median", "array_agg", "string_agg", "percentile_cont"];
@@ -33,6 +35,7 @@ const VALUE_BYTES: usize = 32;
 pub(super) fn over_sorted(
     node: &Arc<dyn ExecutionPlan>,
     limit: usize,
+    estimates: &Estimates,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(last) = node.downcast_ref::<AggregateExec>() else { return Ok(None) };
     let Some(first) = first_of(last) else { return Ok(None) };
@@ -44,7 +47,7 @@ pub(super) fn over_sorted(
         return Ok(None);
     }
     let is_sorted = !matches!(first.input_order_mode(), InputOrderMode::Linear);
-    let rows = super::estimate(first.input())?.num_rows.get_value().copied();
+    let rows = expected::rows(estimates, first.input());
     if is_sorted || rows.is_some_and(|rows| rows.saturating_mul(VALUE_BYTES) < limit / 4) {
         return Ok(None);
     }
@@ -84,7 +87,7 @@ fn first_of(last: &AggregateExec) -> Option<&AggregateExec> {
             let mut below = last.input();
             loop {
                 if let Some(first) = below.downcast_ref::<PartialAggregateExec>() {
-                    let first = first.aggregate();
+                    let first = first.aggregate().as_ref();
                     return (*first.mode() == AggregateMode::Partial).then_some(first);
                 }
                 if let Some(first) = below.downcast_ref::<AggregateExec>() {

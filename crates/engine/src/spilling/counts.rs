@@ -34,7 +34,9 @@ use datafusion::physical_plan::{
 };
 use futures::TryStreamExt;
 use futures::future::try_join_all;
+use pelton_planner::Estimates;
 
+use crate::expected;
 use crate::stand_in::answers_of;
 
 /// Of the hashes that deal values out; sets have their own.
@@ -50,17 +52,12 @@ pub(crate) struct DistinctMergeExec {
 
 impl DistinctMergeExec {
     /// In place of `node`, where it is such a step over several partitions of so many rows, or nobody knows of how many.
-    pub(super) fn of(node: &Arc<dyn ExecutionPlan>, rows_min: usize) -> Result<Option<Self>> {
-        let Some(aggregate) = aggregate_of(node).filter(|aggregate| Self::can_do(aggregate)) else {
-            return Ok(None);
-        };
+    pub(super) fn of(node: &Arc<dyn ExecutionPlan>, rows_min: usize, estimates: &Estimates) -> Option<Self> {
+        let aggregate = aggregate_of(node).filter(|aggregate| Self::can_do(aggregate))?;
         let first = partitions_of(&aggregate).and_then(|first| first.downcast_ref::<AggregateExec>());
-        let expected_rows = match first {
-            Some(first) => super::expected_rows(first.input())?,
-            None => None,
-        };
+        let expected_rows = first.and_then(|first| expected::rows(estimates, first.input()));
         let is_large = expected_rows.is_none_or(|rows| rows >= rows_min);
-        Ok(is_large.then(|| Self::new(aggregate, rows_min)))
+        is_large.then(|| Self::new(aggregate, rows_min))
     }
 
     fn new(aggregate: Arc<AggregateExec>, values_min: usize) -> Self {
@@ -333,7 +330,7 @@ mod tests {
         let plan = || async { session.sql(sql).await.unwrap().create_physical_plan().await.unwrap() };
         let mut found = 0;
         let ours = plan().await.transform_up(|node| {
-            Ok(match DistinctMergeExec::of(&node, values_min)? {
+            Ok(match DistinctMergeExec::of(&node, values_min, &expected::estimates()) {
                 Some(ours) => {
                     found += 1;
                     Transformed::yes(Arc::new(ours) as Arc<dyn ExecutionPlan>)

@@ -30,6 +30,7 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, InputOrderMode, PlanProperties,
     replace_children_if_necessary,
 };
+use pelton_planner::Estimates;
 
 mod distinct;
 mod integers;
@@ -50,12 +51,13 @@ use table::Shape;
 pub(crate) use table::are_integers;
 
 use super::files::{Keys, Spill};
+use crate::expected;
 use crate::stand_in::answers_of;
 
 /// A grouped aggregate that spills. See the module.
 pub(crate) struct SpillingAggregateExec {
     aggregate: Arc<AggregateExec>,
-    /// Rows that statistics expect of the input.
+    /// Rows that are expected of the input.
     expected_rows: Option<usize>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -67,13 +69,14 @@ impl SpillingAggregateExec {
         node: &Arc<dyn ExecutionPlan>,
         limit: Option<usize>,
         rows_min: usize,
+        estimates: &Estimates,
     ) -> Result<Option<Self>> {
         let Some(aggregate) = aggregate_of(node) else { return Ok(None) };
         if !Self::can_do(&aggregate) {
             return Ok(None);
         }
         let shape = Shape::of(&aggregate)?;
-        let expected_rows = super::expected_rows(aggregate.input())?;
+        let expected_rows = expected::rows(estimates, aggregate.input());
         let state_bytes = super::row_bytes(&shape.state_schema);
         let fits = |rows: usize, limit: usize| {
             (rows.saturating_mul(state_bytes) as u64).saturating_mul(super::SMALL_SHARE) < limit as u64

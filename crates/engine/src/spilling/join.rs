@@ -23,11 +23,12 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{JoinType, Statistics};
 use datafusion::error::{DataFusionError, Result};
@@ -59,12 +60,16 @@ use pairs::Lane;
 use start::{Built, Start};
 pub(crate) use told::bounds_as;
 
+use crate::expected;
+
 /// A join whose table all threads build, and that spills. See the module.
 pub(crate) struct PeltonJoinExec {
     join: Arc<HashJoinExec>,
     /// Memory of all its partitions together.
     budget_bytes: usize,
     properties: Arc<PlanProperties>,
+    /// Rows that are expected of it, once somebody asked.
+    expected_rows: OnceLock<Option<usize>>,
     /// Of a join whose build side all partitions share.
     shared: Arc<Mutex<Shared>>,
     metrics: ExecutionPlanMetricsSet,
@@ -114,7 +119,8 @@ impl PeltonJoinExec {
         );
         let properties = Arc::new(properties);
         let metrics = ExecutionPlanMetricsSet::new();
-        Some(Self { join, budget_bytes, properties, shared: Arc::default(), metrics })
+        let expected_rows = OnceLock::new();
+        Some(Self { join, budget_bytes, properties, expected_rows, shared: Arc::default(), metrics })
     }
 
     /// The join that it carries out.
@@ -157,6 +163,12 @@ impl PeltonJoinExec {
             metrics: self.metrics.clone(),
             reservation,
         }
+    }
+
+    /// Rows that the planner expects of it, of all partitions.
+    fn expected_rows(&self) -> Option<usize> {
+        let join: Arc<dyn ExecutionPlan> = Arc::clone(&self.join) as _;
+        *self.expected_rows.get_or_init(|| expected::rows(&expected::estimates(), &join))
     }
 
     /// The build side that all partitions share, once it is there; the first that polls this begins it.
@@ -277,7 +289,16 @@ impl ExecutionPlan for PeltonJoinExec {
         inputs: &[Arc<Statistics>],
         args: &StatisticsArgs,
     ) -> Result<Arc<Statistics>> {
-        self.join.statistics_from_inputs(inputs, args)
+        let share = match args.partition() {
+            Some(_) => self.properties.partitioning.partition_count().max(1),
+            None => 1,
+        };
+        let rows = self.expected_rows().map(|rows| rows.div_ceil(share));
+        let num_rows = rows.map_or(Precision::Absent, Precision::Inexact);
+        // DataFusion's bytes are those of as many rows as it expects itself.
+        let total_byte_size = Precision::Absent;
+        let of_join = Arc::unwrap_or_clone(self.join.statistics_from_inputs(inputs, args)?);
+        Ok(Arc::new(Statistics { num_rows, total_byte_size, ..of_join }))
     }
 
     fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {

@@ -8,6 +8,8 @@ mod distinct;
 mod eager;
 mod embed;
 mod empty_values;
+mod estimates;
+mod filter_order;
 mod intervals;
 mod numbers;
 mod outer_keys;

@@ -1,7 +1,10 @@
 //! `auto`: the CPU first, then whoever took less.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use pelton_engine::{DeviceChoice, SessionOptions, memory_shares};
 
 use crate::common::{Tables, integers, run};
@@ -45,6 +48,32 @@ async fn the_device_is_tried_out_behind_a_query_and_then_whoever_took_less_runs(
         let (actual, _) = run(&session, &query_above(least)).await;
         assert_same_rows(&actual, &tables.expected(&query_above(least)).await, "later");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_on_trial_are_as_many_as_are_expected_without() {
+    fn on_trial(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
+        let is_it = plan.name() == "PeltonTrialExec";
+        let below = || plan.children().into_iter().find_map(on_trial);
+        if is_it { Some(Arc::clone(plan)) } else { below() }
+    }
+    let tables = Tables::new();
+    let rows = 200_000;
+    let fact = integers(&[
+        ("f_key", (0..rows).map(|row| row * 7 % 9973).collect()),
+        ("f_value", (0..rows).collect()),
+    ]);
+    tables.add("fact", fact, 50_000, vec![]);
+    let session = tables.session(&SessionOptions { device: DeviceChoice::AutoHost, ..on_host() });
+    let sql = "SELECT f_key, sum(f_value) FROM fact WHERE f_value > 9 GROUP BY f_key ORDER BY 2 DESC LIMIT 5";
+    let query = session.query(sql).await.unwrap();
+    let trial = on_trial(query.physical_plan()).expect("nothing is known of it yet");
+    let rows = |plan: &Arc<dyn ExecutionPlan>| {
+        let statistics = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new());
+        statistics.unwrap().num_rows.get_value().copied()
+    };
+    assert!(rows(&trial).is_some());
+    assert_eq!(rows(&trial), rows(trial.children()[0]));
 }
 
 /// Without a GPU, kernels compiled for the host are tried out for a query that comes again and scans enough rows.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::support::{StatisticsTable, join_order, session};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::displayable;
+use pelton_planner::Estimates;
 
 const TARGET_PARTITIONS: usize = 4;
 
@@ -201,7 +202,7 @@ async fn annotation_shows_the_estimates_the_order_was_chosen_by() {
         table("small", 50, &[("id", 50)]),
     ];
     let sql = "SELECT * FROM big, mid, small WHERE mid_id = mid.id AND small_id = small.id";
-    let text = pelton_planner::annotate(&plan(&tables, sql, true).await, false);
+    let text = pelton_planner::annotate(&plan(&tables, sql, true).await, &Estimates::default(), false);
     let join_estimates: Vec<&str> = text
         .lines()
         .filter(|line| line.contains("HashJoinExec"))

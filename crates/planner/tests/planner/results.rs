@@ -6,6 +6,7 @@ use crate::support::{StatisticsTable, join_order, session};
 use datafusion::arrow::array::{ArrayRef, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray};
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::physical_plan::collect;
+use pelton_planner::Estimates;
 
 /// xorshift64*, so that a failing seed can be named.
 struct Random(u64);
@@ -201,14 +202,14 @@ async fn annotation_of_an_executed_plan_shows_actual_rows() {
         .sql("SELECT a.k, count(*) FROM t2 a, t3 b, t0 c WHERE a.k = b.k AND b.j = c.j GROUP BY a.k")
         .await;
     let plan = frame.unwrap().create_physical_plan().await.unwrap();
-    let before = pelton_planner::annotate(&plan, true);
+    let before = pelton_planner::annotate(&plan, &Estimates::default(), true);
     assert!(!before.contains("q="), "{before}");
     collect(Arc::clone(&plan), context.task_ctx()).await.unwrap();
-    let after = pelton_planner::annotate(&plan, true);
+    let after = pelton_planner::annotate(&plan, &Estimates::default(), true);
     for line in after.lines() {
         assert!(line.contains("rows est="), "{after}");
     }
     assert!(after.contains("StatisticsScan: t0, rows est=3 actual=3 q=1.00\n"), "{after}");
     assert!(after.lines().any(|line| line.contains("HashJoinExec") && line.contains(" q=")), "{after}");
-    assert!(!pelton_planner::annotate(&plan, false).contains("actual="));
+    assert!(!pelton_planner::annotate(&plan, &Estimates::default(), false).contains("actual="));
 }

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use datafusion::arrow::array::RecordBatch;
@@ -21,7 +22,9 @@ use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJo
 use datafusion::physical_plan::memory::MemoryStream;
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::statistics::StatisticsArgs;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, replace_children_if_necessary,
+};
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 /// A table of rows in memory with statistics.
@@ -31,6 +34,8 @@ pub(crate) struct StatisticsTable {
     schema: SchemaRef,
     batches: Vec<RecordBatch>,
     statistics: Statistics,
+    /// How often scans of it were asked for statistics.
+    asked: Arc<AtomicUsize>,
 }
 
 impl StatisticsTable {
@@ -58,6 +63,7 @@ impl StatisticsTable {
                 total_byte_size: Precision::Absent,
                 column_statistics,
             },
+            asked: Arc::default(),
         }
     }
 
@@ -91,7 +97,13 @@ impl StatisticsTable {
                 column_statistics,
             },
             batches: vec![batch],
+            asked: Arc::default(),
         }
+    }
+
+    /// How often scans of it were asked for statistics since the last call.
+    pub(crate) fn take_times_asked(&self) -> usize {
+        self.asked.swap(0, Ordering::Relaxed)
     }
 
     /// The same table with nothing known about it.
@@ -134,6 +146,7 @@ impl TableProvider for StatisticsTable {
             name: self.name.clone(),
             batches,
             statistics: Arc::new(self.statistics.clone().project(projection)),
+            asked: Arc::clone(&self.asked),
             properties: Arc::new(PlanProperties::new(
                 EquivalenceProperties::new(schema),
                 Partitioning::UnknownPartitioning(1),
@@ -150,6 +163,7 @@ struct StatisticsScan {
     name: String,
     batches: Vec<RecordBatch>,
     statistics: Arc<Statistics>,
+    asked: Arc<AtomicUsize>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -202,8 +216,70 @@ impl ExecutionPlan for StatisticsScan {
         _input_stats: &[Arc<Statistics>],
         _args: &StatisticsArgs,
     ) -> Result<Arc<Statistics>> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
         Ok(Arc::clone(&self.statistics))
     }
+}
+
+/// An operator in the place of one of DataFusion's, which it carries out; DataFusion knows nothing of its rows.
+#[derive(Debug)]
+pub(crate) struct StandIn(Arc<dyn ExecutionPlan>);
+
+impl StandIn {
+    /// In the place of `operator`.
+    pub(crate) fn of(operator: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+        Arc::new(Self(operator))
+    }
+
+    /// What `node` stands for, if it is such an operator.
+    pub(crate) fn stands_for(node: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
+        node.downcast_ref::<Self>().map(|stand_in| Arc::clone(&stand_in.0))
+    }
+}
+
+impl DisplayAs for StandIn {
+    fn fmt_as(&self, form: DisplayFormatType, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("StandIn of ")?;
+        self.0.fmt_as(form, f)
+    }
+}
+
+impl ExecutionPlan for StandIn {
+    fn name(&self) -> &str {
+        "StandIn"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.0.properties()
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        self.0.children()
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        self.0.apply_expressions(f)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Self::of(replace_children_if_necessary(Arc::clone(&self.0), children)?))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        self.0.execute(partition, context)
+    }
+}
+
+/// `plan` and all nodes below it, parents before their children.
+pub(crate) fn nodes(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn ExecutionPlan>> {
+    let below = plan.children().into_iter().flat_map(nodes);
+    std::iter::once(Arc::clone(plan)).chain(below).collect()
 }
 
 /// A session over `tables`, with the rules or without.

@@ -20,9 +20,11 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, replace_children_if_necessary,
 };
 use futures::StreamExt;
+use pelton_planner::Estimates;
 
 use super::table::{Shape, Table};
 use super::{aggregate_of, has_plain_groups};
+use crate::expected;
 use crate::stand_in::answers_of;
 
 /// Groups whose keys and states a core's cache holds. A guess.
@@ -42,7 +44,11 @@ pub(crate) struct PartialAggregateExec {
 
 impl PartialAggregateExec {
     /// In place of `node`, where it is the first step of an aggregate by texts, or by integers, over so many rows that it pays.
-    pub(in crate::spilling) fn of(node: &Arc<dyn ExecutionPlan>, rows_min: usize) -> Result<Option<Self>> {
+    pub(in crate::spilling) fn of(
+        node: &Arc<dyn ExecutionPlan>,
+        rows_min: usize,
+        estimates: &Estimates,
+    ) -> Result<Option<Self>> {
         let Some(aggregate) = aggregate_of(node).filter(|aggregate| Self::can_do(aggregate)) else {
             return Ok(None);
         };
@@ -50,7 +56,7 @@ impl PartialAggregateExec {
         if !shape.is_by_text() && !shape.is_by_integers() {
             return Ok(None);
         }
-        let expected_rows = crate::spilling::expected_rows(aggregate.input())?;
+        let expected_rows = expected::rows(estimates, aggregate.input());
         Ok(expected_rows.is_none_or(|rows| rows >= rows_min).then(|| Self::new(aggregate, None)))
     }
 
@@ -64,7 +70,7 @@ impl PartialAggregateExec {
     }
 
     /// What it does, and over what.
-    pub(in crate::spilling) fn aggregate(&self) -> &AggregateExec {
+    pub(crate) fn aggregate(&self) -> &Arc<AggregateExec> {
         &self.aggregate
     }
 

@@ -17,7 +17,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use pelton_limits::{SpillOptions, SpillSpace};
 
 use super::{Count, PartialAggregateExec, SpillingAggregateExec, aggregate_of};
-use crate::memory;
+use crate::{expected, memory};
 
 const ROWS: usize = 6000;
 
@@ -89,7 +89,7 @@ fn rows(batches: &[RecordBatch]) -> Vec<String> {
 
 /// `plan` with aggregates of ours wherever there may be some, and these.
 fn spilling(plan: Arc<dyn ExecutionPlan>) -> (Arc<dyn ExecutionPlan>, Vec<Arc<dyn ExecutionPlan>>) {
-    let mut found = Vec::new();
+    let (mut found, estimates) = (Vec::new(), expected::estimates());
     let plan = plan.transform_up(|node| {
         Ok(match aggregate_of(&node).filter(|aggregate| SpillingAggregateExec::can_do(aggregate)) {
             Some(aggregate) => {
@@ -97,7 +97,7 @@ fn spilling(plan: Arc<dyn ExecutionPlan>) -> (Arc<dyn ExecutionPlan>, Vec<Arc<dy
                 found.push(Arc::clone(&node));
                 Transformed::yes(node)
             }
-            None => match PartialAggregateExec::of(&node, 0)? {
+            None => match PartialAggregateExec::of(&node, 0, &estimates)? {
                 Some(partial) => {
                     found.push(Arc::new(partial) as Arc<dyn ExecutionPlan>);
                     Transformed::yes(Arc::clone(&found[found.len() - 1]))

@@ -25,6 +25,7 @@ use pelton_planner::keys_are_words;
 use super::probe::{Probed, columns_of};
 use super::table::Build;
 use super::{table_bytes, told};
+use crate::expected;
 use crate::spilling::files::{Keys, Partitioner, Rows, Spill};
 use crate::spilling::given::{Given, Within};
 
@@ -289,10 +290,9 @@ impl Start {
 
     /// Files to deal the build side out to, of which `rows` rows of `bytes` bytes have come already.
     fn part_count(&self, rows: usize, bytes: usize) -> usize {
-        let estimate = crate::spilling::estimate(self.join.left()).ok();
-        let estimated_rows = estimate.and_then(|estimate| estimate.num_rows.get_value().copied());
+        let expected_rows = expected::rows(&expected::estimates(), self.join.left());
         // Where nothing is known, what came may be anything from all of it to a small part.
-        let all_rows = estimated_rows.unwrap_or(rows * 16).max(rows * 2);
+        let all_rows = expected_rows.unwrap_or(rows * 16).max(rows * 2);
         let all_bytes = (bytes as f64 / rows.max(1) as f64 * all_rows as f64) as usize;
         let lanes = self.rights.len();
         // Parts differ in size: half as many again.
