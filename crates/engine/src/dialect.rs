@@ -1,4 +1,4 @@
-//! The dialect that statements are parsed in: DataFusion's default, sqlparser's generic one, with two defects mended.
+//! The dialect that statements are parsed in: DataFusion's default, sqlparser's generic one, with three defects mended.
 //!
 //! sqlparser 0.62 parses what follows `IS [NOT] DISTINCT FROM` as a whole expression, so it takes AND and OR into its
 //! right side. In SQL the right side ends where an operator binds no tighter than IS:
@@ -15,15 +15,27 @@
 //!   a LIKE b = c                     (a LIKE b) = c                        not  a LIKE (b = c)
 //! ```
 //!
-//! A dialect may parse operators itself; this one does so for the first two. All else is the generic dialect's: a wrapper
-//! has to repeat what that one overrides, for the macro that would do it is a feature that DataFusion does not build.
+//! And it does not know BETWEEN SYMMETRIC, whose bounds may stand in either order; nor ASYMMETRIC, which says that they
+//! may not. As in PostgreSQL, no column is called so without quotes after BETWEEN:
+//!
+//! ```text
+//!   a BETWEEN SYMMETRIC b AND c      (a BETWEEN b AND c OR a BETWEEN c AND b)
+//! ```
+//!
+//! A dialect may parse operators itself; this one does so for IS DISTINCT FROM and these. All else is the generic
+//! dialect's: a wrapper has to repeat what that one overrides, for the macro that would do it is a feature that DataFusion
+//! does not build.
 
 use std::any::TypeId;
+use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Value, Visit, Visitor};
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+
+/// Expressions in what BETWEEN SYMMETRIC writes twice: each level of them in another doubles what is inside.
+const COPIED_MAX: usize = 10_000;
 
 /// The dialect of Pelton's sessions.
 #[derive(Debug)]
@@ -75,6 +87,9 @@ impl Dialect for PeltonDialect {
         precedence: u8,
     ) -> Option<Result<Expr, ParserError>> {
         use Keyword::{DISTINCT, FROM, IS, NOT};
+        if let Some(between) = parse_between(parser, expr) {
+            return Some(between);
+        }
         let is_distinct = parser.parse_keywords(&[IS, DISTINCT, FROM]);
         if !is_distinct && !parser.parse_keywords(&[IS, NOT, DISTINCT, FROM]) {
             return None;
@@ -109,6 +124,53 @@ impl Dialect for PeltonDialect {
         supports_comment_optimizer_hint supports_constraint_keyword_without_name supports_key_column_option
         supports_comma_separated_trim supports_cte_without_as supports_select_item_multi_column_alias
         supports_xml_expressions
+    }
+}
+
+/// `expr` [NOT] BETWEEN SYMMETRIC or ASYMMETRIC, where that follows.
+fn parse_between(parser: &mut Parser, expr: &Expr) -> Option<Result<Expr, ParserError>> {
+    use Keyword::{ASYMMETRIC, BETWEEN, NOT, SYMMETRIC};
+    let mut follows = |kind| {
+        let negated = !parser.parse_keywords(&[BETWEEN, kind]);
+        (!negated || parser.parse_keywords(&[NOT, BETWEEN, kind])).then_some((kind, negated))
+    };
+    let (kind, negated) = follows(SYMMETRIC).or_else(|| follows(ASYMMETRIC))?;
+    let between = parser.parse_between(expr.clone(), negated);
+    Some(if kind == SYMMETRIC { between.and_then(in_either_order) } else { between })
+}
+
+/// `between` with its bounds as they are and the other way round.
+fn in_either_order(between: Expr) -> Result<Expr, ParserError> {
+    let mut swapped = between.clone();
+    let Expr::Between { low, high, negated, .. } = &mut swapped else { return Ok(between) };
+    std::mem::swap(low, high);
+    let op = if *negated { BinaryOperator::And } else { BinaryOperator::Or };
+    let both = Expr::BinaryOp { left: Box::new(between), op, right: Box::new(swapped) };
+    match both.visit(&mut Copied(0)) {
+        ControlFlow::Continue(()) => Ok(Expr::Nested(Box::new(both))),
+        ControlFlow::Break(message) => Err(ParserError::ParserError(message)),
+    }
+}
+
+/// Looks for what cannot be written twice; holds the number of expressions that were met.
+struct Copied(usize);
+
+impl Visitor for Copied {
+    type Break = String;
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<String> {
+        self.0 += 1;
+        if self.0 > COPIED_MAX {
+            return ControlFlow::Break(format!(
+                "more than {COPIED_MAX} expressions in BETWEEN SYMMETRIC; name its operands in a subquery in FROM"
+            ));
+        }
+        match expr {
+            Expr::Value(value) if matches!(&value.value, Value::Placeholder(name) if name == "?") => {
+                ControlFlow::Break("BETWEEN SYMMETRIC has a parameter ?; number it, as $1".to_owned())
+            }
+            _ => ControlFlow::Continue(()),
+        }
     }
 }
 
@@ -185,6 +247,43 @@ mod tests {
         ] {
             assert_eq!(drawn(&parsed(text, &PeltonDialect)), drawn(&parsed(meant, &PeltonDialect)), "{text}");
         }
+    }
+
+    #[test]
+    fn bounds_of_between_symmetric_stand_in_either_order() {
+        for (text, meant) in [
+            ("a BETWEEN SYMMETRIC b AND c", "a BETWEEN b AND c OR a BETWEEN c AND b"),
+            ("a NOT BETWEEN SYMMETRIC b AND c", "a NOT BETWEEN b AND c AND a NOT BETWEEN c AND b"),
+            ("a BETWEEN ASYMMETRIC b AND c AND d", "(a BETWEEN b AND c) AND d"),
+            (
+                "x OR a + 1 BETWEEN SYMMETRIC b AND c * 2 AND d",
+                "x OR ((a + 1 BETWEEN b AND c * 2 OR a + 1 BETWEEN c * 2 AND b) AND d)",
+            ),
+            ("a BETWEEN SYMMETRIC b AND c = d", "(a BETWEEN b AND c OR a BETWEEN c AND b) = d"),
+            ("NOT a BETWEEN SYMMETRIC b AND c", "NOT (a BETWEEN b AND c OR a BETWEEN c AND b)"),
+            ("a BETWEEN \"symmetric\" AND c", "a BETWEEN (\"symmetric\") AND c"),
+        ] {
+            let text_of = |text: &str| parsed(text, &PeltonDialect).to_string().replace(['(', ')'], "");
+            assert_eq!(drawn(&parsed(text, &PeltonDialect)), drawn(&parsed(meant, &PeltonDialect)), "{text}");
+            assert_eq!(text_of(text), text_of(meant), "{text}");
+        }
+    }
+
+    #[test]
+    fn between_symmetric_refuses_what_it_cannot_write_twice() {
+        let error = |text: &str| {
+            let parser = DFParserBuilder::new(text).with_dialect(&PeltonDialect).build();
+            let parsed = parser.and_then(|mut parser| parser.parse_expr());
+            parsed.map_or_else(|error| error.to_string(), |_| String::new())
+        };
+        let nested = |levels| {
+            (0..levels).fold("a".to_owned(), |inner, _| format!("({inner} BETWEEN SYMMETRIC b AND c)"))
+        };
+        assert_eq!(error(&nested(5)), "");
+        assert!(error(&nested(14)).contains("more than 10000 expressions"), "{}", error(&nested(14)));
+        assert_eq!(error("a BETWEEN SYMMETRIC $1 AND $2"), "");
+        let marks = error("a BETWEEN SYMMETRIC ? AND ?");
+        assert!(marks.contains("number it"), "{marks}");
     }
 
     #[test]

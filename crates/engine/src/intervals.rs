@@ -17,31 +17,42 @@
 //!   = <> < <= > >=, IS DISTINCT FROM, BETWEEN, IN, CASE x WHEN     lengths for all operands
 //!   JOIN … USING, INTERSECT, EXCEPT                                lengths for the keys
 //!   ORDER BY, PARTITION BY, also of windows and aggregates         lengths for the keys
+//!   DISTINCT ON, count(DISTINCT i)                                 lengths for the keys
+//!   GROUP BY i, DISTINCT, UNION                                    GROUP BY interval_length(i), with min(i) for i
 //!   min(i), max(i)                                                 first_value(i ORDER BY interval_length(i))
+//!   greatest(i, j), least(i, j)                                    longest(i, j), shortest(i, j)
+//!   nullif(i, j)                                                   CASE WHEN i = j THEN NULL ELSE i END, by lengths
 //! ```
 //!
-//! GROUP BY, DISTINCT, `greatest`, `least`, `nullif`, and `min` and `max` over windows give an interval of their input
-//! back and still compare as Arrow does. Two durations are compared by Arrow, which is right.
+//! Of intervals of one length a group gives back one that is in it, the least as Arrow has it, whichever thread saw which
+//! first. GROUPING SETS, WITH RECURSIVE, and aggregates over windows other than by their keys still compare as Arrow
+//! does. Two durations are compared by Arrow, which is right.
 
 use std::sync::{Arc, LazyLock};
 
-use datafusion::arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, new_null_array};
+use datafusion::arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, Decimal128Array, new_null_array,
+};
+use datafusion::arrow::compute::interleave;
 use datafusion::arrow::datatypes::{
     DataType, Decimal128Type, DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType,
     DurationSecondType, Field, FieldRef, IntervalDayTimeType, IntervalMonthDayNanoType, IntervalUnit,
     IntervalYearMonthType, TimeUnit,
 };
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, internal_err};
+use datafusion::common::{Column, DFSchema, internal_err};
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
+use datafusion::functions::core::coalesce;
+use datafusion::functions_aggregate::expr_fn::min;
 use datafusion::functions_aggregate::first_last::first_value_udaf;
 use datafusion::logical_expr::expr::{AggregateFunction, Case, InList};
 use datafusion::logical_expr::interval_arithmetic::Interval;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    BinaryExpr, Cast, ColumnarValue, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator,
-    ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, SortExpr, Volatility,
+    Aggregate, BinaryExpr, Cast, ColumnarValue, Distinct, Expr, ExprSchemable, LogicalPlan,
+    LogicalPlanBuilder, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    SortExpr, Volatility, lit, when,
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::scalar::ScalarValue;
@@ -50,6 +61,9 @@ use crate::simplify::map_expressions;
 
 /// The type of a length. The longest interval has 25 digits, and the longest duration 28.
 const LENGTH: DataType = DataType::Decimal128(38, 0);
+
+/// The column of an interval that a group gives back; no user's name begins like this.
+const GIVEN_BACK: &str = "__pelton_interval";
 
 /// Nanoseconds.
 const MICROSECOND: i128 = 1_000;
@@ -79,7 +93,7 @@ fn by_length(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     }
     let place = Place { schema: merge_schema(&plan.inputs()) };
     let compared = map_expressions(plan, &|expr| expr.transform_up(|expr| place.by_length(expr)))?;
-    compared.transform_data(|plan| Ok(place.with_keys_by_length(plan)))
+    compared.transform_data(|plan| place.with_keys_by_length(plan))
 }
 
 /// Whether an expression of `plan` may be an interval; cheap to tell and mostly false.
@@ -184,6 +198,20 @@ impl Place {
                 let whens = whens.map(|(when, then)| (Box::new(self.length(*when)), then)).collect();
                 Expr::Case(Case::new(Some(Box::new(self.length(*value))), whens, else_expr))
             }
+            Expr::ScalarFunction(call)
+                if matches!(call.name(), "greatest" | "least")
+                    && call.args.iter().any(|arg| self.is_interval(arg)) =>
+            {
+                let is_longest = call.name() == "greatest";
+                ScalarUDF::from(Farthest::new(is_longest)).call(call.args)
+            }
+            Expr::ScalarFunction(call)
+                if call.name() == "nullif"
+                    && call.args.iter().any(|arg| self.is_interval(arg))
+                    && !call.args[0].is_volatile() =>
+            {
+                self.null_if(call.args)?
+            }
             Expr::AggregateFunction(call) => return Ok(self.aggregated(call)),
             Expr::WindowFunction(mut call)
                 if self.has_interval(&call.params.order_by)
@@ -199,13 +227,25 @@ impl Place {
         }))
     }
 
+    /// `nullif(a, b)` as the CASE that the SQL standard defines it by.
+    fn null_if(&self, mut args: Vec<Expr>) -> Result<Expr> {
+        let (b, a) = (args.pop().expect("nullif takes two"), args.pop().expect("nullif takes two"));
+        let null = ScalarValue::try_new_null(&a.get_type(&self.schema)?)?;
+        when(self.length(a.clone()).eq(self.length(b)), lit(null)).otherwise(a)
+    }
+
     /// `call`: a minimum or maximum as the first value by length, others with keys by length. Keys of a DISTINCT aggregate
-    /// have to be its arguments.
+    /// have to be its arguments, which only a count does not give back.
     fn aggregated(&self, mut call: AggregateFunction) -> Transformed<Expr> {
         if let Some(key) = self.key_of_extreme(&call) {
             call.func = first_value_udaf();
             call.params.distinct = false;
             call.params.order_by = vec![key];
+            return Transformed::yes(Expr::AggregateFunction(call));
+        }
+        if call.params.distinct && call.func.name() == "count" {
+            let values = std::mem::take(&mut call.params.args).into_iter();
+            call.params.args = values.map(|value| self.keyed(value)).collect();
             return Transformed::yes(Expr::AggregateFunction(call));
         }
         if call.params.distinct || !self.has_interval(&call.params.order_by) {
@@ -239,19 +279,68 @@ impl Place {
         LogicalPlanBuilder::new_from_arc(Arc::clone(plan)).project(lengths)?.build()
     }
 
-    fn with_keys_by_length(&self, plan: LogicalPlan) -> Transformed<LogicalPlan> {
-        match plan {
+    fn with_keys_by_length(&self, plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+        let plan = match plan {
             LogicalPlan::Sort(mut sort) if self.has_interval(&sort.expr) => {
                 sort.expr = self.sorted(sort.expr);
-                Transformed::yes(LogicalPlan::Sort(sort))
+                LogicalPlan::Sort(sort)
             }
             LogicalPlan::Join(mut join) if join.on.iter().any(|(left, _)| self.is_interval(left)) => {
                 let keys = join.on.into_iter();
                 join.on = keys.map(|(left, right)| (self.keyed(left), self.keyed(right))).collect();
-                Transformed::yes(LogicalPlan::Join(join))
+                LogicalPlan::Join(join)
             }
-            other => Transformed::no(other),
+            LogicalPlan::Aggregate(aggregate)
+                if aggregate.group_expr.iter().any(|key| self.groups_by(key)) =>
+            {
+                self.grouped(aggregate)?
+            }
+            LogicalPlan::Distinct(Distinct::All(input))
+                if input.schema().fields().iter().any(|field| is_interval(field.data_type())) =>
+            {
+                let columns = input.schema().columns().into_iter().map(Expr::Column).collect();
+                self.grouped(Aggregate::try_new(input, columns, Vec::new())?)?
+            }
+            LogicalPlan::Distinct(Distinct::On(mut distinct))
+                if distinct.on_expr.iter().any(|key| self.is_interval(key)) =>
+            {
+                distinct.on_expr = distinct.on_expr.into_iter().map(|key| self.keyed(key)).collect();
+                distinct.sort_expr = distinct.sort_expr.map(|keys| self.sorted(keys));
+                LogicalPlan::Distinct(Distinct::On(distinct))
+            }
+            other => return Ok(Transformed::no(other)),
+        };
+        Ok(Transformed::yes(plan))
+    }
+
+    /// Whether rows are grouped by the length of `key`: an interval that is the same whenever it is computed.
+    fn groups_by(&self, key: &Expr) -> bool {
+        self.is_interval(key) && !key.is_volatile()
+    }
+
+    /// `aggregate` by lengths in place of intervals, which it gives back all the same, under the same names.
+    fn grouped(&self, aggregate: Aggregate) -> Result<LogicalPlan> {
+        let mut output: Vec<Expr> = aggregate.schema.columns().into_iter().map(Expr::Column).collect();
+        let (mut keys, mut calls) = (Vec::new(), aggregate.aggr_expr);
+        for (at, key) in aggregate.group_expr.into_iter().enumerate() {
+            if !self.groups_by(&key) {
+                keys.push(key);
+                continue;
+            }
+            let (relation, field) = aggregate.schema.qualified_field(at);
+            let name = format!("{GIVEN_BACK}_{at}");
+            let mut value = Expr::Column(Column::new_unqualified(&name));
+            if !field.is_nullable() {
+                // There is one in each group; only the aggregate is declared to give NULL.
+                value = coalesce().call(vec![value, lit(ScalarValue::new_default(field.data_type())?)]);
+            }
+            output[at] = value.alias_qualified(relation.cloned(), field.name());
+            let key = key.unalias();
+            calls.push(min(key.clone()).alias(name));
+            keys.push(self.length(key));
         }
+        let grouped = LogicalPlan::Aggregate(Aggregate::try_new(aggregate.input, keys, calls)?);
+        LogicalPlanBuilder::from(grouped).project(output)?.build()
     }
 }
 
@@ -301,6 +390,59 @@ impl ScalarUDFImpl for IntervalLength {
 
     fn evaluate_bounds(&self, _: &[&Interval]) -> Result<Interval> {
         Interval::make_unbounded(&LENGTH)
+    }
+}
+
+/// `longest(…)` and `shortest(…)` of intervals: the first of the longest or shortest that are not NULL.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Farthest {
+    signature: Signature,
+    is_longest: bool,
+}
+
+impl Farthest {
+    fn new(is_longest: bool) -> Self {
+        Self { signature: Signature::variadic_any(Volatility::Immutable), is_longest }
+    }
+}
+
+impl ScalarUDFImpl for Farthest {
+    fn name(&self) -> &str {
+        if self.is_longest { "longest" } else { "shortest" }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        Ok(types.iter().find(|data_type| is_interval(data_type)).unwrap_or(&types[0]).clone())
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let arrays = args.args.iter().map(|arg| arg.to_array(args.number_rows));
+        let mut arrays = arrays.collect::<Result<Vec<ArrayRef>>>()?;
+        // What has another type is NULL.
+        arrays.retain(|values| values.data_type() == args.return_field.data_type());
+        let found = arrays.iter().map(|values| Ok(lengths(values)?.as_primitive::<Decimal128Type>().clone()));
+        let found = found.collect::<Result<Vec<Decimal128Array>>>()?;
+        let places = (0..args.number_rows).map(|row| {
+            let mut farthest: Option<(i128, usize)> = None;
+            for (number, lengths) in found.iter().enumerate().filter(|(_, lengths)| lengths.is_valid(row)) {
+                let length = lengths.value(row);
+                let is_farther = |other: i128| if self.is_longest { length > other } else { length < other };
+                if farthest.is_none_or(|(other, _)| is_farther(other)) {
+                    farthest = Some((length, number));
+                }
+            }
+            (farthest.map_or(0, |(_, number)| number), row)
+        });
+        let places: Vec<(usize, usize)> = places.collect();
+        let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
+        Ok(ColumnarValue::Array(match arrays.is_empty() {
+            true => new_null_array(args.return_field.data_type(), args.number_rows),
+            false => interleave(&arrays, &places)?,
+        }))
     }
 }
 
@@ -389,6 +531,38 @@ mod tests {
             DurationSecondArray::from(vec![Some(i64::MAX)]),
             &[Some(9_223_372_036_854_775_807_000_000_000)],
         );
+    }
+
+    #[test]
+    fn the_first_of_the_longest_and_shortest_is_found_row_by_row() {
+        let value = IntervalMonthDayNanoType::make_value;
+        let (month, days, long) = (value(1, 0, 0), value(0, 30, 0), value(0, 31, 0));
+        let columns = [
+            vec![Some(month), Some(days), None, None, Some(long)],
+            vec![Some(days), Some(month), Some(month), None, Some(month)],
+        ];
+        let columns: Vec<ArrayRef> = columns
+            .into_iter()
+            .map(|values| Arc::new(IntervalMonthDayNanoArray::from(values)) as ArrayRef)
+            .collect();
+        let interval = columns[0].data_type().clone();
+        for (is_longest, last) in [(true, long), (false, month)] {
+            let args = columns.iter().cloned().chain([Arc::new(NullArray::new(5)) as ArrayRef]);
+            let args: Vec<ColumnarValue> = args.map(ColumnarValue::Array).collect();
+            let types: Vec<DataType> = args.iter().map(ColumnarValue::data_type).collect();
+            let function = Farthest::new(is_longest);
+            assert_eq!(function.return_type(&types).unwrap(), interval);
+            let found = function.invoke_with_args(ScalarFunctionArgs {
+                args,
+                arg_fields: Vec::new(),
+                number_rows: 5,
+                return_field: Field::new("found", interval.clone(), true).into(),
+                config_options: Arc::new(ConfigOptions::default()),
+            });
+            let found = found.unwrap().to_array(5).unwrap();
+            let found: Vec<_> = found.as_primitive::<IntervalMonthDayNanoType>().iter().collect();
+            assert_eq!(found, [Some(month), Some(days), Some(month), None, Some(last)]);
+        }
     }
 
     #[test]

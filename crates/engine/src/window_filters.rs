@@ -18,7 +18,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, Window, WindowFunctionDefiniti
 use datafusion::optimizer::AnalyzerRule;
 
 /// Aggregates to which NULL is no value; of two arguments, wherever it is.
-const WITHOUT_NULL: [&str; 19] = [
+const WITHOUT_NULL: [&str; 20] = [
     "count",
     "sum",
     "avg",
@@ -32,6 +32,7 @@ const WITHOUT_NULL: [&str; 19] = [
     "covar_pop",
     "corr",
     "median",
+    "percentile_cont",
     "bool_and",
     "bool_or",
     "bit_and",

@@ -14,7 +14,7 @@
 //!   count(DISTINCT x), keys of windows, sorts    compares bits                   no zero and no NaN is stored
 //!   = <> < <= > >=, BETWEEN, IS DISTINCT FROM    folds zeros                     no NaN is stored
 //!   GROUP BY, DISTINCT, UNION, min, max          folds zeros                     no NaN is stored
-//!   greatest, least                              by bits                         no NaN is stored
+//!   greatest, least, median, percentile_cont     by bits                         no NaN is stored
 //! ```
 //!
 //! What is stored in a Pelton table its metadata tells; of what a query computes, or reads from a file, nothing is

@@ -196,7 +196,7 @@ impl Place<'_> {
             }
             Expr::AggregateFunction(mut call) => {
                 let by = if call.params.distinct { By::Bits } else { By::Value };
-                if call.params.distinct || matches!(call.func.name(), "min" | "max" | "median") {
+                if call.params.distinct || orders(call.func.name()) {
                     call.params.args = call.params.args.into_iter().map(|arg| self.key(arg, by)).collect();
                 }
                 if let [arg] = call.params.args.as_slice()
@@ -213,7 +213,7 @@ impl Place<'_> {
                 let keys = std::mem::take(&mut params.partition_by).into_iter();
                 params.partition_by = keys.map(|key| self.key(key, By::Bits)).collect();
                 params.order_by = self.sorted(std::mem::take(&mut params.order_by));
-                if params.distinct || matches!(call.fun.name(), "min" | "max") {
+                if params.distinct || orders(call.fun.name()) {
                     let args = std::mem::take(&mut params.args).into_iter();
                     params.args = args.map(|arg| self.key(arg, By::Bits)).collect();
                 }
@@ -253,6 +253,11 @@ impl Place<'_> {
     fn sorted(&self, keys: Vec<SortExpr>) -> Vec<SortExpr> {
         keys.into_iter().map(|key| SortExpr { expr: self.key(key.expr, By::Bits), ..key }).collect()
     }
+}
+
+/// Whether the aggregate `name` is about the order of its values.
+fn orders(name: &str) -> bool {
+    matches!(name, "min" | "max" | "median" | "percentile_cont")
 }
 
 fn is_comparison(op: Operator) -> bool {

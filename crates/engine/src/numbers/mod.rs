@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   SQL text ── literals ──▶ 1.5 is a DECIMAL, 1.5e0 a DOUBLE
-//!       │                    sum, avg: ours, exact
+//!       │                    sum, avg, percentile_cont: ours, exact
 //!       ▼
 //!   logical plan ── types ──▶ decimals beside doubles and texts, division of decimals
 //!       │      DataFusion brings operands to one type
@@ -23,6 +23,7 @@ mod linear;
 mod literals;
 mod name;
 mod overflow;
+mod percentile;
 mod sum;
 mod total;
 mod types;
@@ -40,14 +41,15 @@ pub(crate) use literals::write_doubles;
 pub(crate) use sum::{is_sum, sum};
 pub(crate) use total::{Summand, Total, for_summand, sum_type, too_large, totals_as};
 
-/// Adds the rules of numbers to a session that is being built: its option `parse_float_as_decimal` is set, `sum` and
-/// `avg` are replaced, and the analyzer checks arithmetic.
+/// Adds the rules of numbers to a session that is being built: its option `parse_float_as_decimal` is set, `sum`, `avg` and
+/// `percentile_cont` are replaced, and the analyzer checks arithmetic.
 pub fn with_numbers(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     let config = builder.config().take().unwrap_or_default();
     let config = config.set_bool("datafusion.sql_parser.parse_float_as_decimal", true);
     let aggregates = builder.aggregate_functions().get_or_insert_default();
     aggregates.push(sum());
     aggregates.push(Arc::new(AggregateUDF::from(avg::Avg::new())));
+    aggregates.push(Arc::new(AggregateUDF::from(percentile::PercentileCont::new())));
     builder.expr_planners().get_or_insert_default().insert(0, Arc::new(types::DecimalDivision));
     let mut analyzer = builder.analyzer().take().unwrap_or_default();
     add_rules(&mut analyzer);

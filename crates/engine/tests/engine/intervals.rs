@@ -184,6 +184,91 @@ async fn least_and_greatest_intervals_are_those_by_length() {
     check(&session, &groups, &["true"]).await;
 }
 
+/// Two intervals of a day, one of 25 hours, two of 30 days, two that are NULL.
+const REPEATED: &str = "(VALUES ('a', INTERVAL '24 hours'), ('b', INTERVAL '1 day'), ('c', INTERVAL '30 days'), \
+                        ('d', INTERVAL '1 month'), ('e', INTERVAL '25 hours'), ('f', NULL), ('g', NULL)) AS t(n, i)";
+
+#[tokio::test]
+async fn intervals_are_grouped_by_length() {
+    let session = session();
+    let of = |columns: &str, rest: &str| format!("SELECT {columns} FROM {REPEATED} {rest}");
+    let names = "string_agg(n, ' ' ORDER BY n)";
+    check(&session, &of(names, "GROUP BY i ORDER BY i"), &["a b", "e", "c d", "f g"]).await;
+    check(&session, &of("i IS NULL", "GROUP BY i ORDER BY i"), &["false", "false", "false", "true"]).await;
+    check(&session, &of(names, "GROUP BY i, n > 'b' ORDER BY 1"), &["a b", "c d", "e", "f g"]).await;
+    check(&session, &of(names, "GROUP BY i HAVING i > INTERVAL '24 hours' ORDER BY i"), &["e", "c d"]).await;
+    check(&session, &of(names, "GROUP BY i + INTERVAL '1 hour' ORDER BY 1"), &["a b", "c d", "e", "f g"])
+        .await;
+    check(&session, &of("count(DISTINCT i)", ""), &["3"]).await;
+    check(&session, &of("count(DISTINCT i) + count(DISTINCT n)", ""), &["10"]).await;
+    check(&session, &of("DISTINCT ON (i) n", "ORDER BY i, n"), &["a", "e", "c", "f"]).await;
+    let distinct = format!("SELECT count(*) FROM (SELECT DISTINCT i FROM {REPEATED}) AS d");
+    check(&session, &distinct, &["4"]).await;
+    let union = "SELECT count(*) FROM (SELECT INTERVAL '24 hours' AS i UNION SELECT INTERVAL '1 day' \
+                 UNION SELECT INTERVAL '2 days') AS u";
+    check(&session, union, &["2"]).await;
+    let except =
+        format!("SELECT count(*) FROM (SELECT i FROM {REPEATED} EXCEPT SELECT INTERVAL '720 hours') AS u");
+    check(&session, &except, &["3"]).await;
+}
+
+/// Intervals of one length differ where they are added to a date.
+#[tokio::test]
+async fn a_group_gives_back_an_interval_that_is_in_it() {
+    let session = session();
+    for (intervals, expected) in [
+        ("(INTERVAL '1 month'), (INTERVAL '1 month')", "2024-03-01"),
+        ("(INTERVAL '30 days'), (INTERVAL '30 days')", "2024-03-02"),
+        ("(INTERVAL '1 month'), (INTERVAL '30 days')", "2024-03-02"),
+        ("(INTERVAL '30 days'), (INTERVAL '1 month')", "2024-03-02"),
+    ] {
+        for rest in ["GROUP BY i", "GROUP BY i HAVING count(*) = 2"] {
+            let sql = format!("SELECT DATE '2024-02-01' + i FROM (VALUES {intervals}) AS t(i) {rest}");
+            check(&session, &sql, &[expected]).await;
+        }
+    }
+    // Neither column may be NULL, and that is what the table is declared with.
+    for sql in [
+        "CREATE TABLE days AS SELECT INTERVAL '24 hours' AS i UNION SELECT INTERVAL '1 day'",
+        "CREATE TABLE later AS SELECT DATE '2024-02-01' + i AS d FROM \
+         (SELECT DISTINCT INTERVAL '1 month' AS i FROM (VALUES (1), (2)) AS t(x)) AS d",
+    ] {
+        session.query(sql).await.unwrap().collect().await.unwrap();
+    }
+    check(&session, "SELECT i = INTERVAL '1 day' FROM days", &["true"]).await;
+    check(&session, "SELECT d FROM later", &["2024-03-01"]).await;
+}
+
+#[tokio::test]
+async fn greatest_least_and_nullif_are_by_length() {
+    let session = session();
+    for (expression, expected) in [
+        ("DATE '2024-02-01' + greatest(INTERVAL '1 month', INTERVAL '31 days')", "2024-03-03"),
+        (
+            "DATE '2024-02-01' + least(INTERVAL '1 month', INTERVAL '31 days', INTERVAL '32 days')",
+            "2024-03-01",
+        ),
+        ("DATE '2024-02-01' + greatest(INTERVAL '1 month', INTERVAL '30 days')", "2024-03-01"),
+        ("DATE '2024-02-01' + greatest(INTERVAL '30 days', INTERVAL '1 month')", "2024-03-02"),
+        ("greatest(NULL, INTERVAL '1 day') = INTERVAL '24 hours'", "true"),
+        ("least(CAST(NULL AS INTERVAL), NULL)", "NULL"),
+        ("nullif(INTERVAL '1 day', INTERVAL '24 hours')", "NULL"),
+        ("DATE '2024-02-01' + nullif(INTERVAL '1 month', INTERVAL '31 days')", "2024-03-01"),
+        ("nullif(INTERVAL '1 day', NULL) = INTERVAL '1 day'", "true"),
+        (
+            "greatest(TIMESTAMP '2024-01-02 01:00:00' - TIMESTAMP '2024-01-01 00:00:00', INTERVAL '1 day') \
+             = INTERVAL '25 hours'",
+            "true",
+        ),
+    ] {
+        check(&session, &format!("SELECT {expression}"), &[expected]).await;
+    }
+    let where_is = |condition: &str| format!("SELECT n FROM {REPEATED} WHERE {condition} ORDER BY n");
+    let of_a_day = &["a", "b", "f", "g"];
+    check(&session, &where_is("greatest(i, INTERVAL '1 day') = INTERVAL '24 hours'"), of_a_day).await;
+    check(&session, &where_is("nullif(i, INTERVAL '24 hours') IS NULL"), of_a_day).await;
+}
+
 #[tokio::test]
 async fn plans_compare_lengths_with_a_constant() {
     let session = session_with_tables().await;

@@ -109,6 +109,77 @@ async fn sums_are_exact_and_averages_doubles() {
     check(&cases).await;
 }
 
+/// Values printed by PostgreSQL 15, but for the type of REAL and DISTINCT, windows and groups, which it has not here.
+#[tokio::test]
+async fn percentiles_are_interpolated_with_all_digits() {
+    let of = |call: &str, values: &str| format!("{call} FROM (VALUES {values}) AS t(x)");
+    let within = |fraction: &str, order: &str, values: &str| {
+        of(&format!("percentile_cont({fraction}) WITHIN GROUP (ORDER BY x{order})"), values)
+    };
+    let tens = "(10e0), (9e0), (8e0), (7e0), (6e0), (5e0), (4e0), (3e0), (2e0), (1e0), (0e0)";
+    let filtered = "percentile_cont(0.33333333) WITHIN GROUP (ORDER BY x) FILTER (WHERE x < 10)";
+    let greatest = |sql: &str| format!("max(p) FROM ({sql}) AS t");
+    let cases = [
+        (within("0.3333333333", "", "(0e0), (1e0)"), "0.3333333333", "DOUBLE"),
+        (within("0.123456789", "", "(1), (1000000000)"), "123456789.87654321", "DOUBLE"),
+        (within("0.3", "", "(1.1), (1.2), (1.7)"), "1.16", "DOUBLE"),
+        (within("0.7", " DESC", "(1e0), (4e0), (10e0)"), "2.8000000000000003", "DOUBLE"),
+        (within("0.9", " DESC", tens), "1.0", "DOUBLE"),
+        (within("1", "", "(CAST('NaN' AS DOUBLE PRECISION)), (4e0)"), "NaN", "DOUBLE"),
+        (within("0.5", "", "(CAST(NULL AS DOUBLE PRECISION))"), "", "DOUBLE"),
+        (of(filtered, "(1e0), (2e0), (4e0), (100e0)"), "1.66666666", "DOUBLE"),
+        (of("percentile_cont(DISTINCT x, 0.3333333333)", "(0e0), (1e0), (1e0)"), "0.3333333333", "DOUBLE"),
+        (of("quantile_cont(x, 0.25)", "(CAST(1.5 AS REAL)), (CAST(2.5 AS REAL))"), "1.75", "FLOAT32"),
+        (
+            greatest(
+                "SELECT percentile_cont(x, 0.3333333333) AS p FROM (VALUES (1, 1e0), (2, -5e0), (1, 0e0)) AS t(g, x) \
+                 GROUP BY g",
+            ),
+            "0.3333333333",
+            "DOUBLE",
+        ),
+        (
+            greatest(
+                "SELECT percentile_cont(x, 1e0) AS p FROM (VALUES (1, CAST('-Infinity' AS DOUBLE PRECISION))) AS t(g, x) \
+                 GROUP BY g",
+            ),
+            "-inf",
+            "DOUBLE",
+        ),
+        (
+            greatest(
+                "SELECT percentile_cont(x, 0.3333333333) OVER (ORDER BY x ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS p \
+                 FROM (VALUES (0e0), (1e0), (4e0)) AS t(x)",
+            ),
+            "1.9999999999",
+            "DOUBLE",
+        ),
+        (
+            greatest(
+                "SELECT percentile_cont(x, 0.33333333) FILTER (WHERE x < 10) OVER (ORDER BY x) AS p \
+                 FROM (VALUES (1e0), (2e0), (4e0), (100e0)) AS t(x)",
+            ),
+            "1.66666666",
+            "DOUBLE",
+        ),
+    ];
+    let cases: Vec<_> =
+        cases.iter().map(|(sql, value, data_type)| (sql.as_str(), *value, *data_type)).collect();
+    check(&cases).await;
+}
+
+/// Beyond 100,000 rows partial groups are given up where they are as many, and rows go on as states.
+#[tokio::test]
+async fn percentiles_of_as_many_groups_as_rows_are_found() {
+    check(&[(
+        "count(*) FROM (SELECT g, percentile_cont(g + 1, 0.5) AS p FROM (SELECT value % 300000 AS g \
+         FROM generate_series(1, 300001)) AS t GROUP BY g) AS groups WHERE p = g + 1",
+        "300000",
+        "BIGINT",
+    )])
+    .await;
+}
+
 /// `SELECT`s that must end in an error of the user's, each with a piece of the text.
 #[tokio::test]
 async fn what_overflows_is_an_error_that_names_the_expression_and_the_remedy() {

@@ -1,9 +1,10 @@
-//! What the SQL standard, PostgreSQL and DuckDB write and DataFusion does not: FETCH FIRST, comparisons of rows, names of
-//! functions, conditions below a subquery with a name.
+//! What the SQL standard, PostgreSQL and DuckDB write and DataFusion does not: FETCH FIRST, comparisons of rows, BETWEEN
+//! SYMMETRIC, names of functions, conditions below a subquery with a name.
 
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+use datafusion::physical_plan::displayable;
 use pelton_engine::{DeviceChoice, PeltonSession, SessionOptions};
 
 use crate::common::{Tables, run};
@@ -97,6 +98,22 @@ async fn rows_are_compared_column_by_column() {
 }
 
 #[tokio::test]
+async fn bounds_of_between_symmetric_stand_in_either_order() {
+    check(&[
+        (
+            "SELECT 2 BETWEEN SYMMETRIC 3 AND 1 AS i, 2 NOT BETWEEN SYMMETRIC 3 AND 1 AS o, 2 BETWEEN ASYMMETRIC 3 AND 1 AS a, \
+             2 BETWEEN SYMMETRIC NULL AND 1 AS n, 1 + 1 BETWEEN SYMMETRIC 3 AND 1 = true AS e",
+            "SELECT true AS i, false AS o, false AS a, CAST(NULL AS BOOLEAN) AS n, true AS e",
+        ),
+        (
+            "SELECT id, a BETWEEN SYMMETRIC b AND 1 AS v FROM r WHERE id NOT BETWEEN SYMMETRIC 3 AND 2 ORDER BY id",
+            "SELECT id, a >= b AND a <= 1 OR a >= 1 AND a <= b AS v FROM r WHERE id < 2 OR id > 3 ORDER BY id",
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
 async fn many_rows_in_a_list_are_planned() {
     let (_tables, session) = tables();
     let list: Vec<String> = (0..500).map(|row| format!("({row}, {})", row + 1)).collect();
@@ -127,11 +144,93 @@ async fn rows_are_looked_up_in_subqueries() {
     ])
     .await;
     check_errors(&[
-        ("SELECT id FROM r WHERE (a, b) NOT IN (SELECT x, y FROM s)", "write NOT EXISTS (SELECT"),
-        ("SELECT id FROM r WHERE (a, b) IN (SELECT x, y FROM s) OR id = 1", "write EXISTS (SELECT"),
-        ("SELECT (a, b) IN (SELECT x, y FROM s) FROM r", "write EXISTS (SELECT"),
+        ("SELECT (a + 1, b) IN (SELECT x, y FROM s) FROM r", "has to be of columns and constants"),
+        (
+            "SELECT a FROM r GROUP BY a HAVING (a, max(b)) NOT IN (SELECT x, y FROM s)",
+            "of columns and constants",
+        ),
     ])
     .await;
+}
+
+/// Of table s, (1, 2) and (2, 1) are TRUE, (2, 2) differs from all of its rows, and of all else a NULL is in the way.
+#[tokio::test]
+async fn rows_that_are_not_in_a_subquery_differ_from_all_of_its_rows() {
+    let (found, differs) = ("(a = 1 AND b = 2) OR (a = 2 AND b = 1)", "a = 2 AND b = 2");
+    let value = format!("CASE WHEN {found} THEN true WHEN {differs} THEN false END");
+    let opposite = format!("CASE WHEN {found} THEN false WHEN {differs} THEN true END");
+    for (rows, columns) in [
+        ("(a, b) IN (SELECT x, y FROM s)", value.as_str()),
+        ("(a, b) NOT IN (SELECT x, y FROM s)", opposite.as_str()),
+        ("NOT ((a, b) IN (SELECT x, y FROM s))", opposite.as_str()),
+        ("NOT (a, b) NOT IN (SELECT x, y FROM s)", value.as_str()),
+        (
+            "(a, b) NOT IN (SELECT x, y FROM s WHERE x <> r.id)",
+            "CASE id WHEN 1 THEN true WHEN 3 THEN false WHEN 4 THEN true END",
+        ),
+        ("(a, b) NOT IN (SELECT x, y FROM s WHERE false)", "true"),
+        (
+            "(a, 1) NOT IN (SELECT x, y FROM s WHERE y IS NOT NULL)",
+            "CASE a WHEN 1 THEN true WHEN 2 THEN false END",
+        ),
+        ("((1, 1) IN (SELECT x, y FROM s)) IS NULL", "true"),
+        ("(a, b) IN (SELECT x, y FROM s) OR id = 1", format!("{value} OR id = 1").as_str()),
+        ("NOT ((a, b) IN (SELECT x, y FROM s) AND id > 1)", format!("NOT ({value} AND id > 1)").as_str()),
+        ("((a, b) IN (SELECT x, y FROM s)) IS NULL", format!("({value}) IS NULL").as_str()),
+    ] {
+        check(&[
+            (
+                format!("SELECT id, {rows} AS v FROM r ORDER BY id").as_str(),
+                format!("SELECT id, {columns} AS v FROM r ORDER BY id").as_str(),
+            ),
+            (
+                format!("SELECT id FROM r WHERE {rows} ORDER BY id").as_str(),
+                format!("SELECT id FROM r WHERE {columns} ORDER BY id").as_str(),
+            ),
+        ])
+        .await;
+    }
+    let computed = "(a + 1, b) NOT IN (SELECT x + 1, y FROM s)";
+    check(&[
+        (format!("SELECT id FROM r WHERE {computed}").as_str(), "SELECT id FROM r WHERE a = 2 AND b = 2"),
+        (
+            "SELECT a, b, count(*) AS n FROM r GROUP BY a, b HAVING (a, b) NOT IN (SELECT x, y FROM s)",
+            "SELECT a, b, 1 AS n FROM r WHERE a = 2 AND b = 2",
+        ),
+        (
+            "SELECT r.id, s.x FROM r LEFT JOIN s ON r.a = s.x AND (r.a, r.b) NOT IN (SELECT x, y FROM s) ORDER BY 1, 2",
+            "SELECT r.id, s.x FROM r LEFT JOIN s ON r.a = s.x AND r.a = 2 AND r.b = 2 ORDER BY 1, 2",
+        ),
+        (
+            "SELECT count(*) FILTER (WHERE (a, b) NOT IN (SELECT x, y FROM s)) AS n FROM r",
+            "SELECT count(*) FILTER (WHERE a = 2 AND b = 2) AS n FROM r",
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn columns_of_rows_in_subqueries_are_called_what_was_written() {
+    let (_tables, session) = tables();
+    let sql = "SELECT (a, b) IN (SELECT x, y FROM s), (a, b) NOT IN (SELECT y, x FROM s) FROM r";
+    let batches = session.query(sql).await.unwrap().collect().await.unwrap();
+    let schema = batches[0].schema();
+    let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    assert_eq!(names, ["(a, b) IN (SELECT x, y FROM s)", "(a, b) NOT IN (SELECT y, x FROM s)"]);
+}
+
+#[tokio::test]
+async fn rows_without_null_that_are_not_in_a_subquery_are_hashed() {
+    let (_tables, session) = tables();
+    for (sql, hashes) in [
+        ("SELECT id FROM r WHERE (id, id) NOT IN (SELECT id, id + 1 FROM r)", true),
+        ("SELECT id FROM r WHERE (id, b) NOT IN (SELECT id, b FROM r)", true),
+        ("SELECT id FROM r WHERE (a, b) NOT IN (SELECT x, y FROM s)", false),
+    ] {
+        let query = session.query(sql).await.unwrap();
+        let plan = displayable(query.physical_plan().as_ref()).indent(false).to_string();
+        assert_eq!(plan.contains("HashJoin"), hashes, "{sql}:\n{plan}");
+    }
 }
 
 #[tokio::test]
