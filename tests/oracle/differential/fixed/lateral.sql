@@ -1,0 +1,27 @@
+-- LATERAL: what stands in FROM and names a column of what stands before it.
+
+SELECT a.id, s.n FROM a, LATERAL (SELECT count(*) AS n FROM b WHERE b.k = a.k) AS s;
+SELECT a.id, s.id FROM a, LATERAL (SELECT b.id FROM b WHERE b.k = a.k) AS s;
+SELECT a.id, s.id FROM a JOIN LATERAL (SELECT b.id FROM b WHERE b.k = a.k) AS s ON true;
+SELECT a.id, s.id FROM a LEFT JOIN LATERAL (SELECT b.id FROM b WHERE b.k = a.k) AS s ON true;
+SELECT a.id, s.id FROM a LEFT JOIN LATERAL (SELECT b.id, b.t FROM b WHERE b.k = a.k) AS s ON s.t = 'x';
+SELECT a.id, s.m FROM a, LATERAL (SELECT max(b.k) AS m FROM b WHERE b.t = a.t) AS s WHERE s.m > 2;
+SELECT c.id, t.total FROM customers AS c LEFT JOIN LATERAL (SELECT sum(o.price) AS total FROM orders AS o WHERE o.customer = c.id AND o.paid) AS t ON true
+WHERE c.active;
+SELECT c.city, sum(t.n) FROM customers AS c CROSS JOIN LATERAL (SELECT count(*) AS n FROM orders AS o WHERE o.customer = c.id) AS t GROUP BY c.city;
+SELECT a.id, s.n FROM a, LATERAL (SELECT DISTINCT b.t AS n FROM b WHERE b.day = a.day) AS s;
+SELECT a.id, s.id, u.id FROM a, LATERAL (SELECT b.id, b.t FROM b WHERE b.k = a.k) AS s, LATERAL (SELECT c.id FROM a AS c WHERE c.t = s.t) AS u;
+SELECT n.id, p.name FROM tree AS n LEFT JOIN LATERAL (SELECT name FROM tree AS t WHERE t.id = n.parent) AS p ON true;
+
+-- More of aggregates without rows and of ON.
+SELECT a.id, s.n FROM a LEFT JOIN LATERAL (SELECT count(*) AS n FROM b WHERE b.day = a.day HAVING count(*) > 3) AS s ON true;
+SELECT a.id, s.n FROM a LEFT JOIN LATERAL (SELECT b.t, count(*) AS n FROM b WHERE b.day = a.day GROUP BY b.t HAVING count(*) > 1) AS s ON true;
+SELECT a.id, s.n FROM a LEFT JOIN LATERAL (SELECT count(*) AS n FROM b WHERE b.day = a.day) AS s ON s.n > 3;
+SELECT a.id, s.n FROM a LEFT JOIN LATERAL (SELECT count(*) AS n FROM b WHERE b.k = a.k) AS s ON a.id > 3;
+SELECT a.id, s.n FROM a, LATERAL (SELECT count(*) AS n FROM b WHERE b.k = a.k) AS s WHERE s.n = 0;
+SELECT a.id, s.n, s.m FROM a, LATERAL (SELECT count(*) + 1 AS n, coalesce(max(b.k), -7) AS m FROM b WHERE b.k = a.k) AS s;
+SELECT a.id, s.n FROM a, LATERAL (SELECT count(*) AS n FROM b WHERE b.k = a.k AND b.t = a.t) AS s;
+SELECT a.id, s.n FROM a, LATERAL (SELECT 'x' AS n FROM b WHERE b.k = a.k) AS s;
+SELECT a.id, s.n FROM a, LATERAL (SELECT sum(b.id) AS n FROM b LEFT JOIN spans AS z ON z.low = b.id WHERE b.k = a.k) AS s;
+SELECT a.id, s.n, s.z FROM a LEFT JOIN LATERAL (SELECT count(*) AS n, count(*) = 0 AS z FROM b WHERE b.k = a.k) AS s ON true;
+SELECT a.id, s.z FROM a, LATERAL (SELECT max(b.k) IS NULL AS z FROM b WHERE b.k = a.k) AS s;
