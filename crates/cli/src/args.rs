@@ -12,6 +12,7 @@ use pelton_limits::MemoryLimit;
 
 pub(crate) use parse::parse;
 pub use pelton_limits::parse_size;
+use session::parse_threads;
 pub(crate) use session::{FiltersArg, IoModeArg, OverflowChecksArg, SessionArgs};
 pub(crate) use spill::SpillArgs;
 pub(crate) use text::TextArgs;
@@ -193,7 +194,7 @@ pub(crate) struct LoadArgs {
     #[command(flatten)]
     pub(crate) spill: SpillArgs,
     /// Encoding threads [default: all cores].
-    #[arg(long)]
+    #[arg(long, value_parser = parse_threads)]
     pub(crate) threads: Option<usize>,
     /// Seed of the random sample.
     #[arg(long, default_value_t = 42, hide_short_help = true)]
@@ -275,7 +276,7 @@ pub(crate) struct GenerateArgs {
     #[arg(long, default_value_t = 42)]
     pub(crate) seed: u64,
     /// Generating threads [default: all cores].
-    #[arg(long)]
+    #[arg(long, value_parser = parse_threads)]
     pub(crate) threads: Option<usize>,
     /// No progress bar.
     #[arg(long, short)]
@@ -408,7 +409,7 @@ pub(crate) struct TransferArgs {
     #[arg(long, default_value_t = 3)]
     pub(crate) depth: usize,
     /// Threads that copy to pinned memory [default: one a core, at most 8].
-    #[arg(long)]
+    #[arg(long, value_parser = parse_threads)]
     pub(crate) copy_threads: Option<usize>,
     /// Also read a file, made in this directory for the time, into device memory.
     #[arg(long, value_name = "DIR")]
@@ -469,7 +470,7 @@ pub(crate) struct JoinArgs {
     #[arg(long, alias = "device-memory", value_name = "SIZE", value_parser = parse_size)]
     pub(crate) device_memory_limit: Option<u64>,
     /// Threads of the CPU [default: one a core].
-    #[arg(long)]
+    #[arg(long, value_parser = parse_threads)]
     pub(crate) threads: Option<usize>,
     /// Counted repetitions, after one that is not.
     #[arg(long, default_value_t = 3)]
@@ -522,7 +523,7 @@ pub(crate) struct SortArgs {
     #[arg(long)]
     pub(crate) mirrored: bool,
     /// Threads of the CPU [default: one a core].
-    #[arg(long)]
+    #[arg(long, value_parser = parse_threads)]
     pub(crate) threads: Option<usize>,
     /// Counted repetitions, after one that is not.
     #[arg(long, default_value_t = 3)]
@@ -633,7 +634,7 @@ pub(crate) struct GolapArgs {
     #[arg(long)]
     pub(crate) repetitions: Option<u32>,
     /// Threads of the CPU engine and of loading [default: all cores].
-    #[arg(long)]
+    #[arg(long, value_parser = parse_threads)]
     pub(crate) threads: Option<usize>,
     /// DuckDB's times to show beside ours, as `tests/perf/peers.py --json` writes them.
     #[arg(long, value_name = "FILE")]
@@ -662,7 +663,7 @@ pub(crate) struct LimitsArgs {
     #[arg(long, default_value_t = 1)]
     pub(crate) runs: u32,
     /// Threads of each engine [default: all cores].
-    #[arg(long)]
+    #[arg(long, value_parser = parse_threads)]
     pub(crate) threads: Option<usize>,
     /// Where tables are made, and found again by the next run.
     #[arg(long, value_name = "DIR", default_value = "build/bench")]

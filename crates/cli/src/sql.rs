@@ -173,8 +173,8 @@ pub(crate) fn query_options(session: &SessionArgs, text: &TextArgs) -> Result<Se
 
 /// The session that the flags describe.
 pub(crate) fn session_options(args: &SessionArgs) -> Result<SessionOptions> {
-    if args.batch_rows == 0 || args.threads == Some(0) {
-        return Err(Error::invalid_input("--batch-rows and --threads must be at least 1"));
+    if args.batch_rows == 0 {
+        return Err(Error::invalid_input("--batch-rows must be at least 1"));
     }
     let mode = match args.io {
         IoModeArg::Auto => IoMode::Auto,

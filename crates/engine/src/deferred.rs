@@ -16,19 +16,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{
-    ChildStats, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
-    Statistics, StatisticsArgs, replace_children_if_necessary,
-};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, replace_children_if_necessary};
 use futures::TryStreamExt;
 
+use crate::same_rows::gives_rows_of;
 use crate::scan::PeltonScanExec;
 
 /// Defers build sides that a filter may arrive for.
@@ -83,27 +80,10 @@ impl DisplayAs for DeferredExec {
 }
 
 impl ExecutionPlan for DeferredExec {
+    gives_rows_of!(input);
+
     fn name(&self) -> &str {
         "DeferredExec"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
     }
 
     fn with_new_children(
@@ -113,29 +93,9 @@ impl ExecutionPlan for DeferredExec {
         Ok(Arc::new(Self { input: children.swap_remove(0) }))
     }
 
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(Self { input: children.swap_remove(0) }))
-    }
-
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let input = Arc::clone(&self.input);
         let rows = futures::stream::once(async move { input.execute(partition, context) }).try_flatten();
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.input.schema(), rows)))
-    }
-
-    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
-        vec![ChildStats::At(partition)]
-    }
-
-    fn statistics_from_inputs(
-        &self,
-        inputs: &[Arc<Statistics>],
-        _: &StatisticsArgs,
-    ) -> Result<Arc<Statistics>> {
-        Ok(Arc::clone(&inputs[0]))
     }
 }

@@ -37,8 +37,7 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     ChildStats, DisplayAs, DisplayFormatType, Distribution, ExecutionPlan, ExecutionPlanProperties,
-    InputDistributionRequirements, Partitioning, PlanProperties, ReplaceChildrenOptions, Statistics,
-    StatisticsArgs,
+    InputDistributionRequirements, Partitioning, PlanProperties, Statistics, StatisticsArgs,
 };
 use futures::{StreamExt, TryStreamExt};
 use pelton_error::CancelFlag;
@@ -395,14 +394,6 @@ impl ExecutionPlan for PeltonFetchExec {
     fn with_new_children(
         self: Arc<Self>,
         mut children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self.with_input(children.swap_remove(0)))
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(self.with_input(children.swap_remove(0)))
     }

@@ -67,6 +67,7 @@ mod provider;
 mod prune;
 mod row_values;
 mod running;
+mod same_rows;
 mod scan;
 mod session;
 mod shadowed;
@@ -84,6 +85,7 @@ mod subqueries;
 #[cfg(feature = "substrait")]
 mod substrait;
 mod synonyms;
+mod task_context;
 mod unmatched;
 mod using;
 mod version;
@@ -118,4 +120,4 @@ pub use profile::{
 pub use provider::PeltonTable;
 pub use prune::SkippedBy;
 pub use scan::{PeltonScanExec, ScanOptions, ScanReport, Skipped};
-pub use session::{PeltonSession, Query, SessionOptions};
+pub use session::{PeltonSession, Query, SessionOptions, THREADS_MAX};

@@ -53,10 +53,6 @@ impl OptimizerRule for ExtractRule {
         self.inner.apply_order()
     }
 
-    fn supports_rewrite(&self) -> bool {
-        true
-    }
-
     fn rewrite(
         &self,
         mut plan: LogicalPlan,
@@ -102,10 +98,6 @@ impl OptimizerRule for FlattenRule {
 
     fn apply_order(&self) -> Option<ApplyOrder> {
         self.inner.apply_order()
-    }
-
-    fn supports_rewrite(&self) -> bool {
-        true
     }
 
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {

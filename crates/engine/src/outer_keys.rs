@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, JoinType, NullEquality, Result};
 use datafusion::logical_expr::{Expr, Join, LogicalPlan};
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
@@ -42,26 +42,16 @@ impl OptimizerRule for OuterKeys {
         Some(ApplyOrder::TopDown)
     }
 
-    fn supports_rewrite(&self) -> bool {
-        true
-    }
-
     fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         let LogicalPlan::Join(join) = &plan else { return Ok(Transformed::no(plan)) };
         let (drops_left, drops_right) = drops(join);
         let (left_keys, right_keys): (Vec<&Expr>, Vec<&Expr>) = join.on.iter().map(|(l, r)| (l, r)).unzip();
-        let left = drops_left.then(|| without_nulls(&join.left, &columns(left_keys))).transpose()?.flatten();
-        let right =
-            drops_right.then(|| without_nulls(&join.right, &columns(right_keys))).transpose()?.flatten();
-        if left.is_none() && right.is_none() {
-            return Ok(Transformed::no(plan));
-        }
-        let (left, right) = (left.map(Arc::new), right.map(Arc::new));
-        Ok(Transformed::yes(LogicalPlan::Join(Join {
-            left: left.unwrap_or_else(|| Arc::clone(&join.left)),
-            right: right.unwrap_or_else(|| Arc::clone(&join.right)),
-            ..join.clone()
-        })))
+        let left = if drops_left { without_nulls(&join.left, &columns(left_keys))? } else { None };
+        let right = if drops_right { without_nulls(&join.right, &columns(right_keys))? } else { None };
+        Ok(match over(join, join.join_type, left, right) {
+            Some(join) => Transformed::yes(join),
+            None => Transformed::no(plan),
+        })
     }
 }
 
@@ -98,50 +88,27 @@ fn without_nulls(plan: &LogicalPlan, columns: &[Column]) -> Result<Option<Logica
     if columns.is_empty() {
         return Ok(None);
     }
-    let place = |column: &Column| plan.schema().maybe_index_of_column(column);
-    let places: Vec<usize> = columns.iter().filter_map(place).collect();
-    match plan {
-        LogicalPlan::Join(join) => of_join(join, columns),
+    let places = columns.iter().filter_map(|column| plan.schema().maybe_index_of_column(column));
+    // The columns of the input that these are.
+    let below: Vec<Column> = match plan {
+        LogicalPlan::Join(join) => return of_join(join, columns),
+        LogicalPlan::Filter(_) => columns.to_vec(),
         LogicalPlan::Projection(projection) => {
-            let below = places.iter().filter_map(|place| as_column(&projection.expr[*place]));
-            let Some(input) = without_nulls(&projection.input, &below.collect::<Vec<_>>())? else {
-                return Ok(None);
-            };
-            let mut projection = projection.clone();
-            projection.input = Arc::new(input);
-            Ok(Some(LogicalPlan::Projection(projection)))
+            places.filter_map(|place| as_column(&projection.expr[place])).collect()
         }
         LogicalPlan::SubqueryAlias(named) => {
-            let below = places.iter().map(|place| Column::from(named.input.schema().qualified_field(*place)));
-            let Some(input) = without_nulls(&named.input, &below.collect::<Vec<_>>())? else {
-                return Ok(None);
-            };
-            let mut named = named.clone();
-            named.input = Arc::new(input);
-            Ok(Some(LogicalPlan::SubqueryAlias(named)))
-        }
-        LogicalPlan::Filter(filter) => {
-            let Some(input) = without_nulls(&filter.input, columns)? else { return Ok(None) };
-            let mut filter = filter.clone();
-            filter.input = Arc::new(input);
-            Ok(Some(LogicalPlan::Filter(filter)))
+            places.map(|place| Column::from(named.input.schema().qualified_field(place))).collect()
         }
         // The rows with NULL in a key are a group of their own.
-        LogicalPlan::Aggregate(aggregate) => {
-            let has_sets = matches!(aggregate.group_expr[..], [Expr::GroupingSet(_)]);
-            let below =
-                places.iter().filter_map(|place| aggregate.group_expr.get(*place).and_then(as_column));
-            let below: Vec<Column> = below.collect();
-            if has_sets || below.is_empty() {
-                return Ok(None);
-            }
-            let Some(input) = without_nulls(&aggregate.input, &below)? else { return Ok(None) };
-            let mut aggregate = aggregate.clone();
-            aggregate.input = Arc::new(input);
-            Ok(Some(LogicalPlan::Aggregate(aggregate)))
-        }
-        _ => Ok(None),
-    }
+        LogicalPlan::Aggregate(aggregate) => match &aggregate.group_expr[..] {
+            [Expr::GroupingSet(_)] => return Ok(None),
+            keys => places.filter_map(|place| keys.get(place).and_then(as_column)).collect(),
+        },
+        _ => return Ok(None),
+    };
+    let Some(input) = without_nulls(plan.inputs()[0], &below)? else { return Ok(None) };
+    let over_input = plan.clone().map_children(|_| Ok(Transformed::yes(input.clone())))?;
+    Ok(Some(over_input.data))
 }
 
 fn of_join(join: &Join, columns: &[Column]) -> Result<Option<LogicalPlan>> {
@@ -167,14 +134,23 @@ fn of_join(join: &Join, columns: &[Column]) -> Result<Option<LogicalPlan>> {
     };
     let left = without_nulls(&join.left, &left_columns)?;
     let right = without_nulls(&join.right, &right_columns)?;
+    Ok(over(join, join_type, left, right))
+}
+
+/// `join` as one of `join_type` over the sides that are given; `None` where nothing changes.
+fn over(
+    join: &Join,
+    join_type: JoinType,
+    left: Option<LogicalPlan>,
+    right: Option<LogicalPlan>,
+) -> Option<LogicalPlan> {
     if join_type == join.join_type && left.is_none() && right.is_none() {
-        return Ok(None);
+        return None;
     }
-    let (left, right) = (left.map(Arc::new), right.map(Arc::new));
-    Ok(Some(LogicalPlan::Join(Join {
-        left: left.unwrap_or_else(|| Arc::clone(&join.left)),
-        right: right.unwrap_or_else(|| Arc::clone(&join.right)),
+    Some(LogicalPlan::Join(Join {
+        left: left.map_or_else(|| Arc::clone(&join.left), Arc::new),
+        right: right.map_or_else(|| Arc::clone(&join.right), Arc::new),
         join_type,
         ..join.clone()
-    })))
+    }))
 }

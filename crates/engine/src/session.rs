@@ -55,6 +55,9 @@ use crate::spilling;
 use crate::version::version;
 use crate::yielding::stoppable;
 
+/// Threads that a session may be told to run queries in, at most: each has a stack of its own, and buffers.
+pub const THREADS_MAX: usize = 1024;
+
 /// What a session may be told; the defaults suit one query at a time on a whole machine.
 #[derive(Debug, Clone)]
 pub struct SessionOptions {

@@ -48,10 +48,6 @@ impl OptimizerRule for ShadowedRule {
         Some(ApplyOrder::TopDown)
     }
 
-    fn supports_rewrite(&self) -> bool {
-        true
-    }
-
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         let LogicalPlan::Projection(outer) = &plan else { return Ok(Transformed::no(plan)) };
         let LogicalPlan::Projection(inner) = outer.input.as_ref() else { return Ok(Transformed::no(plan)) };

@@ -71,10 +71,6 @@ impl OptimizerRule for SimplifyRule {
         self.inner.apply_order()
     }
 
-    fn supports_rewrite(&self) -> bool {
-        true
-    }
-
     fn rewrite(
         &self,
         plan: LogicalPlan,

@@ -40,10 +40,6 @@ impl OptimizerRule for Unmatched {
         Some(ApplyOrder::TopDown)
     }
 
-    fn supports_rewrite(&self) -> bool {
-        true
-    }
-
     fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
         Ok(match &plan {
             LogicalPlan::Filter(filter) => match &*filter.input {

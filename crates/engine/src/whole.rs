@@ -40,6 +40,8 @@ use object_store::{
 };
 use url::Url;
 
+use crate::task_context::with_runtime;
+
 /// Wraps the sink of a statement that writes.
 #[derive(Debug, Default)]
 pub(crate) struct WholeWrites;
@@ -101,16 +103,7 @@ impl DataSink for WholeSink {
         let env = RuntimeEnvBuilder::from_runtime_env(&context.runtime_env())
             .with_object_store_registry(Arc::new(registry))
             .build_arc()?;
-        let context = Arc::new(TaskContext::new(
-            context.task_id(),
-            context.session_id(),
-            context.session_config().clone(),
-            context.scalar_functions().clone(),
-            context.higher_order_functions().clone(),
-            context.aggregate_functions().clone(),
-            context.window_functions().clone(),
-            env,
-        ));
+        let context = with_runtime(context, env);
         let rows = Rows { rows: data, state: Arc::clone(&state) };
         let writing = pin!(self.writing.sink().write_all(Box::pin(rows), &context));
         // Dropped before what writes is.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   Plan ──► Runtime ──► Rows, RunReport
+//!              ├ options       how pipelines run: on what, by which kernels, in how much memory
 //!              ├ team          the workers of a run, one a device; tasks: who takes which row groups
 //!              ├ combine       partial groups made one
 //!              ├ execution     what one worker does: stages of pipelines that do not wait for each other; each is
@@ -42,6 +43,7 @@ mod host_worker;
 mod keyed_rows;
 mod launch;
 mod memory;
+mod options;
 mod ordered;
 mod parking;
 mod partitions;
@@ -65,11 +67,10 @@ mod waiting;
 mod windows;
 
 pub use groups_out::{SomeGroups, TakeGroups};
+pub use options::{Filters, HostRows, MemoryTest, OverflowChecks, RuntimeOptions, TargetChoice};
 pub use ordered::check_sorts;
 pub use pelton_transfer::Links;
 pub use report::{PipelineReport, RunReport};
 pub use rows_out::{PartColumn, RowsPart, TakeRows};
-pub use runtime::{
-    Filters, HostRows, MemoryTest, OverflowChecks, RunWith, Runtime, RuntimeOptions, TargetChoice, stages,
-};
+pub use runtime::{RunWith, Runtime, stages};
 pub use text_ties::ReadTexts;

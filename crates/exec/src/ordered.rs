@@ -30,11 +30,11 @@ use super::finish::{
     texts_of,
 };
 use super::memory::{State, download_words_blocking, is_out_of_memory, lasting_host_buffer};
+use super::options::TargetChoice;
 use super::prepare::Prepared;
 use super::report::PipelineReport;
 use super::results::{append, output_column, with_texts};
 use super::rows_out::{PAUSE, RowsOut, RowsPart};
-use super::runtime::TargetChoice;
 use super::sorted_runs::{Merge, SortedRun, host_array, places_of};
 use super::spill::advice;
 use super::text_order::{InWordOrder, KeyTexts, key_texts};

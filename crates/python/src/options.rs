@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use pelton_engine::{SessionOptions, memory_shares};
+use pelton_engine::{SessionOptions, THREADS_MAX, memory_shares};
 use pelton_error::{Error, Result};
 use pelton_io::{IoMode, IoOptions};
 use pelton_limits::{MemoryLimit, SpillLimit, SpillOptions, ceiling_bytes, set_process_limit};
@@ -80,8 +80,11 @@ pub(crate) struct SessionArgs {
 
 impl SessionArgs {
     pub(crate) fn options(&self) -> Result<SessionOptions> {
-        if self.batch_rows == 0 || self.threads == Some(0) {
-            return Err(Error::invalid_input("batch_rows and threads must be at least 1"));
+        if self.batch_rows == 0 {
+            return Err(Error::invalid_input("batch_rows must be at least 1"));
+        }
+        if self.threads.is_some_and(|threads| !(1..=THREADS_MAX).contains(&threads)) {
+            return Err(Error::invalid_input(format!("threads must be from 1 to {THREADS_MAX}")));
         }
         let mode = match self.io.as_str() {
             "auto" => IoMode::Auto,

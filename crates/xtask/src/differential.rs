@@ -30,21 +30,21 @@ pub(crate) fn run(workspace: &Workspace, args: &[&str]) -> Result<()> {
     process::run(process::command(&workspace.root, &python, &own_tests).env("PELTON_PACKAGE", &package))?;
     let cases = [&[TEST, "--package", &folder], args].concat();
     // The end of a log may be all that somebody sees.
-    let mut failures = Failures::default();
+    let mut differing = DifferingCases::default();
     let mut command = process::command(&workspace.root, &python, &cases);
     test::compile_kernels_quickly(&mut command);
-    let result = process::run_watched(&mut command, |line| failures.add(line));
-    result.map_err(|message| format!("{message}{}", failures.found))
+    let result = process::run_watched(&mut command, |line| differing.add(line));
+    result.map_err(|message| format!("{message}{}", differing.found))
 }
 
 /// Each case that differs, with Pelton's statement.
 #[derive(Debug, Default)]
-struct Failures {
+struct DifferingCases {
     found: String,
     is_in_case: bool,
 }
 
-impl Failures {
+impl DifferingCases {
     /// Takes `== case 1.2 differs from DuckDB: WHY` into account, and the first line that says what Pelton ran.
     fn add(&mut self, line: &str) {
         let is_first = line.starts_with("== case ");
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn what_differs_is_said_with_its_statement() {
-        let mut failures = Failures::default();
+        let mut differing = DifferingCases::default();
         for line in [
             "seed x",
             "",
@@ -94,11 +94,11 @@ mod tests {
             "  again:  --case 1.2",
             "  pelton: SELECT 1",
         ] {
-            failures.add(line);
+            differing.add(line);
         }
         for line in ["  duckdb: SELECT 2", "  pelton: again", "1 failed"] {
-            failures.add(line);
+            differing.add(line);
         }
-        assert_eq!(failures.found, "\n     == case 1.2 differs from DuckDB: a row\n       pelton: SELECT 1");
+        assert_eq!(differing.found, "\n     == case 1.2 differs from DuckDB: a row\n       pelton: SELECT 1");
     }
 }

@@ -145,7 +145,7 @@ fn cargo(workspace: &Workspace, args: &[&str]) -> Result<String> {
 /// Runs all tests, with the CUDA library if it was built; the remark says how many there were.
 fn cargo_test(workspace: &Workspace, has_cuda: bool) -> Result<String> {
     let mut counts = TestCounts::default();
-    let mut failures = Failures::default();
+    let mut failures = FailedTests::default();
     let what = ["test", "--release", "--locked", "--workspace", "--features", FEATURES, "--no-fail-fast"];
     let mut command = process::cargo(&workspace.root, &what);
     if has_cuda {
@@ -202,13 +202,13 @@ impl TestCounts {
 
 /// The tests that failed, each with the first line of what it said: the end of a log may be all that somebody sees.
 #[derive(Debug, Default)]
-struct Failures {
+struct FailedTests {
     found: Vec<String>,
     /// The test whose message is on the next line.
     speaks: Option<String>,
 }
 
-impl Failures {
+impl FailedTests {
     /// Takes `thread 'NAME' (7) panicked at FILE:LINE:COLUMN:` and the line after it.
     fn add(&mut self, line: &str) {
         if let Some(test) = self.speaks.take() {
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn failures_are_named_with_what_they_say() {
-        let mut failures = Failures::default();
+        let mut failures = FailedTests::default();
         for line in
             ["---- a::b stdout ----", "", "thread 'a::b' (7) panicked at src/a.rs:1:2:", "1 is not 2", "rest"]
         {

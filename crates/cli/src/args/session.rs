@@ -1,7 +1,7 @@
 //! The flags that say how queries run: those of the shell, `sql`, `serve` and `bench queries`.
 
 use clap::{Args as ClapArgs, ValueEnum};
-use pelton_engine::{Decompress, DeviceChoice};
+use pelton_engine::{Decompress, DeviceChoice, THREADS_MAX};
 use pelton_limits::MemoryLimit;
 
 use super::{SpillArgs, parse_size};
@@ -10,7 +10,7 @@ use super::{SpillArgs, parse_size};
 #[derive(Debug, Clone, ClapArgs)]
 pub(crate) struct SessionArgs {
     /// Threads a query runs in [default: all cores].
-    #[arg(long)]
+    #[arg(long, value_parser = parse_threads)]
     pub(crate) threads: Option<usize>,
     /// Memory for queries: a size such as 4GB, a share of what machine, container and ulimit leave, or none. Sorts, groups,
     /// joins and windows spill beyond it; what cannot spill fails.
@@ -111,7 +111,29 @@ fn parse_decompress(text: &str) -> Result<Decompress, String> {
     text.parse().map_err(|error: pelton_error::Error| error.to_string())
 }
 
+/// A number of threads that a machine may have.
+pub(super) fn parse_threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count) if (1..=THREADS_MAX).contains(&count) => Ok(count),
+        _ => Err(format!("a number from 1 to {THREADS_MAX} is needed")),
+    }
+}
+
 /// As [`parse_size`], or 0.
 fn parse_size_or_none(text: &str) -> Result<u64, String> {
     if text.trim() == "0" { Ok(0) } else { parse_size(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_are_as_many_as_a_machine_may_have() {
+        assert_eq!((parse_threads("1"), parse_threads("1024")), (Ok(1), Ok(1024)));
+        for text in ["0", "1025", "1000000", "-1", "two"] {
+            let error = parse_threads(text).unwrap_err();
+            assert!(error.contains("from 1 to 1024"), "{text}: {error}");
+        }
+    }
 }

@@ -4,22 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use datafusion::common::Statistics;
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{
-    ChildStats, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
-    ReplaceChildrenOptions,
-};
-use futures::StreamExt;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties};
 
 use super::files::{FileScan, FileSet};
 use super::{CopyColumns, FileCopies};
 use crate::gpu::DeviceHandle;
+use crate::same_rows::{gives_rows_of, then_run};
 
 /// Rows as they are.
 pub(super) struct PeltonCopyExec {
@@ -101,44 +94,19 @@ impl DisplayAs for PeltonCopyExec {
 }
 
 impl ExecutionPlan for PeltonCopyExec {
+    gives_rows_of!(input);
+
     fn name(&self) -> &'static str {
         "PeltonCopyExec"
-    }
-
-    fn properties(&self) -> &Arc<PlanProperties> {
-        self.input.properties()
-    }
-
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn maintains_input_order(&self) -> Vec<bool> {
-        vec![true]
     }
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
         vec![false]
     }
 
-    fn apply_expressions(
-        &self,
-        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
     fn with_new_children(
         self: Arc<Self>,
         mut children: Vec<Arc<dyn ExecutionPlan>>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self.with_input(children.swap_remove(0)))
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(self.with_input(children.swap_remove(0)))
     }
@@ -153,25 +121,11 @@ impl ExecutionPlan for PeltonCopyExec {
         let partitions = self.input.output_partitioning().partition_count();
         let (copies, device, ended) =
             (Arc::clone(&self.copies), Arc::clone(&self.device), Arc::clone(&self.ended));
-        let at_end = futures::stream::once(async move {
+        let rows = then_run(rows, async move {
             if ended.fetch_add(1, Ordering::AcqRel) + 1 == partitions {
                 at_end(read, copies, device).await;
             }
         });
-        // Rows as they are; what comes last is nothing, and is only polled once all have come.
-        let rows = rows.map(Some).chain(at_end.map(|()| None)).filter_map(std::future::ready);
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows)))
-    }
-
-    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
-        vec![ChildStats::At(partition)]
-    }
-
-    fn statistics_from_inputs(
-        &self,
-        inputs: &[Arc<Statistics>],
-        _args: &StatisticsArgs,
-    ) -> Result<Arc<Statistics>> {
-        Ok(Arc::clone(&inputs[0]))
     }
 }

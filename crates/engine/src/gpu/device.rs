@@ -25,9 +25,9 @@ use pelton_scan::DataTier;
 use pelton_store::Table;
 
 use super::corrections::Corrections;
+use super::experience::{Experience, Manner};
 use super::foreground::Foreground;
 use super::text_pages::TextPages;
-use super::trial::{Experience, Manner};
 
 /// Where queries run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -25,9 +25,7 @@ use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, Sched
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
-};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::{StreamExt, TryStreamExt};
 use pelton_exec::RunReport;
 use pelton_pipeline::ir::Plan;
@@ -44,6 +42,7 @@ use super::trial::try_with_host;
 use super::value::LateText;
 use crate::error::from_datafusion;
 use crate::plan_copy::NewResults;
+use crate::same_rows::then_run;
 use crate::scan::{PeltonScanExec, ScanReport};
 
 /// What became of the latest execution.
@@ -493,15 +492,6 @@ impl ExecutionPlan for PeltonGpuExec {
         Ok(Arc::new(self.copy_with(children)))
     }
 
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        #[expect(deprecated)]
-        self.with_new_children(children)
-    }
-
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(Arc::new(self.copy_with(self.children.clone())))
     }
@@ -513,11 +503,9 @@ impl ExecutionPlan for PeltonGpuExec {
             return Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), stream)));
         };
         let candidate = Arc::new(self.copy_with(self.children.clone()));
-        let at_end = futures::stream::once(async move {
+        let stream = then_run(stream, async move {
             tokio::spawn(try_with_host(candidate, key, context));
         });
-        // What comes last is nothing, and is only polled once all rows have come.
-        let stream = stream.map(Some).chain(at_end.map(|()| None)).filter_map(std::future::ready);
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), stream)))
     }
 

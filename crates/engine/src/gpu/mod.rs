@@ -7,8 +7,8 @@
 //!     lower.rs   a subtree as pipelines: scan.rs, join.rs, aggregate.rs (functions.rs, distinct.rs), top.rs, sort.rs;
 //!                expr.rs, arithmetic.rs, dates.rs, text.rs
 //!     enough.rs  limits without an order above it
-//!     cost.rs    what it is predicted to take, corrected by what took how long (corrections.rs); trial.rs: what was
-//!                learnt by trying
+//!     cost.rs    what it is predicted to take, corrected by what took how long (corrections.rs); experience.rs: what
+//!                was learnt by trying (trial.rs)
 //!   exec.rs      the plan node: host inputs (host_input.rs), the run (run.rs), its rows as batches (result.rs, of_groups.rs,
 //!                variance.rs, rows_out.rs), late texts (late.rs, text_pages.rs), the way back to the CPU (again.rs)
 //!   describe.rs  EXPLAIN
@@ -33,6 +33,7 @@ mod device;
 mod distinct;
 mod enough;
 mod exec;
+mod experience;
 mod expr;
 mod foreground;
 mod full;

@@ -28,6 +28,7 @@ use super::{table_bytes, told};
 use crate::expected;
 use crate::spilling::files::{Keys, Partitioner, Rows, Spill};
 use crate::spilling::given::{Given, Within};
+use crate::task_context::with_runtime;
 
 /// Files of one pass, at least and at most.
 const PARTS_MIN: usize = 8;
@@ -320,16 +321,7 @@ fn unlimited(context: &Arc<TaskContext>) -> Arc<TaskContext> {
     let runtime = context.runtime_env();
     let pool = Arc::new(UnboundedMemoryPool::default());
     let runtime = RuntimeEnv { memory_pool: pool, ..runtime.as_ref().clone() };
-    Arc::new(TaskContext::new(
-        context.task_id(),
-        context.session_id(),
-        context.session_config().clone(),
-        context.scalar_functions().clone(),
-        context.higher_order_functions().clone(),
-        context.aggregate_functions().clone(),
-        context.window_functions().clone(),
-        Arc::new(runtime),
-    ))
+    with_runtime(context, Arc::new(runtime))
 }
 
 /// `join` over other inputs, with a state of its own; `is_whole`: with projection and limit.
