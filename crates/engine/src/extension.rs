@@ -31,13 +31,17 @@ use pelton_store::{Table, Warehouse};
 
 use crate::bounded;
 use crate::by_position;
+use crate::cast_bounds;
 use crate::copies::{Copies, FromCopies, ToCopies};
+use crate::date_parts::DateParts;
 use crate::deferred::DeferringRule;
+use crate::discrete;
 use crate::eager::EagerAggregates;
 use crate::factory::PeltonTableFactory;
 use crate::fetch::FetchingRule;
 use crate::floats::FloatKeyRule;
 use crate::gpu::{DeviceHandle, GpuRule};
+use crate::interval_products::MoreOperators;
 use crate::intervals::IntervalLengths;
 use crate::lists::ListsOfColumns;
 use crate::multisets::Multisets;
@@ -60,9 +64,11 @@ use crate::using::MergedColumns;
 use crate::whole::WholeWrites;
 use crate::window_filters::WindowFilters;
 use crate::window_frames::WindowFrames;
+use crate::window_functions::WindowFunctions;
+use crate::window_peers::WindowPeers;
 use crate::window_texts::WindowTexts;
 use crate::yielding::YieldingRule;
-use crate::{null_keys, outer_keys, shadowed, shared, simplify, synonyms, unmatched};
+use crate::{null_keys, outer_keys, shadowed, shared, simplify, synonyms, unmatched, window_functions};
 
 /// What [`with_pelton`] gives back: the builder to go on with, and what tables are made with.
 pub struct Extension {
@@ -126,6 +132,7 @@ fn with_sql_semantics(
     // A LIMIT, row_number() or array_agg above a subquery may depend on the ORDER BY in it.
     let config = config.with_enable_subquery_sort_elimination(false);
     let mut analyzer = builder.analyzer().take().unwrap_or_default();
+    analyzer.rules.insert(0, Arc::new(WindowPeers));
     analyzer.rules.insert(0, Arc::new(Multisets));
     analyzer.rules.insert(0, Arc::new(SimilarPatterns));
     analyzer.rules.insert(0, Arc::new(NullableValues));
@@ -134,11 +141,14 @@ fn with_sql_semantics(
     analyzer.rules.push(Arc::new(OrderedAggregatesRule));
     analyzer.rules.push(Arc::new(DistinctCounts::new(memory_limit_bytes)));
     analyzer.rules.push(Arc::new(WindowFilters));
+    analyzer.rules.push(Arc::new(WindowFunctions));
     analyzer.rules.push(Arc::new(Subqueries));
+    analyzer.rules.push(Arc::new(DateParts));
     analyzer.rules.push(Arc::new(IntervalLengths));
     analyzer.rules.push(Arc::new(FloatKeyRule));
     *builder.analyzer() = Some(analyzer);
-    synonyms::install(builder).with_config(config)
+    builder.expr_planners().get_or_insert_default().insert(0, Arc::new(MoreOperators));
+    discrete::install(synonyms::install(window_functions::install(builder))).with_config(config)
 }
 
 /// What queries are made faster or smaller by: `count`, and rules, the one for the device after all others, but for those that have what is left spill and columns
@@ -155,6 +165,7 @@ fn with_rules(
     let logical = unmatched::install(outer_keys::install(logical));
     let mut rules = builder.physical_optimizers().take().unwrap_or_default().rules;
     by_position::install(&mut rules);
+    cast_bounds::install(&mut rules);
     rules.insert(0, Arc::new(FromCopies::new(copies, device)));
     if options.reorder_joins {
         rules = pelton_planner::install(rules);

@@ -23,11 +23,12 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Column, Result, ScalarValue, TableReference};
 use datafusion::logical_expr::expr::GroupingSet;
-use datafusion::logical_expr::utils::{grouping_set_to_exprlist, powerset};
-use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, Projection, Union, lit};
+use datafusion::logical_expr::utils::{COUNT_STAR_EXPANSION, grouping_set_to_exprlist, powerset};
+use datafusion::logical_expr::{Aggregate, AggregateUDF, Expr, LogicalPlan, Projection, Union, lit};
 
 use self::parts::Parts;
 use crate::shared::at_places;
+use crate::spilling::Count;
 
 /// Levels of the largest cube that is taken apart: all are planned.
 const LEVELS_MAX: usize = 32;
@@ -127,7 +128,13 @@ impl<'a> Levels<'a> {
     /// The groups of `level`, from those of `source`.
     fn from(&self, source: LogicalPlan, level: &Keys) -> Result<LogicalPlan> {
         let keys: Vec<Expr> = kept(level).map(|number| column(&key_name(number))).collect();
-        let aggregate = Aggregate::try_new(Arc::new(source), keys.clone(), self.parts.of_parts())?;
+        let mut parts = self.parts.of_parts();
+        if keys.is_empty() && parts.is_empty() {
+            // One row that no column is asked of; an aggregate has to compute something.
+            parts
+                .push(AggregateUDF::from(Count::new()).call(vec![lit(COUNT_STAR_EXPANSION)]).alias("groups"));
+        }
+        let aggregate = Aggregate::try_new(Arc::new(source), keys.clone(), parts)?;
         let groups = Arc::new(LogicalPlan::Aggregate(aggregate));
         // Sums of sums are of wider types.
         match self.parts.narrowed(groups.schema(), keys.is_empty())? {

@@ -3,12 +3,21 @@
 //! ```text
 //!   SELECT v, v::INT, sum(v::INT), sum(v::BIGINT)
 //!      v     v          sum(v)       sum(v)          as DataFusion names them: a cast is named by what is cast
+//!
+//!   SELECT v - (w - 1), v - w - 1, (SELECT max(v) FROM s), (SELECT max(v) FROM t)
+//!          v - w - 1    v - w - 1   max(v)                  max(v)
 //! ```
 //!
 //! A step of a plan cannot have two columns of one name, so DataFusion refuses such statements; PostgreSQL and DuckDB run
 //! them. Where planning ends with that error, the statement is planned again with more to tell by: columns of the result
 //! take the text they were written as for their name, and casts are wrapped in `coalesce` as often as says which type they
-//! are to, which the optimizer takes away again. Statements that plan as they are never come here.
+//! are to, which the optimizer takes away again; so are operands in parentheses and subqueries (`brackets.rs`). Branches of
+//! a UNION but the first have names that nobody sees. Statements that plan as they are never come here.
+//!
+//! Names of ORDER BY are settled before (`order.rs`), and columns of USING after ([`using`](crate::using)).
+
+mod brackets;
+mod order;
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -21,20 +30,25 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, Ident, ObjectName, Select, SelectItem, Value, Visit, Visitor, VisitorMut,
+    self, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
+    FunctionArguments, Ident, ObjectName, Query, Select, SelectItem, SetExpr, SetQuantifier, Value, Visit,
+    Visitor, VisitorMut,
 };
 
 use crate::error::to_datafusion;
 use crate::parse::visit_sql;
 use crate::row_values::compare_rows;
-use crate::using::{MergedJoins, name_joins};
+use crate::subqueries::unnest_series;
+use crate::using::{MergedJoins, NameJoins, merges, name_joins};
+use brackets::write_brackets;
 
 /// What is told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Distinct {
-    /// Casts.
-    Casts,
+    /// Columns of results by the text they were written as, those of branches of a UNION, and casts.
+    Titles,
+    /// And operands in parentheses and subqueries.
+    Parts,
     /// And columns of a result that are written twice, or beside `*`.
     Repeats,
 }
@@ -45,8 +59,39 @@ enum Distinct {
 ///
 /// Those of planning it as it is, and of joins by USING and comparisons of rows that are not planned.
 pub(crate) async fn plan(state: &SessionState, mut statement: Statement) -> DataFusionResult<LogicalPlan> {
-    let merges = name_joins(&mut statement).map_err(to_datafusion)?;
+    if order::name_keys(&mut statement) {
+        let mut hidden = statement.clone();
+        order::hide_names(&mut hidden);
+        if let Ok(plan) = plan_joins(state, hidden).await {
+            return Ok(plan);
+        }
+    }
+    plan_joins(state, statement).await
+}
+
+/// Plans `statement` with the joins by USING named that need it, and where that fails, with all of them.
+async fn plan_joins(state: &SessionState, mut statement: Statement) -> DataFusionResult<LogicalPlan> {
+    let original = merges(&mut statement).then(|| statement.clone());
+    let error = match plan_named(state, statement, NameJoins::IfNeeded).await {
+        Err(error) => error,
+        planned => return planned,
+    };
+    if let Some(original) = original
+        && let Ok(plan) = plan_named(state, original, NameJoins::All).await
+    {
+        return Ok(plan);
+    }
+    Err(error)
+}
+
+async fn plan_named(
+    state: &SessionState,
+    mut statement: Statement,
+    which: NameJoins,
+) -> DataFusionResult<LogicalPlan> {
+    let merges = name_joins(&mut statement, which).map_err(to_datafusion)?;
     compare_rows(&mut statement).map_err(to_datafusion)?;
+    unnest_series(&mut statement);
     if merges {
         // Of the others none pays for it: each relation that is planned around others would take more of the stack.
         let mut state = state.clone();
@@ -63,9 +108,12 @@ async fn plan_apart(state: &SessionState, statement: Statement) -> DataFusionRes
         Err(error) if is_clash(&error) => error,
         other => return other,
     };
-    for distinct in [Distinct::Casts, Distinct::Repeats] {
+    for distinct in [Distinct::Titles, Distinct::Parts, Distinct::Repeats] {
         let mut statement = original.clone();
-        let _ = visit_sql(&mut statement, &mut Names { distinct, types: Vec::new() });
+        let _ = visit_sql(&mut statement, &mut Names::new(distinct));
+        if distinct != Distinct::Titles {
+            write_brackets(&mut statement);
+        }
         if let Ok(plan) = state.statement_to_plan(statement).await {
             return Ok(plan);
         }
@@ -78,7 +126,9 @@ fn is_clash(error: &DataFusionError) -> bool {
     match error.find_root() {
         DataFusionError::SchemaError(error, _) => matches!(
             **error,
-            SchemaError::DuplicateUnqualifiedField { .. } | SchemaError::DuplicateQualifiedField { .. }
+            SchemaError::DuplicateUnqualifiedField { .. }
+                | SchemaError::DuplicateQualifiedField { .. }
+                | SchemaError::AmbiguousReference { .. }
         ),
         DataFusionError::Plan(text) => text.contains("require unique expression names"),
         _ => false,
@@ -89,10 +139,36 @@ struct Names {
     distinct: Distinct,
     /// What casts of the statement make, in the order they were met.
     types: Vec<(bool, String)>,
+    /// Whether the statement is a query, whose columns only people read.
+    is_query: bool,
+    /// Queries around what is visited.
+    depth: usize,
+}
+
+impl Names {
+    fn new(distinct: Distinct) -> Self {
+        Self { distinct, types: Vec::new(), is_query: false, depth: 0 }
+    }
 }
 
 impl VisitorMut for Names {
     type Break = Infallible;
+
+    fn pre_visit_statement(&mut self, statement: &mut ast::Statement) -> ControlFlow<Infallible> {
+        self.is_query = matches!(statement, ast::Statement::Query(_));
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Infallible> {
+        self.depth += 1;
+        name_branches(&mut query.body);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Infallible> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Infallible> {
         let has_wildcard = select
@@ -106,11 +182,18 @@ impl VisitorMut for Names {
         for item in &mut select.projection {
             let Some(usual) = name_of(item) else { continue };
             let is_seen = !seen.insert(usual.to_lowercase());
+            if let SelectItem::ExprWithAlias { alias, .. } = item {
+                // A name that another query could look up stays.
+                if is_seen && self.distinct == Distinct::Repeats && self.is_query && self.depth == 1 {
+                    *alias = Ident::with_quote('"', next_free(&usual, &mut taken));
+                }
+                continue;
+            }
             let SelectItem::UnnamedExpr(expr) = item else { continue };
-            let has_cast = expr.visit(&mut HasCast).is_break();
+            let is_shortened = expr.visit(&mut Shortened).is_break();
             let is_column = matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
             let is_repeat = is_seen || (has_wildcard && is_column);
-            let alias = match (has_cast, is_repeat && self.distinct == Distinct::Repeats) {
+            let alias = match (is_shortened, is_repeat && self.distinct == Distinct::Repeats) {
                 (false, false) => continue,
                 (true, _) if !is_repeat => usual,
                 _ => next_free(&usual, &mut taken),
@@ -171,16 +254,56 @@ fn spelled(data_type: &DataType) -> String {
     }
 }
 
-struct HasCast;
+/// Breaks at what the name of an expression leaves out.
+struct Shortened;
 
-impl Visitor for HasCast {
+impl Visitor for Shortened {
     type Break = ();
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
         match expr {
-            Expr::Cast { .. } => ControlFlow::Break(()),
+            Expr::Cast { .. }
+            | Expr::Nested(_)
+            | Expr::Subquery(_)
+            | Expr::Exists { .. }
+            | Expr::InSubquery { .. }
+            | Expr::AnyOp { .. }
+            | Expr::AllOp { .. } => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),
         }
+    }
+}
+
+/// Gives columns of the branches of a set operation but the first hidden names: the result has those of the first.
+fn name_branches(set: &mut SetExpr) {
+    use SetQuantifier::{AllByName, ByName, DistinctByName};
+    // A loop to the left, which is where long chains go that are not balanced.
+    let mut set = set;
+    while let SetExpr::SetOperation { set_quantifier, left, right, .. } = set {
+        if !matches!(set_quantifier, AllByName | ByName | DistinctByName) {
+            hide_columns(right);
+        }
+        set = left.as_mut();
+    }
+}
+
+fn hide_columns(branch: &mut SetExpr) {
+    use SetQuantifier::{AllByName, ByName, DistinctByName};
+    match branch {
+        SetExpr::SetOperation { set_quantifier: AllByName | ByName | DistinctByName, .. } => {}
+        SetExpr::SetOperation { left, right, .. } => {
+            hide_columns(left);
+            hide_columns(right);
+        }
+        SetExpr::Select(select) => {
+            for (nth, item) in select.projection.iter_mut().enumerate() {
+                if let SelectItem::UnnamedExpr(expr) = item {
+                    let alias = Ident::with_quote('"', format!("!column_{}", nth + 1));
+                    *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+                }
+            }
+        }
+        _ => {}
     }
 }
 

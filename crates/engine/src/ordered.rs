@@ -1,4 +1,4 @@
-//! Aggregates whose result depends on the order of rows, over a subquery that has an ORDER BY.
+//! Aggregates and the order of rows: those that do not depend on it do without, and those that do get theirs.
 //!
 //! ```text
 //!   array_agg(v)                              array_agg(v ORDER BY n)
@@ -12,25 +12,62 @@
 //!
 //! A window without an order of its own keeps its input's only until an operator above wants another order: DataFusion
 //! then sorts below the window by that. So such a window gets the keys of the subquery, where it still sees them.
+//!
+//! An ORDER BY inside of an aggregate that does not depend on it is dropped, as in `count(k ORDER BY t)`: DataFusion 55 hands
+//! the keys of the order to the function, and `count` takes them for what is counted. And of texts that are put together in
+//! several orders in one aggregate, which DataFusion refuses, those of all orders but the first become lists, which are sorted
+//! on their own:
+//!
+//! ```text
+//!   string_agg(t, ',' ORDER BY id)     ─▶     array_to_string(array_agg(t ORDER BY id) FILTER (WHERE t IS NOT NULL), ',')
+//! ```
 
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, Result};
 use datafusion::config::ConfigOptions;
+use datafusion::functions_aggregate::array_agg::array_agg_udaf;
+use datafusion::functions_nested::expr_fn::array_to_string;
 use datafusion::functions_window::expr_fn::row_number;
-use datafusion::logical_expr::expr::AggregateFunctionParams;
+use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
-    Aggregate, Expr, ExprFunctionExt, LogicalPlan, LogicalPlanBuilder, SortExpr, Window, ident,
+    Aggregate, Expr, ExprFunctionExt, LogicalPlan, LogicalPlanBuilder, SortExpr, Window, cast, ident, lit,
 };
 use datafusion::optimizer::AnalyzerRule;
 
 /// Aggregates that take rows in their order.
 const ORDERED: [&str; 5] = ["array_agg", "string_agg", "first_value", "last_value", "nth_value"];
 
+/// Aggregates that give the same for rows in any order, beside those of regression (`regr_…`).
+const UNORDERED: [&str; 19] = [
+    "approx_distinct",
+    "avg",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
+    "bool_and",
+    "bool_or",
+    "corr",
+    "count",
+    "covar_pop",
+    "covar_samp",
+    "max",
+    "median",
+    "min",
+    "stddev",
+    "stddev_pop",
+    "sum",
+    "var",
+    "var_pop",
+];
+
 /// The column of the numbers.
 const NUMBER: &str = "pelton.order";
+
+/// The columns of lists.
+const LIST: &str = "pelton.list";
 
 /// Makes aggregates follow the order of their input.
 #[derive(Debug)]
@@ -39,10 +76,15 @@ pub(crate) struct OrderedAggregatesRule;
 impl AnalyzerRule for OrderedAggregatesRule {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
         let ordered = plan.transform_up_with_subqueries(|plan| match plan {
-            LogicalPlan::Aggregate(aggregate)
-                if aggregate.aggr_expr.iter().any(follows_rows) && is_ordered(&aggregate.input) =>
-            {
-                by_number(aggregate)
+            LogicalPlan::Aggregate(aggregate) => {
+                let aggregate = without_needless_orders(aggregate)?;
+                let numbered = aggregate.transform_data(|aggregate| {
+                    match aggregate.aggr_expr.iter().any(follows_rows) && is_ordered(&aggregate.input) {
+                        true => by_number(aggregate),
+                        false => Ok(Transformed::no(LogicalPlan::Aggregate(aggregate))),
+                    }
+                });
+                numbered?.transform_data(in_one_order)
             }
             LogicalPlan::Window(window) if window.window_expr.iter().any(is_unordered) => {
                 match order_of(&window.input) {
@@ -58,6 +100,95 @@ impl AnalyzerRule for OrderedAggregatesRule {
     fn name(&self) -> &str {
         "pelton_ordered_aggregates"
     }
+}
+
+/// `aggregate` without the ORDER BY of functions that do not depend on it.
+fn without_needless_orders(mut aggregate: Aggregate) -> Result<Transformed<Aggregate>> {
+    let is_needless = |expr: &Expr| match expr {
+        Expr::AggregateFunction(call) => {
+            let name = call.func.name();
+            !call.params.order_by.is_empty() && (UNORDERED.contains(&name) || name.starts_with("regr_"))
+        }
+        _ => false,
+    };
+    let has_needless = |expr: &Expr| expr.exists(|expr| Ok(is_needless(expr))).unwrap_or(false);
+    if !aggregate.aggr_expr.iter().any(has_needless) {
+        return Ok(Transformed::no(aggregate));
+    }
+    let names = NamePreserver::new_for_projection();
+    let without = |expr: Expr| -> Result<Expr> {
+        let name = names.save(&expr);
+        let without = expr.transform_up(|expr| {
+            Ok(match expr {
+                expr @ Expr::AggregateFunction(_) if !is_needless(&expr) => Transformed::no(expr),
+                Expr::AggregateFunction(mut call) => {
+                    call.params.order_by.clear();
+                    Transformed::yes(Expr::AggregateFunction(call))
+                }
+                other => Transformed::no(other),
+            })
+        });
+        Ok(name.restore(without?.data))
+    };
+    let calls = std::mem::take(&mut aggregate.aggr_expr);
+    aggregate.aggr_expr = calls.into_iter().map(without).collect::<Result<_>>()?;
+    Ok(Transformed::yes(aggregate))
+}
+
+/// `plan` with texts in one order alone, where it is an aggregate that puts them together in several.
+fn in_one_order(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let LogicalPlan::Aggregate(aggregate) = &plan else { return Ok(Transformed::no(plan)) };
+    let mut orders = aggregate.aggr_expr.iter().filter_map(ordered_texts).map(|call| &call.params.order_by);
+    let Some(first) = orders.next() else { return Ok(Transformed::no(plan)) };
+    if orders.all(|order| order == first) {
+        return Ok(Transformed::no(plan));
+    }
+    let columns = aggregate.schema.columns();
+    let mut output: Vec<Expr> = columns.iter().cloned().map(Expr::Column).collect();
+    let mut calls = aggregate.aggr_expr.clone();
+    let first_call = columns.len() - calls.len();
+    for (number, call) in aggregate.aggr_expr.iter().enumerate() {
+        let Some(texts) = ordered_texts(call).filter(|call| call.params.order_by != *first) else { continue };
+        let [text, delimiter] = &texts.params.args[..] else { continue };
+        let name = format!("{LIST}.{number}");
+        let delimiter = match delimiter {
+            Expr::Literal(value, _) if value.is_null() => lit(""),
+            other => other.clone(),
+        };
+        let (qualifier, field) = aggregate.schema.qualified_field(first_call + number);
+        let joined = array_to_string(Expr::Column(Column::new_unqualified(&name)), delimiter);
+        output[first_call + number] =
+            cast(joined, field.data_type().clone()).alias_qualified(qualifier.cloned(), field.name());
+        calls[number] = list_of(texts, text).alias(name);
+    }
+    let input = Arc::clone(&aggregate.input);
+    let lists = LogicalPlan::Aggregate(Aggregate::try_new(input, aggregate.group_expr.clone(), calls)?);
+    Ok(Transformed::yes(LogicalPlanBuilder::from(lists).project(output)?.build()?))
+}
+
+/// The call of `string_agg` that `expr` is, if it has an ORDER BY.
+fn ordered_texts(expr: &Expr) -> Option<&AggregateFunction> {
+    match expr {
+        Expr::Alias(alias) => ordered_texts(&alias.expr),
+        Expr::AggregateFunction(call)
+            if call.func.name() == "string_agg" && !call.params.order_by.is_empty() =>
+        {
+            Some(call)
+        }
+        _ => None,
+    }
+}
+
+/// The texts that `call` puts together, in its order; NULL where there are none.
+fn list_of(call: &AggregateFunction, text: &Expr) -> Expr {
+    let is_there = text.clone().is_not_null();
+    let mut params = call.params.clone();
+    params.args.truncate(1);
+    params.filter = Some(Box::new(match params.filter.take() {
+        Some(filter) => is_there.and(*filter),
+        None => is_there,
+    }));
+    Expr::AggregateFunction(AggregateFunction { func: array_agg_udaf(), params })
 }
 
 /// Whether there is an aggregate in `expr` that takes rows as they come.

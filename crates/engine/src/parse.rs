@@ -1,9 +1,10 @@
 //! From SQL text to statements: in Pelton's dialect, within a depth that planning can stand, long chains balanced.
 //!
 //! ```text
-//!   text ─▶ tokens ─▶ depth.rs: refused where it nests too deep
+//!   text ─▶ tokens (known_words.rs) ─▶ depth.rs: refused where it nests too deep
 //!             └▶ parser (dialect.rs) ─▶ statements ─▶ numbers with an exponent are doubles
-//!                                    ─▶ like_escapes.rs ─▶ fetch_first.rs ─▶ balance.rs
+//!                                    ─▶ like_escapes.rs ─▶ fetch_first.rs ─▶ window_specs.rs ─▶ short_forms.rs
+//!                                    ─▶ shadowed_names.rs ─▶ spellings.rs ─▶ balance.rs ─▶ columns of VALUES with a double are doubles
 //! ```
 
 use std::ops::ControlFlow;
@@ -20,8 +21,13 @@ use crate::depth;
 use crate::dialect::PeltonDialect;
 use crate::error::from_datafusion;
 use crate::fetch_first::write_limits;
+use crate::known_words::write_known;
 use crate::like_escapes::write_backslashes;
-use crate::numbers::write_doubles;
+use crate::numbers::{write_columns, write_doubles};
+use crate::shadowed_names::rename_shadowing;
+use crate::short_forms::write_out;
+use crate::spellings::{write_blanks, write_spellings};
+use crate::window_specs::{drop_no_others, write_windows};
 
 /// Splits `sql` into statements, as [`PeltonSession::parse`](crate::PeltonSession::parse) does: for DataFusion sessions of
 /// one's own, whose numbers with an exponent are doubles only if they are parsed here.
@@ -31,8 +37,12 @@ use crate::numbers::write_doubles;
 /// The place of what is no SQL, and of what nests too deep.
 pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     let tokens = Tokenizer::new(&PeltonDialect, sql).tokenize_with_location();
-    let tokens = tokens.map_err(|error: TokenizerError| from_datafusion(ParserError::from(error).into()))?;
+    let mut tokens =
+        tokens.map_err(|error: TokenizerError| from_datafusion(ParserError::from(error).into()))?;
+    write_known(&mut tokens);
     depth::check(&tokens)?;
+    drop_no_others(&mut tokens);
+    write_blanks(&mut tokens);
     let parser = DFParserBuilder::new(tokens)
         .with_dialect(&PeltonDialect)
         .with_recursion_limit(depth::PARSER_DEPTH_MAX)
@@ -55,7 +65,12 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     statements.iter_mut().for_each(write_doubles);
     statements.iter_mut().try_for_each(write_backslashes)?;
     statements.iter_mut().try_for_each(write_limits)?;
+    statements.iter_mut().try_for_each(write_windows)?;
+    statements.iter_mut().for_each(write_out);
+    statements.iter_mut().for_each(rename_shadowing);
+    statements.iter_mut().for_each(write_spellings);
     statements.iter_mut().for_each(balance);
+    statements.iter_mut().for_each(write_columns);
     Ok(statements)
 }
 

@@ -24,6 +24,8 @@
 //! 3. The first rule of the analyzer takes the tags off.
 //!
 //! All joins by USING and NATURAL of a FROM that has a RIGHT or a FULL one are planned like this, and those of subqueries.
+//! The others are where DataFusion has no plan for the statement: it does not find their column in WHERE, in the ON of a
+//! third table, and where a third table has it too.
 
 mod relation;
 mod statement;
@@ -42,7 +44,7 @@ use pelton_error::Error;
 use crate::error::to_datafusion;
 
 pub(crate) use relation::MergedJoins;
-pub(crate) use statement::name_joins;
+pub(crate) use statement::{NameJoins, merges, name_joins};
 
 /// What the relations that `statement.rs` names are called, with a number: of a join by USING, of a NATURAL one, and of
 /// what has each merged column once. They sort before all names that are not quoted, which `relation.rs` counts on.

@@ -31,6 +31,7 @@ use super::total::{
     totals_as_states,
 };
 use super::types::coerced_by;
+use crate::window_functions;
 
 /// `avg` in place of DataFusion's.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -102,9 +103,10 @@ impl AggregateUDFImpl for Avg {
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        match is_exact(args.expr_fields[0].data_type()) {
-            true => self.accumulator(args),
-            false => self.other.create_sliding_accumulator(args),
+        match args.expr_fields[0].data_type() {
+            DataType::Float64 if !args.is_distinct => Ok(window_functions::average()),
+            exact if is_exact(exact) => self.accumulator(args),
+            _ => self.other.create_sliding_accumulator(args),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Numbers as the SQL standard has them: exact decimals, and an error instead of a wrong number.
 //!
 //! ```text
-//!   SQL text ── literals ──▶ 1.5 is a DECIMAL, 1.5e0 a DOUBLE
+//!   SQL text ── literals ──▶ 1.5 is a DECIMAL, 1.5e0 a DOUBLE, columns of VALUES of both are DOUBLE
 //!       │                    sum, avg, percentile_cont: ours, exact
 //!       ▼
 //!   logical plan ── types ──▶ decimals beside doubles and texts, division of decimals
@@ -16,6 +16,7 @@
 
 mod avg;
 mod checked;
+mod columns;
 mod decimals;
 mod distinct;
 mod ints;
@@ -37,6 +38,7 @@ use datafusion::optimizer::{Analyzer, AnalyzerRule, OptimizerRule};
 
 pub(crate) use avg::{average, is_avg, is_exact, unit_of};
 pub(crate) use checked::{Checked, CheckedOp};
+pub(crate) use columns::write_columns;
 pub(crate) use literals::write_doubles;
 pub(crate) use sum::{is_sum, sum};
 pub(crate) use total::{Summand, Total, for_summand, sum_type, too_large, totals_as};

@@ -26,6 +26,7 @@ use super::total::{
     totals_as, totals_as_states,
 };
 use super::types::coerced_by;
+use crate::window_functions;
 
 /// `sum` in place of DataFusion's.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -90,9 +91,10 @@ impl AggregateUDFImpl for Sum {
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        match sum_type(args.expr_fields[0].data_type()) {
-            Some(_) => self.accumulator(args),
-            None => self.other.create_sliding_accumulator(args),
+        match args.expr_fields[0].data_type() {
+            DataType::Float64 if !args.is_distinct => Ok(window_functions::sum()),
+            exact if sum_type(exact).is_some() => self.accumulator(args),
+            _ => self.other.create_sliding_accumulator(args),
         }
     }
 

@@ -5,6 +5,7 @@
 //!   DECIMAL beside DOUBLE or FLOAT                            the decimal as a DOUBLE
 //!   DECIMAL beside text                                       both as DOUBLE; a text constant as the decimal it spells
 //!   DECIMAL +, -, * an integer constant                       the constant as a decimal of just its digits
+//!   floor and ceil of a DECIMAL with digits after the point   of one with a digit more, which 9.5 needs to become 10.0
 //! ```
 //!
 //! "Beside" is: in arithmetic, comparisons, BETWEEN, IN lists, among the results of a CASE, the arguments of a function,
@@ -16,7 +17,7 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Field};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, ExprSchema};
 use datafusion::config::ConfigOptions;
@@ -30,6 +31,7 @@ use datafusion::logical_expr::{
     AggregateUDF, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder, Operator, Union, cast, lit,
 };
 use datafusion::optimizer::AnalyzerRule;
+use datafusion::optimizer::analyzer::type_coercion::coerce_union_schema;
 use datafusion::scalar::ScalarValue;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
@@ -137,14 +139,16 @@ impl AnalyzerRule for NumberTypes {
         "number_types"
     }
 
+    /// From the inputs up: what a UNION makes of its inputs is known where it is read.
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        rewrite_expressions(plan, rewrite)?
-            .transform_up_with_subqueries(|plan| match plan {
+        let of_node = |plan: LogicalPlan| {
+            node_rewritten(plan, rewrite)?.transform_data(|plan| match plan {
                 LogicalPlan::Union(union) => unite(union),
                 LogicalPlan::Join(join) => join_keys(join),
                 other => Ok(Transformed::no(other)),
             })
-            .map(|plan| plan.data)
+        };
+        plan.transform_up_with_subqueries(of_node).map(|plan| plan.data)
     }
 }
 
@@ -153,22 +157,26 @@ pub(super) fn rewrite_expressions(
     plan: LogicalPlan,
     rewrite: fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
 ) -> Result<LogicalPlan> {
-    let of_node = |plan: LogicalPlan| {
-        let mut schema = merge_schema(&plan.inputs());
-        if let LogicalPlan::TableScan(scan) = &plan {
-            schema
-                .merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);
-        }
-        let names = NamePreserver::new(&plan);
-        let rewritten = plan.map_expressions(|expr| {
-            let name = names.save(&expr);
-            let rewritten = expr.transform_up(|expr| rewrite(expr, &schema))?;
-            Ok(rewritten.update_data(|expr| name.restore(expr)))
-        })?;
-        // A type below may have changed although this node's expressions did not.
-        rewritten.map_data(LogicalPlan::recompute_schema)
-    };
-    plan.transform_up_with_subqueries(of_node).map(|plan| plan.data)
+    plan.transform_up_with_subqueries(|plan| node_rewritten(plan, rewrite)).map(|plan| plan.data)
+}
+
+/// The same of `plan` without its inputs.
+fn node_rewritten(
+    plan: LogicalPlan,
+    rewrite: fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
+) -> Result<Transformed<LogicalPlan>> {
+    let mut schema = merge_schema(&plan.inputs());
+    if let LogicalPlan::TableScan(scan) = &plan {
+        schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);
+    }
+    let names = NamePreserver::new(&plan);
+    let rewritten = plan.map_expressions(|expr| {
+        let name = names.save(&expr);
+        let rewritten = expr.transform_up(|expr| rewrite(expr, &schema))?;
+        Ok(rewritten.update_data(|expr| name.restore(expr)))
+    })?;
+    // A type below may have changed although this node's expressions did not.
+    rewritten.map_data(LogicalPlan::recompute_schema)
 }
 
 fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
@@ -195,7 +203,11 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             Transformed::no(Expr::ScalarFunction(call))
         }
         Expr::ScalarFunction(ScalarFunction { func, mut args }) => {
-            let changed = has_floats(&mut args.iter_mut().collect::<Vec<_>>(), schema)?;
+            let is_rounded = matches!(func.name(), "floor" | "ceil") && args.len() == 1;
+            let changed = match is_rounded {
+                true => widen(&mut args[0], schema),
+                false => has_floats(&mut args.iter_mut().collect::<Vec<_>>(), schema)?,
+            };
             transformed(Expr::ScalarFunction(ScalarFunction { func, args }), changed)
         }
         other => Transformed::no(other),
@@ -247,6 +259,16 @@ fn narrow(side: &mut Expr, other: &Expr, schema: &DFSchema) -> bool {
     }
     let digits = number.unsigned_abs().checked_ilog10().unwrap_or(0) + 1;
     *side = lit(ScalarValue::Decimal128(Some(i128::from(*number)), digits as u8, 0));
+    true
+}
+
+/// Gives a decimal with digits after the point one more before it, if there is room.
+fn widen(argument: &mut Expr, schema: &DFSchema) -> bool {
+    let Ok(DataType::Decimal128(precision, scale)) = argument.get_type(schema) else { return false };
+    if scale <= 0 || precision >= DECIMAL128_MAX_PRECISION {
+        return false;
+    }
+    *argument = cast(argument.clone(), DataType::Decimal128(precision + 1, scale));
     true
 }
 
@@ -325,7 +347,13 @@ fn to_double(expr: Expr) -> Expr {
     }
 }
 
-/// A UNION whose columns are decimals in one input and floats in another.
+/// A UNION with the types that its rows have: columns are doubles that are decimals in one input and floats in another.
+///
+/// DataFusion gives it those of its first input until types are coerced, which hides what a UNION in it becomes:
+///
+/// ```text
+///   (1 UNION ALL 1.5) UNION ALL 1e-20          a DECIMAL and a DOUBLE, not a BIGINT and a DOUBLE
+/// ```
 fn unite(union: Union) -> Result<Transformed<LogicalPlan>> {
     let column_count = union.schema.fields().len();
     let kind_at = |input: &LogicalPlan, column: usize| kind_of(input.schema().field(column).data_type());
@@ -338,7 +366,7 @@ fn unite(union: Union) -> Result<Transformed<LogicalPlan>> {
     }
     let mixed: Vec<usize> = (0..column_count).filter(is_mixed).collect();
     if mixed.is_empty() {
-        return Ok(Transformed::no(LogicalPlan::Union(union)));
+        return typed(union);
     }
     let inputs = union.inputs.into_iter().map(|input| {
         let columns = (0..column_count).map(|column| {
@@ -353,7 +381,24 @@ fn unite(union: Union) -> Result<Transformed<LogicalPlan>> {
         Ok(Arc::new(LogicalPlanBuilder::from(Arc::unwrap_or_clone(input)).project(columns)?.build()?))
     });
     let inputs = inputs.collect::<Result<Vec<_>>>()?;
-    Ok(Transformed::yes(LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?)))
+    let schema = union.schema;
+    Ok(Transformed::yes(typed(Union { inputs, schema })?.data))
+}
+
+/// `union` with the types of its columns that DataFusion brings those of its inputs to.
+fn typed(mut union: Union) -> Result<Transformed<LogicalPlan>> {
+    let coerced = coerce_union_schema(&union.inputs)?;
+    let pairs = || union.schema.iter().zip(coerced.fields());
+    if pairs().all(|((_, field), coerced)| field.data_type() == coerced.data_type()) {
+        return Ok(Transformed::no(LogicalPlan::Union(union)));
+    }
+    let fields = pairs().map(|((qualifier, field), coerced)| {
+        let field = field.as_ref().clone().with_data_type(coerced.data_type().clone());
+        (qualifier.cloned(), Arc::new(field))
+    });
+    let schema = DFSchema::new_with_metadata(fields.collect(), union.schema.as_arrow().metadata().clone())?;
+    union.schema = Arc::new(schema);
+    Ok(Transformed::yes(LogicalPlan::Union(union)))
 }
 
 /// A join on a decimal and a float.

@@ -1,7 +1,7 @@
 //! Aggregates of the rows around a row: frames of so many ROWS, each added up anew.
 //!
-//! DataFusion takes out of a sum what leaves the frame: sums of doubles keep what was rounded on the way, and one NaN stays
-//! for the rest of its partition.
+//! A sum of doubles that what leaves the frame is subtracted from keeps what was rounded on the way, and one NaN for the rest
+//! of its partition.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use super::around::{Around, Place};
 use super::function::{Aggregate, Kind, Piece, Running, nulls};
 use crate::numbers::{Summand, Total, average, too_large, totals_as, unit_of};
 
-/// Rows of a frame: longer ones are DataFusion's, whose time does not grow with them.
+/// Rows of a frame: longer ones are left to DataFusion's operator, with sums of `window_functions`, whose time does not grow with
+/// them.
 pub(super) const ROWS_MAX: usize = 128;
 
 /// What comes out for each place among values.

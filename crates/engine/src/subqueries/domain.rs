@@ -8,7 +8,9 @@
 //!   Filter, Projection         outer(k)           D.k
 //!   Aggregate                  GROUP BY g         GROUP BY D, g; without g a row also for a D without rows
 //!   Window                     PARTITION BY p     PARTITION BY D, p
+//!   DISTINCT ON (d)            ORDER BY o         DISTINCT ON (D, d) ORDER BY D, o
 //!   LIMIT                      ORDER BY o         by row_number() OVER (PARTITION BY D ORDER BY o)
+//!   unnest                     of a list          of the list, beside D
 //!   UNION ALL                  A, B               A of its D, B of its D
 //!   Join                       A, B               A of D joined with B, or with B of D where D is the same
 //! ```
@@ -25,15 +27,17 @@ use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
-    Aggregate, BinaryExpr, Distinct, Expr, ExprFunctionExt, ExprSchemable, FetchType, Filter, Join, Limit,
-    LogicalPlan, LogicalPlanBuilder, Operator, Projection, SkipType, Sort, SortExpr, Union, Window, lit,
+    Aggregate, BinaryExpr, Distinct, DistinctOn, Expr, ExprFunctionExt, ExprSchemable, FetchType, Filter,
+    Join, Limit, LogicalPlan, LogicalPlanBuilder, Operator, Projection, SkipType, Sort, SortExpr, Union,
+    Unnest, Window, lit,
 };
 use datafusion::scalar::ScalarValue;
 use pelton_error::Error;
 
 use super::Names;
+use super::lateral;
 use super::outer::{OuterColumn, outer_columns, outer_columns_of, replace_outer};
-use super::rows::differ;
+use super::rows::{differ, may_change};
 use crate::error::to_datafusion;
 
 /// The combinations of outer columns that there are.
@@ -72,6 +76,9 @@ impl<'a> Domain<'a> {
     pub(super) fn push(&self, plan: &LogicalPlan) -> Result<Pushed> {
         if !self.reaches(plan) {
             let copy = self.copy()?;
+            if is_one_row(plan) {
+                return Ok(copy);
+            }
             let plan = LogicalPlanBuilder::from(copy.plan).cross_join(plan.clone())?.build()?;
             return Ok(Pushed { plan, columns: copy.columns });
         }
@@ -84,6 +91,10 @@ impl<'a> Domain<'a> {
                 let named = |column: Column| Column::new(Some(alias.alias.clone()), column.name);
                 Ok(Pushed { plan, columns: columns.into_iter().map(named).collect() })
             }
+            // In FROM, and nothing stands before it.
+            LogicalPlan::Subquery(subquery) => self.push(&subquery.subquery),
+            LogicalPlan::Distinct(Distinct::On(distinct)) => self.distinct_on(distinct),
+            LogicalPlan::Unnest(unnest) => self.unnest(unnest),
             LogicalPlan::Distinct(Distinct::All(input)) => {
                 let Pushed { plan, columns } = self.push(input)?;
                 Ok(Pushed { plan: LogicalPlan::Distinct(Distinct::All(Arc::new(plan))), columns })
@@ -164,6 +175,31 @@ impl<'a> Domain<'a> {
         let Pushed { plan, columns } = self.push(&sort.input)?;
         let expr = self.own_keys(&sort.expr, &sort.input, &columns)?;
         Ok(Pushed { plan: LogicalPlan::Sort(Sort { expr, input: Arc::new(plan), fetch: None }), columns })
+    }
+
+    fn distinct_on(&self, distinct: &DistinctOn) -> Result<Pushed> {
+        let input = &distinct.input;
+        let Pushed { plan, columns } = self.push(input)?;
+        let of_domain = || columns.iter().cloned().map(Expr::Column);
+        let on = of_domain().chain(self.own_all(&distinct.on_expr, input, &columns)?).collect();
+        let select = self.own_all(&distinct.select_expr, input, &columns)?.into_iter().chain(of_domain());
+        let own_keys = |keys: &Vec<SortExpr>| -> Result<Vec<SortExpr>> {
+            let first = of_domain().map(|column| column.sort(true, false));
+            Ok(first.chain(self.own_keys(keys, input, &columns)?).collect())
+        };
+        let keys = distinct.sort_expr.as_ref().map(own_keys).transpose()?;
+        let distinct = DistinctOn::try_new(on, select.collect(), keys, Arc::new(plan))?;
+        Ok(Pushed { plan: LogicalPlan::Distinct(Distinct::On(distinct)), columns })
+    }
+
+    fn unnest(&self, unnest: &Unnest) -> Result<Pushed> {
+        let Pushed { plan, columns } = self.push(&unnest.input)?;
+        let output = plan.schema().columns().into_iter();
+        let output: Vec<Expr> =
+            output.map(|column| lateral::repeated(column, |of| columns.contains(of))).collect();
+        let plan = Arc::new(LogicalPlanBuilder::from(plan).project(output)?.build()?);
+        let (lists, options) = (unnest.exec_columns.clone(), unnest.options.clone());
+        Ok(Pushed { plan: LogicalPlan::Unnest(Unnest::try_new(plan, lists, options)?), columns })
     }
 
     /// Rows by their number among those of their combination.
@@ -314,6 +350,9 @@ impl<'a> Domain<'a> {
     }
 
     fn join(&self, join: &Join) -> Result<Pushed> {
+        if let Some(joined) = lateral::decorrelated(join, self.names)? {
+            return self.push(&joined);
+        }
         use JoinType::{
             Full, Inner, Left, LeftAnti, LeftMark, LeftSemi, Right, RightAnti, RightMark, RightSemi,
         };
@@ -401,6 +440,12 @@ pub(super) fn equal(outer: &[OuterColumn], pairs: impl Iterator<Item = (Expr, Ex
     Ok(equal)
 }
 
+/// Whether `plan` is the row of a SELECT without FROM: it has no columns.
+pub(super) fn is_one_row(plan: &LogicalPlan) -> bool {
+    let LogicalPlan::EmptyRelation(relation) = plan else { return false };
+    relation.produce_one_row && relation.schema.fields().is_empty()
+}
+
 fn same(left: Expr, right: Expr, null_is_null: bool) -> Expr {
     let op = if null_is_null { Operator::IsNotDistinctFrom } else { Operator::Eq };
     Expr::BinaryExpr(BinaryExpr { left: Box::new(left), op, right: Box::new(right) })
@@ -437,7 +482,7 @@ fn same_again(mut plan: &LogicalPlan, mut exprs: Vec<Expr>) -> Result<(&LogicalP
         }
         plan = plan.inputs()[0];
         let is_below = |column: &&Column| plan.schema().has_column(column);
-        let are_same = |expr: &Expr| !expr.is_volatile() && expr.column_refs().iter().all(is_below);
+        let are_same = |expr: &Expr| !may_change(expr) && expr.column_refs().iter().all(is_below);
         if !exprs.iter().all(are_same) {
             return Err(differs());
         }

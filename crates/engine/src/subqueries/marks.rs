@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, Result};
-use datafusion::functions_aggregate::expr_fn::max;
+use datafusion::functions_aggregate::expr_fn::{count, first_value, max};
 use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison, SetQuantifier};
 use datafusion::logical_expr::{
     BinaryExpr, Expr, ExprSchemable, Filter, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Subquery,
@@ -14,6 +14,7 @@ use datafusion::logical_expr::{
 use super::Names;
 use super::comparison::{Comparison, Truth, Wanted};
 use super::domain::{Domain, Pushed, equal};
+use super::only_value::{has_one_row_at_most, only_value};
 use super::outer::{OuterColumn, has_outer, outer_columns, replace_outer};
 use super::peel::{Peeled, peel, value_joins_as_it_is};
 use super::rows::{self, differ, first_column, is_there, scalar};
@@ -34,9 +35,7 @@ pub(super) struct Marks<'a> {
 pub(super) fn is_condition(expr: &Expr) -> bool {
     match expr {
         Expr::Exists(_) => true,
-        Expr::ScalarSubquery(Subquery { subquery, .. }) => {
-            !value_joins_as_it_is(subquery) && subquery.max_rows().is_some_and(|rows| rows <= 1)
-        }
+        Expr::ScalarSubquery(Subquery { subquery, .. }) => !value_joins_as_it_is(subquery),
         other => may_be_null(other),
     }
 }
@@ -171,22 +170,33 @@ impl<'a> Marks<'a> {
         Ok(comparison.truth_of(Expr::Column(Column::new(Some(name), state_name))))
     }
 
-    /// The first column of `subquery`, which has at most one row; NULL where it has none.
+    /// The first column of `subquery`, whose only row it is; NULL where it has none.
     fn value(&mut self, subquery: &LogicalPlan) -> Result<Expr> {
         let name = self.names.next("rows");
-        let value_name = format!("{name}_value");
+        let [value_name, item_name, count_name] =
+            ["value", "item", "count"].map(|what| format!("{name}_{what}"));
+        let is_only = has_one_row_at_most(subquery);
         let (Pushed { plan, columns }, outer) = self.for_each_row(subquery)?;
-        let value = first_column(subquery).alias(&value_name);
-        let output: Vec<Expr> = numbered(&columns, &name).chain([value]).collect();
-        let rows = LogicalPlanBuilder::from(plan).project(output)?.alias(name.as_str())?.build()?;
+        let item = first_column(subquery).alias(if is_only { &value_name } else { &item_name });
+        let output: Vec<Expr> = numbered(&columns, &name).chain([item]).collect();
+        let mut rows = LogicalPlanBuilder::from(plan).project(output)?;
+        if !is_only {
+            let column = |name: &str| Expr::Column(Column::new_unqualified(name));
+            let keys: Vec<Expr> = (0..columns.len()).map(|at| column(&format!("{name}_{at}"))).collect();
+            let value = first_value(column(&item_name), Vec::new()).alias(&value_name);
+            rows = rows.aggregate(keys, [value, count(lit(1_i64)).alias(&count_name)])?;
+        }
+        let rows = rows.alias(name.as_str())?.build()?;
         let on = self.equal_to_rows(&outer, &name)?;
         self.plan = LogicalPlanBuilder::from(self.plan.clone()).join_on(rows, JoinType::Left, on)?.build()?;
-        Ok(Expr::Column(Column::new(Some(name), value_name)))
+        let column = |of: &str| Expr::Column(Column::new(Some(name.as_str()), of));
+        let value = column(&value_name);
+        Ok(if is_only { value } else { only_value(value, column(&count_name)) })
     }
 
     /// `value` as something that may be named in several places at no cost: a column of the plan, or a
     /// constant.
-    fn named(&mut self, value: Expr) -> Result<Expr> {
+    pub(super) fn named(&mut self, value: Expr) -> Result<Expr> {
         let is_simple = |expr: &Expr| {
             matches!(expr, Expr::Column(_) | Expr::Literal(..) | Expr::OuterReferenceColumn(..))
         };

@@ -22,16 +22,22 @@
 //! subquery is computed for each combination of the outer columns that it names, as T. Neumann and A. Kemper,
 //! "Unnesting Arbitrary Queries" (2015), do.
 //!
+//! Subqueries of FROM that name columns of what stands before them are joined with these in the same way (lateral.rs), and a
+//! scalar subquery that has more than one row for a row of its query is an error of that row (only_value.rs).
+//!
 //! Where the rows of a subquery may differ between two computations, because of a LIMIT, a window or a volatile
 //! function, one computation gives the truth value of each combination. What cannot be computed is refused.
 
 mod comparison;
 mod domain;
+mod lateral;
 mod marks;
+mod only_value;
 mod outer;
 mod peel;
 mod places;
 mod rows;
+mod series;
 mod values;
 
 use std::cell::Cell;
@@ -40,7 +46,9 @@ use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::AnalyzerRule;
+use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 
+pub(crate) use series::unnest_series;
 pub(crate) use values::NullableValues;
 
 /// Runs after types are coerced, so that both sides of a comparison have one type, and before floats become
@@ -54,8 +62,13 @@ impl AnalyzerRule for Subqueries {
     }
 
     /// From the inside out: what is inside a subquery has become joins when the subquery is looked at.
-    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+    fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
         let names = Names::default();
+        let typed = plan.transform_up_with_subqueries(outer::with_types)?;
+        let plan = match typed.transformed {
+            true => TypeCoercion::new().analyze(typed.data, config)?,
+            false => typed.data,
+        };
         Ok(plan.transform_up_with_subqueries(|plan| places::rewrite(plan, &names))?.data)
     }
 }

@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet};
 
 use datafusion::arrow::datatypes::FieldRef;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema, Result};
+use datafusion::common::{Column, DFSchema, ExprSchema, Result};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{
     Aggregate, BinaryExpr, Distinct, Expr, ExprSchemable, FetchType, Filter, Join, JoinType, Limit,
@@ -92,22 +92,102 @@ fn names_are_distinct(subquery: &LogicalPlan) -> bool {
 }
 
 /// Whether DataFusion joins the value of this subquery: an aggregate of rows of which columns equal the
-/// query's.
+/// query's. It keeps no HAVING that holds for no rows.
 pub(super) fn value_joins_as_it_is(subquery: &LogicalPlan) -> bool {
     match subquery {
         plan if !has_outer(plan) => true,
         LogicalPlan::Projection(Projection { expr, input, .. }) => {
-            !expr.iter().any(|expr| names_outer(expr, input)) && value_joins_as_it_is(input)
+            expr.iter().all(|expr| !names_outer(expr, input) && stays_of_rows(expr, input.schema()))
+                && value_joins_as_it_is(input)
         }
         LogicalPlan::SubqueryAlias(alias) => value_joins_as_it_is(&alias.input),
-        LogicalPlan::Filter(Filter { predicate, input, .. }) => {
-            !names_outer(predicate, input) && value_joins_as_it_is(input)
-        }
         LogicalPlan::Aggregate(Aggregate { group_expr, aggr_expr, input, .. }) => {
             group_expr.is_empty() && !aggr_expr.iter().any(|expr| names_outer(expr, input)) && has_keys(input)
         }
         _ => false,
     }
+}
+
+/// Whether `expr`, over the one row of an aggregate, is sure to be no constant after it is simplified. DataFusion takes a
+/// constant for one that only queries with rows have: `count(*) IS NULL` is FALSE before it asks what it is for no rows.
+fn stays_of_rows(expr: &Expr, schema: &DFSchema) -> bool {
+    let may_be_null =
+        |column: &&Column| schema.field_from_column(column).is_ok_and(|field| field.is_nullable());
+    let expr = expr.clone().unalias();
+    if is_column(&expr) {
+        return true;
+    }
+    if expr.column_refs().iter().all(may_be_null) {
+        return is_computed(&expr);
+    }
+    let Expr::BinaryExpr(BinaryExpr { left, op, right }) = &expr else { return false };
+    let is_simple = matches!(op, Operator::Plus | Operator::Minus) || is_comparison(*op);
+    is_simple && (is_column(left) && is_constant(right) || is_column(right) && is_constant(left))
+}
+
+/// Whether `expr`, over columns that may be NULL, computes with one of them.
+fn is_computed(expr: &Expr) -> bool {
+    match expr {
+        Expr::Column(_) => true,
+        Expr::Cast(cast) => is_computed(&cast.expr),
+        Expr::Negative(inner) | Expr::IsNull(inner) | Expr::IsNotNull(inner) => is_computed(inner),
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+            let is_operand = |expr: &Expr| is_constant(expr) || is_computed(expr);
+            let computes = op.is_numerical_operators() || is_comparison(*op);
+            computes && expr.any_column_refs() && is_operand(left) && is_operand(right)
+        }
+        Expr::ScalarFunction(call) => call.args.first().is_some_and(is_computed) && !has_subquery(expr),
+        _ => false,
+    }
+}
+
+fn is_constant(expr: &Expr) -> bool {
+    !expr.any_column_refs() && !has_subquery(expr) && !expr.is_volatile()
+}
+
+/// Whether `expr` is a column, or a column as another type.
+fn is_column(expr: &Expr) -> bool {
+    match expr {
+        Expr::Cast(cast) => matches!(*cast.expr, Expr::Column(_)),
+        other => matches!(other, Expr::Column(_)),
+    }
+}
+
+fn is_comparison(op: Operator) -> bool {
+    use Operator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq)
+}
+
+/// Whether DataFusion joins this subquery of FROM, one that names columns of what stands before it: rows that it compares
+/// with these, or an aggregate.
+pub(super) fn lateral_joins_as_it_is(subquery: &LogicalPlan) -> bool {
+    (has_rows_alone(subquery) || value_joins_as_it_is(subquery)) && names_are_distinct(subquery)
+}
+
+/// Whether `plan` is rows that are filtered by their query's row, of which nothing else is made.
+fn has_rows_alone(plan: &LogicalPlan) -> bool {
+    match plan {
+        plan if !has_outer(plan) => true,
+        LogicalPlan::Projection(Projection { expr, input, .. }) => {
+            !expr.iter().any(|expr| names_outer(expr, input)) && has_rows_alone(input)
+        }
+        LogicalPlan::SubqueryAlias(alias) => has_compared(&alias.input) && has_rows_alone(&alias.input),
+        LogicalPlan::Filter(Filter { predicate, input, .. }) => {
+            let compares = |expr: &&Expr| !names_outer(expr, input) || may_filter(expr, input.schema());
+            split_conjunction(predicate).iter().all(compares) && has_rows_alone(input)
+        }
+        _ => false,
+    }
+}
+
+/// Whether `expr`, over the rows of `schema`, may become a condition of a join; floats are compared by what is made of them.
+fn may_filter(expr: &Expr, schema: &DFSchema) -> bool {
+    let is_float = |expr: &Expr| expr.get_type(schema).is_ok_and(|data_type| data_type.is_floating());
+    let compares_floats = |part: &Expr| match part {
+        Expr::BinaryExpr(BinaryExpr { left, right, .. }) => is_float(left) || is_float(right),
+        _ => false,
+    };
+    !has_subquery(expr) && !expr.exists(|part| Ok(compares_floats(part))).unwrap_or(true)
 }
 
 /// Whether all that `plan` asks of its query's row is that columns equal something of it.
@@ -129,10 +209,6 @@ fn has_keys(plan: &LogicalPlan) -> bool {
 /// Whether `expr` says that a column equals something of the query's row; floats are compared by what is made of them.
 fn is_key(expr: &Expr, schema: &DFSchema) -> bool {
     let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = expr else { return false };
-    let is_column = |expr: &Expr| match expr {
-        Expr::Cast(cast) => matches!(*cast.expr, Expr::Column(_)),
-        other => matches!(other, Expr::Column(_)),
-    };
     let is_outer = |expr: &Expr| !has_subquery(expr) && !expr.any_column_refs();
     let is_float = left.get_type(schema).is_ok_and(|of_key| of_key.is_floating());
     !is_float && (is_column(left) && is_outer(right) || is_column(right) && is_outer(left))

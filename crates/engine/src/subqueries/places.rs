@@ -6,6 +6,8 @@
 //!   GROUP BY, sum(…)     Aggregate    }
 //!   OVER (…)             Window       } values of scalar subqueries are there, too; above, marks are taken off
 //!   ORDER BY             Sort         }
+//!   FROM                 Join         computed for each row of the left side, the right side is for all of them (lateral.rs)
+//!   VALUES               Values       becomes a SELECT for each row
 //!   ON                   Join         filters the side whose columns it names where that may be, else has marks there
 //! ```
 
@@ -18,14 +20,16 @@ use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    Expr, ExprSchemable, Filter, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Sort, not_exists,
+    Expr, ExprSchemable, Filter, Join, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Sort, Union,
+    Values, not_exists,
 };
 use pelton_error::Error;
 
 use super::Names;
 use super::comparison::Comparison;
+use super::lateral;
 use super::marks::{Marks, is_condition};
-use super::outer::{has_outer, has_subquery, outer_columns, subquery_of};
+use super::outer::{has_outer, has_subquery, lateral_of, outer_columns, subquery_of};
 use super::peel::{joins_as_it_is, value_joins_as_it_is};
 use crate::error::to_datafusion;
 
@@ -50,9 +54,15 @@ pub(super) fn rewrite(plan: LogicalPlan, names: &Names) -> Result<Transformed<Lo
             }
             rewritten.map_data(|plan| if is_aggregate { Ok(plan) } else { only_columns_of(plan, &schema) })
         }
+        LogicalPlan::Join(join) if lateral_of(&join.right).is_some() => lateral::rewrite(join, names),
+        LogicalPlan::Join(join) if found || join.filter.as_ref().is_some_and(has_value) => {
+            of_join(join, names)
+        }
+        LogicalPlan::Values(values) if values.values.iter().flatten().any(is_of_a_query) => {
+            of_values(values, names)
+        }
         plan if !found => Ok(Transformed::no(plan)),
         LogicalPlan::Filter(filter) => of_filter(filter, names),
-        LogicalPlan::Join(join) => of_join(join, names),
         LogicalPlan::Projection(_) => of_input(plan, names),
         other => Ok(Transformed::no(other)),
     }
@@ -141,6 +151,20 @@ fn has_condition(expr: &Expr) -> bool {
     expr.exists(|expr| Ok(is_condition(expr))).unwrap_or(true)
 }
 
+/// Whether there is a scalar subquery in `expr` that names a column of its query.
+fn has_value(expr: &Expr) -> bool {
+    expr.exists(|expr| Ok(is_value(expr))).unwrap_or(true)
+}
+
+fn is_value(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarSubquery(value) if has_outer(&value.subquery))
+}
+
+/// Whether `expr`, an item of VALUES, is known only while a query runs.
+fn is_of_a_query(expr: &Expr) -> bool {
+    has_subquery(expr) || expr.contains_outer()
+}
+
 /// Where a conjunct of a filter stands, seen from the marks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
@@ -222,6 +246,24 @@ fn as_a_join(conjunct: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
     }
 }
 
+/// VALUES as a SELECT for each row: DataFusion computes items while it plans.
+fn of_values(values: Values, names: &Names) -> Result<Transformed<LogicalPlan>> {
+    let Values { schema, values } = values;
+    let mut rows = Vec::new();
+    for row in values {
+        let items = row.into_iter().zip(schema.iter());
+        let items = items
+            .map(|(item, (relation, field))| item.alias_qualified(relation.cloned(), field.name()))
+            .collect::<Vec<Expr>>();
+        let row = LogicalPlanBuilder::empty(true).project(items)?.build()?;
+        rows.push(Arc::new(rewrite(row, names)?.data));
+    }
+    Ok(Transformed::yes(match rows.len() {
+        1 => Arc::unwrap_or_clone(rows.remove(0)),
+        _ => LogicalPlan::Union(Union { inputs: rows, schema }),
+    }))
+}
+
 fn of_input(plan: LogicalPlan, names: &Names) -> Result<Transformed<LogicalPlan>> {
     let mut marks = Marks::over(plan.inputs()[0].clone(), names);
     let exprs = mapped_under_names(&plan, plan.expressions().into_iter(), &mut |expr| marks.settle(expr))?;
@@ -232,7 +274,7 @@ fn of_input(plan: LogicalPlan, names: &Names) -> Result<Transformed<LogicalPlan>
     }))
 }
 
-fn of_join(join: Join, names: &Names) -> Result<Transformed<LogicalPlan>> {
+pub(super) fn of_join(join: Join, names: &Names) -> Result<Transformed<LogicalPlan>> {
     let schema = Arc::clone(&join.schema);
     // The sides that a condition may filter before they are joined.
     let (may_filter_left, may_filter_right) = match join.join_type {
@@ -245,7 +287,7 @@ fn of_join(join: Join, names: &Names) -> Result<Transformed<LogicalPlan>> {
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for conjunct in join.filter.map(split_conjunction_owned).into_iter().flatten() {
         match side_of(&conjunct, join.left.schema(), join.right.schema()) {
-            _ if !has_condition(&conjunct) => on_both.push(conjunct),
+            _ if !has_condition(&conjunct) && !has_value(&conjunct) => on_both.push(conjunct),
             Some(Side::Left) if may_filter_left => of_left.push(conjunct),
             Some(Side::Right) if may_filter_right => of_right.push(conjunct),
             _ if join.join_type == JoinType::Inner => above.push(conjunct),
@@ -273,28 +315,30 @@ fn of_join(join: Join, names: &Names) -> Result<Transformed<LogicalPlan>> {
 }
 
 /// The rows of `input` for which all of `conjuncts` hold.
-fn filtered(input: Arc<LogicalPlan>, conjuncts: Vec<Expr>, names: &Names) -> Result<LogicalPlan> {
+pub(super) fn filtered(input: Arc<LogicalPlan>, conjuncts: Vec<Expr>, names: &Names) -> Result<LogicalPlan> {
     match conjunction(conjuncts) {
         Some(predicate) => Ok(of_filter(Filter::try_new(predicate, input)?, names)?.data),
         None => Ok(Arc::unwrap_or_clone(input)),
     }
 }
 
-/// A conjunct of ON with marks of the sides whose columns its conditions name.
+/// A conjunct of ON with marks of the sides whose columns its conditions name, and values of subqueries as columns of these.
 ///
 /// # Errors
 ///
 /// `Unsupported` where a condition names columns of both.
-fn of_sides(conjunct: Expr, left: &mut Marks, right: &mut Marks) -> Result<Expr> {
+fn of_sides<'a>(conjunct: Expr, left: &mut Marks<'a>, right: &mut Marks<'a>) -> Result<Expr> {
     let settled = conjunct.transform_down(|expr| {
-        if !is_condition(&expr) {
+        let is_condition = is_condition(&expr);
+        if !is_condition && !is_value(&expr) {
             return Ok(Transformed::no(expr));
         }
-        let settled = match side_of(&expr, left.schema(), right.schema()) {
-            Some(Side::Left) => left.settle(expr)?,
-            Some(Side::Right) => right.settle(expr)?,
+        let side = match side_of(&expr, left.schema(), right.schema()) {
+            Some(Side::Left) => &mut *left,
+            Some(Side::Right) => &mut *right,
             None => return Err(names_both_sides()),
         };
+        let settled = if is_condition { side.settle(expr)? } else { side.named(expr)? };
         Ok(Transformed::new(settled, true, TreeNodeRecursion::Jump))
     })?;
     Ok(settled.data)
@@ -331,7 +375,7 @@ fn side_of(condition: &Expr, left: &DFSchema, right: &DFSchema) -> Option<Side> 
 }
 
 /// `plan` without the columns that `schema` lacks.
-fn only_columns_of(plan: LogicalPlan, schema: &DFSchema) -> Result<LogicalPlan> {
+pub(super) fn only_columns_of(plan: LogicalPlan, schema: &DFSchema) -> Result<LogicalPlan> {
     if plan.schema().fields().len() == schema.fields().len() {
         return Ok(plan);
     }

@@ -8,6 +8,7 @@ use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, LogicalPlanBuilder, Subquery, lit};
 
+use super::only_value::is_only_value;
 use super::values::is_or_null;
 
 /// What [`contents`] says of a subquery.
@@ -21,12 +22,19 @@ pub(super) fn differ(plan: &LogicalPlan) -> Result<bool> {
     plan.apply_with_subqueries(|plan| {
         differ |= chooses(plan);
         plan.apply_expressions(|expr| {
-            differ |= expr.exists(|part| Ok(part.is_volatile_node() && !is_or_null(part)))?;
+            differ |= may_change(expr);
             Ok(TreeNodeRecursion::Continue)
         })?;
         Ok(if differ { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     Ok(differ)
+}
+
+/// Whether two evaluations of `expr` over the same row may differ. What marks the values of subqueries is declared volatile
+/// so that it stays where it is.
+pub(super) fn may_change(expr: &Expr) -> bool {
+    let changes = |part: &Expr| part.is_volatile_node() && !is_or_null(part) && !is_only_value(part);
+    expr.exists(|part| Ok(changes(part))).unwrap_or(true)
 }
 
 /// Whether `plan` itself chooses among rows by an order that need not be one of all rows.

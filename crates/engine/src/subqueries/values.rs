@@ -81,7 +81,8 @@ fn with_null(plan: Arc<LogicalPlan>) -> Result<LogicalPlan> {
     Ok(LogicalPlan::Projection(Projection::try_new(vec![value], input)?))
 }
 
-fn or_null(expr: Expr) -> Expr {
+/// `expr`, of which the optimizer knows nothing but its type.
+pub(super) fn or_null(expr: Expr) -> Expr {
     static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(ScalarUDF::from(OrNull::new())));
     FUNCTION.call(vec![expr])
 }

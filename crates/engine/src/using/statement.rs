@@ -25,16 +25,42 @@ use super::{NATURAL, ROWS, USING, merging};
 use crate::expansion::normal;
 use crate::parse::visit_sql;
 
-/// Gives names to the joins of `statement` that merge columns; true where there are any, for [`MergedJoins`](super::MergedJoins) to plan.
+/// Which of the joins get names that merge columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NameJoins {
+    /// Those of a FROM that has a RIGHT or a FULL one, and those of subqueries.
+    IfNeeded,
+    All,
+}
+
+/// Gives names to joins of `statement` that merge columns; true where there are any, for [`MergedJoins`](super::MergedJoins) to plan.
 ///
 /// # Errors
 ///
 /// `Unsupported` for such a join behind `|>`.
-pub(crate) fn name_joins(statement: &mut Statement) -> Result<bool> {
-    let mut joins = Joins::default();
+pub(crate) fn name_joins(statement: &mut Statement, which: NameJoins) -> Result<bool> {
+    let mut joins = Joins { all: which == NameJoins::All, ..Joins::default() };
     match visit_sql(statement, &mut joins) {
         ControlFlow::Continue(()) => Ok(joins.count > 0),
         ControlFlow::Break(error) => Err(error),
+    }
+}
+
+/// Whether joins of `statement` merge columns.
+pub(crate) fn merges(statement: &mut Statement) -> bool {
+    visit_sql(statement, &mut Merging).is_break()
+}
+
+struct Merging;
+
+impl VisitorMut for Merging {
+    type Break = ();
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        match select.from.iter().any(has_any_merging) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
     }
 }
 
@@ -43,6 +69,7 @@ type Merged = HashMap<String, Option<Ident>>;
 
 #[derive(Default)]
 struct Joins {
+    all: bool,
     count: usize,
     /// Expressions and LATERAL relations around what is visited: a query in them may name columns of one around.
     depth: usize,
@@ -84,7 +111,7 @@ impl VisitorMut for Joins {
         let is_subquery = self.depth > 0;
         let mut merged = Merged::new();
         for table in &mut select.from {
-            add(&mut merged, self.name(table, is_subquery));
+            add(&mut merged, self.name(table, is_subquery || self.all));
         }
         if !merged.is_empty() {
             keep_titles(select, &merged);
@@ -178,8 +205,8 @@ impl Joins {
         if alias.is_none() {
             return self.name(table, all);
         }
-        let shows_sides = has_merging(table);
-        self.name(table, false);
+        let shows_sides = has_merging(table) || self.all && has_any_merging(table);
+        self.name(table, self.all);
         if shows_sides {
             let rows = named(TableWithJoins::clone(table), self.next(ROWS));
             **table = TableWithJoins { relation: rows, joins: Vec::new() };
@@ -206,6 +233,16 @@ fn has_merging(table: &TableWithJoins) -> bool {
     };
     within(&table.relation)
         || table.joins.iter().any(|join| merges_both(&join.join_operator) || within(&join.relation))
+}
+
+/// Whether a join of `table` merges columns, in parentheses too.
+fn has_any_merging(table: &TableWithJoins) -> bool {
+    let within = |relation: &TableFactor| match relation {
+        TableFactor::NestedJoin { table_with_joins, .. } => has_any_merging(table_with_joins),
+        _ => false,
+    };
+    within(&table.relation)
+        || table.joins.iter().any(|join| merging(&join.join_operator).is_some() || within(&join.relation))
 }
 
 fn merges_both(operator: &JoinOperator) -> bool {

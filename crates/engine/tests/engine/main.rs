@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod aggregates;
 mod counted;
 mod distinct;
 mod eager;
@@ -11,6 +12,8 @@ mod empty_values;
 mod estimates;
 mod filter_order;
 mod intervals;
+mod lateral;
+mod names;
 mod numbers;
 mod outer_keys;
 mod planning;
@@ -19,6 +22,8 @@ mod reuse;
 mod shared;
 mod similar;
 mod skipping;
+mod spellings;
 mod standard;
 mod three_valued;
 mod using;
+mod windows;

@@ -305,3 +305,25 @@ async fn sliding_frames_take_values_out_exactly() {
     let cases: Vec<_> = cases.iter().map(|(sql, value)| (sql.as_str(), *value, "LARGEUTF8")).collect();
     check(&cases).await;
 }
+
+#[tokio::test]
+async fn decimals_beside_doubles_in_rows_are_doubles() {
+    let values = |rows: &str| format!("(SELECT min(x) FROM (VALUES {rows}) AS v(x))");
+    let union = |rows: &str| format!("(SELECT min(x) FROM (SELECT {rows}) AS v)");
+    let cases = [
+        (values("(1.25), (1e-20)"), "1e-20"),
+        (values("(1e30), (1.25)"), "1.25"),
+        (values("(1), (2.5), (3e0)"), "1.0"),
+        (values("(-(1.5)), (CAST(2 AS REAL)), (NULL)"), "-1.5"),
+        (values("(1.5), (2 * 1e-20)"), "2e-20"),
+        (union("1 AS x UNION ALL SELECT 1.5 UNION ALL SELECT 1e-20"), "1e-20"),
+        (union("1e-20 AS x UNION ALL SELECT 1 UNION ALL SELECT 1.5"), "1e-20"),
+        (union("1 AS x UNION SELECT 1.5 UNION SELECT 1e-20 UNION SELECT 1e30"), "1e-20"),
+        (union("1 AS x UNION ALL (SELECT 1.5 UNION ALL SELECT 1e-20)"), "1e-20"),
+        (union("x * 1e-20 AS x FROM (SELECT 1 AS x UNION ALL SELECT 1.5) AS u"), "1e-20"),
+    ];
+    for (expression, expected) in cases {
+        check(&[(expression.as_str(), expected, "DOUBLE")]).await;
+    }
+    check(&[("(SELECT min(x) FROM (VALUES (1), (2.50)) AS v(x))", "1.00", "DECIMAL(22,2)")]).await;
+}

@@ -95,9 +95,6 @@ async fn chains_compare_the_merged_column() {
     let kinds = ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"];
     for first in kinds {
         for second in kinds {
-            if !matches!(first, "RIGHT JOIN" | "FULL JOIN") && !matches!(second, "RIGHT JOIN" | "FULL JOIN") {
-                continue; // as DataFusion has them
-            }
             let of_two = merged(first, "a.k", "b.k");
             let of_three = merged(second, &of_two, "c.k");
             let from = format!("a {first} b ON a.k = b.k {second} c ON {of_two} = c.k");
@@ -115,6 +112,29 @@ async fn chains_compare_the_merged_column() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn the_merged_column_is_known_beside_a_third_table() {
+    check(&[
+        (
+            "SELECT a.x, b.y, t.z FROM a JOIN b USING (k) JOIN (SELECT k AS id, z FROM c) AS t ON t.id = k ORDER BY 1",
+            "SELECT a.x, b.y, c.z FROM a JOIN b ON a.k = b.k JOIN c ON c.k = a.k ORDER BY 1",
+        ),
+        (
+            "SELECT k FROM a LEFT JOIN b USING (k) LEFT JOIN c USING (k) ORDER BY k",
+            "SELECT a.k FROM a LEFT JOIN b ON a.k = b.k LEFT JOIN c ON a.k = c.k ORDER BY k",
+        ),
+        (
+            "SELECT * FROM a JOIN b USING (k) LEFT JOIN c USING (k) WHERE k > 2 ORDER BY 1, 2",
+            "SELECT a.k, x, y, z FROM a JOIN b ON a.k = b.k LEFT JOIN c ON a.k = c.k WHERE a.k > 2 ORDER BY 1, 2",
+        ),
+        (
+            "SELECT k, x FROM a JOIN b USING (k) WHERE k < 3 ORDER BY k",
+            "SELECT a.k, x FROM a JOIN b ON a.k = b.k WHERE a.k < 3 ORDER BY 1",
+        ),
+    ])
+    .await;
 }
 
 #[tokio::test]

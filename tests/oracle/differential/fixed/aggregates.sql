@@ -207,3 +207,17 @@ SELECT sum(k) + sum(k), sum(k) * 2, sum(k + k) FROM a;
 SELECT max((SELECT max(k) FROM a)) AS p, max((SELECT max(k) FROM b)) AS q FROM tree;
 SELECT sum(p) FROM (SELECT k * (id + 1) AS p FROM a) AS s, (SELECT max(k * id + 1) AS m FROM a) AS u WHERE s.p < u.m;
 SELECT sum(price - (discount * 2 - 1)) AS p FROM orders WHERE price - discount * 2 - 1 > 50;
+
+-- What Pelton once had wrong, or refused.
+SELECT max(CAST(seq AS VARCHAR)), min(CAST(seq AS VARCHAR)) FROM events;
+SELECT max(CAST(shipped AS TIME)), min(CAST(shipped AS TIME)) FROM orders;
+SELECT max(CAST(k AS BOOLEAN)), min(CAST(k AS BOOLEAN)) FROM a;
+SELECT sum(k ORDER BY id), count(k ORDER BY t) FROM a;
+SELECT t, sum(k - (id - 1)) AS x, sum(k - id - 1) AS y FROM a GROUP BY t;
+SELECT t, sum(k - (id - 1)) AS x FROM a GROUP BY t HAVING sum(k - id - 1) > -20;
+SELECT count(*) FILTER (WHERE NOT (k > 2 AND id > 2)) AS p, count(*) FILTER (WHERE NOT k > 2 AND id > 2) AS q FROM a;
+SELECT sum(k) AS k FROM a GROUP BY t ORDER BY sum(k), t;
+SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY k) FROM a;
+SELECT mode() WITHIN GROUP (ORDER BY channel) FROM orders WHERE channel IS NOT NULL;
+SELECT t, string_agg(CAST(id AS VARCHAR), ',' ORDER BY id), array_agg(k ORDER BY k DESC, id), count(x ORDER BY id DESC) FROM a GROUP BY t;
+SELECT string_agg(DISTINCT t, ',' ORDER BY t), string_agg(t, ',' ORDER BY id) FROM a;

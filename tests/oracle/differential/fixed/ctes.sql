@@ -97,3 +97,9 @@ WITH s AS (SELECT t, sum(k) AS n FROM a GROUP BY t) SELECT * FROM s WHERE n > (S
 WITH s AS (SELECT day, count(*) AS n FROM a GROUP BY day), u AS (SELECT day, count(*) AS n FROM b GROUP BY day) SELECT coalesce(s.day, u.day) AS day, s.n, u.n
 FROM s FULL JOIN u ON s.day IS NOT DISTINCT FROM u.day;
 WITH s AS (SELECT k FROM a) SELECT (SELECT max(k) FROM s), (SELECT min(k) FROM s);
+
+-- What Pelton once had wrong, or refused.
+WITH s AS (SELECT k, count(*) AS n FROM b GROUP BY k) SELECT id, (SELECT n FROM s WHERE s.k = a.k) AS n FROM a;
+WITH s AS (SELECT k FROM a) SELECT k FROM (WITH s AS (SELECT k FROM b) SELECT k FROM s) AS i;
+WITH s AS MATERIALIZED (SELECT k FROM a) SELECT count(*) FROM s AS x, s AS y WHERE x.k = y.k;
+WITH s AS NOT MATERIALIZED (SELECT k FROM a) SELECT count(*) FROM s AS x, s AS y WHERE x.k < y.k;

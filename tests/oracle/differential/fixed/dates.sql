@@ -218,3 +218,16 @@ SELECT DATE '2024-01-01' + CAST(v AS INTEGER) FROM generate_series(1, 3) AS g(v)
 SELECT v.i FROM (VALUES (INTERVAL '2 days'), (INTERVAL '25 hours'), (INTERVAL '1 month'), (INTERVAL '31 days'), (NULL)) AS v(i) ORDER BY v.i;
 SELECT count(*) FROM (VALUES (INTERVAL '1 day'), (INTERVAL '36 hours')) AS v(i) JOIN (VALUES (INTERVAL '24 hours'), (INTERVAL '1 day 12 hours')) AS w(i) ON v.i = w.i;
 SELECT INTERVAL '1 day' IN (INTERVAL '24 hours', INTERVAL '2 days'), INTERVAL '1 day' BETWEEN INTERVAL '23 hours' AND INTERVAL '25 hours';
+
+-- What Pelton once had wrong, or refused.
+SELECT extract(hour FROM TIMESTAMP '2024-02-29 12:00:00' - TIMESTAMP '2024-02-20 00:00:00');
+SELECT DATE '2024-03-30' + INTERVAL '1 month' + INTERVAL '1 day', DATE '2024-03-30' + (INTERVAL '1 month' + INTERVAL '1 day');
+SELECT id, extract(century FROM day), extract(decade FROM day) FROM moments;
+SELECT INTERVAL '2 hours' * 3, 2 * INTERVAL '1 day', INTERVAL '1 hour' / 2;
+SELECT DATE '2024-01-01' + INTERVAL '1 day' * v FROM generate_series(1, 3) AS g(v);
+SELECT make_timestamp(2024, 2, 29, 12, 30, 0);
+SELECT CAST('2024-02-29 12:34' AS TIMESTAMP);
+SELECT CAST(' 2024-02-29' AS DATE);
+SELECT year(day), month(day), day(day), dayname(day), monthname(day), last_day(day) FROM moments;
+SELECT date_diff('day', DATE '2024-01-01', DATE '2024-03-01');
+SELECT struct_extract({'a': 1, 'b': NULL}, 'a');

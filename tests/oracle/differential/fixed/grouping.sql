@@ -175,3 +175,13 @@ SELECT DISTINCT k * (id + 1) AS p, k * id + 1 AS q FROM a;
 SELECT k * (k + 1) AS p, k * k + 1 AS q, max(id) FROM a GROUP BY k;
 SELECT k * (k + 1) AS p, max(id) FROM a GROUP BY k * (k + 1);
 SELECT max(id) AS m FROM a GROUP BY k * (k + 1) HAVING k * (k + 1) > 3;
+
+-- What Pelton once had wrong, or refused.
+SELECT count(*) FROM (SELECT t, day, count(*) AS n FROM a GROUP BY CUBE (t, day)) AS s;
+SELECT s.t FROM (SELECT t, count(*) AS n FROM a GROUP BY ROLLUP (t)) AS s JOIN b ON b.t = s.t;
+SELECT DISTINCT grouping(t) FROM a GROUP BY CUBE (t, day);
+SELECT t, day, grouping(t, day) FROM a GROUP BY CUBE (t, day) HAVING grouping(t) = 1 OR t = 'x';
+SELECT t, day, count(*) FROM a GROUP BY ROLLUP ((t, day));
+SELECT t, day, x, count(*) FROM a GROUP BY ROLLUP ((t, day), x);
+SELECT t, day, x, count(*) FROM a GROUP BY CUBE ((t, x), day);
+SELECT t, day, count(*) FROM a GROUP BY GROUPING SETS (ROLLUP (t), CUBE (day));

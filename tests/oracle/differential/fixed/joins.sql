@@ -316,3 +316,9 @@ SELECT * FROM (SELECT a.id, b.id AS id2 FROM a JOIN b ON a.id = b.id) AS s;
 SELECT a.id, b.id FROM a JOIN b ON a.k - (a.id - 1) = b.k - (b.id - 1) AND a.k - a.id - 1 < b.k;
 SELECT x.p, y.q FROM (SELECT k * (id + 1) AS p FROM a) AS x JOIN (SELECT k * id + 1 AS q FROM a) AS y ON x.p = y.q;
 SELECT a.id, b.id FROM a LEFT JOIN b ON a.k * (a.id + 1) = b.k * (b.id + 1) OR a.k * a.id + 1 = b.k;
+
+-- What Pelton once had wrong, or refused.
+SELECT a.id, b.id FROM a JOIN b USING (k) JOIN tree ON tree.id = k;
+SELECT k, x.ia, y.ib, z.ic FROM (SELECT k, id AS ia FROM a) AS x JOIN (SELECT k, id AS ib FROM b) AS y USING (k)
+JOIN (SELECT k, id AS ic FROM a) AS z USING (k);
+SELECT k FROM (SELECT k FROM a) AS x LEFT JOIN (SELECT k FROM b) AS y USING (k) LEFT JOIN (SELECT id AS k FROM tree) AS z USING (k);

@@ -60,3 +60,7 @@ SELECT s.v['k'] FROM (SELECT {'k': k} AS v FROM a) AS s;
 SELECT s.v, count(*) FROM (SELECT {'k': k % 2} AS v FROM a) AS s GROUP BY s.v;
 SELECT array_agg({'id': id, 'k': k} ORDER BY id) FROM a WHERE id < 4;
 SELECT map(['a', 'b'], [1, 2])['a'] IS NULL;
+
+-- What Pelton once had wrong, or refused.
+SELECT [1, 2, 3, 4][2:];
+SELECT ({'a': 5}).a;

@@ -99,3 +99,10 @@ SELECT v.x, -v.x, abs(v.x) FROM (VALUES (1.5), (-2.25), (0.00), (NULL)) AS v(x);
 SELECT id, greatest(i32, d9, f64), least(i8, d18) FROM numbers;
 SELECT id, nullif(i32, 0), 100.0 / nullif(i32, 0) FROM numbers;
 SELECT avg(v.x), stddev_pop(v.x) FROM (VALUES (1), (2), (4)) AS v(x);
+
+-- What Pelton once had wrong, or refused.
+SELECT floor(-0.5), ceil(0.5), floor(-9.5), ceil(9.5);
+SELECT id, floor(d9), ceil(d9) FROM numbers;
+SELECT k * (id + 1), k * id + 1 FROM a;
+SELECT id, mod(i32, 5), mod(i64, -5) FROM numbers;
+SELECT ceiling(1.2), ceiling(-1.5e0);

@@ -109,3 +109,10 @@ SELECT id, k AS id2 FROM a ORDER BY id2 + 1, id;
 SELECT id FROM a WHERE id IN (SELECT id FROM b ORDER BY id FETCH FIRST 2 ROWS ONLY);
 SELECT id FROM a ORDER BY k * (id + 1), id;
 SELECT id, k - (id - 1) AS p FROM a ORDER BY k - id - 1, id;
+
+-- What Pelton once had wrong, or refused.
+SELECT -id AS id FROM a ORDER BY id + 0;
+SELECT 10 - id AS id FROM a ORDER BY id * 1 LIMIT 2;
+SELECT DISTINCT k - (id - 1) AS p FROM a ORDER BY k - (id - 1);
+SELECT -id AS id FROM a WHERE id > 15 ORDER BY a.id;
+SELECT id FROM a ORDER BY id FETCH FIRST (1 + 1) ROWS ONLY;

@@ -339,3 +339,29 @@ SELECT id, (SELECT count(*) FROM b WHERE b.k = a.k) * 100 + (SELECT count(*) FRO
 SELECT t, max(k) FROM a GROUP BY t HAVING max(k) > (SELECT avg(k) FROM a) AND min(k) < (SELECT avg(k) FROM b);
 SELECT id FROM a ORDER BY (SELECT count(*) FROM b WHERE b.k = a.k), (SELECT count(*) FROM b WHERE b.t = a.t), id;
 SELECT k * (id + 1) AS p FROM (SELECT k, id, k * id + 1 AS q FROM a) AS s WHERE q > 3;
+
+-- What Pelton once had wrong, or refused.
+SELECT max(v) FROM (SELECT CAST(seq AS VARCHAR) AS v FROM events) AS s;
+SELECT max(v) FROM (SELECT CAST(price AS VARCHAR) AS v FROM orders UNION ALL SELECT CAST(price AS VARCHAR) FROM orders) AS s;
+SELECT min(v) FROM (SELECT CAST(moment AS TIME) AS v FROM events) AS s;
+SELECT id, (SELECT max(b.id) FROM b WHERE b.k = a.k HAVING count(*) < 2) AS n FROM a;
+SELECT id, (SELECT max(b.id) FROM b WHERE b.k = a.k HAVING count(*) <> 2) AS n FROM a;
+SELECT id, (SELECT 5 FROM b WHERE b.k = a.k HAVING count(*) = 0) AS n FROM a;
+SELECT id FROM a WHERE (SELECT max(b.id) FROM b WHERE b.k = a.k HAVING count(*) < 3) > 0;
+SELECT id, (SELECT count(*) IS NULL FROM b WHERE b.k = a.k) AS n FROM a;
+SELECT id FROM a WHERE (SELECT count(*) IS NOT NULL FROM b WHERE b.k = a.k);
+SELECT u.id FROM (SELECT id, k FROM a UNION ALL SELECT id, k FROM b) AS u WHERE EXISTS (SELECT 1 FROM spans AS s WHERE s.low = u.k);
+VALUES ((SELECT max(k) FROM a), 2);
+SELECT (SELECT count(*) FROM a), (SELECT count(*) FROM b);
+SELECT id, EXISTS (SELECT 1 FROM b WHERE b.k = a.k), EXISTS (SELECT 1 FROM b WHERE b.t = a.t) FROM a;
+SELECT id, k IN (SELECT k FROM b), k IN (SELECT low FROM spans) FROM a;
+SELECT sum(CASE WHEN EXISTS (SELECT 1 FROM b WHERE b.k = a.k) THEN 1 END) AS p, sum(CASE WHEN EXISTS (SELECT 1 FROM b WHERE b.t = a.t) THEN 1 END) AS q FROM a;
+SELECT count(*) FILTER (WHERE k IN (SELECT k FROM b)) AS p, count(*) FILTER (WHERE k IN (SELECT low FROM spans)) AS q FROM a;
+SELECT k IN (SELECT k FROM b) AS p, k IN (SELECT low FROM spans) AS q, count(*) FROM a GROUP BY p, q;
+SELECT n.id, (SELECT p.name FROM tree AS p WHERE p.id = n.parent) AS parent FROM tree AS n;
+SELECT n.id, (SELECT count(*) FROM tree AS c WHERE c.parent = n.id) * 10 + coalesce((SELECT p.id FROM tree AS p WHERE p.id = n.parent), 0) FROM tree AS n;
+SELECT id, (SELECT max(b.id) FROM b WHERE b.k = a.k OFFSET 1) AS n FROM a;
+SELECT a.id, b.id FROM a LEFT JOIN b ON b.k = (SELECT max(c.k) FROM b AS c WHERE c.day = a.day);
+SELECT a.id, b.id FROM a LEFT JOIN b ON a.k = b.k AND b.id > (SELECT min(s.id) FROM spans AS s WHERE s.low = b.k);
+SELECT (SELECT max(v.x) FROM (VALUES (a.k), (a.id)) AS v(x)) FROM a;
+SELECT id FROM a ORDER BY id LIMIT (SELECT 4);

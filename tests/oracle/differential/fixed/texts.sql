@@ -100,3 +100,12 @@ SELECT 'a' < 'B', 'Z' < 'a', 'é' > 'z', 'a' < 'aa', '' < 'a', 'ab' > 'a', '10' 
 SELECT repeat('ab', 3), repeat('a', NULL), reverse('abc'), replace('aaa', 'aa', 'b');
 SELECT position('c' IN 'abc'), strpos('abc', 'z'), strpos(NULL, 'a');
 SELECT left('abc', NULL), right('abc', 0), left('abc', 5), right('abc', -5), substr('abc', NULL), substr('abc', 2, 0), substr('abc', 4);
+
+-- What Pelton once had wrong, or refused.
+FROM a;
+TABLE nothing;
+SELECT k AS n, id AS n FROM a;
+SELECT id FROM logic WHERE p = 'true';
+SELECT 'abc' ^@ 'ab';
+SELECT trim(both from '  a ');
+SELECT NULL || NULL;

@@ -89,3 +89,8 @@ SELECT (k > 2) = (x > 0) AS p FROM a;
 SELECT -(k + 1) AS p, -k + 1 AS q FROM a;
 SELECT (k + 1)::VARCHAR AS p, k + 1::INTEGER AS q FROM a;
 SELECT coalesce(k, 0) - (coalesce(x, 0) - 1) AS p, coalesce(k, 0) - coalesce(x, 0) - 1 AS q, id FROM a;
+
+-- What Pelton once had wrong, or refused.
+SELECT * FROM (VALUES (1.25), (1e-20)) AS v(x);
+SELECT v.x FROM (VALUES (1), (2.5), (3e0)) AS v(x) WHERE v.x > 2;
+SELECT id FROM a WHERE k IN (VALUES (1), (3));

@@ -270,3 +270,34 @@ SELECT first_value(k) OVER (ORDER BY id) AS p, first_value(k IGNORE NULLS) OVER 
 SELECT k * (id + 1) AS p, count(*) OVER (PARTITION BY k * id + 1) AS q FROM a;
 SELECT k * (id + 1) AS p, row_number() OVER (PARTITION BY k * (id + 1) ORDER BY k * id + 1, id) AS q FROM a;
 SELECT id, k * (id + 1) AS p, k * id + 1 AS q FROM a QUALIFY rank() OVER (ORDER BY k * (id + 1)) < 4;
+
+-- What Pelton once had wrong, or refused.
+SELECT id, sum(k) OVER (w ORDER BY id) FROM a WINDOW w AS (PARTITION BY day);
+SELECT id, sum(k) OVER (w) FROM a WINDOW w AS (PARTITION BY day);
+SELECT id, sum(k) OVER (w ROWS 1 PRECEDING) FROM a WINDOW w AS (PARTITION BY day ORDER BY id);
+SELECT id, sum(k) OVER u FROM a WINDOW w AS (PARTITION BY day), u AS (w ORDER BY id);
+SELECT id, sum(x) OVER (ORDER BY id RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING) FROM (VALUES (1, 1e20), (2, 1e0), (3, 1e0), (4, 2e0)) AS v(id, x);
+SELECT id, sum(x) OVER (ORDER BY id GROUPS 1 PRECEDING) FROM (VALUES (1, 1e20), (2, 1e0), (3, 1e0), (4, 2e0)) AS v(id, x);
+SELECT id, avg(x) OVER (ORDER BY id ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) FROM (VALUES (1, 1e20), (2, 1e0), (3, 1e0), (4, 2e0)) AS v(id, x);
+SELECT id, sum(x) OVER (ORDER BY id RANGE BETWEEN 1 PRECEDING AND CURRENT ROW)
+FROM (VALUES (1, CAST('Infinity' AS DOUBLE)), (2, 1e0), (3, 1e0), (4, 2e0)) AS v(id, x);
+SELECT id, avg(x) OVER (ORDER BY id RANGE BETWEEN 1 PRECEDING AND CURRENT ROW)
+FROM (VALUES (1, CAST('NaN' AS DOUBLE)), (2, 1e0), (3, 1e0), (4, 2e0)) AS v(id, x);
+SELECT s.id, s.v FROM (SELECT id, var_pop(x) OVER (ORDER BY id ROWS 1 PRECEDING) AS v
+FROM (VALUES (1, CAST('NaN' AS DOUBLE)), (2, 1e0), (3, 1e0), (4, 2e0)) AS v(id, x)) AS s WHERE s.id > 2;
+SELECT seq, stddev(value) OVER (PARTITION BY sensor ORDER BY seq ROWS BETWEEN 4 PRECEDING AND CURRENT ROW) FROM events;
+SELECT id, stddev(x) OVER (ORDER BY id ROWS 1 PRECEDING) FROM (VALUES (1, 0.1e0), (2, 7.3e0), (3, 0.1e0), (4, 0.1e0)) AS v(id, x);
+SELECT i, lead(x, 2 IGNORE NULLS) OVER (ORDER BY i)
+FROM (VALUES (1, 1), (2, NULL), (3, 2), (4, 3), (5, 4), (6, 5), (7, NULL), (8, 6), (9, 7)) AS v(i, x);
+SELECT seq, lead(value, 2 IGNORE NULLS) OVER (PARTITION BY sensor ORDER BY seq) FROM events;
+SELECT id, lag(k, NULL) OVER (ORDER BY id) FROM a;
+SELECT rank() OVER (ORDER BY v.i) FROM (VALUES (INTERVAL '1 day'), (INTERVAL '24 hours'), (INTERVAL '2 days')) AS v(i);
+SELECT id FROM a WINDOW w AS (ORDER BY id) QUALIFY sum(k) OVER w > 10;
+SELECT id, sum(k - (id - 1)) OVER (ORDER BY id) AS p, sum(k - id - 1) OVER (ORDER BY id) AS q FROM a;
+SELECT id, sum(k) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE NO OTHERS) FROM a;
+SELECT id, string_agg(t, '') OVER (ORDER BY id ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) FROM a;
+SELECT id, bool_and(p) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING), bool_or(q) OVER (ORDER BY id ROWS 1 PRECEDING) FROM logic;
+SELECT id, lag(k, 1, id) OVER (ORDER BY id) FROM a;
+SELECT id, lag(k, id) OVER (ORDER BY id) FROM a;
+SELECT id, nth_value(k, id) OVER (ORDER BY id) FROM a;
+SELECT id, max(k) OVER (ORDER BY id ROWS BETWEEN 2 PRECEDING AND 4 PRECEDING) FROM a;

@@ -1,0 +1,97 @@
+//! `generate_series` and `range` of columns, in FROM: lists, of which `unnest` makes rows.
+//!
+//! ```text
+//!   FROM t, LATERAL generate_series(1, t.n) AS s(v)   ─▶   FROM t, unnest(generate_series(1, t.n)) AS s(v)
+//! ```
+//!
+//! DataFusion's functions of this name that are relations take constants alone. Those stay as they are, for they hold no list.
+
+use std::convert::Infallible;
+use std::ops::ControlFlow;
+
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, FunctionArg, FunctionArgumentList, FunctionArguments, Ident, ObjectName, TableAlias,
+    TableAliasColumnDef, TableFactor, TableFunctionArgs, Visit, Visitor, VisitorMut,
+};
+
+use crate::parse::visit_sql;
+
+/// What the column is called where the query gives no name; DataFusion's relations have it.
+const COLUMN: &str = "value";
+
+/// Makes `unnest` of a list of each series of `statement` that depends on a column.
+pub(crate) fn unnest_series(statement: &mut Statement) {
+    let _ = visit_sql(statement, &mut Series);
+}
+
+struct Series;
+
+impl VisitorMut for Series {
+    type Break = Infallible;
+
+    fn pre_visit_table_factor(&mut self, relation: &mut TableFactor) -> ControlFlow<Infallible> {
+        let (name, args, alias) = match relation {
+            TableFactor::Function { name, args, alias, with_ordinality: false, .. } => (name, args, alias),
+            TableFactor::Table {
+                name,
+                args: Some(TableFunctionArgs { args, settings: None }),
+                alias,
+                with_ordinality: false,
+                ..
+            } => (name, args, alias),
+            _ => return ControlFlow::Continue(()),
+        };
+        let is_series = ["generate_series", "range"].contains(&name.to_string().to_lowercase().as_str());
+        if is_series && args.visit(&mut HasColumn).is_break() {
+            *relation = unnested(name.clone(), args.clone(), alias.clone());
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn unnested(name: ObjectName, args: Vec<FunctionArg>, alias: Option<TableAlias>) -> TableFactor {
+    let mut alias = alias.unwrap_or_else(|| TableAlias {
+        explicit: true,
+        name: Ident::new(name.to_string()),
+        columns: Vec::new(),
+        at: None,
+    });
+    if alias.columns.is_empty() {
+        alias.columns.push(TableAliasColumnDef::from_name(COLUMN));
+    }
+    let list = Expr::Function(Function {
+        name,
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment: None,
+            args,
+            clauses: Vec::new(),
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    });
+    TableFactor::UNNEST {
+        alias: Some(alias),
+        array_exprs: vec![list],
+        with_offset: false,
+        with_offset_alias: None,
+        with_ordinality: false,
+    }
+}
+
+struct HasColumn;
+
+impl Visitor for HasColumn {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Identifier(_) | Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Functions, operators and literals that PostgreSQL or DuckDB have and DataFusion does not, and parts of intervals.
+//! Expected values are PostgreSQL's, or DuckDB's where PostgreSQL has no such function.
+
+use arrow::array::Array;
+use arrow::util::display::array_value_to_string;
+use pelton_engine::{PeltonSession, SessionOptions};
+
+fn session() -> PeltonSession {
+    PeltonSession::open(None, &SessionOptions { threads: Some(2), ..SessionOptions::default() }).unwrap()
+}
+
+/// That the first column of `sql` is `expected`.
+async fn check(session: &PeltonSession, sql: &str, expected: &[&str]) {
+    let query = session.query(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    let batches = query.collect().await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    let mut values = Vec::new();
+    for batch in &batches {
+        let column = batch.column(0);
+        values.extend((0..column.len()).map(|row| match column.is_null(row) {
+            true => "NULL".to_owned(),
+            false => array_value_to_string(column, row).unwrap(),
+        }));
+    }
+    assert_eq!(values, expected, "{sql}");
+}
+
+async fn check_error(session: &PeltonSession, sql: &str, words: &str) {
+    let error = match session.query(sql).await {
+        Ok(query) => query.collect().await.unwrap_err().to_string(),
+        Err(error) => error.to_string(),
+    };
+    assert!(error.contains(words), "{sql}: {error}");
+}
+
+/// 9 days, 12 hours, 34 minutes and 56.5 seconds.
+const DIFFERENCE: &str = "TIMESTAMP '2024-02-29 12:34:56.5' - TIMESTAMP '2024-02-20 00:00:00'";
+
+#[tokio::test]
+async fn differences_of_timestamps_are_days_and_a_time() {
+    let session = session();
+    for (part, expected) in [
+        ("day", "9"),
+        ("hour", "12"),
+        ("minute", "34"),
+        ("second", "56"),
+        ("millisecond", "56500"),
+        ("microsecond", "56500000"),
+        ("nanosecond", "56500000000"),
+        ("epoch", "822896.5"),
+        ("month", "0"),
+        ("year", "0"),
+    ] {
+        check(&session, &format!("SELECT extract({part} FROM {DIFFERENCE})"), &[expected]).await;
+        check(&session, &format!("SELECT date_part('{part}', {DIFFERENCE})"), &[expected]).await;
+    }
+    let difference = "TIMESTAMP '2024-02-20 00:00:00' - TIMESTAMP '2024-02-29 12:34:56.5'";
+    for (part, expected) in [("day", "-9"), ("hour", "-12"), ("second", "-56"), ("epoch", "-822896.5")] {
+        check(&session, &format!("SELECT extract({part} FROM {difference})"), &[expected]).await;
+    }
+    let rows = "(VALUES (TIMESTAMP '2024-01-02 03:00:00', TIMESTAMP '2024-01-01 00:00:00'), (NULL, NULL)) AS t(b, a)";
+    check(&session, &format!("SELECT extract(hour FROM b - a) FROM {rows}"), &["3", "NULL"]).await;
+    check(
+        &session,
+        &format!("SELECT extract(day FROM b - a) FROM {rows} WHERE extract(hour FROM b - a) = 3"),
+        &["1"],
+    )
+    .await;
+    check(&session, &format!("SELECT extract(hour FROM max(b) - min(a)) FROM {rows}"), &["3"]).await;
+}
+
+#[tokio::test]
+async fn intervals_keep_their_hours_and_fractions_of_seconds() {
+    let session = session();
+    for (expression, expected) in [
+        ("extract(hour FROM INTERVAL '36 hours')", "36"),
+        ("extract(millisecond FROM INTERVAL '1 minute 5.5 seconds')", "5500"),
+        ("extract(quarter FROM INTERVAL '4 months')", "2"),
+        ("extract(decade FROM INTERVAL '25 years')", "2"),
+        ("extract(epoch FROM INTERVAL '1 day 2 hours')", "93600.0"),
+    ] {
+        check(&session, &format!("SELECT {expression}"), &[expected]).await;
+    }
+}
+
+#[tokio::test]
+async fn dates_have_centuries_and_decades() {
+    let session = session();
+    for (day, century, decade, millennium) in [
+        ("2000-12-31", "20", "200", "2"),
+        ("2001-01-01", "21", "200", "3"),
+        ("1999-06-01", "20", "199", "2"),
+        ("0001-01-01", "1", "0", "1"),
+    ] {
+        check(&session, &format!("SELECT extract(century FROM DATE '{day}')"), &[century]).await;
+        check(&session, &format!("SELECT extract(decade FROM DATE '{day}')"), &[decade]).await;
+        check(&session, &format!("SELECT date_part('millennium', DATE '{day}')"), &[millennium]).await;
+    }
+    check(&session, "SELECT extract(century FROM TIMESTAMP '2024-02-29 12:00:00')", &["21"]).await;
+}
+
+#[tokio::test]
+async fn intervals_are_multiplied_and_divided() {
+    let session = session();
+    for (expression, expected) in [
+        ("INTERVAL '2 hours' * 3 = INTERVAL '6 hours'", "true"),
+        ("2 * INTERVAL '1 day' = INTERVAL '48 hours'", "true"),
+        ("INTERVAL '1 hour' / 2 = INTERVAL '30 minutes'", "true"),
+        ("INTERVAL '1 hour' * 2 / 3 = INTERVAL '40 minutes'", "true"),
+        ("INTERVAL '1 day' * 0.5 = INTERVAL '12 hours'", "true"),
+        ("INTERVAL '1 day' * NULL", "NULL"),
+        ("DATE '2024-01-31' + INTERVAL '1 month' * 13", "2025-02-28"),
+        ("extract(hour FROM (TIMESTAMP '2024-01-02 02:00:00' - TIMESTAMP '2024-01-01 00:00:00') / 2)", "13"),
+    ] {
+        check(&session, &format!("SELECT {expression}"), &[expected]).await;
+    }
+    let days = "SELECT DATE '2024-01-01' + INTERVAL '1 day' * v FROM generate_series(1, 3) AS g(v)";
+    check(&session, days, &["2024-01-02", "2024-01-03", "2024-01-04"]).await;
+    check_error(&session, "SELECT INTERVAL '1 day' / 0", "division by zero").await;
+    check_error(&session, "SELECT INTERVAL '1 month' * 1e12", "out of range").await;
+}
+
+#[tokio::test]
+async fn functions_and_operators_of_postgresql() {
+    let session = session();
+    for (expression, expected) in [
+        ("mod(17, 5)", "2"),
+        ("mod(-17, 5)", "-2"),
+        ("mod(10 + 7, 2 + 3) * 2", "4"),
+        ("ceiling(1.2e0)", "2.0"),
+        ("'abc' ^@ 'ab'", "true"),
+        ("trim(both from '  a ')", "a"),
+        ("trim(leading from '  a ') || '.'", "a ."),
+        ("NULL || NULL", "NULL"),
+        ("make_timestamp(2024, 2, 29, 12, 30, 1.5)", "2024-02-29T12:30:01.500"),
+        ("CAST('2024-02-29 12:34' AS TIMESTAMP)", "2024-02-29T12:34:00"),
+        ("CAST(' 2024-02-29' AS DATE)", "2024-02-29"),
+        ("([1, 2, 3, 4][2:])[1]", "2"),
+        ("array_length([1, 2, 3, 4][:3])", "3"),
+    ] {
+        check(&session, &format!("SELECT {expression}"), &[expected]).await;
+    }
+    let logic = "(VALUES (1, true), (2, false), (3, NULL)) AS t(id, p)";
+    check(&session, &format!("SELECT id FROM {logic} WHERE p = 'true'"), &["1"]).await;
+    check(&session, &format!("SELECT id FROM {logic} WHERE 'no' = p"), &["2"]).await;
+    check_error(&session, &format!("SELECT id FROM {logic} WHERE p = 'x'"), "x").await;
+}
+
+#[tokio::test]
+async fn functions_and_fields_of_duckdb() {
+    let session = session();
+    for (expression, expected) in [
+        ("year(DATE '2024-02-29')", "2024"),
+        ("month(DATE '2024-02-29')", "2"),
+        ("day(DATE '2024-02-29')", "29"),
+        ("quarter(DATE '2024-02-29')", "1"),
+        ("dayofweek(DATE '2024-02-29')", "4"),
+        ("hour(TIMESTAMP '2024-02-29 12:34:56')", "12"),
+        ("dayname(DATE '2024-02-29')", "Thursday"),
+        ("monthname(DATE '2024-02-29')", "February"),
+        ("last_day(DATE '2024-02-10')", "2024-02-29"),
+        ("date_diff('day', DATE '2024-01-01', DATE '2024-03-01')", "60"),
+        ("date_diff('month', DATE '2023-12-31', DATE '2024-03-01')", "3"),
+        ("date_diff('week', DATE '2024-01-01', DATE '2024-03-01')", "8"),
+        ("date_diff('hour', TIMESTAMP '2024-01-01 00:59:00', TIMESTAMP '2024-01-01 02:00:00')", "2"),
+        ("({'a': 5}).a", "5"),
+        ("struct_extract({'a': 1, 'b': NULL}, 'a')", "1"),
+    ] {
+        check(&session, &format!("SELECT {expression}"), &[expected]).await;
+    }
+}
