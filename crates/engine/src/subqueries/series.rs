@@ -5,14 +5,17 @@
 //! ```
 //!
 //! DataFusion's functions of this name that are relations take constants alone. Those stay as they are, for they hold no list.
+//!
+//! A list that is written out, `[t.k, t.n]`, becomes `make_array(t.k, t.n)`, which it is to DataFusion too, but for columns of a
+//! query around, which it does not know within brackets.
 
 use std::convert::Infallible;
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgumentList, FunctionArguments, Ident, ObjectName, TableAlias,
-    TableAliasColumnDef, TableFactor, TableFunctionArgs, Visit, Visitor, VisitorMut,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
+    TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs, Visit, Visitor, VisitorMut,
 };
 
 use crate::parse::visit_sql;
@@ -20,7 +23,7 @@ use crate::parse::visit_sql;
 /// What the column is called where the query gives no name; DataFusion's relations have it.
 const COLUMN: &str = "value";
 
-/// Makes `unnest` of a list of each series of `statement` that depends on a column.
+/// Makes `unnest` of a list of each series of `statement` that depends on a column, and calls of lists of columns.
 pub(crate) fn unnest_series(statement: &mut Statement) {
     let _ = visit_sql(statement, &mut Series);
 }
@@ -48,6 +51,17 @@ impl VisitorMut for Series {
         }
         ControlFlow::Continue(())
     }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Infallible> {
+        if let Expr::Array(array) = expr
+            && array.elem.iter().any(|item| item.visit(&mut HasColumn).is_break())
+        {
+            let items = std::mem::take(&mut array.elem).into_iter();
+            let items = items.map(|item| FunctionArg::Unnamed(FunctionArgExpr::Expr(item)));
+            *expr = call(Ident::new("make_array").into(), items.collect());
+        }
+        ControlFlow::Continue(())
+    }
 }
 
 fn unnested(name: ObjectName, args: Vec<FunctionArg>, alias: Option<TableAlias>) -> TableFactor {
@@ -60,7 +74,17 @@ fn unnested(name: ObjectName, args: Vec<FunctionArg>, alias: Option<TableAlias>)
     if alias.columns.is_empty() {
         alias.columns.push(TableAliasColumnDef::from_name(COLUMN));
     }
-    let list = Expr::Function(Function {
+    TableFactor::UNNEST {
+        alias: Some(alias),
+        array_exprs: vec![call(name, args)],
+        with_offset: false,
+        with_offset_alias: None,
+        with_ordinality: false,
+    }
+}
+
+fn call(name: ObjectName, args: Vec<FunctionArg>) -> Expr {
+    Expr::Function(Function {
         name,
         uses_odbc_syntax: false,
         parameters: FunctionArguments::None,
@@ -73,14 +97,7 @@ fn unnested(name: ObjectName, args: Vec<FunctionArg>, alias: Option<TableAlias>)
         null_treatment: None,
         over: None,
         within_group: Vec::new(),
-    });
-    TableFactor::UNNEST {
-        alias: Some(alias),
-        array_exprs: vec![list],
-        with_offset: false,
-        with_offset_alias: None,
-        with_ordinality: false,
-    }
+    })
 }
 
 struct HasColumn;
