@@ -108,17 +108,42 @@ async fn plan_apart(state: &SessionState, statement: Statement) -> DataFusionRes
         Err(error) if is_clash(&error) => error,
         other => return other,
     };
-    for distinct in [Distinct::Titles, Distinct::Parts, Distinct::Repeats] {
-        let mut statement = original.clone();
-        let _ = visit_sql(&mut statement, &mut Names::new(distinct));
-        if distinct != Distinct::Titles {
-            write_brackets(&mut statement);
-        }
+    for distinct in [Distinct::Titles, Distinct::Parts] {
+        let statement = renamed(&original, distinct, &HashSet::new());
         if let Ok(plan) = state.statement_to_plan(statement).await {
             return Ok(plan);
         }
     }
-    Err(error)
+    // Names of the SELECT list that `*` has as well, which errors tell one by one.
+    let mut of_wildcards: HashSet<String> = ambiguous(&error).into_iter().collect();
+    loop {
+        match state.statement_to_plan(renamed(&original, Distinct::Repeats, &of_wildcards)).await {
+            Err(next) if ambiguous(&next).is_some_and(|name| of_wildcards.insert(name)) => {}
+            Err(_) => return Err(error),
+            planned => return planned,
+        }
+    }
+}
+
+fn renamed(statement: &Statement, distinct: Distinct, of_wildcards: &HashSet<String>) -> Statement {
+    let mut statement = statement.clone();
+    let mut names = Names { distinct, of_wildcards, types: Vec::new(), is_query: false, depth: 0 };
+    let _ = visit_sql(&mut statement, &mut names);
+    if distinct != Distinct::Titles {
+        write_brackets(&mut statement);
+    }
+    statement
+}
+
+/// The name that a table has a column of, and the SELECT list another.
+fn ambiguous(error: &DataFusionError) -> Option<String> {
+    match error.find_root() {
+        DataFusionError::SchemaError(error, _) => match error.as_ref() {
+            SchemaError::AmbiguousReference { field } => Some(field.name.to_lowercase()),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// True for the error that two columns have one name.
@@ -135,8 +160,10 @@ fn is_clash(error: &DataFusionError) -> bool {
     }
 }
 
-struct Names {
+struct Names<'a> {
     distinct: Distinct,
+    /// Names, in lower case, that `*` has.
+    of_wildcards: &'a HashSet<String>,
     /// What casts of the statement make, in the order they were met.
     types: Vec<(bool, String)>,
     /// Whether the statement is a query, whose columns only people read.
@@ -145,13 +172,7 @@ struct Names {
     depth: usize,
 }
 
-impl Names {
-    fn new(distinct: Distinct) -> Self {
-        Self { distinct, types: Vec::new(), is_query: false, depth: 0 }
-    }
-}
-
-impl VisitorMut for Names {
+impl VisitorMut for Names<'_> {
     type Break = Infallible;
 
     fn pre_visit_statement(&mut self, statement: &mut ast::Statement) -> ControlFlow<Infallible> {
@@ -184,7 +205,9 @@ impl VisitorMut for Names {
             let is_seen = !seen.insert(usual.to_lowercase());
             if let SelectItem::ExprWithAlias { alias, .. } = item {
                 // A name that another query could look up stays.
-                if is_seen && self.distinct == Distinct::Repeats && self.is_query && self.depth == 1 {
+                let is_repeat =
+                    is_seen || (has_wildcard && self.of_wildcards.contains(&usual.to_lowercase()));
+                if is_repeat && self.distinct == Distinct::Repeats && self.is_query && self.depth == 1 {
                     *alias = Ident::with_quote('"', next_free(&usual, &mut taken));
                 }
                 continue;

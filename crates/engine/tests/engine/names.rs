@@ -99,6 +99,22 @@ async fn names_of_the_result_alone_are_known_in_expressions_too() {
 }
 
 #[tokio::test]
+async fn a_column_may_have_a_name_that_the_tables_have_beside_it() {
+    check(&[
+        (
+            "SELECT *, k + 1 AS k, id AS n FROM a ORDER BY a.id",
+            "SELECT *, k + 1 AS k_1, id AS n FROM a ORDER BY id",
+        ),
+        (
+            "SELECT a.*, k + 1 AS k, -id AS id FROM a ORDER BY a.id",
+            "SELECT *, k + 1 AS k_1, -id AS id_1 FROM a ORDER BY a.id",
+        ),
+        ("SELECT id, id + 1 AS id FROM a ORDER BY 1", "SELECT id, id + 1 AS id_1 FROM a ORDER BY 1"),
+    ])
+    .await;
+}
+
+#[tokio::test]
 async fn expressions_that_differ_in_parentheses_are_different_columns() {
     check(&[
         (
