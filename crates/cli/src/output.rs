@@ -5,9 +5,7 @@
 //!   batches ─▶ Sink (a format) ─▶ stream::Out (buffer, compression) ─▶ stream::Target (standard output, or a file)
 //! ```
 
-mod delimited;
 mod ending;
-mod json;
 mod stream;
 
 use std::io::{IsTerminal, Write};
@@ -22,13 +20,13 @@ use arrow::json::writer::LineDelimited;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression as ParquetCodec;
 use parquet::file::properties::WriterProperties;
+use pelton_engine::{Delimited, NonFinite};
 use pelton_error::{Error, ErrorKind, Result};
 
 use crate::args::Format;
 use crate::{console, drawing, screen};
 
 use ending::{Compression, format_of_file};
-use json::NonFinite;
 use stream::{Out, Target};
 
 /// The format that the ending of `path` says.
@@ -77,7 +75,7 @@ pub(crate) struct RowWriter {
 
 enum Sink {
     Drawn { batches: Vec<RecordBatch>, rows_shown_max: usize, rows: usize, out: Out },
-    Delimited { delimiter: u8, out: Out },
+    Delimited { lines: Delimited, out: Out },
     Json(Box<arrow::json::LineDelimitedWriter<Out>>),
     Parquet(Box<ArrowWriter<Out>>),
     Arrow(Box<FileWriter<Out>>),
@@ -177,10 +175,10 @@ impl Sink {
                 Self::Drawn { batches: Vec::new(), rows_shown_max, rows: 0, out }
             }
             Format::Csv | Format::Tsv => {
-                let delimiter = if format == Format::Csv { b',' } else { b'\t' };
+                let lines = Delimited::new(if format == Format::Csv { b',' } else { b'\t' });
                 // An empty result has a header, too.
-                delimited::write_header(&mut out, schema, delimiter)?;
-                Self::Delimited { delimiter, out }
+                lines.write_header(&mut out, schema)?;
+                Self::Delimited { lines, out }
             }
             Format::Json => {
                 // Every line has every column, NULL as null.
@@ -205,7 +203,7 @@ impl Sink {
                 }
                 *rows += batch.num_rows();
             }
-            Self::Delimited { delimiter, out } => delimited::write_rows(out, &batch, *delimiter)?,
+            Self::Delimited { lines, out } => lines.write_rows(out, &batch)?,
             Self::Json(writer) => writer.write(&batch)?,
             Self::Parquet(writer) => writer.write(&batch)?,
             Self::Arrow(writer) => writer.write(&batch)?,

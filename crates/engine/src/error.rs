@@ -51,8 +51,8 @@ fn classify(error: &DataFusionError) -> Error {
         }
         // What the system said is lost where DataFusion closes the file.
         DataFusionError::Internal(text) if text.contains("finalizing writes") => {
-            let message = "writing the rows of COPY failed, most likely because the disk is full; free space where COPY \
-                           writes to, or name another folder, and remove what it has left there";
+            let message = "writing the rows of COPY failed; see whether the target may be written to and whether its \
+                           disk is full, or name another";
             return Error::new(ErrorKind::Io, message);
         }
         DataFusionError::ExecutionJoin(task) if task.is_panic() => {
@@ -114,11 +114,14 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_to_a_full_disk_is_no_bug() {
+    fn a_copy_that_is_not_finished_is_no_bug() {
         let text = "Error encountered while finalizing writes! Partial results may have been written to ObjectStore!";
         let error = from_datafusion(DataFusionError::Internal(text.into()));
         assert_eq!(error.kind(), &ErrorKind::Io);
-        assert!(error.to_string().contains("disk is full") && !error.to_string().contains("bug"), "{error}");
+        assert!(
+            error.to_string().contains("disk is full, or name another") && !error.to_string().contains("bug"),
+            "{error}"
+        );
     }
 
     #[tokio::test]

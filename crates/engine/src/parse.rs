@@ -1,8 +1,8 @@
 //! From SQL text to statements: in Pelton's dialect, within a depth that planning can stand, long chains balanced.
 //!
 //! ```text
-//!   text ─▶ tokens (known_words.rs) ─▶ depth.rs: refused where it nests too deep
-//!             └▶ parser (dialect.rs) ─▶ statements ─▶ numbers with an exponent are doubles
+//!   text ─▶ tokens (known_words.rs, copy_options.rs) ─▶ depth.rs: refused where it nests too deep
+//!             └▶ parser (dialect.rs) ─▶ statements (copy_targets.rs) ─▶ numbers with an exponent are doubles
 //!                                    ─▶ like_escapes.rs ─▶ fetch_first.rs ─▶ window_specs.rs ─▶ short_forms.rs
 //!                                    ─▶ shadowed_names.rs ─▶ spellings.rs ─▶ balance.rs ─▶ columns of VALUES with a double are doubles
 //! ```
@@ -17,6 +17,8 @@ use datafusion::sql::sqlparser::tokenizer::{Tokenizer, TokenizerError};
 use pelton_error::{Error, Result};
 
 use crate::balance::balance;
+use crate::copy_options::write_options;
+use crate::copy_targets::write_targets;
 use crate::depth;
 use crate::dialect::PeltonDialect;
 use crate::error::from_datafusion;
@@ -40,6 +42,7 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     let mut tokens =
         tokens.map_err(|error: TokenizerError| from_datafusion(ParserError::from(error).into()))?;
     write_known(&mut tokens);
+    write_options(&mut tokens)?;
     depth::check(&tokens)?;
     drop_no_others(&mut tokens);
     write_blanks(&mut tokens);
@@ -62,6 +65,7 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
         false => from_datafusion(error),
     });
     let mut statements: Vec<Statement> = parsed?.into();
+    statements.iter_mut().try_for_each(write_targets)?;
     statements.iter_mut().for_each(write_doubles);
     statements.iter_mut().try_for_each(write_backslashes)?;
     statements.iter_mut().try_for_each(write_limits)?;

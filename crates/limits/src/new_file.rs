@@ -1,7 +1,9 @@
-//! A file that has its name only once it is complete: `pelton sql --output`, which may end at any moment.
+//! A file that has its name only once it is complete: `pelton sql --output` and COPY, which may end at any moment.
 //!
 //! It is written without a name where the file system allows (O_TMPFILE), and gets one by a link and a rename. Elsewhere
 //! it is called `<name>.part` until then, and is removed when it is dropped; a process that is killed leaves it.
+//!
+//! A file that is replaced hands its mode on, and where the name is a symbolic link, the file it leads to is replaced.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -12,10 +14,14 @@ use std::path::{Path, PathBuf};
 use pelton_error::{Result, ResultExt};
 use rustix::fs::{AtFlags, CWD, linkat};
 
+/// Symbolic links that are followed to a file, as many as Linux follows.
+const LINKS_MAX: usize = 40;
+
 /// See the module.
 #[derive(Debug)]
 pub struct NewFile {
-    file: File,
+    /// `None` once it is parked.
+    file: Option<File>,
     path: PathBuf,
     state: State,
 }
@@ -39,14 +45,23 @@ impl NewFile {
     /// Names the file.
     pub fn create(path: &Path) -> Result<Self> {
         let doing = || format!("creating '{}'", path.display());
-        let new = |file, state| Self { file, path: path.to_owned(), state };
-        if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
-            return Ok(new(OpenOptions::new().write(true).open(path).context(doing)?, State::Done));
+        let found = fs::metadata(path).ok();
+        if found.as_ref().is_some_and(|found| !found.is_file() && !found.is_dir()) {
+            let file = OpenOptions::new().write(true).open(path).context(doing)?;
+            return Ok(Self { file: Some(file), path: path.to_owned(), state: State::Done });
         }
-        match nameless(path) {
-            Ok(file) => Ok(new(file, State::Nameless)),
-            Err(_) => Ok(new(File::create(part(path)).context(doing)?, State::Part)),
+        let path = resolved(path);
+        let (file, state) = match nameless(&path) {
+            Ok(file) => (file, State::Nameless),
+            Err(_) => (File::create(part(&path)).context(doing)?, State::Part),
+        };
+        let new = Self { file: Some(file), path, state };
+        if let (Some(found), Some(file)) = (found.filter(fs::Metadata::is_file), &new.file)
+            && file.metadata().context(doing)?.permissions() != found.permissions()
+        {
+            file.set_permissions(found.permissions()).context(doing)?;
         }
+        Ok(new)
     }
 
     /// What to write to.
@@ -55,7 +70,19 @@ impl NewFile {
     ///
     /// Of the system, which has no handle left.
     pub fn writer(&self) -> Result<File> {
-        self.file.try_clone().context(|| format!("creating '{}'", self.path.display()))
+        let file = self.file.as_ref().ok_or_else(|| io::Error::other("the file is parked"));
+        file.and_then(File::try_clone).context(|| format!("creating '{}'", self.path.display()))
+    }
+
+    /// Closes the file until it is finished, for those that hold many. It is called `<name>.part` from now on.
+    ///
+    /// # Errors
+    ///
+    /// Names the file.
+    pub fn park(&mut self) -> Result<()> {
+        self.link()?;
+        self.file = None;
+        Ok(())
     }
 
     /// Gives the file its name.
@@ -67,16 +94,22 @@ impl NewFile {
         if self.state == State::Done {
             return Ok(());
         }
-        let (doing, part) = (|| format!("naming '{}'", self.path.display()), part(&self.path));
-        if self.state == State::Nameless {
-            // One that a killed process left is in the way of a link.
-            let _ = fs::remove_file(&part);
-            let file = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-            linkat(CWD, file, CWD, &part, AtFlags::SYMLINK_FOLLOW).map_err(io::Error::from).context(doing)?;
-            self.state = State::Part;
-        }
-        fs::rename(&part, &self.path).context(doing)?;
+        self.link()?;
+        fs::rename(part(&self.path), &self.path).context(|| format!("naming '{}'", self.path.display()))?;
         self.state = State::Done;
+        Ok(())
+    }
+
+    /// Gives a file without a name its `.part` name.
+    fn link(&mut self) -> Result<()> {
+        let (State::Nameless, Some(file)) = (self.state, &self.file) else { return Ok(()) };
+        let part = part(&self.path);
+        // One that a killed process left is in the way of a link.
+        let _ = fs::remove_file(&part);
+        let file = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let linked = linkat(CWD, file, CWD, &part, AtFlags::SYMLINK_FOLLOW).map_err(io::Error::from);
+        linked.context(|| format!("naming '{}'", self.path.display()))?;
+        self.state = State::Part;
         Ok(())
     }
 }
@@ -87,6 +120,16 @@ impl Drop for NewFile {
             let _ = fs::remove_file(part(&self.path)); // an unfinished file is of no use to anyone
         }
     }
+}
+
+/// Where the symbolic links of `path` lead, be a file there or not.
+fn resolved(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let Ok(target) = fs::read_link(&path) else { break };
+        path = path.parent().map_or_else(|| target.clone(), |folder| folder.join(&target));
+    }
+    path
 }
 
 /// A file without a name beside `path`, which can be given one.
@@ -138,10 +181,55 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rows.csv");
         drop(NewFile::create(&path).unwrap());
-        let named = NewFile { file: File::create(part(&path)).unwrap(), path, state: State::Part };
+        let file = Some(File::create(part(&path)).unwrap());
+        let named = NewFile { file, path, state: State::Part };
         assert_eq!(names(folder.path()), ["rows.csv.part"]);
         drop(named);
         assert_eq!(names(folder.path()), [""; 0]);
+    }
+
+    #[test]
+    fn a_parked_file_is_finished_without_its_handle_or_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        for finishes in [false, true] {
+            let mut new = NewFile::create(&folder.path().join("rows.csv")).unwrap();
+            new.writer().unwrap().write_all(b"new").unwrap();
+            new.park().unwrap();
+            assert_eq!(names(folder.path()), ["rows.csv.part"]);
+            assert!(new.writer().is_err());
+            if finishes {
+                new.finish().unwrap();
+            }
+            drop(new);
+            let expected: &[&str] = if finishes { &["rows.csv"] } else { &[] };
+            assert_eq!(names(folder.path()), expected);
+        }
+    }
+
+    #[test]
+    fn a_link_stays_and_the_file_it_leads_to_is_replaced_with_its_mode() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let [rows, link, chain, dangling, later] =
+            ["rows.csv", "link.csv", "chain.csv", "dangling.csv", "later.csv"]
+                .map(|name| folder.path().join(name));
+        fs::write(&rows, "old").unwrap();
+        fs::set_permissions(&rows, fs::Permissions::from_mode(0o600)).unwrap();
+        symlink("rows.csv", &link).unwrap();
+        symlink(&link, &chain).unwrap();
+        symlink("later.csv", &dangling).unwrap();
+        let write = |path: &Path, text: &str| {
+            let mut new = NewFile::create(path).unwrap();
+            new.writer().unwrap().write_all(text.as_bytes()).unwrap();
+            new.finish().unwrap();
+        };
+        write(&chain, "new");
+        assert_eq!(fs::read_to_string(&rows).unwrap(), "new");
+        assert_eq!(fs::metadata(&rows).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!([&link, &chain].iter().all(|path| fs::symlink_metadata(path).unwrap().is_symlink()));
+        write(&dangling, "first");
+        assert_eq!(fs::read_to_string(&later).unwrap(), "first");
+        assert!(fs::symlink_metadata(&dangling).unwrap().is_symlink());
     }
 
     #[test]

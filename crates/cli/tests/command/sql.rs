@@ -373,3 +373,33 @@ fn null_nested_values_and_numbers_that_are_none_are_written_so_that_they_can_be_
          {\"v\":3,\"l\":[3,null],\"f\":null,\"t\":null}\n"
     );
 }
+
+#[test]
+fn an_output_replaces_the_file_that_a_link_leads_to_and_keeps_its_mode() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let place = place();
+    let (file, link) = (place.path("kept.csv"), place.path("link.csv"));
+    std::fs::write(&file, "old").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    symlink("kept.csv", &link).unwrap();
+    place.ok(&["sql", "--output", &place.text_path("link.csv"), "SELECT 1 AS a"]);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "a\n1\n");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+}
+
+#[test]
+fn copy_takes_names_endings_and_options_as_they_are_meant() {
+    let place = place();
+    let target = place.text_path("a[1]?.csv");
+    place.ok(&["sql", &format!("COPY (SELECT 1 AS a, '' AS b) TO '{target}' (FORMAT csv, HEADER false)")]);
+    assert_eq!(std::fs::read_to_string(&target).unwrap(), "1,\"\"\n");
+    for name in ["b.tsv", "c.csv.gz", "d.csv.zst", "e.json.gz", "f.jsonl", "g.ndjson"] {
+        let target = place.text_path(name);
+        place.ok(&["sql", &format!("COPY (SELECT id, name FROM t) TO '{target}'")]);
+        let read = place.rows(&format!("SELECT id, name FROM '{target}' ORDER BY id"));
+        assert_eq!(read, place.rows("SELECT id, name FROM t ORDER BY id"), "{name}");
+    }
+    assert!(std::fs::read_to_string(place.path("b.tsv")).unwrap().starts_with("id\tname\n"));
+    assert!(std::fs::read(place.path("c.csv.gz")).unwrap().starts_with(&[0x1f, 0x8b]));
+}

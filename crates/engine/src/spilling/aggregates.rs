@@ -8,18 +8,20 @@
 //! ```
 //!
 //! DataFusion's operator holds the values of all groups, and cannot go on where they are more than its share. What an
-//! aggregate gives does not depend on the order of its rows where it says none; one that does is left alone.
+//! aggregate gives does not depend on the order of its rows where it says none. Where it says one, `string_agg(x ORDER BY y)`,
+//! rows are sorted by group and then by that, in place of the sort that DataFusion has put below.
 
 use std::sync::Arc;
 
 use datafusion::arrow::compute::SortOptions;
 use datafusion::error::Result;
-use datafusion::physical_expr::{LexOrdering, Partitioning, PhysicalSortExpr};
+use datafusion::physical_expr::{LexOrdering, OrderingRequirements, Partitioning, PhysicalSortExpr};
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, InputOrderMode};
 use pelton_planner::Estimates;
 
@@ -40,10 +42,9 @@ pub(super) fn over_sorted(
     let Some(last) = node.downcast_ref::<AggregateExec>() else { return Ok(None) };
     let Some(first) = first_of(last) else { return Ok(None) };
     let keeps_all = first.aggr_expr().iter().any(|call| KEEP_ALL.contains(&call.fun().name()));
-    let has_order = first.required_input_ordering().iter().any(Option::is_some);
     let is_plain = first.group_expr().is_single() && !first.group_expr().is_empty();
     let has_limit = first.limit_options().is_some() || last.limit_options().is_some();
-    if !keeps_all || has_order || !is_plain || has_limit {
+    if !keeps_all || !is_plain || has_limit {
         return Ok(None);
     }
     let is_sorted = !matches!(first.input_order_mode(), InputOrderMode::Linear);
@@ -52,10 +53,12 @@ pub(super) fn over_sorted(
         return Ok(None);
     }
     let keys = first.group_expr().input_exprs();
-    let order = keys.iter().map(|key| PhysicalSortExpr::new(Arc::clone(key), SortOptions::default()));
-    let Some(order) = LexOrdering::new(order) else { return Ok(None) };
+    let by_group = keys.iter().map(|key| PhysicalSortExpr::new(Arc::clone(key), SortOptions::default()));
+    let within = first.required_input_ordering().into_iter().flatten().next();
+    let within = within.into_iter().flat_map(OrderingRequirements::into_single).map(PhysicalSortExpr::from);
+    let Some(order) = LexOrdering::new(by_group.chain(within)) else { return Ok(None) };
     let partitions = node.output_partitioning().partition_count();
-    let input = Arc::clone(first.input());
+    let input = Arc::clone(unsorted(first.input()));
     let (input, mode): (Arc<dyn ExecutionPlan>, _) =
         match (partitions, input.output_partitioning().partition_count()) {
             (1, 1) => (input, AggregateMode::Single),
@@ -77,6 +80,21 @@ pub(super) fn over_sorted(
     let is_same =
         aggregate.schema() == node.schema() && matches!(aggregate.input_order_mode(), InputOrderMode::Sorted);
     Ok(is_same.then(|| Arc::new(aggregate) as _))
+}
+
+/// What is below sorts of all rows.
+fn unsorted(mut input: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> {
+    loop {
+        if let Some(sort) = input.downcast_ref::<SortExec>().filter(|sort| sort.fetch().is_none()) {
+            input = sort.input();
+        } else if let Some(merge) =
+            input.downcast_ref::<SortPreservingMergeExec>().filter(|merge| merge.fetch().is_none())
+        {
+            input = merge.input();
+        } else {
+            return input;
+        }
+    }
 }
 
 /// The aggregate that reads rows, of one in one step or in two.

@@ -218,3 +218,30 @@ async fn floor_and_ceil_of_decimals_may_need_a_digit_more() {
     check(&session, "SELECT floor(CAST(-999.5 AS DECIMAL(4,1))) = -1000, ceiling(1.2) = 2", &["true|true"])
         .await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn texts_in_an_order_are_made_group_by_group_where_memory_is_little() {
+    const ROWS: i64 = 200_000;
+    let tables = Tables::new();
+    let columns: [(&str, ArrayRef, bool); 3] = [
+        ("id", Arc::new(Int64Array::from_iter_values((0..ROWS).map(|row| row * 7919 % ROWS))), false),
+        ("k", Arc::new(Int64Array::from_iter_values((0..ROWS).map(|row| row % 50))), false),
+        ("s", Arc::new((0..ROWS).map(|row| Some(format!("{row:024}"))).collect::<StringArray>()), false),
+    ];
+    tables.add("r", RecordBatch::try_from_iter_with_nullable(columns).unwrap(), 40_000, vec![]);
+    let session = |memory_limit_bytes| {
+        tables.session(&SessionOptions {
+            threads: Some(2),
+            device: DeviceChoice::Cpu,
+            memory_limit_bytes,
+            ..SessionOptions::default()
+        })
+    };
+    for call in ["string_agg(s, ',' ORDER BY id DESC)", "array_to_string(array_agg(s ORDER BY s, id), ',')"] {
+        let sql =
+            format!("SELECT k, length({call}) AS n, md5({call}) AS digest FROM r GROUP BY k ORDER BY k");
+        let expected = rows(&session(None), &sql).await;
+        assert_eq!(expected.len(), 50);
+        assert_eq!(rows(&session(Some(24 << 20)), &sql).await, expected, "{sql}");
+    }
+}

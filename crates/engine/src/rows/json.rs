@@ -18,7 +18,7 @@ static PLAIN: LazyLock<EncoderOptions> = LazyLock::new(EncoderOptions::default);
 
 /// Encodes floats of which some are not finite.
 #[derive(Debug)]
-pub(super) struct NonFinite;
+pub struct NonFinite;
 
 impl EncoderFactory for NonFinite {
     fn make_default_encoder<'a>(

@@ -2,20 +2,25 @@
 //!
 //! ```text
 //!   DataSinkExec
-//!     WholeSink ─────▶ the sink ─────▶ WholeStore ──▶ the folder or bucket
-//!       ▲                                  a file gets its name here, unless the query has failed or was cancelled before
+//!     WholeSink ─────▶ the sink (files.rs, folders.rs) ─────▶ WholeStore (stores.rs, local.rs) ──▶ the folder or bucket
+//!       ▲        └──▶ State (state.rs) ─────────────────────────── all files get their names here, after the last row
 //!     query ─▶ Rows: tells of an error or a panic
 //! ```
 //!
 //! DataFusion's sinks take an error of their input for the end of the rows, and finish the file: a valid one, with the rows
-//! that came before. So does a writer that is still running while its statement is dropped.
+//! that came before. After an error of their own they finish it too. So does a writer that is still running while its
+//! statement is dropped.
 
-use std::any::Any;
+mod files;
+mod folders;
+mod local;
+mod state;
+mod stores;
+
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use datafusion::arrow::array::RecordBatch;
@@ -23,24 +28,19 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::exec_datafusion_err;
 use datafusion::datasource::sink::{DataSink, DataSinkExec};
-use datafusion::error::{DataFusionError, Result};
-use datafusion::execution::object_store::ObjectStoreRegistry;
+use datafusion::error::Result;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::analyze::AnalyzeExec;
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, replace_children_if_necessary};
-use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
-use object_store::path::Path;
-use object_store::{
-    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, UploadPart,
-};
-use url::Url;
 
 use crate::task_context::with_runtime;
+use files::Files;
+use state::{Failure, State};
+use stores::WholeStores;
 
 /// Wraps the sink of a statement that writes.
 #[derive(Debug, Default)]
@@ -104,35 +104,32 @@ impl DataSink for WholeSink {
             .with_object_store_registry(Arc::new(registry))
             .build_arc()?;
         let context = with_runtime(context, env);
-        let rows = Rows { rows: data, state: Arc::clone(&state) };
-        let writing = pin!(self.writing.sink().write_all(Box::pin(rows), &context));
+        let rows = Box::pin(Rows { rows: data, state: Arc::clone(&state) });
+        let files = Files::of(&self.writing);
+        let writing = pin!(async {
+            match &files {
+                Some(files) => files.write(rows, &context).await,
+                None => self.writing.sink().write_all(rows, &context).await,
+            }
+        });
         // Dropped before what writes is.
         let cancelled = EndsHere(Arc::clone(&state));
         let written = writing.await;
         drop(cancelled);
-        match state.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            None => written,
-            Some(Failure::Error(error)) => Err(error),
-            Some(Failure::Panic(panic)) => resume_unwind(panic),
+        match (state.failure(), written) {
+            (None, Ok(count)) => {
+                state.publish().await?;
+                Ok(count)
+            }
+            (failure, written) => {
+                state.abandon().await;
+                match failure {
+                    None => written,
+                    Some(Failure::Error(error)) => Err(error),
+                    Some(Failure::Panic(panic)) => resume_unwind(panic),
+                }
+            }
         }
-    }
-}
-
-/// What became of a statement that writes.
-#[derive(Debug, Default)]
-struct State {
-    /// No file gets a name any more.
-    has_ended: AtomicBool,
-    failure: Mutex<Option<Failure>>,
-}
-
-impl State {
-    fn check(&self) -> object_store::Result<()> {
-        if !self.has_ended.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        let source = "the query that writes the file has failed or was cancelled".into();
-        Err(object_store::Error::Generic { store: "COPY", source })
     }
 }
 
@@ -140,22 +137,7 @@ struct EndsHere(Arc<State>);
 
 impl Drop for EndsHere {
     fn drop(&mut self) {
-        self.0.has_ended.store(true, Ordering::Release);
-    }
-}
-
-/// What ended the rows before their end.
-enum Failure {
-    Error(DataFusionError),
-    Panic(Box<dyn Any + Send>),
-}
-
-impl fmt::Debug for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Error(_) => "Error",
-            Self::Panic(_) => "Panic",
-        })
+        self.0.end();
     }
 }
 
@@ -175,8 +157,7 @@ impl Stream for Rows {
             Ok(polled) => return polled,
             Err(panic) => Failure::Panic(panic),
         };
-        self.state.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure);
-        self.state.has_ended.store(true, Ordering::Release);
+        self.state.end_with(failure);
         Poll::Ready(Some(Err(exec_datafusion_err!("the query failed"))))
     }
 }
@@ -184,113 +165,6 @@ impl Stream for Rows {
 impl RecordBatchStream for Rows {
     fn schema(&self) -> SchemaRef {
         self.rows.schema()
-    }
-}
-
-/// The stores of a statement that writes.
-#[derive(Debug)]
-struct WholeStores {
-    context: Arc<TaskContext>,
-    state: Arc<State>,
-}
-
-impl ObjectStoreRegistry for WholeStores {
-    fn register_store(&self, url: &Url, store: Arc<dyn ObjectStore>) -> Option<Arc<dyn ObjectStore>> {
-        self.context.runtime_env().register_object_store(url, store)
-    }
-
-    fn deregister_store(&self, url: &Url) -> Result<Arc<dyn ObjectStore>> {
-        self.context.runtime_env().deregister_object_store(url)
-    }
-
-    fn get_store(&self, url: &Url) -> Result<Arc<dyn ObjectStore>> {
-        let inner = self.context.runtime_env().object_store_registry.get_store(url)?;
-        Ok(Arc::new(WholeStore { inner, state: Arc::clone(&self.state) }))
-    }
-}
-
-/// A store in which files get their names only while the query has not failed.
-#[derive(Debug)]
-struct WholeStore {
-    inner: Arc<dyn ObjectStore>,
-    state: Arc<State>,
-}
-
-impl fmt::Display for WholeStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
-    }
-}
-
-#[async_trait::async_trait]
-impl ObjectStore for WholeStore {
-    async fn put_opts(
-        &self,
-        path: &Path,
-        payload: PutPayload,
-        options: PutOptions,
-    ) -> object_store::Result<PutResult> {
-        self.state.check()?;
-        self.inner.put_opts(path, payload, options).await
-    }
-
-    async fn put_multipart_opts(
-        &self,
-        path: &Path,
-        options: PutMultipartOptions,
-    ) -> object_store::Result<Box<dyn MultipartUpload>> {
-        let inner = self.inner.put_multipart_opts(path, options).await?;
-        Ok(Box::new(WholeUpload { inner, state: Arc::clone(&self.state) }))
-    }
-
-    async fn get_opts(&self, path: &Path, options: GetOptions) -> object_store::Result<GetResult> {
-        self.inner.get_opts(path, options).await
-    }
-
-    fn delete_stream(
-        &self,
-        paths: BoxStream<'static, object_store::Result<Path>>,
-    ) -> BoxStream<'static, object_store::Result<Path>> {
-        self.inner.delete_stream(paths)
-    }
-
-    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, object_store::Result<ObjectMeta>> {
-        self.inner.list(prefix)
-    }
-
-    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> object_store::Result<ListResult> {
-        self.inner.list_with_delimiter(prefix).await
-    }
-
-    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> object_store::Result<()> {
-        self.inner.copy_opts(from, to, options).await
-    }
-}
-
-/// A file that is being written.
-#[derive(Debug)]
-struct WholeUpload {
-    inner: Box<dyn MultipartUpload>,
-    state: Arc<State>,
-}
-
-#[async_trait::async_trait]
-impl MultipartUpload for WholeUpload {
-    fn put_part(&mut self, payload: PutPayload) -> UploadPart {
-        self.inner.put_part(payload)
-    }
-
-    async fn complete(&mut self) -> object_store::Result<PutResult> {
-        if let Err(refused) = self.state.check() {
-            // What was uploaded takes room until somebody ends it; the query's own error is the one to tell.
-            drop(self.inner.abort().await);
-            return Err(refused);
-        }
-        self.inner.complete().await
-    }
-
-    async fn abort(&mut self) -> object_store::Result<()> {
-        self.inner.abort().await
     }
 }
 
@@ -386,5 +260,139 @@ mod tests {
         );
         let read = context.read_parquet(&target, Default::default()).await.unwrap().count().await.unwrap();
         assert_eq!(read, ROWS as usize);
+    }
+
+    fn names(folder: &std::path::Path) -> Vec<String> {
+        let entries = std::fs::read_dir(folder).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_cannot_be_written_leaves_what_was_there_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let context = session();
+        let file = folder.path().join("k.csv");
+        std::fs::write(&file, "old").unwrap();
+        // DataFusion's own writer, which this option asks for, has no text for lists.
+        let options = "OPTIONS ('format.double_quote' 'false')";
+        let list = "(SELECT [1] AS a, 1 AS k)";
+        let copy = format!("COPY {list} TO '{}' {options}", file.display());
+        run(&context, &copy).await.unwrap_err();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "old");
+        let copy = format!(
+            "COPY {list} TO '{}/new/' STORED AS CSV PARTITIONED BY (k) {options}",
+            folder.path().display()
+        );
+        run(&context, &copy).await.unwrap_err();
+        assert_eq!(names(folder.path()), ["k.csv"]);
+        let error = run(&context, &format!("COPY (SELECT 1 AS a) TO '{}/x.csv'", file.display())).await;
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("creating the folder") && error.contains("k.csv"), "{error}");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn null_has_a_folder_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let context = session();
+        let rows =
+            "(VALUES (1, 0, '', DATE '1970-01-01', false), (2, NULL, NULL, NULL, NULL)) AS t(v, i, s, d, b)";
+        for (key, value) in [("i", "0"), ("s", ""), ("d", "1970-01-01"), ("b", "false")] {
+            for (format, keeps) in [("parquet", false), ("csv", false), ("json", true), ("parquet", true)] {
+                let target = folder.path().join(format!("{key}_{format}_{keeps}"));
+                let copy = format!(
+                    "COPY (SELECT v, {key} FROM {rows}) TO '{}/' STORED AS {format} PARTITIONED BY ({key}) \
+                     OPTIONS ('execution.keep_partition_by_columns' '{keeps}')",
+                    target.display()
+                );
+                run(&context, &copy).await.unwrap();
+                let mut expected = [format!("{key}={value}"), format!("{key}=__HIVE_DEFAULT_PARTITION__")];
+                expected.sort();
+                assert_eq!(names(&target), expected, "{copy}");
+                for folder in expected {
+                    assert_eq!(names(&target.join(folder)).len(), 1, "{copy}");
+                }
+            }
+        }
+        let copy = format!(
+            "COPY (SELECT 1 AS v, '__HIVE_DEFAULT_PARTITION__' AS s) TO '{}/no/' STORED AS CSV PARTITIONED BY (s)",
+            folder.path().display()
+        );
+        let error = run(&context, &copy).await.unwrap_err().to_string();
+        assert!(error.contains("which means NULL"), "{error}");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn text_tells_null_from_the_empty_text_and_holds_nested_values() {
+        let folder = tempfile::tempdir().unwrap();
+        let context = session();
+        let rows = "(SELECT * FROM (VALUES (1, 'a'), (2, ''), (NULL, NULL)) AS t(n, s))";
+        let nested = "(SELECT [1, 2] AS l, named_struct('x', 1) AS r)";
+        for (query, ending, expected) in [
+            (rows, "csv", "n,s\n1,a\n2,\"\"\n,\n"),
+            (rows, "json", "{\"n\":1,\"s\":\"a\"}\n{\"n\":2,\"s\":\"\"}\n{\"n\":null,\"s\":null}\n"),
+            (nested, "csv", "l,r\n\"[1,2]\",\"{\"\"x\"\":1}\"\n"),
+        ] {
+            let file = folder.path().join(format!("out.{ending}"));
+            run(&context, &format!("COPY {query} TO '{}'", file.display())).await.unwrap();
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), expected, "{query}");
+        }
+        let table = folder.path().join("table");
+        std::fs::create_dir(&table).unwrap();
+        let create = format!(
+            "CREATE EXTERNAL TABLE t (n INT, s TEXT) STORED AS CSV LOCATION '{}/' OPTIONS ('format.has_header' 'true')",
+            table.display()
+        );
+        run(&context, &create).await.unwrap();
+        run(&context, "INSERT INTO t VALUES (1, ''), (2, NULL)").await.unwrap();
+        let file = table.join(&names(&table)[0]);
+        assert_eq!(std::fs::read_to_string(file).unwrap(), "n,s\n1,\"\"\n2,\n");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_folder_that_has_files_is_not_added_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let context = session();
+        for partitioned in ["", "PARTITIONED BY (v)"] {
+            let target = folder.path().join(format!("out{}", partitioned.len()));
+            let copy = format!(
+                "COPY (SELECT 1 AS v, 2 AS w) TO '{}/' STORED AS PARQUET {partitioned}",
+                target.display()
+            );
+            run(&context, &copy).await.unwrap();
+            let before = names(&target);
+            let error = run(&context, &copy).await.unwrap_err().to_string();
+            assert!(error.contains("empty folder") && error.contains("INSERT INTO"), "{error}");
+            assert_eq!(names(&target), before);
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn devices_pipes_and_links_are_written_through() {
+        use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let context = session();
+        let [pipe, link, file] = ["pipe.csv", "link.csv", "file.csv"].map(|name| folder.path().join(name));
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || std::fs::read_to_string(pipe).unwrap()
+        });
+        run(&context, &format!("COPY (SELECT 1 AS a) TO '{}'", pipe.display())).await.unwrap();
+        assert_eq!(reader.join().unwrap(), "a\n1\n");
+        assert!(std::fs::metadata(&pipe).unwrap().file_type().is_fifo());
+
+        run(&context, "COPY (SELECT 1 AS a) TO '/dev/null' STORED AS CSV").await.unwrap();
+        assert!(std::fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+
+        std::fs::write(&file, "old").unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        symlink("file.csv", &link).unwrap();
+        run(&context, &format!("COPY (SELECT 1 AS a) TO '{}'", link.display())).await.unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "a\n1\n");
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
     }
 }
