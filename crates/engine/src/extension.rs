@@ -43,6 +43,7 @@ use crate::floats::FloatKeyRule;
 use crate::gpu::{DeviceHandle, GpuRule};
 use crate::interval_products::MoreOperators;
 use crate::intervals::IntervalLengths;
+use crate::list_texts::ListTexts;
 use crate::lists::ListsOfColumns;
 use crate::multisets::Multisets;
 use crate::numbers::with_numbers;
@@ -68,7 +69,9 @@ use crate::window_functions::WindowFunctions;
 use crate::window_peers::WindowPeers;
 use crate::window_texts::WindowTexts;
 use crate::yielding::YieldingRule;
-use crate::{null_keys, outer_keys, shadowed, shared, simplify, synonyms, unmatched, window_functions};
+use crate::{
+    null_keys, outer_keys, shadowed, shared, simplify, synonyms, unmatched, window_functions, zones,
+};
 
 /// What [`with_pelton`] gives back: the builder to go on with, and what tables are made with.
 pub struct Extension {
@@ -144,11 +147,14 @@ fn with_sql_semantics(
     analyzer.rules.push(Arc::new(WindowFunctions));
     analyzer.rules.push(Arc::new(Subqueries));
     analyzer.rules.push(Arc::new(DateParts));
+    analyzer.rules.push(Arc::new(ListTexts));
     analyzer.rules.push(Arc::new(IntervalLengths));
     analyzer.rules.push(Arc::new(FloatKeyRule));
     *builder.analyzer() = Some(analyzer);
     builder.expr_planners().get_or_insert_default().insert(0, Arc::new(MoreOperators));
-    discrete::install(synonyms::install(window_functions::install(builder))).with_config(config)
+    zones::install(
+        discrete::install(synonyms::install(window_functions::install(builder))).with_config(config),
+    )
 }
 
 /// What queries are made faster or smaller by: `count`, and rules, the one for the device after all others, but for those that have what is left spill and columns

@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use datafusion::common::SchemaError;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
-use datafusion::execution::SessionState;
+use datafusion::execution::{FunctionRegistry, SessionState};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
@@ -37,6 +37,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::error::to_datafusion;
 use crate::parse::visit_sql;
+use crate::recursion::{mark_columns, recursive_column, unmark_columns};
 use crate::row_values::compare_rows;
 use crate::subqueries::unnest_series;
 use crate::using::{MergedJoins, NameJoins, merges, name_joins};
@@ -57,8 +58,20 @@ enum Distinct {
 ///
 /// # Errors
 ///
-/// Those of planning it as it is, and of joins by USING and comparisons of rows that are not planned.
+/// Those of planning it as it is, of joins by USING and comparisons of rows that are not planned, and of recursive queries
+/// whose columns do not hold their values.
 pub(crate) async fn plan(state: &SessionState, mut statement: Statement) -> DataFusionResult<LogicalPlan> {
+    if mark_columns(&mut statement) {
+        // Other statements do not see the function.
+        let mut state = state.clone();
+        state.register_udf(recursive_column())?;
+        return unmark_columns(plan_keys(&state, statement).await?);
+    }
+    plan_keys(state, statement).await
+}
+
+/// Plans `statement` with the names of ORDER BY hidden where that is what they mean.
+async fn plan_keys(state: &SessionState, mut statement: Statement) -> DataFusionResult<LogicalPlan> {
     if order::name_keys(&mut statement) {
         let mut hidden = statement.clone();
         order::hide_names(&mut hidden);

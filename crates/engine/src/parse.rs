@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   text ─▶ tokens (known_words.rs, copy_options.rs) ─▶ depth.rs: refused where it nests too deep
-//!             └▶ parser (dialect.rs) ─▶ statements (copy_targets.rs) ─▶ numbers with an exponent are doubles
+//!             └▶ parser (dialect.rs) ─▶ statements (copy_targets.rs) ─▶ numbers with an exponent are doubles ─▶ zones.rs
 //!                                    ─▶ like_escapes.rs ─▶ fetch_first.rs ─▶ window_specs.rs ─▶ short_forms.rs
 //!                                    ─▶ shadowed_names.rs ─▶ spellings.rs ─▶ balance.rs ─▶ columns of VALUES with a double are doubles
 //! ```
@@ -30,6 +30,7 @@ use crate::shadowed_names::rename_shadowing;
 use crate::short_forms::write_out;
 use crate::spellings::{write_blanks, write_spellings};
 use crate::window_specs::{drop_no_others, write_windows};
+use crate::zones::write_zone_settings;
 
 /// Splits `sql` into statements, as [`PeltonSession::parse`](crate::PeltonSession::parse) does: for DataFusion sessions of
 /// one's own, whose numbers with an exponent are doubles only if they are parsed here.
@@ -67,6 +68,7 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     let mut statements: Vec<Statement> = parsed?.into();
     statements.iter_mut().try_for_each(write_targets)?;
     statements.iter_mut().for_each(write_doubles);
+    statements.iter_mut().try_for_each(write_zone_settings)?;
     statements.iter_mut().try_for_each(write_backslashes)?;
     statements.iter_mut().try_for_each(write_limits)?;
     statements.iter_mut().try_for_each(write_windows)?;

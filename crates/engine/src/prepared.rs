@@ -168,7 +168,7 @@ fn column_named(batch: &RecordBatch, name: &str) -> usize {
 }
 
 /// `?` means the next parameter; to the planner it is one name for all of them.
-fn number_question_marks(statement: &mut Statement, count: &mut usize) {
+pub(crate) fn number_question_marks(statement: &mut Statement, count: &mut usize) {
     match statement {
         Statement::Statement(statement) => {
             let _: ControlFlow<()> = visit_expressions_mut(statement, |expr| {

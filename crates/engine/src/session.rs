@@ -19,7 +19,7 @@ use datafusion::common::format::ExplainFormat;
 use datafusion::error::DataFusionError;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::{SendableRecordBatchStream, SessionState, SessionStateBuilder, TaskContext};
-use datafusion::logical_expr::{DdlStatement, LogicalPlan};
+use datafusion::logical_expr::{DdlStatement, LogicalPlan, LogicalPlanBuilder};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::common::collect as drained;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
@@ -42,6 +42,7 @@ use crate::explain;
 use crate::extension::with_pelton;
 use crate::files::{FileSettings, with_files};
 use crate::gpu::{DeviceChoice, DeviceHandle, GpuRule, StepTime, is_on_trial};
+use crate::kept::{Keep, KeptStatements, concerns_kept, values_statement};
 use crate::memory::{self, QueryMemory};
 use crate::metered::{self, metered};
 use crate::names;
@@ -137,6 +138,7 @@ pub struct PeltonSession {
     reads_files: bool,
     memory_limit_bytes: Option<u64>,
     copies: Arc<Copies>,
+    kept: Arc<KeptStatements>,
 }
 
 impl PeltonSession {
@@ -160,7 +162,9 @@ impl PeltonSession {
         let (device, copies) = (extension.device, extension.copies);
         let reads_files = options.files_by_path;
         let memory_limit_bytes = options.memory_limit_bytes;
-        let session = Self { ctx, warehouse, schema, device, plans, reads_files, memory_limit_bytes, copies };
+        let kept = Arc::default();
+        let session =
+            Self { ctx, warehouse, schema, device, plans, reads_files, memory_limit_bytes, copies, kept };
         if !options.pin.is_empty() {
             go_on_with_huge_pages();
         }
@@ -217,6 +221,7 @@ impl PeltonSession {
             reads_files: self.reads_files,
             memory_limit_bytes: self.memory_limit_bytes,
             copies: Arc::clone(&self.copies),
+            kept: Arc::clone(&self.kept),
         })
     }
 
@@ -245,10 +250,20 @@ impl PeltonSession {
         parse(sql)
     }
 
-    /// Plans one statement. Definitions (`CREATE VIEW …`) take effect here.
+    /// Plans one statement. Definitions (`CREATE VIEW …`) take effect here, and so do PREPARE and DEALLOCATE.
     pub fn plan(&self, statement: Statement) -> BoxFuture<'_, Result<Query>> {
         Box::pin(async move {
             let started = Instant::now();
+            let statement = match concerns_kept(&statement) {
+                true => match self.executed(statement).await? {
+                    Some(statement) => statement,
+                    None => {
+                        let nothing = LogicalPlanBuilder::empty(false).build().map_err(from_datafusion)?;
+                        return self.plan_logical(nothing).await;
+                    }
+                },
+                false => statement,
+            };
             let text = self.plans.is_some().then(|| statement.to_string());
             let now = self.now();
             let cached = text.as_deref().map(|text| self.cached_plan(text, &now)).transpose()?.flatten();
@@ -269,6 +284,30 @@ impl PeltonSession {
                 self.plan_from(plan, (&state, text), started).await
             };
             metered::within(account.as_ref(), bounded::folding(planned)).await?
+        })
+    }
+
+    /// The statement that an EXECUTE is of; `None` once a PREPARE or DEALLOCATE has taken effect.
+    fn executed(&self, mut statement: Statement) -> BoxFuture<'_, Result<Option<Statement>>> {
+        Box::pin(async move {
+            if let Some(keep) = Keep::of(&statement)? {
+                self.logical(keep.statement().clone()).await?;
+                return self.kept.keep(keep).map(|()| None);
+            }
+            if self.kept.drop_named(&statement)? {
+                return Ok(None);
+            }
+            if let Some(values) = values_statement(&statement)? {
+                let plan = self.logical(values).await?;
+                if let Some(value) = plan.expressions().into_iter().find(|value| value.is_volatile()) {
+                    let value = value.unalias();
+                    return Err(Error::invalid_input(format!(
+                        "EXECUTE takes values that are the same in every row, and {value} is not"
+                    )));
+                }
+            }
+            self.kept.write(&mut statement)?;
+            Ok(Some(statement))
         })
     }
 

@@ -4,6 +4,9 @@
 //!   mod(a, b)                         (a % b)
 //!   year(d), dayname(d)               extract(year FROM d), to_char(d, '%A')         DuckDB's
 //!   CAST('2024-02-29 12:34' AS TIMESTAMP), DATE ' 2024-02-29'        with seconds, without blanks around
+//!   INTERVAL '1 day 02:00', INTERVAL '1-2' YEAR TO MONTH             with the names of units (interval_texts.rs)
+//!   t AT TIME ZONE z                  timezone(z, t)                                  zones.rs
+//!   localtimestamp, localtime         to_local_time(now()), its time of day
 //!   l[2:], l[:3]                      l[2:2147483647], l[1:3]
 //!   (s).name                          (s)['name']
 //!   trim(both from t)                 trim(both ' ' from t)                           before the text is parsed
@@ -26,6 +29,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 
 use crate::dialect::PeltonDialect;
+use crate::interval_texts::{write_interval, write_interval_text};
 use crate::parse::visit_sql;
 
 /// Functions by name and number of arguments, and what they are short for.
@@ -81,6 +85,10 @@ const DIFFERENCES: [(&str, &str); 8] = [
     ),
 ];
 
+/// What the session's clock reads when the query begins, by its names.
+const LOCAL_TIMES: [(&str, &str); 2] =
+    [("localtimestamp", "to_local_time(now())"), ("localtime", "CAST(to_local_time(now()) AS TIME)")];
+
 /// Keys of the largest CUBE that is written out, in 4096 sets.
 const CUBE_KEYS_MAX: usize = 12;
 
@@ -122,16 +130,31 @@ impl VisitorMut for Spellings {
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         match expr {
             Expr::Function(call) => {
-                if let Some(meant) = meant_by(call) {
+                let local_time = match (&call.args, call.name.0.as_slice()) {
+                    (FunctionArguments::None, [name]) => name.as_ident().and_then(local_time),
+                    _ => None,
+                };
+                if let Some(meant) = local_time.or_else(|| meant_by(call)) {
                     *expr = meant;
                 }
             }
             Expr::Cast { expr: text, data_type, .. } => {
                 if let Expr::Value(value) = text.as_mut() {
                     write_time(&mut value.value, data_type);
+                    write_interval_text(&mut value.value, data_type);
                 }
             }
             Expr::TypedString(text) => write_time(&mut text.value.value, &text.data_type),
+            Expr::Interval(interval) => write_interval(interval),
+            Expr::AtTimeZone { timestamp, time_zone } => {
+                let args = [time_zone.as_ref().clone(), timestamp.as_ref().clone()];
+                *expr = written("timezone($1, $2)", &args);
+            }
+            Expr::Identifier(name) => {
+                if let Some(meant) = local_time(name) {
+                    *expr = meant;
+                }
+            }
             Expr::CompoundFieldAccess { root, access_chain } => {
                 let is_computed = !matches!(**root, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
                 access_chain.iter_mut().for_each(|access| write_access(access, is_computed));
@@ -152,6 +175,12 @@ impl VisitorMut for Spellings {
     }
 }
 
+/// What `localtimestamp` and `localtime` mean.
+fn local_time(name: &Ident) -> Option<Expr> {
+    let is_meant = |known: &str| name.quote_style.is_none() && name.value.eq_ignore_ascii_case(known);
+    LOCAL_TIMES.iter().find(|(known, _)| is_meant(known)).map(|(_, text)| written(text, &[]))
+}
+
 /// What `call` is short for.
 fn meant_by(call: &Function) -> Option<Expr> {
     let is_short = |name: &str| {
@@ -166,6 +195,11 @@ fn meant_by(call: &Function) -> Option<Expr> {
         }
         (name, args) => FUNCTIONS.iter().find(|(known, count, _)| name == *known && args.len() == *count)?.2,
     };
+    Some(nested(written(text, &args)))
+}
+
+/// The expression of `text`, with `args` for its parameters.
+pub(crate) fn written(text: &str, args: &[Expr]) -> Expr {
     let parser = Parser::new(&PeltonDialect).try_with_sql(text);
     let mut meant = parser.and_then(|mut parser| parser.parse_expr()).expect("texts of this file are SQL");
     let _ = visit_expressions_mut(&mut meant, |part| {
@@ -177,7 +211,7 @@ fn meant_by(call: &Function) -> Option<Expr> {
         }
         ControlFlow::<()>::Continue(())
     });
-    Some(nested(meant))
+    meant
 }
 
 /// What keeps its place in a statement that is written out as text.
@@ -313,6 +347,17 @@ mod tests {
             let sql = format!("SELECT date_diff('{part}', x, y)");
             assert!(parse(&sql).unwrap()[0].to_string().starts_with("SELECT ("), "{sql}");
         }
+    }
+
+    #[test]
+    fn zones_are_arguments_and_local_times_are_computed() {
+        check("SELECT t AT TIME ZONE 'UTC'", "SELECT timezone('UTC', t)");
+        check(
+            "SELECT a + b AT TIME ZONE z AT TIME ZONE 'Asia/Tokyo'",
+            "SELECT a + timezone('Asia/Tokyo', (timezone(z, b)))",
+        );
+        check("SELECT LOCALTIMESTAMP", "SELECT to_local_time(now())");
+        check("SELECT \"localtimestamp\", t.localtime", "SELECT \"localtimestamp\", t.localtime");
     }
 
     #[test]

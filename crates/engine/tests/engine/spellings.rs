@@ -5,12 +5,12 @@ use arrow::array::Array;
 use arrow::util::display::array_value_to_string;
 use pelton_engine::{PeltonSession, SessionOptions};
 
-fn session() -> PeltonSession {
+pub(crate) fn session() -> PeltonSession {
     PeltonSession::open(None, &SessionOptions { threads: Some(2), ..SessionOptions::default() }).unwrap()
 }
 
 /// That the first column of `sql` is `expected`.
-async fn check(session: &PeltonSession, sql: &str, expected: &[&str]) {
+pub(crate) async fn check(session: &PeltonSession, sql: &str, expected: &[&str]) {
     let query = session.query(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
     let batches = query.collect().await.unwrap_or_else(|error| panic!("{sql}: {error}"));
     let mut values = Vec::new();
@@ -24,7 +24,7 @@ async fn check(session: &PeltonSession, sql: &str, expected: &[&str]) {
     assert_eq!(values, expected, "{sql}");
 }
 
-async fn check_error(session: &PeltonSession, sql: &str, words: &str) {
+pub(crate) async fn check_error(session: &PeltonSession, sql: &str, words: &str) {
     let error = match session.query(sql).await {
         Ok(query) => query.collect().await.unwrap_err().to_string(),
         Err(error) => error.to_string(),
@@ -166,5 +166,37 @@ async fn functions_and_fields_of_duckdb() {
         ("struct_extract({'a': 1, 'b': NULL}, 'a')", "1"),
     ] {
         check(&session, &format!("SELECT {expression}"), &[expected]).await;
+    }
+}
+
+#[tokio::test]
+async fn texts_of_intervals_have_clocks_and_years() {
+    let session = session();
+    for (interval, expected) in [
+        ("INTERVAL '02:00:00'", "2 hours"),
+        ("INTERVAL '1 day -02:00:00.5'", "1 days -2 hours -0.500000000 secs"),
+        ("INTERVAL '1-2' YEAR TO MONTH", "14 mons"),
+        ("INTERVAL '3 04:05' DAY TO MINUTE", "3 days 4 hours 5 mins"),
+        ("CAST('1 day 02:00' AS INTERVAL)", "1 days 2 hours"),
+        ("-INTERVAL '02:00'", "-2 hours"),
+    ] {
+        check(&session, &format!("SELECT {interval}"), &[expected]).await;
+    }
+    check_error(&session, "SELECT INTERVAL '02:75'", "02:75").await;
+}
+
+#[tokio::test]
+async fn nulls_of_lists_are_written_in_texts() {
+    let session = session();
+    for (value, expected) in [
+        ("[1, NULL, 3]", "[1, NULL, 3]"),
+        ("['a', NULL, 'b c']", "[a, NULL, b c]"),
+        ("[[1], NULL]", "[[1], NULL]"),
+        ("CAST(NULL AS INTEGER[])", "NULL"),
+        ("[1.5, 2]", "[1.5, 2.0]"),
+    ] {
+        check(&session, &format!("SELECT CAST({value} AS VARCHAR)"), &[expected]).await;
+        check(&session, &format!("SELECT CAST(x AS VARCHAR) FROM (VALUES ({value})) AS t(x)"), &[expected])
+            .await;
     }
 }

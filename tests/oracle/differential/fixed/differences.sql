@@ -13,9 +13,6 @@ SELECT DATE '2024-02-29' + INTERVAL '36 hours';
 SELECT CAST(TIMESTAMP '2024-02-29 12:34:56' AS VARCHAR);
 SELECT CAST(INTERVAL '1 day 2 hours' AS VARCHAR);
 
--- AT TIME ZONE gives the same instant with a zone.
-SELECT id, zoned AT TIME ZONE 'Europe/Berlin' FROM moments WHERE id < 10;
-
 -- The columns of USING come first in `*`, as in PostgreSQL, where the join is a RIGHT or FULL one; DuckDB leaves them in their places.
 SELECT * FROM a RIGHT JOIN b USING (k);
 SELECT * FROM a FULL JOIN b USING (k, t, day);

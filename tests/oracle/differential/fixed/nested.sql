@@ -1,6 +1,7 @@
 -- Lists and structs, as far as both engines have them: making, reading, unnesting, aggregates of them.
 
 SELECT [1, 2, 3], [1, NULL], ['a', 'ä', ''], [[1], [2, 3]];
+SELECT CAST([1, NULL, 3] AS VARCHAR), CAST([[1], NULL] AS VARCHAR), CAST(['a', NULL] AS VARCHAR);
 SELECT [1, 2, 3][1], [1, 2, 3][3], [1, 2, 3][4], ['a', 'b'][2];
 SELECT array_length([1, 2, 3]), array_length([1, NULL], 1), array_length(['a', 'b']);
 SELECT [1, 2, 3, 4][2:3], [1, 2, 3, 4][-1], [1, 2, 3, 4][3:9];
@@ -64,3 +65,4 @@ SELECT map(['a', 'b'], [1, 2])['a'] IS NULL;
 -- What Pelton once had wrong, or refused.
 SELECT [1, 2, 3, 4][2:];
 SELECT ({'a': 5}).a;
+SELECT id, v FROM a, unnest([k, id]) AS u(v);

@@ -365,3 +365,4 @@ SELECT a.id, b.id FROM a LEFT JOIN b ON b.k = (SELECT max(c.k) FROM b AS c WHERE
 SELECT a.id, b.id FROM a LEFT JOIN b ON a.k = b.k AND b.id > (SELECT min(s.id) FROM spans AS s WHERE s.low = b.k);
 SELECT (SELECT max(v.x) FROM (VALUES (a.k), (a.id)) AS v(x)) FROM a;
 SELECT id FROM a ORDER BY id LIMIT (SELECT 4);
+SELECT (SELECT sum(v) FROM unnest([a.k, a.id]) AS u(v)) FROM a;

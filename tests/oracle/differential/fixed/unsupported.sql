@@ -1,12 +1,6 @@
 -- What Pelton refuses and DuckDB answers. PostgreSQL answers it too, unless a comment says otherwise.
 -- A statement that Pelton answers fails the test here, and moves to its topic.
 
--- ---- Subqueries and LATERAL
-
--- LATERAL by more than equality, with LIMIT, without FROM, of VALUES, of functions and of set operations.
-SELECT id, v FROM a, unnest([k, id]) AS u(v);
-SELECT (SELECT sum(v) FROM unnest([a.k, a.id]) AS u(v)) FROM a;
-
 -- ---- WITH, VALUES, LIMIT and names
 
 SELECT * FROM a AS s(one, two);
