@@ -74,7 +74,9 @@ def test_a_damaged_file_is_corrupt(tmp_path: Path) -> None:
 
 def test_options_that_cannot_be_are_refused(tmp_path: Path) -> None:
     for options, message in [
-        ({"threads": 0}, "at least 1"),
+        ({"threads": 0}, "from 1 to 1024"),
+        ({"threads": 1_000_000}, "from 1 to 1024"),
+        ({"batch_rows": 0}, "at least 1"),
         ({"memory_limit": "4 parsecs"}, "unknown unit"),
         ({"io": "fast"}, "'auto', 'direct' or 'buffered'"),
         ({"device": "abacus"}, "abacus"),
