@@ -134,7 +134,7 @@ fn parents() -> Vec<Parent> {
         parent(
             "RecursiveQueryExec",
             &[],
-            "WITH RECURSIVE r AS (SELECT max(s) AS n FROM GROUPS UNION ALL SELECT n / 2 FROM r WHERE n > 1) SELECT * FROM r",
+            "WITH RECURSIVE r AS (SELECT max(s) AS n FROM GROUPS UNION ALL SELECT CAST(n / 2 AS DECIMAL(38, 0)) FROM r WHERE n > 1) SELECT * FROM r",
         ),
     ]
 }
