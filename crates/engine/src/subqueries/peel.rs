@@ -136,7 +136,12 @@ fn is_computed(expr: &Expr) -> bool {
             let computes = op.is_numerical_operators() || is_comparison(*op);
             computes && expr.any_column_refs() && is_operand(left) && is_operand(right)
         }
-        Expr::ScalarFunction(call) => call.args.first().is_some_and(is_computed) && !has_subquery(expr),
+        // A function that looks at its arguments one by one may stop at a constant: coalesce(1, x).
+        Expr::ScalarFunction(call) => {
+            let computes = |args: &[Expr]| args.iter().any(is_computed);
+            let is_first = call.args.first().is_some_and(is_computed);
+            (is_first || !call.func.short_circuits() && computes(&call.args)) && !has_subquery(expr)
+        }
         _ => false,
     }
 }

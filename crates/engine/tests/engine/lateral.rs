@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+use datafusion::physical_plan::displayable;
 use pelton_engine::{DeviceChoice, PeltonSession, SessionOptions};
 
 use crate::common::{Tables, run};
@@ -439,5 +440,16 @@ async fn what_cannot_be_computed_for_each_row_is_refused() {
     ] {
         let error = error_of(&session, sql).await;
         assert!(error.contains(words), "{sql}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn products_of_aggregates_are_joined_without_the_rows_around() {
+    let (_tables, session) = tables();
+    for value in ["0.5 * sum(u.k)", "sum(u.k) * 0.5", "min(u.k)", "avg(u.k) + 1"] {
+        let sql = format!("SELECT t.id FROM t WHERE t.k > (SELECT {value} FROM t AS u WHERE u.id = t.id)");
+        let query = session.query(&sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let plan = displayable(query.physical_plan().as_ref()).indent(false).to_string();
+        assert!(!plan.contains("__pelton_outer"), "{sql}\n{plan}");
     }
 }
