@@ -67,9 +67,9 @@ async fn the_filter_that_drops_most_rows_goes_first_wherever_its_join_is() {
             assert_eq!(actual, tables.expected(&sql).await, "{sql}");
             let (detail, tested) = scan_of_fact(&query);
             assert_eq!(detail.matches("DynamicFilter").count(), 2, "{sql}: {detail}");
-            // One filter sees all rows, the other a hundredth of them. The other way round it is three fifths, which a quarter
-            // of the row groups may have: clocks are disturbed on a busy machine.
-            assert!((ROWS..ROWS * 6 / 5).contains(&tested), "{sql}: filters saw {tested} rows");
+            // One filter sees all rows, the other a hundredth of them. The other way round it is three fifths, which half of
+            // the row groups may have: clocks are disturbed on a busy machine.
+            assert!((ROWS..ROWS * 13 / 10).contains(&tested), "{sql}: filters saw {tested} rows");
         }
     }
 }
