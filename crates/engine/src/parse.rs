@@ -4,7 +4,8 @@
 //!   text ─▶ tokens (known_words.rs, copy_options.rs) ─▶ depth.rs: refused where it nests too deep
 //!             └▶ parser (dialect.rs) ─▶ statements (copy_targets.rs) ─▶ numbers with an exponent are doubles ─▶ zones.rs
 //!                                    ─▶ like_escapes.rs ─▶ fetch_first.rs ─▶ window_specs.rs ─▶ short_forms.rs
-//!                                    ─▶ shadowed_names.rs ─▶ spellings.rs ─▶ balance.rs ─▶ columns of VALUES with a double are doubles
+//!                                    ─▶ shadowed_names.rs ─▶ spellings.rs ─▶ balance.rs
+//!                                    ─▶ columns of VALUES with a double are doubles
 //! ```
 
 use std::ops::ControlFlow;

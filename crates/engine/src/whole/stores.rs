@@ -134,10 +134,8 @@ impl MultipartUpload for WholeUpload {
         match &mut self.inner {
             Some(inner) => inner.put_part(payload),
             None => Box::pin(async {
-                Err(object_store::Error::NotImplemented {
-                    operation: "put_part".into(),
-                    implementer: "COPY".into(),
-                })
+                let source = "a part came after all of the file".into();
+                Err(object_store::Error::Generic { store: "COPY", source })
             }),
         }
     }

@@ -21,6 +21,7 @@ mod planning;
 mod profile;
 mod recursion;
 mod reuse;
+mod same;
 mod shared;
 mod similar;
 mod skipping;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use pelton_engine::{DeviceChoice, PeltonSession, SessionOptions};
 
-use crate::common::{Tables, run};
+use crate::common::Tables;
+use crate::same::{check_same, error_of};
 
 /// Tables a (id, k, g) and b (id, k), each with a NULL in `k`.
 fn tables() -> (Tables, PeltonSession) {
@@ -28,16 +29,7 @@ fn tables() -> (Tables, PeltonSession) {
 
 /// That each statement gives what the one beside it gives in plain DataFusion.
 async fn check(cases: &[(&str, &str)]) {
-    let (tables, session) = tables();
-    for (sql, same) in cases {
-        let (actual, _) = run(&session, sql).await;
-        assert_eq!(actual, tables.expected(same).await, "{sql}");
-    }
-}
-
-async fn error_of(session: &PeltonSession, sql: &str) -> String {
-    let error = session.query(sql).await.err();
-    error.unwrap_or_else(|| panic!("{sql} is planned")).to_string()
+    check_same(tables(), cases).await;
 }
 
 #[tokio::test]

@@ -7,7 +7,8 @@ use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use datafusion::physical_plan::displayable;
 use pelton_engine::{DeviceChoice, PeltonSession, SessionOptions};
 
-use crate::common::{Tables, run};
+use crate::common::Tables;
+use crate::same::{check_same, error_of};
 
 /// Table r: id, and all combinations of a and b of 1, 2 and NULL; table s: some rows x and y, one of them with NULL.
 fn tables() -> (Tables, PeltonSession) {
@@ -29,21 +30,14 @@ fn tables() -> (Tables, PeltonSession) {
 
 /// That each statement gives what the one beside it gives in plain DataFusion.
 async fn check(cases: &[(&str, &str)]) {
-    let (tables, session) = tables();
-    for (sql, same) in cases {
-        let (actual, _) = run(&session, sql).await;
-        assert_eq!(actual, tables.expected(same).await, "{sql}");
-    }
+    check_same(tables(), cases).await;
 }
 
 /// That each statement is refused with these words.
 async fn check_errors(cases: &[(&str, &str)]) {
     let (_tables, session) = tables();
     for (sql, words) in cases {
-        let error = match session.query(sql).await {
-            Ok(_) => panic!("{sql} is planned"),
-            Err(error) => error.to_string(),
-        };
+        let error = error_of(&session, sql).await;
         assert!(error.contains(words), "{sql}: {error}");
     }
 }
