@@ -153,8 +153,8 @@ class Connection:
         infer_rows: int | Literal["auto", "all"] = "auto",
         column_types: Mapping[str, str] | str | None = None,
         purpose: Literal["auto", "gpu", "cpu", "archive"] | None = None,
-        objective: Literal["fastest", "smallest"] = "fastest",
-        storage_rate: Size = "1GB",
+        objective: Literal["fastest", "smallest"] | None = None,
+        storage_rate: Size | None = None,
         sample: float = 0.1,
         row_group_rows: int | Sequence[int] = 131072,
         page_rows: int = 16384,
@@ -181,7 +181,8 @@ class Connection:
           inputs up to 64 MiB, else 100000. `column_types` names types instead: {"zip": "VARCHAR"}
         - `purpose`: which way the bytes will come to those who read them, as `pelton load --for` has it; it takes the
           place of `objective` and `storage_rate`
-        - `objective`: what the choice of encodings aims at; "fastest" assumes a storage of `storage_rate` a second
+        - `objective`: what the choice of encodings aims at; "fastest" assumes a storage of `storage_rate` ("1GB") a second;
+          with neither it is as `purpose` "auto"
         - `sample`: share of the rows that encodings are tried on, which `seed` picks
         - `row_group_rows`: rows of a row group, the unit of skipping; of several, the best on the sample
         - `page_rows`: rows of a page inside a column chunk; `force_codec`: this codec for all, without a choice

@@ -168,11 +168,11 @@ pub(crate) struct LoadArgs {
     #[arg(long = "for", value_name = "WHAT", value_enum, conflicts_with_all = ["objective", "storage_rate", "force_codec", "force_encoding"])]
     pub(crate) purpose: Option<PurposeArg>,
     /// What the choice of encodings aims at, more exactly than `--for` says.
-    #[arg(long, value_enum, default_value_t = ObjectiveArg::Fastest, hide_short_help = true)]
-    pub(crate) objective: ObjectiveArg,
-    /// Storage rate that `--objective fastest` assumes, per second.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1GB", hide_short_help = true)]
-    pub(crate) storage_rate: u64,
+    #[arg(long, value_enum, hide_short_help = true)]
+    pub(crate) objective: Option<ObjectiveArg>,
+    /// Storage rate that `--objective fastest` assumes, per second [default: 1GB].
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, hide_short_help = true)]
+    pub(crate) storage_rate: Option<u64>,
     /// Share of the input that encodings are tried on.
     #[arg(long, value_name = "RATIO", default_value_t = 0.1)]
     pub(crate) sample: f64,

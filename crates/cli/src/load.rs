@@ -3,7 +3,8 @@
 use pelton_engine::{bytes_text, counted};
 use pelton_error::{Error, Result};
 use pelton_load::{
-    CancelFlag, ClusterBy, InputFormat, LoadOptions, LoadReport, LoadRequest, Purpose, StarLink,
+    CancelFlag, ClusterBy, DISK_BYTES_PER_S, InputFormat, LoadOptions, LoadReport, LoadRequest, Purpose,
+    StarLink,
 };
 use pelton_store::{Objective, SampleOptions, Warehouse, WriteMode};
 
@@ -80,19 +81,23 @@ fn load_options(args: &LoadArgs) -> Result<LoadOptions> {
 
 /// Among which encodings, and what for.
 fn choose(args: &LoadArgs) -> SampleOptions {
-    let purpose = args.purpose.map(|purpose| match purpose {
-        PurposeArg::Auto => Purpose::Auto,
-        PurposeArg::Gpu => Purpose::Gpu,
-        PurposeArg::Cpu => Purpose::Cpu,
-        PurposeArg::Archive => Purpose::Archive,
-    });
-    purpose.map(Purpose::choose).unwrap_or_else(|| SampleOptions {
-        objective: match args.objective {
-            ObjectiveArg::Fastest => Objective::Fastest { storage_bytes_per_s: args.storage_rate },
-            ObjectiveArg::Smallest => Objective::Smallest,
-        },
-        ..SampleOptions::default()
-    })
+    let objective = match (args.objective, args.storage_rate) {
+        (None, None) => return purpose(args.purpose).choose(),
+        (Some(ObjectiveArg::Smallest), _) => Objective::Smallest,
+        (Some(ObjectiveArg::Fastest) | None, rate) => {
+            Objective::Fastest { storage_bytes_per_s: rate.unwrap_or(DISK_BYTES_PER_S) }
+        }
+    };
+    SampleOptions { objective, ..SampleOptions::default() }
+}
+
+fn purpose(asked: Option<PurposeArg>) -> Purpose {
+    match asked {
+        Some(PurposeArg::Auto) | None => Purpose::Auto,
+        Some(PurposeArg::Gpu) => Purpose::Gpu,
+        Some(PurposeArg::Cpu) => Purpose::Cpu,
+        Some(PurposeArg::Archive) => Purpose::Archive,
+    }
 }
 
 /// The order of rows that a text such as `auto`, `auto:a,b` or `a,b` asks for.

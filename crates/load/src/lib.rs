@@ -50,4 +50,4 @@ pub use pelton_files::{
 };
 pub use progress::{NoProgress, Phase, Progress, Snapshot};
 pub use report::LoadReport;
-pub use request::{ClusterBy, LoadOptions, LoadRequest, Purpose, StarLink};
+pub use request::{ClusterBy, DISK_BYTES_PER_S, LoadOptions, LoadRequest, Purpose, StarLink};

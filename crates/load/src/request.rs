@@ -36,7 +36,8 @@ pub struct StarLink {
 /// Which way a table's bytes will come to those who read it: what its encodings are chosen by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Purpose {
-    /// From a local disk, to the CPU and to devices: the slower of reading and decoding is as fast as can be.
+    /// From a local disk once, then from memory, to the CPU and to devices: the slower of reading and decoding is as fast as can
+    /// be, and codecs only where they pay over a fast disk too.
     #[default]
     Auto,
     /// Over the link of a device: the fewest bytes of what its kernels decode while they read, so without codecs.
@@ -48,7 +49,9 @@ pub enum Purpose {
 }
 
 /// What a plain local disk delivers: what decodes slower than that is not chosen for the few bytes it saves.
-const DISK_BYTES_PER_S: u64 = 1_000_000_000;
+pub const DISK_BYTES_PER_S: u64 = 1_000_000_000;
+/// What a fast local disk delivers, over which codecs have to pay.
+const FAST_DISK_BYTES_PER_S: u64 = 4_000_000_000;
 /// What all cores together read from the page cache; a guess.
 const PAGE_CACHE_BYTES_PER_S: u64 = 10_000_000_000;
 
@@ -58,7 +61,11 @@ impl Purpose {
         let all = SampleOptions::default();
         let fastest = |storage_bytes_per_s| Objective::Fastest { storage_bytes_per_s };
         match self {
-            Purpose::Auto => SampleOptions { objective: fastest(DISK_BYTES_PER_S), ..all },
+            Purpose::Auto => SampleOptions {
+                objective: fastest(DISK_BYTES_PER_S),
+                codec_bytes_per_s: Some(FAST_DISK_BYTES_PER_S),
+                ..all
+            },
             Purpose::Gpu => {
                 SampleOptions { objective: Objective::Smallest, codecs: vec![Codec::None], ..all }
             }

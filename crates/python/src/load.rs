@@ -9,8 +9,8 @@ use crossbeam_channel::bounded;
 use pelton_engine::bytes_text;
 use pelton_error::{CancelFlag, Error, Result};
 use pelton_load::{
-    InputFormat, LoadOptions, LoadReport, LoadRequest, Progress, Purpose, Snapshot, TextOptions, parse_char,
-    parse_column_types, parse_optional_char,
+    DISK_BYTES_PER_S, InputFormat, LoadOptions, LoadReport, LoadRequest, Progress, Purpose, Snapshot,
+    TextOptions, parse_char, parse_column_types, parse_optional_char,
 };
 use pelton_store::{Objective, SampleOptions, Warehouse, WriteMode};
 use pyo3::prelude::*;
@@ -41,8 +41,8 @@ pub(crate) struct LoadArgs {
     infer_rows: String,
     column_types: String,
     purpose: Option<String>,
-    objective: String,
-    storage_rate: Size,
+    objective: Option<String>,
+    storage_rate: Option<Size>,
     sample: f64,
     row_group_rows: Vec<u32>,
     page_rows: u32,
@@ -110,14 +110,19 @@ impl LoadArgs {
 
     /// Among which encodings, and what for.
     fn choose(&self) -> Result<SampleOptions> {
-        let objective = match self.objective.as_str() {
-            "fastest" => Objective::Fastest { storage_bytes_per_s: self.storage_rate.bytes()? },
-            "smallest" => Objective::Smallest,
-            other => return Err(unknown("objective", other, "'fastest' or 'smallest'")),
+        let rate = self.storage_rate.as_ref().map(Size::bytes).transpose()?;
+        let objective = match self.objective.as_deref() {
+            Some("smallest") => Objective::Smallest,
+            Some("fastest") | None => {
+                Objective::Fastest { storage_bytes_per_s: rate.unwrap_or(DISK_BYTES_PER_S) }
+            }
+            Some(other) => return Err(unknown("objective", other, "'fastest' or 'smallest'")),
         };
         let purpose = match self.purpose.as_deref() {
-            None => return Ok(SampleOptions { objective, ..SampleOptions::default() }),
-            Some("auto") => Purpose::Auto,
+            None if self.objective.is_some() || rate.is_some() => {
+                return Ok(SampleOptions { objective, ..SampleOptions::default() });
+            }
+            Some("auto") | None => Purpose::Auto,
             Some("gpu") => Purpose::Gpu,
             Some("cpu") => Purpose::Cpu,
             Some("archive") => Purpose::Archive,

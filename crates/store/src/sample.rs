@@ -70,6 +70,9 @@ pub struct SampleOptions {
     pub objective: Objective,
     /// Codecs to try; [`Codec::None`] is what light encodings are.
     pub codecs: Vec<Codec>,
+    /// Where tables stay in memory once they are read, for [`Objective::Fastest`]: a codec is only taken where it would pay
+    /// over storage of this rate, bytes a second, since every scan decodes what one scan reads.
+    pub codec_bytes_per_s: Option<u64>,
     /// Row group sizes to try; at least one.
     pub row_group_rows: Vec<u32>,
     /// Rows a page.
@@ -91,6 +94,7 @@ impl Default for SampleOptions {
         Self {
             objective: Objective::Smallest,
             codecs: vec![Codec::None, Codec::Lz4, Codec::Snappy, Codec::Zstd, Codec::Deflate],
+            codec_bytes_per_s: None,
             row_group_rows: vec![DEFAULT_ROW_GROUP_ROWS],
             page_rows: DEFAULT_PAGE_ROWS,
             zone: ZoneOptions::default(),
@@ -339,6 +343,7 @@ impl Trial<'_> {
             });
         }
         rank(&mut candidates, self.options.objective);
+        self.put_back_codecs(&mut candidates, raw_bytes);
         self.put_back_symbols(&mut candidates, raw_bytes);
         let is_forced = self.options.force_encoding.is_some_and(|forced| {
             let chosen = candidates[0].encoding;
@@ -354,6 +359,33 @@ impl Trial<'_> {
         })
     }
 
+    /// Moves what has a codec that does not pay behind all other `candidates`, where tables stay in memory: what it saves of
+    /// the best without one has to be worth the time to decode it.
+    fn put_back_codecs(&self, candidates: &mut Vec<Candidate>, raw_bytes: u64) {
+        let (Objective::Fastest { .. }, Some(bytes_per_s)) =
+            (self.options.objective, self.options.codec_bytes_per_s)
+        else {
+            return;
+        };
+        let is_light =
+            |candidate: &&Candidate| candidate.encoding.codec == Codec::None && !has_symbols(candidate);
+        let Some(light) = candidates.iter().find(is_light).cloned() else { return };
+        let pays = |candidate: &Candidate| {
+            let saved_bytes = light.stored_bytes as f64 - candidate.stored_bytes as f64;
+            let more_seconds = self.seconds(candidate, raw_bytes) - self.seconds(&light, raw_bytes);
+            candidate.encoding.codec == Codec::None || more_seconds <= saved_bytes / bytes_per_s.max(1) as f64
+        };
+        let (mut paying, others): (Vec<Candidate>, Vec<Candidate>) = candidates.drain(..).partition(pays);
+        // The best may have led with one that does not pay.
+        rank(&mut paying, self.options.objective);
+        candidates.extend(paying.into_iter().chain(others));
+    }
+
+    /// How long all cores decode so many bytes.
+    fn seconds(&self, of: &Candidate, raw_bytes: u64) -> f64 {
+        raw_bytes as f64 / of.decode_bytes_per_s.max(1) as f64 / self.options.cores.max(1) as f64
+    }
+
     /// Moves symbols that are not worth it behind all other `candidates`, where a scan is to be fast: whether its bytes
     /// come from the storage that the objective assumes or are in memory already, it must not be the slower for them by
     /// more than they save.
@@ -367,13 +399,10 @@ impl Trial<'_> {
                 |codec| others.iter().filter(of_codec(codec)).min_by_key(|other| other.stored_bytes);
             let other = smallest(symbols.encoding.codec).or_else(|| smallest(Codec::None));
             other.is_none_or(|other| {
-                let seconds = |of: &Candidate| {
-                    raw_bytes as f64 / of.decode_bytes_per_s.max(1) as f64 / self.options.cores.max(1) as f64
-                };
                 let saved_bytes = other.stored_bytes as f64 - symbols.stored_bytes as f64;
                 let saved_seconds = saved_bytes / storage_bytes_per_s.max(1) as f64;
                 symbols.stored_bytes as f64 <= SYMBOLS_SHARE_MAX * other.stored_bytes as f64
-                    && seconds(symbols) - seconds(other) <= saved_seconds
+                    && self.seconds(symbols, raw_bytes) - self.seconds(other, raw_bytes) <= saved_seconds
             })
         };
         candidates.sort_by_key(|candidate| has_symbols(candidate) && !is_worth_it(candidate));

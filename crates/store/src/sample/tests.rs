@@ -206,6 +206,35 @@ fn symbols_are_taken_where_they_save_a_fifth_and_more_time_than_they_take() {
 }
 
 #[test]
+fn where_tables_stay_in_memory_codecs_are_taken_that_save_more_time_than_they_take() {
+    const MEGA: u64 = 1_000_000;
+    let of = |encoding: &str, megabytes: u64, decode_megabytes_per_s: u64| Candidate {
+        encoding: encoding.parse().unwrap(),
+        row_group_rows: ROWS,
+        stored_bytes: megabytes * MEGA,
+        decode_bytes_per_s: decode_megabytes_per_s * MEGA,
+        cost: (megabytes * MEGA) as f64, // reading takes longer than decoding
+    };
+    // A gigabyte on two cores, of which 500 megabytes decode in a twentieth of a second.
+    let first = |codec_bytes_per_s, compressed: &Candidate| {
+        let objective = Objective::Fastest { storage_bytes_per_s: 1000 * MEGA };
+        let options = SampleOptions { objective, codec_bytes_per_s, cores: 2, ..SampleOptions::default() };
+        let trial = Trial { options: &options, row_group_rows: ROWS, runs: &[] };
+        let light = [of("bitpack", 500, 10_000), of("plain", 1000, 20_000)];
+        let mut candidates = [&[compressed.clone()][..], &light].concat();
+        trial.put_back_codecs(&mut candidates, 1000 * MEGA);
+        assert_eq!(candidates.len(), 3);
+        candidates.swap_remove(0).encoding.to_string()
+    };
+    let fast = Some(4000 * MEGA);
+    // 200 megabytes are a twentieth of a second there.
+    assert_eq!(first(fast, &of("bitpack/zstd", 300, 5001)), "bitpack/zstd");
+    assert_eq!(first(fast, &of("bitpack/zstd", 300, 4990)), "bitpack");
+    assert_eq!(first(Some(1000 * MEGA), &of("bitpack/zstd", 300, 4990)), "bitpack/zstd");
+    assert_eq!(first(None, &of("bitpack/zstd", 300, 1)), "bitpack/zstd");
+}
+
+#[test]
 fn one_encoding_that_is_forced_needs_no_other() {
     let options = SampleOptions {
         objective: Objective::Fastest { storage_bytes_per_s: 1 << 40 },
