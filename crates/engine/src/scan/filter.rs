@@ -20,6 +20,7 @@ use datafusion::physical_expr::utils::collect_columns;
 use pelton_store::Table;
 use pelton_zone::Predicate;
 
+use super::keys::KeyBits;
 use super::narrow::Narrow;
 use super::order::{Measured, RETRY_EVERY};
 use super::routed::Routed;
@@ -51,6 +52,8 @@ pub(super) struct ScanFilter {
     optional: bool,
     /// True where some row may have an error in place of a result.
     may_fail: bool,
+    /// Rows that the filter is for, about.
+    rows: u64,
     /// What a dynamic filter says, and the generation of it that says so: 0 before it was asked.
     told: Told,
     generation: u64,
@@ -66,6 +69,8 @@ enum Told {
     Nothing,
     /// A condition, as static conjuncts are.
     Condition,
+    /// The whole numbers that pass a condition.
+    Keys(Arc<KeyBits>),
     /// A condition for each partition of a join.
     Routed(Arc<Routed>),
 }
@@ -86,7 +91,7 @@ impl ScanFilter {
         let predicate = zone_predicate(expr, table.schema());
         let zones = ZoneLookup::own(table, &predicate).map_err(to_datafusion)?;
         let mut filter =
-            Self { proof: Some((predicate, zones)), optional: false, ..Self::optional(expr, table)? };
+            Self { proof: Some((predicate, zones)), optional: false, ..Self::optional(expr, table, 0)? };
         filter.may_fail &= !filter.is_cheap(); // what zone maps understand compares values and nothing else
         Ok(match filter.narrow.over_stored(&filter.expr)? {
             Some(expr) => Self { expr, takes_stored: true, ..filter },
@@ -94,8 +99,8 @@ impl ScanFilter {
         })
     }
 
-    /// A filter over `table`'s columns that may be left out.
-    pub(super) fn optional(expr: &Arc<dyn PhysicalExpr>, table: &Table) -> Result<Self> {
+    /// A filter over `table`'s columns that may be left out, for about so many `rows`.
+    pub(super) fn optional(expr: &Arc<dyn PhysicalExpr>, table: &Table, rows: u64) -> Result<Self> {
         let mut columns: Vec<usize> = collect_columns(expr).iter().map(Column::index).collect();
         columns.sort_unstable();
         columns.dedup();
@@ -116,6 +121,7 @@ impl ScanFilter {
             proof: None,
             optional: true,
             may_fail,
+            rows,
             told: Told::Condition,
             generation: 0,
             measured: Measured::NOTHING,
@@ -176,12 +182,17 @@ impl ScanFilter {
     pub(super) fn evaluate(&mut self, arrays: Vec<ArrayRef>, row_count: usize) -> Result<BooleanBuffer> {
         self.refresh()?;
         let started = Instant::now();
+        if let Told::Keys(keys) = &self.told {
+            let passed = keys.passed(&arrays[0])?;
+            self.measured.add(row_count, passed.count_set_bits(), started.elapsed());
+            return Ok(passed);
+        }
         let options = RecordBatchOptions::new().with_row_count(Some(row_count));
         let batch = RecordBatch::try_new_with_options(Arc::clone(self.narrow.stored()), arrays, &options)?;
         let mut passed = BooleanBufferBuilder::new(row_count);
         let routed = match &self.told {
             Told::Routed(routed) => Some(routed),
-            Told::Nothing | Told::Condition => None,
+            Told::Nothing | Told::Condition | Told::Keys(_) => None,
         };
         let slice_rows = if routed.is_some() { ROUTED_SLICE_ROWS } else { SLICE_ROWS };
         for first in (0..row_count).step_by(slice_rows) {
@@ -214,7 +225,12 @@ impl ScanFilter {
         // Read first: what is newer than its number is made again, never the other way round.
         let generation = self.expr.snapshot_generation();
         if self.generation != generation {
-            self.told = Told::of(&dynamic.current()?);
+            let current = dynamic.current()?;
+            self.told = Told::of(&current);
+            if matches!(self.told, Told::Condition) && !self.may_fail {
+                let keys = KeyBits::of(&current, self.narrow.schema(), self.rows)?;
+                self.told = keys.map_or(Told::Condition, |keys| Told::Keys(Arc::new(keys)));
+            }
             self.generation = generation;
             self.measured.begin_anew();
         }

@@ -15,6 +15,7 @@
 mod counted;
 mod exec;
 mod filter;
+mod keys;
 mod metrics;
 mod narrow;
 mod order;

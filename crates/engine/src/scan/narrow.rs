@@ -46,6 +46,11 @@ impl Narrow {
         Self { schema: Arc::clone(schema), stored: Arc::new(stored), columns }
     }
 
+    /// The schema of rows as others have them.
+    pub(super) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
     /// The schema of rows as they are stored.
     pub(super) fn stored(&self) -> &SchemaRef {
         &self.stored

@@ -54,10 +54,11 @@ pub(super) fn open(
     };
     let schema = scan.schema();
     let required = scan.ordered_conjuncts()?;
+    let rows = scan.table.row_count() / partition_count.max(1) as u64;
     let filters = required
         .iter()
         .map(|expr| ScanFilter::required(expr, &scan.table))
-        .chain(scan.dynamic.iter().map(|expr| ScanFilter::optional(expr, &scan.table)))
+        .chain(scan.dynamic.iter().map(|expr| ScanFilter::optional(expr, &scan.table, rows)))
         .collect::<Result<Vec<_>>>()?;
     let mut read_columns = scan.read_columns();
     read_columns.extend(filters.iter().flat_map(|filter| filter.columns.iter().copied()));
