@@ -7,6 +7,8 @@
 //!         input                                           input
 //! ```
 //!
+//! Medians of few groups need no order: their values go to files by the hash of their group, which is less work.
+//!
 //! DataFusion's operator holds the values of all groups, and cannot go on where they are more than its share. What an
 //! aggregate gives does not depend on the order of its rows where it says none. Where it says one, `string_agg(x ORDER BY y)`,
 //! rows are sorted by group and then by that, in place of the sort that DataFusion has put below.
@@ -25,11 +27,15 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, InputOrderMode};
 use pelton_planner::Estimates;
 
-use super::PartialAggregateExec;
+use super::{PartialAggregateExec, SpillingAggregateExec};
 use crate::expected;
 
 /// Aggregates whose state grows with the rows of a group.
 const KEEP_ALL: [&str; 4] = ["median", "array_agg", "string_agg", "percentile_cont"];
+/// Those of them that give the same in whatever order values come.
+const IN_ANY_ORDER: [&str; 2] = ["median", "percentile_cont"];
+/// Where groups have so many values on average, they are kept by group; each group has a vector of its own. A guess.
+const VALUES_OF_GROUP: usize = 64;
 /// Bytes of a value that is kept, where its type is not looked at.
 const VALUE_BYTES: usize = 32;
 
@@ -68,6 +74,20 @@ pub(super) fn over_sorted(
                 (Arc::new(RepartitionExec::try_new(input, by)?), AggregateMode::SinglePartitioned)
             }
         };
+    if is_worth_hashing(first, rows, expected::rows(estimates, node)) {
+        let aggregate = AggregateExec::try_new(
+            mode,
+            first.group_expr().clone(),
+            first.aggr_expr().to_vec(),
+            first.filter_expr().to_vec(),
+            Arc::clone(&input),
+            first.input_schema(),
+        )?;
+        let is_same = aggregate.schema() == node.schema();
+        if let Some(hashed) = SpillingAggregateExec::in_place_of(aggregate, rows).filter(|_| is_same) {
+            return Ok(Some(Arc::new(hashed)));
+        }
+    }
     let sorted = Arc::new(SortExec::new(order, input).with_preserve_partitioning(true));
     let aggregate = AggregateExec::try_new(
         mode,
@@ -80,6 +100,17 @@ pub(super) fn over_sorted(
     let is_same =
         aggregate.schema() == node.schema() && matches!(aggregate.input_order_mode(), InputOrderMode::Sorted);
     Ok(is_same.then(|| Arc::new(aggregate) as _))
+}
+
+/// Whether the values that `first` keeps may come in any order, and groups are few enough to have a vector each.
+fn is_worth_hashing(first: &AggregateExec, rows: Option<usize>, groups: Option<usize>) -> bool {
+    let (Some(rows), Some(groups)) = (rows, groups) else { return false };
+    let mut keeping = first.aggr_expr().iter().filter(|call| KEEP_ALL.contains(&call.fun().name()));
+    groups.saturating_mul(VALUES_OF_GROUP) <= rows
+        && keeping.all(|call| {
+            let is_in_any_order = IN_ANY_ORDER.contains(&call.fun().name()) && call.order_bys().is_empty();
+            is_in_any_order && !call.is_distinct() && call.groups_accumulator_supported()
+        })
 }
 
 /// What is below sorts of all rows.
@@ -98,7 +129,7 @@ fn unsorted(mut input: &Arc<dyn ExecutionPlan>) -> &Arc<dyn ExecutionPlan> {
 }
 
 /// The aggregate that reads rows, of one in one step or in two.
-fn first_of(last: &AggregateExec) -> Option<&AggregateExec> {
+pub(super) fn first_of(last: &AggregateExec) -> Option<&AggregateExec> {
     match last.mode() {
         AggregateMode::Single | AggregateMode::SinglePartitioned => Some(last),
         AggregateMode::Final | AggregateMode::FinalPartitioned => {

@@ -6,7 +6,7 @@
 //!      │ it does              states of its groups go to files by the hash of their keys, and the table begins again;
 //!      │                      where it held hardly fewer groups than rows, the next rows go to the files one by one
 //!      └                      then, file by file: a table of the states in it, into files again by another hash where that
-//!                             does not fit either
+//!                             does not fit either; of one partition, two files at a time, each by a task with half the memory
 //! ```
 //!
 //! DataFusion's operator sorts what it spills and merges all sorted files, in one thread, which takes several times as long as
@@ -46,10 +46,11 @@ mod texts;
 
 pub(crate) use distinct::Count;
 pub(crate) use partial::PartialAggregateExec;
-use run::{Run, buffer_bytes, room};
+use run::{Run, buffer_bytes, room, tasks};
 use table::Shape;
 pub(crate) use table::are_integers;
 
+use super::aggregates::first_of;
 use super::files::{Keys, Spill};
 use crate::expected;
 use crate::stand_in::answers_of;
@@ -81,10 +82,20 @@ impl SpillingAggregateExec {
         let fits = |rows: usize, limit: usize| {
             (rows.saturating_mul(state_bytes) as u64).saturating_mul(super::SMALL_SHARE) < limit as u64
         };
-        let may_spill = limit.is_some_and(|limit| !expected_rows.is_some_and(|rows| fits(rows, limit)));
+        // How many groups there are is often a guess, of a union say; there are no more than rows.
+        let most_groups = match first_of(&aggregate) {
+            Some(first) => expected::rows(estimates, first.input()),
+            None => expected_rows,
+        };
+        let may_spill = limit.is_some_and(|limit| !most_groups.is_some_and(|rows| fits(rows, limit)));
         let is_large = expected_rows.is_none_or(|rows| rows >= rows_min);
         let is_ours = may_spill || (is_large && (shape.is_by_integers() || shape.is_by_one_text()));
         Ok(is_ours.then(|| Self::new(aggregate, expected_rows)))
+    }
+
+    /// In place of `aggregate`, over so many rows, where it is one that can spill.
+    pub(super) fn in_place_of(aggregate: AggregateExec, expected_rows: Option<usize>) -> Option<Self> {
+        Self::can_do(&aggregate).then(|| Self::new(Arc::new(aggregate), expected_rows))
     }
 
     fn new(aggregate: Arc<AggregateExec>, expected_rows: Option<usize>) -> Self {
@@ -181,7 +192,13 @@ impl ExecutionPlan for SpillingAggregateExec {
             keys: Keys { exprs: keys, nulls: NullEquality::NullEqualsNull, seed: 0 },
             todo: Vec::new(),
             given: None,
+            // What several partitions have is done by as many tasks already.
+            tasks: if partitions == 1 { tasks() } else { 1 },
+            shared: None,
+            pool: Arc::clone(context.memory_pool()),
             reservation: consumer.register(context.memory_pool()),
+            beyond: MemoryConsumer::new(format!("SpillingAggregate[{partition}], last groups"))
+                .register(context.memory_pool()),
             expected_rows,
             room: room(expected_groups, &limit, partitions),
             batch_rows: context.session_config().batch_size(),

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
-use datafusion::execution::memory_pool::{MemoryLimit, MemoryReservation};
+use datafusion::execution::memory_pool::{MemoryLimit, MemoryPool, MemoryReservation};
 use datafusion::physical_plan::metrics::BaselineMetrics;
+use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use futures::StreamExt;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::Sender;
 
 use super::table::{Shape, Table};
 use crate::spilling::files::{Keys, Partitioner, Rows, Spill};
@@ -31,6 +34,12 @@ const ROOM_SHARE: usize = 16;
 const ROOM_MAX: usize = 1 << 21;
 /// What a group by an integer takes of a table that is half full.
 const ROOM_GROUP_BYTES: usize = 32;
+/// What a table takes is added up for all of its groups: not before a new group came for so many of them, at most.
+const LOOK_SHARE: usize = 32;
+/// Tasks that files are done by at the same time. Each has its part of the memory, so that more need more and smaller files.
+const TASKS_MAX: usize = 2;
+/// Batches of groups that wait to be taken from them.
+const BATCHES_READY: usize = 2;
 /// Of the hash that deals groups out; each level has another.
 const SEED: u64 = 0x9a09;
 
@@ -42,7 +51,14 @@ pub(super) struct Run {
     pub(super) todo: Vec<Todo>,
     /// Groups that go out, from this row on.
     pub(super) given: Option<(RecordBatch, usize)>,
+    /// Tasks that do what was written.
+    pub(super) tasks: usize,
+    /// What they give.
+    pub(super) shared: Option<SendableRecordBatchStream>,
+    pub(super) pool: Arc<dyn MemoryPool>,
     pub(super) reservation: MemoryReservation,
+    /// Of groups that cannot be taken apart, what is more than a share: it is of those who cannot spill.
+    pub(super) beyond: MemoryReservation,
     pub(super) expected_rows: Option<usize>,
     /// Groups by an integer that a table begins with room for.
     pub(super) room: usize,
@@ -80,6 +96,15 @@ impl Run {
                 }
                 drop(groups);
                 self.reservation.free();
+                self.beyond.free();
+            }
+            if let Some(groups) = &mut self.shared {
+                return groups.next().await.transpose();
+            }
+            let is_in_files = self.todo.iter().all(|todo| matches!(todo, Todo::Files(..)));
+            if self.tasks > 1 && self.todo.len() > 1 && is_in_files {
+                self.shared = Some(self.share_out());
+                continue;
             }
             match self.todo.pop() {
                 Some(Todo::Input(input)) => {
@@ -96,6 +121,52 @@ impl Run {
         }
     }
 
+    /// Has tasks do what is to be done; gives what they give.
+    fn share_out(&mut self) -> SendableRecordBatchStream {
+        let mut todo: Vec<Vec<Todo>> = (0..self.tasks).map(|_| Vec::new()).collect();
+        for (number, part) in std::mem::take(&mut self.todo).into_iter().enumerate() {
+            todo[number % self.tasks].push(part);
+        }
+        let mut all = RecordBatchReceiverStream::builder(Arc::clone(&self.shape.schema), BATCHES_READY);
+        for (number, todo) in todo.into_iter().enumerate() {
+            // What is held here is nothing from now on: the first has its share.
+            let reservation = match number {
+                0 => self.reservation.new_empty(),
+                _ => self.reservation.consumer().clone_with_new_id().register(&self.pool),
+            };
+            let run = Self {
+                shape: Arc::clone(&self.shape),
+                keys: self.keys.clone(),
+                spill: self.spill.clone(),
+                todo,
+                given: None,
+                tasks: 1,
+                shared: None,
+                pool: Arc::clone(&self.pool),
+                reservation,
+                beyond: self.beyond.new_empty(),
+                expected_rows: None,
+                room: self.room,
+                batch_rows: self.batch_rows,
+                buffer_bytes: self.buffer_bytes / self.tasks,
+                metrics: self.metrics.clone(),
+            };
+            let taker = all.tx();
+            all.spawn(run.give_to(taker));
+        }
+        all.build()
+    }
+
+    /// Gives all groups to `taker`, until that is gone.
+    async fn give_to(mut self, taker: Sender<Result<RecordBatch>>) -> Result<()> {
+        while let Some(groups) = self.next().await? {
+            if taker.send(Ok(groups)).await.is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Groups `rows`: they are given next if `table` has room for them, else to be done from files.
     async fn group(
         &mut self,
@@ -107,6 +178,7 @@ impl Run {
         let time = self.metrics.elapsed_compute().clone();
         let mut parts: Option<Partitioner> = None;
         let (mut seen, mut seen_by_table, mut to_pass) = (0_usize, 0_usize, 0_usize);
+        let mut since_look = 0;
         while let Some(batch) = rows.next().await.transpose()? {
             if batch.num_rows() == 0 {
                 continue;
@@ -122,11 +194,16 @@ impl Run {
             }
             table.add(&batch)?;
             seen_by_table += batch.num_rows();
+            since_look += batch.num_rows();
+            if since_look < table.len() / LOOK_SHARE {
+                continue;
+            }
+            since_look = 0;
             // Its groups are brought together before they go out or to files.
             let bytes = table.bytes();
             let needed = bytes + bytes / 2 + if parts.is_some() { self.buffer_bytes } else { 0 };
             if level >= LEVELS {
-                self.reservation.try_resize(needed)?;
+                self.take_to_end(needed, bytes)?;
                 continue;
             }
             if self.reservation.try_resize(needed).is_ok() {
@@ -138,7 +215,7 @@ impl Run {
                 None => {
                     let keys = Keys { seed: SEED + level, ..self.keys.clone() };
                     let rows = expected_rows.unwrap_or(seen * 16).max(seen * 2);
-                    let count = part_count(seen, rows);
+                    let count = part_count(seen / self.tasks, rows);
                     parts.insert(Partitioner::new(keys, count, self.buffer_bytes, &self.spill))
                 }
             };
@@ -155,6 +232,7 @@ impl Run {
             let groups = table.finish()?;
             // The table is gone; of a large one this is a part.
             let _ = self.reservation.try_resize(groups.get_array_memory_size());
+            self.beyond.free();
             self.given = Some((groups, 0));
             return Ok(());
         };
@@ -171,6 +249,14 @@ impl Run {
             self.todo.push(Todo::Files(part, level));
         }
         Ok(())
+    }
+
+    /// Takes `needed` bytes for a table of `bytes` whose groups no hash takes apart, or what there is for those who cannot spill.
+    fn take_to_end(&mut self, needed: usize, bytes: usize) -> Result<()> {
+        if self.reservation.try_resize(needed).is_ok() {
+            return Ok(());
+        }
+        self.beyond.try_resize(bytes.saturating_sub(self.reservation.size()))
     }
 }
 
@@ -189,6 +275,11 @@ pub(super) fn room(expected: usize, limit: &MemoryLimit, partitions: usize) -> u
         _ => usize::MAX,
     };
     expected.min(ROOM_MAX).min(bytes / ROOM_GROUP_BYTES)
+}
+
+/// Tasks that what is in files may be done by: as many as there are threads, within limits.
+pub(super) fn tasks() -> usize {
+    Handle::try_current().map_or(1, |handle| handle.metrics().num_workers()).clamp(1, TASKS_MAX)
 }
 
 /// Files for `rows` rows, where there is room for a table of `seen` of them.

@@ -29,7 +29,7 @@ pub(super) struct Shape {
     keys: SchemaRef,
     /// Of groups in files: keys, then states.
     pub(super) state_schema: SchemaRef,
-    schema: SchemaRef,
+    pub(super) schema: SchemaRef,
 }
 
 impl Shape {

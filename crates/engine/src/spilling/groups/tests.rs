@@ -183,6 +183,18 @@ fn aggregates_without_a_form_for_groups_spill_as_well() {
 }
 
 #[test]
+fn values_of_groups_spill_and_one_group_may_take_more_than_a_share() {
+    let few = "SELECT few, median(v), sum(v), max(s) FROM t GROUP BY few";
+    assert!(check(few, 1, SMALL) > 0);
+    check(few, 3, SMALL);
+    for partitions in [1, 3] {
+        check("SELECT many, median(v), median(f) FROM t GROUP BY many", partitions, SMALL);
+    }
+    // No file takes the values of this group apart.
+    assert!(check("SELECT row < 0, median(row), count(*) FROM t GROUP BY row < 0", 1, SMALL) > 0);
+}
+
+#[test]
 fn grouping_sets_spill_in_their_last_step() {
     let sql = format!("SELECT many, few, grouping(few), {CALLS} FROM t GROUP BY ROLLUP (many, few)");
     assert!(check(&sql, 3, SMALL) > 0);
