@@ -16,6 +16,11 @@ pub trait Pace: fmt::Debug + Send + Sync {
     fn saves(&self) -> Duration {
         Duration::ZERO
     }
+
+    /// Of pieces of work of which `most` could be done at once, how many are to be right now.
+    fn at_once(&self, most: usize) -> usize {
+        most
+    }
 }
 
 /// Asks work to stop; clones share one flag. Safe to set from a signal handler.
@@ -59,6 +64,12 @@ impl CancelFlag {
     /// What work in the background may save once it is done; nothing for other work.
     pub fn saves(&self) -> Duration {
         self.pace.as_ref().map_or(Duration::ZERO, |pace| pace.saves())
+    }
+
+    /// Of pieces of work of which `most` could be done at once, how many are to be right now: fewer where they are in the
+    /// background, and somebody waits for other work.
+    pub fn at_once(&self, most: usize) -> usize {
+        self.pace.as_ref().map_or(most, |pace| pace.at_once(most))
     }
 
     /// Asked before so many bytes are brought to or from memory: passes at once for work that somebody waits for.

@@ -301,7 +301,7 @@ impl Runtime {
         }
         // Until a run in the background has ended, its query is left to the CPU: the sooner, the better.
         let effort = if cancel.is_in_background() { Effort::Quick } else { Effort::Full };
-        self.compiler.compile_in_turn(&generated.text, worker.target, effort, cancel.saves())
+        self.compiler.compile_in_turn(&generated.text, worker.target, effort, cancel)
     }
 
     /// The kernels that are the same for every query, for the device of `worker`; and what compiling them was, unless they

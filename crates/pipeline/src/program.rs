@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 use pelton_device::cuda::Grid;
 use pelton_device::{DeviceId, Span, Work};
-use pelton_error::{Error, Result, ResultExt};
+use pelton_error::{CancelFlag, Error, ErrorKind, Result, ResultExt};
 
 use cache::Cache;
 use cuda::CudaCompiler;
@@ -143,20 +143,21 @@ impl Compiler {
         target: Target,
         effort: Effort,
     ) -> Result<(Arc<Program>, CompileReport)> {
-        self.compile_in_turn(source, target, effort, Duration::ZERO)
+        self.compile_in_turn(source, target, effort, &CancelFlag::new())
     }
 
-    /// As [`compile`](Self::compile). Of several that are to take little effort and wait, the one that saves most goes first.
+    /// As [`compile`](Self::compile). Those that are to take little effort wait for their turn, as the pace of `cancel` has it:
+    /// so few at once, and the one that saves most goes first.
     ///
     /// # Errors
     ///
-    /// As [`compile`](Self::compile).
+    /// As [`compile`](Self::compile); `Cancelled` while it waits for its turn.
     pub fn compile_in_turn(
         &self,
         source: &str,
         target: Target,
         effort: Effort,
-        saves: Duration,
+        cancel: &CancelFlag,
     ) -> Result<(Arc<Program>, CompileReport)> {
         let started = Instant::now();
         let toolchain = self.toolchain(target)?;
@@ -166,7 +167,7 @@ impl Compiler {
         let mut held = slot.lock().unwrap_or_else(PoisonError::into_inner);
         let (program, origin) = match &*held {
             Some(program) => (Arc::clone(program), Origin::Memory),
-            None => self.load_or_compile(&toolchain, (effort, saves), source)?,
+            None => self.load_or_compile(&toolchain, (effort, cancel), source)?,
         };
         *held = Some(Arc::clone(&program));
         Ok((program, CompileReport { origin, elapsed: started.elapsed() }))
@@ -190,7 +191,7 @@ impl Compiler {
     fn load_or_compile(
         &self,
         toolchain: &Toolchain,
-        (effort, saves): (Effort, Duration),
+        (effort, cancel): (Effort, &CancelFlag),
         source: &str,
     ) -> Result<(Arc<Program>, Origin)> {
         let cache = self.cache.get_or_init(|| self.folder.as_deref().and_then(Cache::open)).as_ref();
@@ -201,8 +202,12 @@ impl Compiler {
             return Ok((Arc::new(Program { image }), Origin::Disk));
         }
         let scratch = Scratch::in_one_of(cache.map(Cache::folder))?;
-        let bytes = compile_in(scratch.folder(), toolchain, (effort, saves), source)
-            .inspect_err(|_| scratch.keep())?;
+        let bytes =
+            compile_in(scratch.folder(), toolchain, (effort, cancel), source).inspect_err(|error| {
+                if !is_cancelled(error) {
+                    scratch.keep()
+                }
+            })?;
         let key = toolchain.key(effort, source);
         let path = cache::seal(scratch.folder(), key, &bytes)?;
         let path = cache.and_then(|cache| cache.take(&path, key)).unwrap_or(path);
@@ -249,11 +254,11 @@ impl Toolchain<'_> {
     fn compile(
         &self,
         source_path: &Path,
-        (effort, saves): (Effort, Duration),
+        (effort, cancel): (Effort, &CancelFlag),
         source: &str,
     ) -> Result<Vec<u8>> {
         match self {
-            Toolchain::Cuda(compiler, _) => compiler.compile(source, effort, saves),
+            Toolchain::Cuda(compiler, _) => compiler.compile(source, effort, cancel),
             Toolchain::Host(compiler) => compiler.compile(source_path),
         }
     }
@@ -272,17 +277,26 @@ impl Toolchain<'_> {
 fn compile_in(
     folder: &Path,
     toolchain: &Toolchain,
-    wanted: (Effort, Duration),
+    wanted: (Effort, &CancelFlag),
     source: &str,
 ) -> Result<Vec<u8>> {
     let source_path = folder.join("program").with_extension(toolchain.extension());
     std::fs::write(&source_path, source).context(|| format!("writing {}", source_path.display()))?;
-    toolchain.compile(&source_path, wanted, source).context(|| {
-        format!(
-            "a generated program does not compile, which is a bug; its source is {}",
-            source_path.display()
-        )
+    toolchain.compile(&source_path, wanted, source).or_else(|error| {
+        if is_cancelled(&error) {
+            return Err(error);
+        }
+        Err(error).context(|| {
+            format!(
+                "a generated program does not compile, which is a bug; its source is {}",
+                source_path.display()
+            )
+        })
     })
+}
+
+fn is_cancelled(error: &Error) -> bool {
+    *error.kind() == ErrorKind::Cancelled
 }
 
 impl Program {
@@ -328,7 +342,7 @@ impl fmt::Debug for Program {
 ///
 /// `Unsupported` without NVRTC, and with the log for a source that does not compile.
 pub fn compile_for_check(source: &str, major: u32, minor: u32, effort: Effort) -> Result<Vec<u8>> {
-    CudaCompiler::for_capability(major, minor)?.compile(source, effort, Duration::ZERO)
+    CudaCompiler::for_capability(major, minor)?.compile(source, effort, &CancelFlag::new())
 }
 
 /// Whether `source` can be read for a compute capability, once a process for each; no code is made of it.

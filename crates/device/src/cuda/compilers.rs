@@ -22,7 +22,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use pelton_error::{Error, Result};
+use pelton_error::{CancelFlag, Error, Result};
 
 use super::nvrtc::{Nvrtc, NvrtcArchitecture, nvrtc};
 use crate::priority::{Priority, start};
@@ -33,6 +33,8 @@ const PROCESSES_MAX: usize = 12;
 const NICENESS: i32 = 10;
 /// A process that nobody has asked for so long ends.
 const IDLE_MAX: Duration = Duration::from_secs(10);
+/// How often who waits looks how many may be busy.
+const LOOK: Duration = Duration::from_millis(20);
 /// Of a part of a message; a source has some 50 KB.
 const BYTES_MAX: u64 = 1 << 30;
 
@@ -240,18 +242,28 @@ struct Compilers {
 struct Held {
     idle: Vec<Compiler>,
     busy: usize,
-    /// Who waits for a process, by a number of its own, and what its program may save.
-    waiting: Vec<(u64, Duration)>,
+    waiting: Vec<Waiting>,
     /// The next of those numbers.
     next: u64,
 }
 
 impl Held {
     /// Whether it is the turn of the one that waits as number `of`: of those that save as much, the oldest goes first.
-    fn is_first(&self, of: u64) -> bool {
-        let first = self.waiting.iter().max_by_key(|(number, saves)| (*saves, Reverse(*number)));
-        first.is_some_and(|(number, _)| *number == of)
+    fn is_next(&self, of: u64) -> bool {
+        let may_go = self.waiting.iter().filter(|waiting| self.busy < waiting.at_once);
+        may_go
+            .max_by_key(|waiting| (waiting.saves, Reverse(waiting.number)))
+            .is_some_and(|next| next.number == of)
     }
+}
+
+/// Somebody who waits for a process.
+struct Waiting {
+    number: u64,
+    /// How many processes may be busy, with the one waited for.
+    at_once: usize,
+    /// What its program may save.
+    saves: Duration,
 }
 
 impl Compilers {
@@ -265,21 +277,33 @@ impl Compilers {
         }
     }
 
-    /// Waits until a process may be asked, which it takes where there is one. Whose program saves most goes first.
-    fn take(&self, saves: Duration) -> Option<Compiler> {
+    /// Waits until a process may be asked, which it takes where there is one. Whose program saves most goes first, among those
+    /// that may go at all while so many are busy.
+    ///
+    /// # Errors
+    ///
+    /// `Cancelled`.
+    fn take(&self, cancel: &CancelFlag) -> Result<Option<Compiler>> {
         let mut held = self.held();
         let number = held.next;
         held.next += 1;
-        held.waiting.push((number, saves));
-        while held.busy >= self.most || !held.is_first(number) {
-            held = self.freed.wait(held).unwrap_or_else(PoisonError::into_inner);
+        loop {
+            held.waiting.retain(|waiting| waiting.number != number);
+            cancel.check()?;
+            let at_once = cancel.at_once(self.most).min(self.most);
+            held.waiting.push(Waiting { number, at_once, saves: cancel.saves() });
+            if held.is_next(number) {
+                break;
+            }
+            // How many there may be changes without notice.
+            held = self.freed.wait_timeout(held, LOOK).unwrap_or_else(PoisonError::into_inner).0;
         }
-        held.waiting.retain(|(of, _)| *of != number);
+        held.waiting.retain(|waiting| waiting.number != number);
         held.busy += 1;
         self.freed.notify_all();
         held.idle.retain_mut(|compiler| matches!(compiler.child.try_wait(), Ok(None)));
         // The others may have nobody to ask them any more, and end.
-        held.idle.pop()
+        Ok(held.idle.pop())
     }
 
     fn put_back(&self, compiler: Option<Compiler>) {
@@ -296,11 +320,14 @@ impl Compilers {
     }
 
     /// The program, or what is wrong with the source; `None` where no process can say that.
-    fn compile(&self, request: &Request, saves: Duration) -> Option<Result<Vec<u8>>> {
+    fn compile(&self, request: &Request, cancel: &CancelFlag) -> Option<Result<Vec<u8>>> {
         if self.is_given_up.load(Ordering::Relaxed) {
             return None;
         }
-        let taken = self.take(saves);
+        let taken = match self.take(cancel) {
+            Ok(taken) => taken,
+            Err(error) => return Some(Err(error)),
+        };
         let asked = taken.and_then(|mut compiler| match compiler.ask(request) {
             Ok(answer) => Some((compiler, answer)),
             Err(_) => None, // it has ended meanwhile
@@ -327,18 +354,18 @@ impl Compilers {
 }
 
 impl Nvrtc {
-    /// As [`compile`](Self::compile), in another process where this one has said how to start such, else in this one. Of
-    /// several that wait for a process the one that saves most goes first.
+    /// As [`compile`](Self::compile), in another process where this one has said how to start such, else in this one. How many
+    /// are busy at once follows from the pace of `cancel`; of several that wait for one the one that saves most goes first.
     ///
     /// # Errors
     ///
-    /// As [`compile`](Self::compile).
+    /// As [`compile`](Self::compile); `Cancelled` while it waits.
     pub fn compile_beside(
         &self,
         source: &str,
         architecture: NvrtcArchitecture,
         options: &[&str],
-        saves: Duration,
+        cancel: &CancelFlag,
     ) -> Result<Vec<u8>> {
         static COMPILERS: OnceLock<Option<Compilers>> = OnceLock::new();
         let compilers = COMPILERS.get_or_init(|| {
@@ -353,7 +380,7 @@ impl Nvrtc {
             options: options.iter().map(|option| (*option).to_owned()).collect(),
             source: source.to_owned(),
         };
-        compilers.compile(&request, saves).unwrap_or_else(|| self.compile(source, architecture, options))
+        compilers.compile(&request, cancel).unwrap_or_else(|| self.compile(source, architecture, options))
     }
 }
 
@@ -366,6 +393,8 @@ fn processes_max(variable: Option<&str>) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use pelton_error::{ErrorKind, Pace};
+
     use super::*;
 
     fn request(source: &str) -> Request {
@@ -430,7 +459,7 @@ mod tests {
         let length = written(&[request("source")]).len();
         let once = format!("head -c {length} >/dev/null; printf '\\0\\10\\0\\0\\0\\0\\0\\0\\0%08d' $$");
         let program = |compilers: &Compilers| {
-            let program = compilers.compile(&request("source"), Duration::ZERO).unwrap().unwrap();
+            let program = compilers.compile(&request("source"), &CancelFlag::new()).unwrap().unwrap();
             String::from_utf8(program).unwrap()
         };
         let lasting = Compilers::new(shell(&format!("while true; do {once}; done")), 3);
@@ -452,7 +481,7 @@ mod tests {
             shell("printf '\\2\\0\\0\\0\\0\\0\\0\\0\\0'"),
         ] {
             let compilers = Compilers::new(command, 1);
-            assert!(compilers.compile(&request("source"), Duration::ZERO).is_none());
+            assert!(compilers.compile(&request("source"), &CancelFlag::new()).is_none());
             assert!(compilers.is_given_up.load(Ordering::Relaxed));
             assert_eq!(compilers.held().busy, 0);
         }
@@ -468,7 +497,8 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..6 {
                 scope.spawn(|| {
-                    let refusal = compilers.compile(&request("source"), Duration::ZERO).unwrap().unwrap_err();
+                    let refusal =
+                        compilers.compile(&request("source"), &CancelFlag::new()).unwrap().unwrap_err();
                     assert_eq!(refusal.to_string(), "x");
                 });
             }
@@ -476,16 +506,40 @@ mod tests {
         let held = compilers.held();
         assert!(held.busy == 0 && (1..=2).contains(&held.idle.len()), "{}", held.idle.len());
     }
+
+    /// Work in the background.
+    #[derive(Debug)]
+    struct Saving {
+        saves_ms: u64,
+        at_once: usize,
+    }
+
+    impl Pace for Saving {
+        fn wait_for(&self, _bytes: u64, _is_cancelled: &dyn Fn() -> bool) {}
+
+        fn saves(&self) -> Duration {
+            Duration::from_millis(self.saves_ms)
+        }
+
+        fn at_once(&self, most: usize) -> usize {
+            most.min(self.at_once)
+        }
+    }
+
+    fn saving(saves_ms: u64, at_once: usize) -> CancelFlag {
+        CancelFlag::new().at_pace(Arc::new(Saving { saves_ms, at_once }))
+    }
+
     #[test]
     fn of_those_that_wait_whoever_saves_most_goes_first() {
         let compilers = Compilers::new(shell("exit 1"), 1);
-        assert!(compilers.take(Duration::ZERO).is_none(), "there was none before");
+        assert!(compilers.take(&CancelFlag::new()).unwrap().is_none(), "there was none before");
         let order = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             for (number, saves_ms) in [1, 9, 4, 9].into_iter().enumerate() {
                 let (compilers, order) = (&compilers, &order);
                 scope.spawn(move || {
-                    compilers.take(Duration::from_millis(saves_ms));
+                    compilers.take(&saving(saves_ms, 1)).unwrap();
                     order.lock().unwrap().push((saves_ms, number));
                     compilers.put_back(None);
                 });
@@ -498,5 +552,29 @@ mod tests {
         });
         assert_eq!(*order.lock().unwrap(), [(9, 1), (9, 3), (4, 2), (1, 0)]);
         assert_eq!(compilers.held().busy, 0);
+    }
+
+    #[test]
+    fn who_may_not_go_while_so_many_are_busy_stops_nobody_else_and_can_be_cancelled() {
+        let compilers = Compilers::new(shell("exit 1"), 3);
+        compilers.take(&saving(1, 1)).unwrap();
+        let patient = saving(9, 1);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| compilers.take(&patient).map(|_| ()).unwrap_err());
+            while compilers.held().waiting.is_empty() {
+                std::thread::yield_now();
+            }
+            compilers.take(&saving(0, 2)).unwrap();
+            compilers.take(&CancelFlag::new()).unwrap();
+            assert_eq!(compilers.held().busy, 3);
+            assert!(!waiting.is_finished());
+            patient.cancel();
+            assert!(is_cancelled(&waiting.join().unwrap()));
+        });
+        assert!(compilers.held().waiting.is_empty());
+    }
+
+    fn is_cancelled(error: &Error) -> bool {
+        *error.kind() == ErrorKind::Cancelled
     }
 }

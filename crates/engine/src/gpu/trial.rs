@@ -13,7 +13,7 @@
 //! where cores would be idle, what they bring to the device comes at a fraction of the rate of memory while a query runs
 //! (`foreground.rs`), no query waits for a column that they admit, and of a device's memory they have what queries leave.
 //! Once a query comes again that is still on trial, what is left of the trial gets some of the cores in any case. Kernels for
-//! GPUs are compiled by other processes, which get a tenth of the cores that queries want (`device/src/cuda/compilers.rs`).
+//! GPUs are compiled by other processes, few of them while a query runs (`device/src/cuda/compilers.rs`).
 //!
 //! Without a GPU, kernels compiled for the host's cores are tried out likewise. They want the cores that queries want, and a
 //! compiler takes a fifth of a second for each: so only a quarter of the cores have one, and only queries that have come twice
@@ -50,8 +50,8 @@ const RUNS_MAX: usize = 4;
 const SLOWER_MAX: u32 = 4;
 /// For what has to be done once and takes longer than the query: a compilation, a column to copy.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// The same of a first run, which does most of that.
-const FIRST_PATIENCE: Duration = Duration::from_secs(60);
+/// The same of a first run, which does most of that, and waits for its turn at a compiler.
+const FIRST_PATIENCE: Duration = Duration::from_secs(300);
 
 /// How a trial gives way to queries, and which of several goes first: whose query takes longest.
 pub(super) struct TrialPace {
@@ -64,6 +64,11 @@ impl TrialPace {
     pub(super) fn of(device: Arc<DeviceHandle>, key: u64) -> Arc<dyn Pace> {
         Arc::new(Self { device, key })
     }
+
+    /// Whether its query has come again.
+    fn is_awaited(&self) -> bool {
+        self.device.experience().way(self.key) == Way::Nice
+    }
 }
 
 impl fmt::Debug for TrialPace {
@@ -74,11 +79,15 @@ impl fmt::Debug for TrialPace {
 
 impl Pace for TrialPace {
     fn wait_for(&self, bytes: u64, is_cancelled: &dyn Fn() -> bool) {
-        self.device.foreground().wait_for(bytes, is_cancelled);
+        self.device.foreground().wait_for(bytes, self.is_awaited(), is_cancelled);
     }
 
     fn saves(&self) -> Duration {
         self.device.experience().of_cpu(self.key).unwrap_or_default()
+    }
+
+    fn at_once(&self, most: usize) -> usize {
+        self.device.foreground().at_once(most, self.is_awaited())
     }
 }
 

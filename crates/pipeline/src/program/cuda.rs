@@ -1,9 +1,7 @@
 //! Compiling for GPUs: NVRTC, its options, and what a device needs of it.
 
-use std::time::Duration;
-
 use pelton_device::cuda::{Nvrtc, NvrtcArchitecture, nvrtc};
-use pelton_error::Result;
+use pelton_error::{CancelFlag, Result};
 
 use super::Effort;
 
@@ -35,12 +33,12 @@ impl CudaCompiler {
         format!("NVRTC {major}.{minor} for {} with {}", self.architecture, self.options(effort).join(" "))
     }
 
-    pub(super) fn compile(&self, source: &str, effort: Effort, saves: Duration) -> Result<Vec<u8>> {
+    pub(super) fn compile(&self, source: &str, effort: Effort, cancel: &CancelFlag) -> Result<Vec<u8>> {
         let options = self.options(effort);
         match effort {
             Effort::Full => self.nvrtc.compile(source, self.architecture, &options),
             // Several are wanted at once.
-            Effort::Quick => self.nvrtc.compile_beside(source, self.architecture, &options, saves),
+            Effort::Quick => self.nvrtc.compile_beside(source, self.architecture, &options, cancel),
         }
     }
 
