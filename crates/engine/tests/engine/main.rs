@@ -16,7 +16,6 @@ mod kept;
 mod lateral;
 mod names;
 mod numbers;
-mod orders;
 mod outer_keys;
 mod planning;
 mod profile;
