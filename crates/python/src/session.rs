@@ -8,7 +8,6 @@ use arrow::array::{RecordBatch, RecordBatchReader};
 use crossbeam_channel::{Receiver, bounded};
 use pelton_engine::{PeltonSession, STACK_BYTES, Statement, only_reads};
 use pelton_error::{Error, Result, ResultExt};
-use pelton_limits::check_threads;
 use pelton_store::Warehouse;
 use pyo3::prelude::*;
 use pyo3_arrow::input::AnyRecordBatch;
@@ -35,7 +34,6 @@ impl Shared {
     fn open(directory: Option<PathBuf>, args: &SessionArgs) -> Result<Self> {
         let options = args.options()?;
         let session = Arc::new(PeltonSession::open(directory.clone(), &options)?);
-        check_threads(options.threads)?;
         let mut builder = Builder::new_multi_thread();
         if let Some(threads) = options.threads {
             builder.worker_threads(threads);

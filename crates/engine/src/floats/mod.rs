@@ -23,7 +23,6 @@
 
 mod extreme;
 mod function;
-mod nested;
 mod origin;
 mod rule;
 
