@@ -14,11 +14,7 @@ DEV u32 position_of(u32 r, u32 lane) { const u32 q = r >> 3; return ((q & 1) << 
 DEV u32 first_mask(u32 rows, u32 lane) {
   if (rows >= 1024) return ~0u;
   u32 mask = 0;
-  // Of eight rows of a lane each is 128 positions behind the one before.
-  for (u32 r = 0; r < 32; r += 8) {
-    const u32 first = position_of(r, lane), count = first < rows ? (rows - first + 127) >> 7 : 0;
-    mask |= ((1u << count) - 1) << r;
-  }
+  for (u32 r = 0; r < 32; r++) mask |= u32(position_of(r, lane) < rows) << r;
   return mask;
 }
 
@@ -119,26 +115,14 @@ template <u32 T, u32 FIRST, u32... REST> struct Widths<T, FIRST, REST...> {
 DEV u64 stream_at(const u64* words, u32 width, u32 index) { return bits64(words, 1, index * width, width); }
 
 // How the packed words of a stored type are cut: 64 bits for i128, its own width for integers.
-template <class S> struct Stored { enum : u32 { T = sizeof(S) * 8 }; };
-template <> struct Stored<i128> { enum : u32 { T = 64 }; };
+template <class S> struct Stored { static constexpr u32 T = sizeof(S) * 8; };
+template <> struct Stored<i128> { static constexpr u32 T = 64; };
 
 // A page of a column whose values are stored as S, in one of the formats F (a set). KNOWN is the width of every
 // packed page, or negative.
-//
-// What no format of F has a use for is not read, and its member has no value: NVRTC compiles loads that nobody needs.
 template <class S, u32 F, int KNOWN = -1> struct Page {
-  enum : u32 { T = Stored<S>::T };
-  enum : bool {
-    HAS_DICTIONARY = (F & (DICTIONARY_PACKED | DICTIONARY_RUNS | CONSTANT)) != 0,
-    HAS_FORMATS = (F & (F - 1)) != 0,
-    // Lengths of texts lie packed before them: codes from a base on.
-    HAS_LENGTHS = sizeof(S) == 4 && S(-1) > S(0) && (F & (PLAIN | FSST)) != 0,
-    HAS_BASE = (F & (PACKED | RUNS | ALP | DELTA)) != 0,
-    HAS_CODE_BASE = HAS_LENGTHS || (F & (DICTIONARY_PACKED | DICTIONARY_RUNS)) != 0,
-    HAS_WIDTH = HAS_LENGTHS || (F & ~(CONSTANT | PLAIN)) != 0,
-    HAS_COUNT = HAS_LENGTHS || (F & ~(CONSTANT | PLAIN | PACKED | DICTIONARY_PACKED)) != 0,
-    HAS_BASES = (F & DELTA) != 0,
-  };
+  static constexpr u32 T = Stored<S>::T;
+  static constexpr bool HAS_DICTIONARY = (F & (DICTIONARY_PACKED | DICTIONARY_RUNS | CONSTANT)) != 0;
   const u8* body;
   const S* dictionary;
   S base;
@@ -152,35 +136,24 @@ template <class S, u32 F, int KNOWN = -1> struct Page {
   // Page `page` of the `pages` that a chunk of this table's row group has unless it is constant; it has `rows` rows.
   DEV void open(const u8* chunk, u32 page, u32 pages, u32 rows) {
     const u32 transform = chunk[2], layout = chunk[3];
-    if (HAS_FORMATS) {
-      format = layout == 0 ? CONSTANT : transform == 1 ? (layout == 2 ? DICTIONARY_PACKED : DICTIONARY_RUNS)
-             : transform == 2 ? ALP : transform == 3 ? FSST : layout == 1 ? PLAIN : layout == 2 ? PACKED : layout == 3 ? DELTA : RUNS;
-    }
+    format = layout == 0 ? CONSTANT : transform == 1 ? (layout == 2 ? DICTIONARY_PACKED : DICTIONARY_RUNS)
+           : transform == 2 ? ALP : transform == 3 ? FSST : layout == 1 ? PLAIN : layout == 2 ? PACKED : layout == 3 ? DELTA : RUNS;
     const u32 page_count = layout == 0 ? 0 : pages;
     if (HAS_DICTIONARY) {
       dictionary_count = load((const u32*)(chunk + 32));
       dictionary = (const S*)(chunk + ((64 + 48 * page_count + 127) & ~127u));
     }
-    if ((F & CONSTANT) && layout == 0) {
-      nulls = chunk[5] & 1; body = chunk; valid_bits = 0;
-      base = S(0); stored_width = 0; count = 0; extra = 0; code_base = 0; base_of_bases = 0;
-      return;
-    }
+    stored_width = 0; nulls = chunk[5] & 1; valid_bits = 0; body = chunk;
+    if ((F & CONSTANT) && layout == 0) return;
     const u8* entry = chunk + 64 + 48 * page;
-    valid_bits = chunk + load((const u64*)entry);
-    const u32 bytes = load((const u32*)(entry + 44));  // nulls, width, extra
-    nulls = bytes & 255;
-    body = valid_bits + (nulls == 2 ? ((rows + 1023) >> 10) << 7 : 0);
-    // A page without values has no bytes.
-    if (HAS_BASE) base = base_from(entry + 16);
-    if (HAS_CODE_BASE) code_base = load((const u32*)(entry + 16));
-    if (HAS_WIDTH) stored_width = nulls == 1 ? 0 : bytes >> 8 & 255;
-    if (HAS_COUNT) {
-      const u32 of_page = load((const u32*)(entry + 40));
-      count = nulls == 1 ? 0 : of_page;
-      extra = bytes >> 16 & 255;
-    }
-    if (HAS_BASES) base_of_bases = load((const u64*)(entry + 32));
+    body = chunk + load((const u64*)entry);
+    base = base_from(entry + 16);
+    code_base = load((const u32*)(entry + 16));
+    stored_width = entry[45]; nulls = entry[44]; extra = entry[46];
+    count = load((const u32*)(entry + 40)); base_of_bases = load((const u64*)(entry + 32));
+    valid_bits = body;
+    if (nulls == 2) body += ((rows + 1023) >> 10) << 7;
+    if (nulls == 1) { stored_width = 0; count = 0; }  // a page without values has no bytes
   }
   DEV static S base_from(const u8* at) {
     if constexpr (sizeof(S) == 16) return S((u128(load((const u64*)(at + 8))) << 64) | load((const u64*)at));

@@ -31,8 +31,6 @@ typedef double f64;
 #define AT(array) array[0]
 #define UNROLL _Pragma("unroll")
 #define UNROLL_4 _Pragma("unroll 4")
-// Of loops that a warp comes to once.
-#define ROLLED _Pragma("unroll 1")
 
 struct PeltonArgs { u64 w[PELTON_ARG_COUNT]; };
 #define ENTRY(name) extern "C" __global__ void __launch_bounds__(256) name(const __grid_constant__ PeltonArgs args)
@@ -101,15 +99,15 @@ DEV u64 reserve_row(u64* count) {
   return __shfl_sync(active, first, leader) + __popc(active & ((1u << lane) - 1));
 }
 #define LANE_SUM(T) DEV T lane_sum(const T* values) { T sum = values[0]; \
-  ROLLED for (int offset = 16; offset; offset >>= 1) sum += __shfl_down_sync(~0u, sum, offset); return sum; }
+  for (int offset = 16; offset; offset >>= 1) sum += __shfl_down_sync(~0u, sum, offset); return sum; }
 LANE_SUM(u64)
 LANE_SUM(f64)
 DEV i64 lane_min(const i64* values) { i64 least = values[0];
-  ROLLED for (int o = 16; o; o >>= 1) { i64 other = __shfl_down_sync(~0u, least, o); if (other < least) least = other; } return least; }
+  for (int o = 16; o; o >>= 1) { i64 other = __shfl_down_sync(~0u, least, o); if (other < least) least = other; } return least; }
 DEV i64 lane_max(const i64* values) { i64 most = values[0];
-  ROLLED for (int o = 16; o; o >>= 1) { i64 other = __shfl_down_sync(~0u, most, o); if (other > most) most = other; } return most; }
+  for (int o = 16; o; o >>= 1) { i64 other = __shfl_down_sync(~0u, most, o); if (other > most) most = other; } return most; }
 DEV u128 lane_sum(const u128* values) { u64 low = u64(values[0]), high = u64(values[0] >> 64);
-  ROLLED for (int o = 16; o; o >>= 1) { u64 l = __shfl_down_sync(~0u, low, o), h = __shfl_down_sync(~0u, high, o);
+  for (int o = 16; o; o >>= 1) { u64 l = __shfl_down_sync(~0u, low, o), h = __shfl_down_sync(~0u, high, o);
     low += l; high += h + (low < l); } return (u128(high) << 64) | low; }
 // Adds a number of each thread; all lanes of a warp come here at once.
 DEV void add_of_threads(u64* at, u64 value) {

@@ -393,7 +393,7 @@ template <u32 F> struct TextPage : Page<u32, F> {
   DEV void open(const u8* chunk, u32 page, u32 pages, u32 rows) {
     Page<u32, F>::open(chunk, page, pages, rows);
     next_vector = 0; next_start = 0;
-    if (HAS_STARTS) text = this->body + u64((rows + 1023) >> 10) * 128 * this->stored_width;
+    text = this->body + u64((rows + 1023) >> 10) * 128 * this->stored_width;
     symbols = (F & FSST) && this->is(FSST) ? chunk + ((64 + 48 * pages + 127) & ~127u) : 0;
     symbol_count = symbols ? load((const u32*)(chunk + 32)) : 0;
     dictionary_bytes = load((const u32*)(chunk + 36));

@@ -14,8 +14,6 @@ use super::rows_out::RowsOut;
 
 /// Blocks of a grid at most.
 const BLOCKS_MAX: u64 = 1 << 20;
-/// Tiles of a morsel at most: kernels number them in 32 bits, and go on from the last one by as many as there are warps.
-const TILES_MAX: u64 = 1 << 31;
 
 impl Execution<'_> {
     /// Enqueues the kernel over a morsel; where it gives rows, waits for them, or leaves them to `out`.
@@ -71,7 +69,6 @@ impl Execution<'_> {
         }
         let warps = u64::from(generated.block_threads / 32);
         let tiles = morsel.row_counts.len() as u64 * u64::from(tiles_per_group);
-        assert!(tiles <= TILES_MAX, "{tiles} tiles in a morsel");
         let mut grid = self.grid(tiles.div_ceil(warps), generated.block_threads, generated.shared_bytes)?;
         if generated.shared_bytes == 0 {
             // Blocks without anything to set up are cheap, and as many as there are tiles balance themselves.

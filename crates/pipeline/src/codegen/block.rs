@@ -148,13 +148,8 @@ impl Block {
 
     /// Closes the innermost scope.
     pub(crate) fn close(&mut self) {
-        self.close_with("}");
-    }
-
-    /// Closes a scope by a line that does.
-    pub(crate) fn close_with(&mut self, line: &str) {
         self.depth -= 1;
-        self.push(line);
+        self.push("}");
     }
 
     /// Open scopes; those to come are of one row.

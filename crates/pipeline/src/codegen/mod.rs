@@ -2,13 +2,12 @@
 //!
 //! ```text
 //!   for each tile, a few vectors of 1024 rows, one a warp
-//!     for each page
-//!       open it in every column                        where bytes lie, widths, bases
-//!       for each vector
-//!         a mask of 32 rows a lane                     narrowed by each step, left as soon as it is empty:
-//!           ranges        compared among packed bits, those of several columns together
-//!           the first condition or bitmap, where there is no range
-//!         for each row left                            conditions, bitmaps of direct tables, the sparsest first;
+//!     open the pages                                   where bytes lie, widths, bases
+//!     for each vector
+//!       a mask of 32 rows a lane                       narrowed by each step, left as soon as it is empty:
+//!         ranges          compared among packed bits, those of several columns together
+//!         the first condition or bitmap, where there is no range
+//!       for each row left                              conditions, bitmaps of direct tables, the sparsest first;
 //!                                                      payloads, remaining probes and conditions, the sink
 //!   accumulators of lanes ─► warp ─► memory
 //! ```
@@ -251,14 +250,12 @@ impl<'a> Generator<'a> {
         let rows = self.row_loop()?;
         let scratch_bytes = self.scratch_bytes() * warps;
         self.prologue(&mut body, &rows)?;
-        body.open("for (u32 tile = u32(WARP); tile < tiles; tile += u32(WARP_COUNT)) {");
+        body.open("for (u64 tile = WARP; tile < tiles; tile += WARP_COUNT) {");
         self.tile_head(&mut body, scratch_bytes, warps)?;
         waiting::tile_head(rows.sink.may_be_full(), &mut body);
-        body.open("for (u32 row = start; row < end; page++) {");
+        body.open("for (u32 row = start; row < end; row += 1024) {");
         self.open_pages(&mut body);
-        // What was opened is the same for all vectors of a page, of which there is one at least.
-        body.open("do {");
-        body.line("const u32 v = (row - page_start) >> 10;");
+        body.line("const u32 v = page_row >> 10;");
         if self.plan.is_sliced() {
             self.slices(&rows, &mut body)?;
             return Ok(self.finish(body, rows, scratch_bytes, warps));
@@ -272,7 +269,6 @@ impl<'a> Generator<'a> {
         self.open_rows(&rows.sink, &mut body);
         rows.text.lines().for_each(|line| body.line(line));
         waiting::close_rows(rows.sink.may_be_full(), &mut body);
-        close_vectors(&mut body);
         Ok(self.finish(body, rows, scratch_bytes, warps))
     }
 
@@ -287,7 +283,7 @@ impl<'a> Generator<'a> {
         let limits = waiting::Lane { may_be_full, is_repeated: self.multiplies_rows() };
         limits.open_slices(&mut self.kernel.args, body);
         rows.text.lines().for_each(|line| body.line(line));
-        close_vectors(body);
+        body.close_to(0);
         Ok(())
     }
 
@@ -392,7 +388,7 @@ impl<'a> Generator<'a> {
         body.line(format!("const u64* const chunks = {chunks};"));
         body.line(format!("const u32* const row_counts = {row_counts};"));
         body.line(format!("const u32 tiles_per_group = u32({tiles});"));
-        body.line(format!("const u32 tiles = u32({count}) * tiles_per_group;"));
+        body.line(format!("const u64 tiles = {count} * tiles_per_group;"));
         body.line(format!("const u32 tile_rows = u32({tile_rows});"));
         if let Some(redo) = redo {
             body.line(format!("const u32* const first_vectors = row_counts + {count};"));
@@ -405,12 +401,11 @@ impl<'a> Generator<'a> {
     fn tile_head(&self, body: &mut Block, scratch_bytes: usize, warps: usize) -> Result<()> {
         let is_chunked = self.request.groups.is_none();
         let stride = if is_chunked { self.kernel.first_row_word() + 1 } else { 1 };
-        body.line("const u32 group = tile / tiles_per_group;");
+        body.line("const u32 group = u32(tile / tiles_per_group);");
         body.line("const u32 group_rows = row_counts[group];");
-        body.line("const u32 start = (tile - group * tiles_per_group) * tile_rows;");
-        // None in a tile that only larger row groups have.
-        body.line("const u32 left_rows = start < group_rows ? group_rows - start : 0;");
-        body.line("const u32 end = start + (left_rows < tile_rows ? left_rows : tile_rows);");
+        body.line("const u32 start = u32(tile % tiles_per_group) * tile_rows;");
+        body.line("if (start >= group_rows) continue;");
+        body.line("const u32 end = group_rows - start < tile_rows ? group_rows : start + tile_rows;");
         body.line(format!("const u64* const c = chunks + u64(group) * {stride};"));
         match (is_chunked, self.request.source.is_empty()) {
             (false, _) => body.line(group_source::ONE_PAGE),
@@ -418,7 +413,7 @@ impl<'a> Generator<'a> {
             (true, false) => body.line("const u32 page_rows = load((const u32*)(c[0] + 12));"),
         }
         body.line("const u32 pages = (group_rows + page_rows - 1) / page_rows;");
-        body.line("u32 page = start / page_rows;");
+        body.line("u32 page = start / page_rows, page_row = start - page * page_rows - 1024;");
         for (k, source) in self.request.source.iter().enumerate().filter(|(_, source)| source.is_chunked()) {
             body.line(format!("{} p{k};", source.page_type()?));
         }
@@ -450,6 +445,9 @@ impl<'a> Generator<'a> {
     }
 
     fn open_pages(&mut self, body: &mut Block) {
+        body.line("page_row += 1024;");
+        body.line("if (page_row == page_rows) { page++; page_row = 0; }");
+        body.open("if (row == start || page_row == 0) {");
         body.line("const u32 page_start = page * page_rows;");
         body.line(
             "const u32 rows = group_rows - page_start < page_rows ? group_rows - page_start : page_rows;",
@@ -459,7 +457,7 @@ impl<'a> Generator<'a> {
         }
         self.plan.find_codes(&mut self.kernel.args, body);
         self.plan.find_fused(self.request.source, &mut self.kernel.args, body);
-        body.line("const u32 page_end = end - page_start < page_rows ? end : page_start + page_rows;");
+        body.close();
     }
 
     fn decode_deltas(&self, body: &mut Block) -> Result<()> {
@@ -469,12 +467,16 @@ impl<'a> Generator<'a> {
             return Ok(());
         }
         body.line("WARP_BARRIER;");
+        body.line("const u32 page_start = page * page_rows;");
+        body.line(
+            "const u32 page_end = group_rows - page_start < page_rows ? group_rows : page_start + page_rows;",
+        );
         for k in deltas {
             let ty = self.request.source[k].scratch_type()?;
             body.open(format!("if (p{k}.is(DELTA) && p{k}.nulls != 1) {{"));
             body.line(format!(
                 "EACH_LANE {{ delta_vector<{ty}>(p{k}.body, p{k}.width(), p{k}.extra, u64(p{k}.base), \
-                 p{k}.base_of_bases, rows, v, s{k}, lane); }}"
+                 p{k}.base_of_bases, page_end - page_start, v, s{k}, lane); }}"
             ));
             body.close();
         }
@@ -509,14 +511,4 @@ impl<'a> Generator<'a> {
         texts.iter().for_each(|k| body.line(format!("p{k}.decode(v, s{k});")));
         body.line("WARP_BARRIER;");
     }
-}
-
-/// Scopes around what is done with a vector: tiles, pages, vectors.
-const VECTOR_DEPTH: usize = 3;
-
-/// Closes all scopes, of which that of vectors goes on with the next one of the page.
-fn close_vectors(body: &mut Block) {
-    body.close_to(VECTOR_DEPTH);
-    body.close_with("} while ((row += 1024) < page_end);");
-    body.close_to(0);
 }

@@ -99,16 +99,17 @@ impl Lane {
     }
 }
 
-/// Where sinks may be full, closes the loop over the rows of a lane, which rows that wait leave.
+/// Closes all scopes; rows that wait leave the loop over the rows of a lane.
 pub(super) fn close_rows(may_be_full: bool, body: &mut Block) {
     if may_be_full {
         body.close_to(LANE_DEPTH);
         body.line("lane_is_full:;");
     }
+    body.close_to(0);
 }
 
-/// Scopes around what a lane does: tiles, pages, vectors, lanes.
-const LANE_DEPTH: usize = 4;
+/// Scopes around what a lane does: tiles, vectors, lanes.
+const LANE_DEPTH: usize = 3;
 
 /// How the sink sends rows to wait.
 pub(super) struct Waiting {
