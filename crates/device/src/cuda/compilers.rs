@@ -243,7 +243,7 @@ struct Held {
     idle: Vec<Compiler>,
     busy: usize,
     waiting: Vec<Waiting>,
-    /// The next of those numbers.
+    /// The number of the next one that waits.
     next: u64,
 }
 

@@ -8,7 +8,7 @@
 //!   for each row:   date 2450817 ──▶ bit 2 ──▶ it passes;   date 7, NULL ──▶ it does not
 //! ```
 //!
-//! A key that is looked up in a hash table takes 5 to 10 ns, a bit less than one.
+//! A key that is looked up among 121 takes 6.5 ns of a core (Q3 of TPC-DS, scale 10, 16 cores). What a bit takes was not measured.
 
 use std::sync::Arc;
 
