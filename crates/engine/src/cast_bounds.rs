@@ -122,7 +122,7 @@ fn casts_keep_apart(predicate: &Expr, schema: &Schema) -> bool {
 }
 
 /// Whether of two values of `from` the greater is never the lesser one as `to`.
-fn keeps_order(from: &DataType, to: &DataType) -> bool {
+pub(crate) fn keeps_order(from: &DataType, to: &DataType) -> bool {
     use DataType::{Boolean, Date32, Date64, Duration, Int32, Time32, Time64, Timestamp};
     let is_text = |data_type: &DataType| data_type.is_string();
     match (from, to) {

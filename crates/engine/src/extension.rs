@@ -48,6 +48,7 @@ use crate::lists::ListsOfColumns;
 use crate::multisets::Multisets;
 use crate::numbers::with_numbers;
 use crate::ordered::OrderedAggregatesRule;
+use crate::orders::OrderlessCasts;
 use crate::passing::PassingRule;
 use crate::planning::watched;
 use crate::provider::PeltonTable;
@@ -70,7 +71,7 @@ use crate::window_peers::WindowPeers;
 use crate::window_texts::WindowTexts;
 use crate::yielding::YieldingRule;
 use crate::{
-    null_keys, outer_keys, shadowed, shared, simplify, synonyms, unmatched, window_functions, zones,
+    null_keys, orders, outer_keys, shadowed, shared, simplify, synonyms, unmatched, window_functions, zones,
 };
 
 /// What [`with_pelton`] gives back: the builder to go on with, and what tables are made with.
@@ -149,6 +150,7 @@ fn with_sql_semantics(
     analyzer.rules.push(Arc::new(DateParts));
     analyzer.rules.push(Arc::new(ListTexts));
     analyzer.rules.push(Arc::new(IntervalLengths));
+    analyzer.rules.push(Arc::new(OrderlessCasts));
     analyzer.rules.push(Arc::new(FloatKeyRule));
     *builder.analyzer() = Some(analyzer);
     builder.expr_planners().get_or_insert_default().insert(0, Arc::new(MoreOperators));
@@ -172,6 +174,7 @@ fn with_rules(
     let mut rules = builder.physical_optimizers().take().unwrap_or_default().rules;
     by_position::install(&mut rules);
     cast_bounds::install(&mut rules);
+    orders::install(&mut rules);
     rules.insert(0, Arc::new(FromCopies::new(copies, device)));
     if options.reorder_joins {
         rules = pelton_planner::install(rules);

@@ -64,6 +64,7 @@ mod null_keys;
 mod numbers;
 mod opaque;
 mod ordered;
+mod orders;
 mod outer_keys;
 mod parse;
 mod passing;

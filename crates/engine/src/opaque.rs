@@ -48,7 +48,7 @@ fn is_lossy(from: &DataType, to: &DataType) -> bool {
 }
 
 /// Whether the clocks of `zone` show what an instant is counted by.
-fn is_utc(zone: &str) -> bool {
+pub(crate) fn is_utc(zone: &str) -> bool {
     matches!(zone, "UTC" | "Z" | "+00:00" | "Etc/UTC")
 }
 

@@ -46,5 +46,5 @@ pub use annotate::annotate;
 pub use estimate::{Estimates, StandsFor, estimated_rows};
 pub use quoted::quoted;
 pub use rule::{JoinOrder, install};
-pub use selectivity::predicate_selectivity;
+pub use selectivity::{AS_IS, predicate_selectivity};
 pub use sides::{JoinSides, keys_are_words};

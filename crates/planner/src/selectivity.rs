@@ -22,9 +22,14 @@ use datafusion::physical_expr::expressions::{
     BinaryExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal, NotExpr,
     TryCastExpr,
 };
-use datafusion::physical_expr::{PhysicalExpr, split_conjunction, utils::split_disjunction};
+use datafusion::physical_expr::{
+    PhysicalExpr, ScalarFunctionExpr, split_conjunction, utils::split_disjunction,
+};
 
 use crate::profile::{ColumnProfile, Profile, Range, number};
+
+/// The name of a function that gives its only argument as it is, of which DataFusion then concludes nothing.
+pub const AS_IS: &str = "as_is";
 
 /// `column = literal` when nothing is known about the column. A guess.
 const EQUALITY_DEFAULT: f64 = 0.05;
@@ -80,6 +85,10 @@ pub(crate) fn column_of(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
         column_of(cast.expr())
     } else if let Some(cast) = expr.downcast_ref::<TryCastExpr>() {
         column_of(cast.expr())
+    } else if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>()
+        && let (AS_IS, [inside]) = (call.fun().name(), call.args())
+    {
+        column_of(inside)
     } else {
         None
     }

@@ -41,6 +41,7 @@ use super::value::{LateText, Value, integer, is_text, kernel_type, literal};
 use crate::error::from_datafusion;
 use crate::floats::NAME as FLOAT_KEY;
 use crate::numbers::{Checked, CheckedOp};
+use crate::orders::AS_IS;
 
 /// Lowers expressions over the columns of one plan node into one pipeline.
 pub(super) struct Exprs<'a> {
@@ -353,6 +354,10 @@ impl Exprs<'_> {
 
     fn function(&mut self, expr: &Arc<dyn PhysicalExpr>, function: &ScalarFunctionExpr) -> Result<Value> {
         let refused = || Error::unsupported(format!("kernels do not compute {expr}"));
+        if function.fun().name() == AS_IS {
+            let [input] = function.args() else { return Err(refused()) };
+            return self.lower(input);
+        }
         if function.fun().name() == FLOAT_KEY {
             let [input] = function.args() else { return Err(refused()) };
             return arithmetic::float_key(self.lower(input)?);

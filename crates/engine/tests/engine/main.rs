@@ -16,6 +16,7 @@ mod kept;
 mod lateral;
 mod names;
 mod numbers;
+mod orders;
 mod outer_keys;
 mod planning;
 mod profile;

@@ -116,3 +116,10 @@ SELECT 10 - id AS id FROM a ORDER BY id * 1 LIMIT 2;
 SELECT DISTINCT k - (id - 1) AS p FROM a ORDER BY k - (id - 1);
 SELECT -id AS id FROM a WHERE id > 15 ORDER BY a.id;
 SELECT id FROM a ORDER BY id FETCH FIRST (1 + 1) ROWS ONLY;
+
+-- Rows in an order that is not that of what is cast, and columns of which a filter leaves several values.
+SELECT CAST(moment AS TIME) FROM (SELECT moment FROM moments ORDER BY moment LIMIT 12) AS m ORDER BY CAST(moment AS TIME);
+SELECT CAST(moment AS TIME) AS t, count(*) FROM (SELECT moment FROM moments ORDER BY moment LIMIT 12) AS m GROUP BY CAST(moment AS TIME) ORDER BY t;
+SELECT p, q, q OR NULL FROM (SELECT p, q FROM logic ORDER BY q LIMIT 9) AS l ORDER BY q OR NULL, p, q;
+SELECT id, moment FROM (SELECT id, moment FROM moments ORDER BY id LIMIT 20) AS m WHERE CAST(moment AS DATE) >= DATE '2020-02-29' AND CAST(moment AS DATE) <= DATE '2020-02-29' ORDER BY moment, id;
+SELECT max(moment) FROM (SELECT moment FROM (SELECT moment FROM moments ORDER BY moment LIMIT 4) AS m ORDER BY moment > TIMESTAMP '1900-01-01' LIMIT 9) AS n;
