@@ -13,6 +13,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use pelton_engine::{Query, STACK_BYTES, bytes_text, cancellable, counted, from_datafusion};
 use pelton_error::{Error, ErrorKind, Result, ResultExt};
+use pelton_limits::check_threads;
 use pelton_load::CancelFlag;
 use tokio::runtime::{Handle, Runtime};
 
@@ -101,6 +102,7 @@ impl Runner {
 
 /// A pool of `threads` threads, or of one a core.
 pub(crate) fn tokio_runtime(threads: Option<usize>) -> Result<Runtime> {
+    check_threads(threads)?;
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     if let Some(threads) = threads {
         builder.worker_threads(threads);

@@ -39,7 +39,7 @@ pub(crate) fn run(args: SqlArgs) -> Result<()> {
 /// The text to run: that of the command line, of a file, or of what is piped in; none beside a Substrait plan.
 fn statements(args: &SqlArgs) -> Result<String> {
     match (&args.query, &args.file, &args.substrait) {
-        (Some(query), ..) if query != "-" => Ok(query.clone()),
+        (Some(query), ..) if query != "-" => Ok(without_mark(query.clone())),
         (_, Some(file), _) => read_statements(file),
         (None, None, Some(_)) => Ok(String::new()),
         _ => read_statements(Path::new("-")),
@@ -141,9 +141,14 @@ pub(crate) fn read_statements(file: &Path) -> Result<String> {
     if file == Path::new("-") {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).context(|| "reading standard input".into())?;
-        return Ok(text);
+        return Ok(without_mark(text));
     }
-    std::fs::read_to_string(file).context(|| format!("reading '{}'", file.display()))
+    std::fs::read_to_string(file).map(without_mark).context(|| format!("reading '{}'", file.display()))
+}
+
+/// `text` without the byte order mark that some editors begin files with, so that places in it are those that one sees.
+fn without_mark(text: String) -> String {
+    text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text)
 }
 
 /// The warehouse's directory; `None` where the default one does not exist, so that files can be queried alone.

@@ -13,8 +13,9 @@ use std::ops::ControlFlow;
 use datafusion::error::DataFusionError;
 use datafusion::sql::parser::{CopyToSource, DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast::{VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::ParserError;
-use datafusion::sql::sqlparser::tokenizer::{Tokenizer, TokenizerError};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, TokenizerError};
 use pelton_error::{Error, Result};
 
 use crate::balance::balance;
@@ -36,13 +37,17 @@ use crate::zones::write_zone_settings;
 /// Splits `sql` into statements, as [`PeltonSession::parse`](crate::PeltonSession::parse) does: for DataFusion sessions of
 /// one's own, whose numbers with an exponent are doubles only if they are parsed here.
 ///
+/// A byte order mark before the text, which editors write, is skipped.
+///
 /// # Errors
 ///
 /// The place of what is no SQL, and of what nests too deep.
 pub fn parse(sql: &str) -> Result<Vec<Statement>> {
+    let sql = sql.strip_prefix('\u{feff}').unwrap_or(sql);
     let tokens = Tokenizer::new(&PeltonDialect, sql).tokenize_with_location();
     let mut tokens =
         tokens.map_err(|error: TokenizerError| from_datafusion(ParserError::from(error).into()))?;
+    refuse_copy_from(&tokens)?;
     write_known(&mut tokens);
     write_options(&mut tokens)?;
     depth::check(&tokens)?;
@@ -92,6 +97,46 @@ pub(crate) fn visit_sql<V: VisitorMut>(statement: &mut Statement, visitor: &mut 
         },
         Statement::CreateExternalTable(_) | Statement::Reset(_) => ControlFlow::Continue(()),
     }
+}
+
+/// Says how rows of a file come into a table, which COPY does in PostgreSQL and DuckDB.
+fn refuse_copy_from(tokens: &[TokenWithSpan]) -> Result<()> {
+    let mut words = tokens.iter().filter(|token| !matches!(token.token, Token::Whitespace(_)));
+    let is_keyword = |token: &TokenWithSpan, keyword: Keyword| match &token.token {
+        Token::Word(word) => word.keyword == keyword,
+        _ => false,
+    };
+    // Only at the start of a statement; `COPY (SELECT … FROM …) TO` has a parenthesis where the name would be.
+    let mut is_start = true;
+    while let Some(token) = words.next() {
+        if is_start && is_keyword(token, Keyword::COPY) {
+            let rest: Vec<&TokenWithSpan> =
+                words.clone().take_while(|token| token.token != Token::SemiColon).collect();
+            let name = rest.iter().take_while(|token| matches!(token.token, Token::Word(_) | Token::Period));
+            let name: Vec<&TokenWithSpan> =
+                name.take_while(|token| !is_keyword(token, Keyword::FROM)).copied().collect();
+            let mut after = &rest[name.len()..];
+            // The list of columns.
+            if after.first().is_some_and(|token| token.token == Token::LParen)
+                && let Some(end) = after.iter().position(|token| token.token == Token::RParen)
+            {
+                after = &after[end + 1..];
+            }
+            if !name.is_empty() && after.first().is_some_and(|token| is_keyword(token, Keyword::FROM)) {
+                let name: String = name.iter().map(|token| token.token.to_string()).collect();
+                let file = after.get(1).map_or_else(|| "'file'".to_owned(), |token| token.token.to_string());
+                let place = after[0].span.start;
+                return Err(Error::unsupported(format!(
+                    "COPY … FROM is not supported, as tables are changed by loads alone: `pelton load --table {name} \
+                     --append {file}` adds the rows of a file, column by column of the same name, and CREATE TABLE \
+                     {name} AS SELECT * FROM {file} makes a table of them at Line: {}, Column: {}",
+                    place.line, place.column
+                )));
+            }
+        }
+        is_start = token.token == Token::SemiColon;
+    }
+    Ok(())
 }
 
 fn is_recursion(error: &DataFusionError) -> bool {

@@ -19,8 +19,10 @@
 #![forbid(unsafe_code)]
 
 mod cancel;
+mod guard;
 
 pub use cancel::{CancelFlag, Pace};
+pub use guard::{guarded, guarded_async, guarded_items};
 
 use std::fmt;
 

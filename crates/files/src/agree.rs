@@ -16,7 +16,6 @@ use pelton_error::{Error, Result};
 
 use crate::column::{Fixed, named_twice};
 use crate::json::MemberSeen;
-use crate::seen::Seen;
 use crate::types::{common_type, type_name};
 
 /// Files of one warning that are named; the others are counted.
@@ -145,7 +144,7 @@ fn column(name: &str, files: &[FileColumns], said: &Said<'_>) -> Result<(Field, 
         (None, None) => None,
     };
     let mut is_nullable = of_table.is_some_and(Field::is_nullable);
-    let mut inferred = MemberSeen::Scalar(Seen::NOTHING);
+    let mut inferred = MemberSeen::NOTHING;
     for FileColumns { file, columns, .. } in files {
         match columns.iter().find(|(found, _)| found == name) {
             None => is_nullable = true,
@@ -158,18 +157,16 @@ fn column(name: &str, files: &[FileColumns], said: &Said<'_>) -> Result<(Field, 
             }
             Some((_, Known::Member(seen))) => {
                 is_nullable = true;
-                inferred = both(inferred, seen.clone()).ok_or_else(|| {
+                inferred.add(seen.clone()).map_err(|clash| {
                     Error::invalid_input(format!(
-                        "{file}: column '{name}' is a list or an object, and not in the files before it"
+                        "{file}, beside the files before it: {}",
+                        clash.within(name)
                     ))
                 })?;
             }
         }
     }
-    let (data_type, fixed) = fixed.unwrap_or_else(|| match inferred {
-        MemberSeen::Scalar(seen) => (seen.data_type(), Fixed::No),
-        MemberSeen::Nested(data_type) => (data_type, Fixed::No),
-    });
+    let (data_type, fixed) = fixed.unwrap_or_else(|| (inferred.data_type(), Fixed::No));
     Ok((Field::new(name, data_type, is_nullable), fixed))
 }
 
@@ -195,23 +192,6 @@ fn with_file(name: &str, held: DataType, by: &Fixed, file: &str, found: &DataTyp
             type_name(found),
             type_name(&held)
         ))),
-    }
-}
-
-fn both(a: MemberSeen, b: MemberSeen) -> Option<MemberSeen> {
-    use MemberSeen::{Nested, Scalar};
-    match (a, b) {
-        (Scalar(mut a), Scalar(b)) => {
-            a.add(b);
-            Some(Scalar(a))
-        }
-        (Scalar(nothing), nested @ Nested(_)) | (nested @ Nested(_), Scalar(nothing))
-            if nothing.is_nothing() =>
-        {
-            Some(nested)
-        }
-        (Nested(a), Nested(b)) => Some(Nested(crate::json::merged(&a, &b))),
-        _ => None,
     }
 }
 

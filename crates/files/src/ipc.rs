@@ -1,4 +1,5 @@
-//! Arrow IPC: files are read at chosen batches, streams from their start.
+//! Arrow IPC: files are read at chosen batches, streams from their start. arrow-ipc panics on some damaged files; that is an
+//! error here like any other.
 
 use std::io::{BufReader, Read};
 
@@ -6,7 +7,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::error::{ArrowError, Result as ArrowResult};
 use arrow::ipc::reader::{FileReader, StreamReader};
-use pelton_error::{Error, Result};
+use pelton_error::{Error, Result, guarded, guarded_items};
 
 use crate::place::{Place, ReadSeek, of_store};
 
@@ -43,11 +44,12 @@ impl IpcFile {
         let owned = place.clone();
         let named = move |batch: ArrowResult<RecordBatch>| batch.map_err(|error| damaged(&owned, error));
         if self.batch_count.is_none() {
-            return Ok(Box::new(stream_reader(place, Some(columns))?.map(named)));
+            let batches = unpanicked(stream_reader(place, Some(columns))?);
+            return Ok(Box::new(batches.map(named)));
         }
         let mut reader = file_reader(place, Some(columns))?;
         reader.set_index(first).map_err(|error| damaged(place, error))?;
-        Ok(Box::new(reader.take(count).map(named)))
+        Ok(Box::new(unpanicked(reader.take(count)).map(named)))
     }
 }
 
@@ -61,11 +63,25 @@ fn is_file_format(place: &Place) -> Result<bool> {
 }
 
 fn file_reader(place: &Place, columns: Option<Vec<usize>>) -> Result<FileReader<Buffered>> {
-    FileReader::try_new(place.open_buffered()?, columns).map_err(|error| damaged(place, error))
+    let file = place.open_buffered()?;
+    opened(place, || FileReader::try_new(file, columns))
 }
 
 fn stream_reader(place: &Place, columns: Option<Vec<usize>>) -> Result<StreamReader<Buffered>> {
-    StreamReader::try_new(place.open_buffered()?, columns).map_err(|error| damaged(place, error))
+    let file = place.open_buffered()?;
+    opened(place, || StreamReader::try_new(file, columns))
+}
+
+fn opened<T>(place: &Place, open: impl FnOnce() -> ArrowResult<T>) -> Result<T> {
+    let reader = guarded(open).unwrap_or_else(|panic| Err(ArrowError::IpcError(panic)));
+    reader.map_err(|error| damaged(place, error))
+}
+
+/// `batches`, whose panic is an error.
+fn unpanicked(
+    batches: impl Iterator<Item = ArrowResult<RecordBatch>>,
+) -> impl Iterator<Item = ArrowResult<RecordBatch>> {
+    guarded_items(batches).map(|batch| batch.unwrap_or_else(|panic| Err(ArrowError::IpcError(panic))))
 }
 
 fn damaged(place: &Place, error: ArrowError) -> Error {

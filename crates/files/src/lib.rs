@@ -39,6 +39,7 @@ mod agree;
 mod infer;
 mod sources;
 
+pub use crate::parquet::check_layout;
 pub use agree::union_of;
 pub use files::{FileStamp, Listed, has_files, list, list_found};
 pub use options::{

@@ -1,4 +1,5 @@
-//! Parquet: row groups are read independently, in parallel and at random.
+//! Parquet: row groups are read independently, in parallel and at random. The library panics on some damaged files; that is an
+//! error here like any other.
 
 use std::fs::File;
 
@@ -9,8 +10,9 @@ use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
 use parquet::errors::{ParquetError, Result as ParquetResult};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::file::reader::ChunkReader;
-use pelton_error::{Error, Result, ResultExt};
+use pelton_error::{Error, Result, ResultExt, guarded, guarded_items};
 
 use crate::object::{Failure, RowGroupReader, Tail};
 use crate::place::Place;
@@ -34,11 +36,11 @@ impl ParquetFile {
         let metadata = match place {
             Place::Disk(path) => {
                 let file = File::open(path).context(|| format!("opening {}", path.display()))?;
-                ArrowReaderMetadata::load(&file, options).map_err(damaged)?
+                loaded(&file, options).map_err(damaged)?
             }
             Place::Store(object) => {
                 let reader = tail.unwrap_or_else(|| Tail::begin(object)).wait_blocking()?;
-                ArrowReaderMetadata::load(&reader, options)
+                loaded(&reader, options)
                     .map_err(|error| reader.failure.take().unwrap_or_else(|| damaged(error)))?
             }
         };
@@ -92,7 +94,10 @@ impl ParquetFile {
             })
         };
         let reader = reader.map_err(|error| damaged(error.to_string()))?;
-        Ok(reader.map(move |batch| batch.map_err(|error| damaged(error.to_string()))))
+        Ok(guarded_items(reader).map(move |batch| match batch {
+            Ok(batch) => batch.map_err(|error| damaged(error.to_string())),
+            Err(panic) => Err(damaged(panic)),
+        }))
     }
 
     fn batches(
@@ -101,10 +106,43 @@ impl ParquetFile {
         index: usize,
         wanted: ProjectionMask,
     ) -> ParquetResult<ParquetRecordBatchReader> {
-        ParquetRecordBatchReaderBuilder::new_with_metadata(input, self.metadata.clone())
-            .with_projection(wanted)
-            .with_row_groups(vec![index])
-            .with_batch_size(BATCH_ROWS)
-            .build()
+        let build = || {
+            ParquetRecordBatchReaderBuilder::new_with_metadata(input, self.metadata.clone())
+                .with_projection(wanted)
+                .with_row_groups(vec![index])
+                .with_batch_size(BATCH_ROWS)
+                .build()
+        };
+        guarded(build).unwrap_or_else(|panic| Err(ParquetError::General(panic)))
     }
+}
+
+/// The footer of `input`, whose columns lie within the file.
+fn loaded(input: &impl ChunkReader, options: ArrowReaderOptions) -> ParquetResult<ArrowReaderMetadata> {
+    let metadata = guarded(|| ArrowReaderMetadata::load(input, options));
+    let metadata = metadata.unwrap_or_else(|panic| Err(ParquetError::General(panic)))?;
+    check_layout(metadata.metadata(), input.len()).map_err(ParquetError::General)?;
+    Ok(metadata)
+}
+
+/// That the columns that a footer tells of lie within a file of so many bytes. The readers take it for granted.
+///
+/// # Errors
+///
+/// Names the row group and the column that does not.
+pub fn check_layout(metadata: &ParquetMetaData, file_bytes: u64) -> std::result::Result<(), String> {
+    let lies_within = |column: &ColumnChunkMetaData| {
+        let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
+        let end = start.checked_add(column.compressed_size());
+        start >= 0 && column.compressed_size() >= 0 && end.is_some_and(|end| end as u64 <= file_bytes)
+    };
+    for (index, row_group) in metadata.row_groups().iter().enumerate() {
+        if let Some(column) = row_group.columns().iter().find(|column| !lies_within(column)) {
+            return Err(format!(
+                "column {} of row group {index} lies beyond the end of the file",
+                column.column_path()
+            ));
+        }
+    }
+    Ok(())
 }

@@ -28,7 +28,11 @@ impl PositionedReaders {
                 std::thread::Builder::new()
                     .name(format!("pelton-read-{index}"))
                     .spawn(move || serve(&requests, &shared))
-                    .context(|| "starting a thread that reads".into())
+                    .context(|| {
+                        "starting a thread that reads (a limit on processes and threads, such as ulimit -u, may be \
+                         reached: raise it)"
+                            .into()
+                    })
             })
             .collect::<Result<Vec<_>>>()?;
         Ok(Self { queue: Some(queue), threads })

@@ -6,6 +6,7 @@
 //!   huge pages ── not for what a process begins with
 //!   watcher ── compares both every few milliseconds ──▶ the Account that holds the most is over, and its query fails
 //!   SpillSpace ── files without a name, counted against a limit
+//!   check_threads ── that the system starts as many threads as a pool needs
 //!   NewFile    ── a file that has its name only once it is complete
 //! ```
 //!
@@ -24,6 +25,7 @@ mod memory_limit;
 mod new_file;
 mod size;
 mod spill;
+mod threads;
 mod watcher;
 
 pub use account::{Account, Entered, Excess, NoRoom, process_room};
@@ -37,4 +39,5 @@ pub use size::{bytes_text, parse_size};
 pub use spill::{
     SpillFile, SpillFolder, SpillLimit, SpillOptions, SpillReader, SpillSpace, default_spill_dir,
 };
+pub use threads::check_threads;
 pub use watcher::set_process_limit;

@@ -165,6 +165,14 @@ fn damaged_files_are_named() {
     assert!(world.error(&[&holed]).contains("holed.parquet"));
     let ipc = world.write("not.arrow", b"ARROW1\0\0and then nothing of the kind");
     assert!(world.error(&[&ipc]).starts_with("not.arrow: not a readable Arrow IPC file: "));
+    let ends = world.write("ends.parquet", b"PAR1PAR1");
+    assert!(world.error(&[&ends]).starts_with("ends.parquet: not a readable Parquet file: "));
+    // A footer that tells of nothing: arrow-ipc looks for its schema.
+    let empty =
+        [b"ARROW1\0\0".as_slice(), &[8, 0, 0, 0, 4, 0, 4, 0, 4, 0, 0, 0], &12_u32.to_le_bytes(), b"ARROW1"]
+            .concat();
+    let empty = world.write("empty.arrow", empty);
+    assert!(world.error(&[&empty]).starts_with("empty.arrow: not a readable Arrow IPC file: "));
     let gzip = world.write("cut.csv.gz", b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\x4b");
     assert!(world.error(&[&gzip]).starts_with("cut.csv.gz: the compressed data is damaged"));
 }

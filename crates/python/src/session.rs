@@ -8,6 +8,7 @@ use arrow::array::{RecordBatch, RecordBatchReader};
 use crossbeam_channel::{Receiver, bounded};
 use pelton_engine::{PeltonSession, STACK_BYTES, Statement, only_reads};
 use pelton_error::{Error, Result, ResultExt};
+use pelton_limits::check_threads;
 use pelton_store::Warehouse;
 use pyo3::prelude::*;
 use pyo3_arrow::input::AnyRecordBatch;
@@ -34,6 +35,7 @@ impl Shared {
     fn open(directory: Option<PathBuf>, args: &SessionArgs) -> Result<Self> {
         let options = args.options()?;
         let session = Arc::new(PeltonSession::open(directory.clone(), &options)?);
+        check_threads(options.threads)?;
         let mut builder = Builder::new_multi_thread();
         if let Some(threads) = options.threads {
             builder.worker_threads(threads);

@@ -29,6 +29,27 @@ fn a_table_is_drawn_by_default() {
 }
 
 #[test]
+fn a_byte_order_mark_before_statements_is_skipped() {
+    let place = place();
+    let file = place.file("marked.sql", "\u{feff}SELECT count(*) AS n FROM t");
+    assert_eq!(place.ok(&["sql", "--format", "csv", "--file", &file]), "n\n3\n");
+    assert_eq!(place.ok(&["sql", "--format", "csv", "\u{feff}SELECT 1 AS n"]), "n\n1\n");
+    let outcome = place.run(&["sql", "\u{feff}SELECT 1 FRM t"]);
+    assert!(!outcome.stderr.contains('\u{feff}'), "{}", outcome.stderr);
+}
+
+#[test]
+fn copy_from_a_file_names_the_load_that_does_it() {
+    let place = place();
+    for sql in ["COPY t FROM 'more.csv'", "SELECT 1; copy t (id, name) from 'more.csv' (HEADER)"] {
+        let outcome = place.run(&["sql", sql]);
+        assert_eq!(outcome.status, Some(1), "{}", outcome.stderr);
+        let remedy = "`pelton load --table t --append 'more.csv'`";
+        assert!(outcome.stderr.contains(remedy), "{}", outcome.stderr);
+    }
+}
+
+#[test]
 fn csv_has_a_header_and_quotes() {
     assert_eq!(
         place().ok(&["sql", "--format", "csv", ALL]),

@@ -32,8 +32,10 @@ use datafusion::execution::SessionState;
 use datafusion::prelude::SessionContext;
 use futures::{StreamExt, TryStreamExt, stream};
 use object_store::{ObjectMeta, ObjectStore};
-use pelton_error::CancelFlag;
-use pelton_files::{InputFormat, Listed, OpenOptions, Sources, TextOptions, has_files, list_found, union_of};
+use pelton_error::{CancelFlag, Error, guarded_async};
+use pelton_files::{
+    InputFormat, Listed, OpenOptions, Sources, TextOptions, check_layout, has_files, list_found, union_of,
+};
 use pelton_remote::{Location, Partitions, is_url, list};
 
 use crate::error::{from_datafusion, to_datafusion};
@@ -187,7 +189,7 @@ async fn parquet(
     let found = objects.iter().map(|object| {
         let format = &format;
         async move {
-            check_names(state, store, location, object).await?;
+            check_file(state, store, location, object).await?;
             let schema = format.infer_schema(state, store, std::slice::from_ref(object)).await?;
             Ok::<_, DataFusionError>((location.url_of(&object.location), schema))
         }
@@ -198,8 +200,9 @@ async fn parquet(
     FilesTable::new(store_url.clone(), format, &schema, objects, partitions)
 }
 
-/// Refuses a file with two columns of one name, which schemas of DataFusion do not tell from one.
-async fn check_names(
+/// Refuses what is no Parquet file, on some of which DataFusion panics, and a file with two columns of one name, which schemas of
+/// DataFusion do not tell from one.
+async fn check_file(
     state: &SessionState,
     store: &Arc<dyn ObjectStore>,
     location: &Location,
@@ -207,8 +210,20 @@ async fn check_names(
 ) -> Result<()> {
     let cache = state.runtime_env().cache_manager.get_file_metadata_cache();
     let metadata = DFParquetMetadata::new(store.as_ref(), object).with_file_metadata_cache(Some(cache));
+    let url = location.url_of(&object.location);
+    let damaged = |why: String| to_datafusion(Error::corrupt(format!("{url} is not a Parquet file: {why}")));
+    let found = guarded_async(metadata.fetch_metadata()).await;
+    let found = found.map_err(|panic| damaged(format!("its footer leads out of the file ({panic})")))?;
+    let footer = found.map_err(|error| {
+        let why = match error.find_root() {
+            DataFusionError::ParquetError(root) => Some(root.to_string()),
+            _ => None,
+        };
+        why.map_or(error, damaged)
+    })?;
+    check_layout(&footer, object.size).map_err(damaged)?;
     let schema = Arc::new(metadata.fetch_schema().await?);
-    union_of(&[(location.url_of(&object.location), schema)]).map(|_| ()).map_err(to_datafusion)
+    union_of(&[(url.clone(), schema)]).map(|_| ()).map_err(to_datafusion)
 }
 
 fn is_parquet(path: &str) -> bool {

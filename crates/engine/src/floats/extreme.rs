@@ -1,4 +1,4 @@
-//! `max` and `min` of floats by group.
+//! `max` and `min` of floats by group, and of nested values (`nested.rs`).
 //!
 //! DataFusion 55 begins a group with the most extreme finite number and goes on by `<`: the maximum of minus infinity
 //! alone is -1.8e308, and a NaN, the greatest of all, never counts. Here groups begin with the end of the order that
@@ -16,7 +16,9 @@ use datafusion::logical_expr::{
 };
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::prim_op::PrimitiveGroupsAccumulator;
 
-/// The function to take for `name`, `max` or `min`, of a float; none for others.
+use super::nested::NestedExtreme;
+
+/// The function to take for `name`, `max` or `min`, of a float or a nested value; none for others.
 pub(super) fn extreme(name: &str) -> Option<Arc<AggregateUDF>> {
     static MAX: LazyLock<Arc<AggregateUDF>> = LazyLock::new(|| of(max_udaf(), true));
     static MIN: LazyLock<Arc<AggregateUDF>> = LazyLock::new(|| of(min_udaf(), false));
@@ -69,7 +71,10 @@ impl AggregateUDFImpl for Extreme {
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        self.inner.accumulator(args)
+        match args.return_field.data_type() {
+            nested if nested.is_nested() => Ok(Box::new(NestedExtreme::new(self.is_max, nested))),
+            _ => self.inner.accumulator(args),
+        }
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {
@@ -77,7 +82,7 @@ impl AggregateUDFImpl for Extreme {
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
-        self.inner.groups_accumulator_supported(args)
+        !args.return_field.data_type().is_nested() && self.inner.groups_accumulator_supported(args)
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {

@@ -23,6 +23,7 @@
 
 mod extreme;
 mod function;
+mod nested;
 mod origin;
 mod rule;
 

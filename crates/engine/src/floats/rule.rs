@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, ExprSchema, Result};
 use datafusion::config::ConfigOptions;
@@ -89,9 +90,11 @@ fn with_keys(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     })
 }
 
-/// Whether the rows of `plan` or of its inputs, or its expressions, may hold floats; cheap to tell and mostly false.
+/// Whether the rows of `plan` or of its inputs, or its expressions, may hold floats or nested values; cheap to tell and mostly
+/// false.
 fn has_floats(plan: &LogicalPlan) -> bool {
-    let of_rows = |plan: &LogicalPlan| plan.schema().fields().iter().any(|field| is_float(field.data_type()));
+    let is_any = |data_type: &DataType| is_float(data_type) || data_type.is_nested();
+    let of_rows = |plan: &LogicalPlan| plan.schema().fields().iter().any(|field| is_any(field.data_type()));
     let of_expr = |expr: &Expr| {
         expr.exists(|expr| {
             Ok(match expr {
@@ -137,6 +140,10 @@ fn keys_of_rows(plan: &Arc<LogicalPlan>, by: By) -> Result<Option<LogicalPlan>> 
 }
 
 impl Place<'_> {
+    fn is_nested(&self, expr: &Expr) -> bool {
+        expr.get_type(self.schema as &dyn ExprSchema).is_ok_and(|data_type| data_type.is_nested())
+    }
+
     fn is_float(&self, expr: &Expr) -> bool {
         expr.get_type(self.schema as &dyn ExprSchema).is_ok_and(|data_type| is_float(&data_type))
     }
@@ -200,7 +207,7 @@ impl Place<'_> {
                     call.params.args = call.params.args.into_iter().map(|arg| self.key(arg, by)).collect();
                 }
                 if let [arg] = call.params.args.as_slice()
-                    && self.is_float(arg)
+                    && (self.is_float(arg) || self.is_nested(arg))
                     && let Some(extreme) = extreme(call.func.name())
                 {
                     call.func = extreme;

@@ -5,6 +5,7 @@
 //!   DECIMAL beside DOUBLE or FLOAT                            the decimal as a DOUBLE
 //!   DECIMAL beside text                                       both as DOUBLE; a text constant as the decimal it spells
 //!   DECIMAL +, -, * an integer constant                       the constant as a decimal of just its digits
+//!   text that is no constant, a date or time in a UNION       the date or time as text, as in DuckDB
 //!   floor and ceil of a DECIMAL with digits after the point   of one with a digit more, which 9.5 needs to become 10.0
 //! ```
 //!
@@ -356,25 +357,23 @@ fn to_double(expr: Expr) -> Expr {
 /// ```
 fn unite(union: Union) -> Result<Transformed<LogicalPlan>> {
     let column_count = union.schema.fields().len();
-    let kind_at = |input: &LogicalPlan, column: usize| kind_of(input.schema().field(column).data_type());
-    let is_mixed = |column: &usize| {
-        let of = |kind| union.inputs.iter().any(|input| kind_at(input, *column) == kind);
-        of(Kind::Decimal) && of(Kind::Float)
-    };
     if union.inputs.iter().any(|input| input.schema().fields().len() != column_count) {
         return Ok(Transformed::no(LogicalPlan::Union(union)));
     }
-    let mixed: Vec<usize> = (0..column_count).filter(is_mixed).collect();
-    if mixed.is_empty() {
+    let targets: Vec<Option<DataType>> =
+        (0..column_count).map(|column| united(&union.inputs, column)).collect();
+    if targets.iter().all(Option::is_none) {
         return typed(union);
     }
     let inputs = union.inputs.into_iter().map(|input| {
         let columns = (0..column_count).map(|column| {
             let (qualifier, field) = input.schema().qualified_field(column);
             let expr = Expr::Column((qualifier, field).into());
-            match mixed.contains(&column) && kind_at(&input, column) == Kind::Decimal {
-                true => cast(expr, DataType::Float64).alias_qualified(qualifier.cloned(), field.name()),
-                false => expr,
+            match &targets[column] {
+                Some(target) if gives_way(field.data_type(), target) => {
+                    cast(expr, target.clone()).alias_qualified(qualifier.cloned(), field.name())
+                }
+                _ => expr,
             }
         });
         let columns: Vec<Expr> = columns.collect();
@@ -383,6 +382,42 @@ fn unite(union: Union) -> Result<Transformed<LogicalPlan>> {
     let inputs = inputs.collect::<Result<Vec<_>>>()?;
     let schema = union.schema;
     Ok(Transformed::yes(typed(Union { inputs, schema })?.data))
+}
+
+/// The type that some of `inputs` have to take in a column that others have already; `None` where DataFusion's choice will do.
+fn united(inputs: &[Arc<LogicalPlan>], column: usize) -> Option<DataType> {
+    let data_type = |input: &LogicalPlan| input.schema().field(column).data_type().clone();
+    let any = |holds: &dyn Fn(&LogicalPlan) -> bool| inputs.iter().any(|input| holds(input));
+    let of = |kind| any(&|input| kind_of(&data_type(input)) == kind);
+    let is_text =
+        |input: &LogicalPlan| kind_of(&data_type(input)) == Kind::Text && !is_constant(input, column);
+    if of(Kind::Decimal) && of(Kind::Float) {
+        return Some(DataType::Float64);
+    }
+    (any(&is_text) && any(&|input| data_type(input).is_temporal())).then_some(DataType::Utf8)
+}
+
+/// Whether a column of type `data_type` is cast to `target`, the type of [`united`].
+fn gives_way(data_type: &DataType, target: &DataType) -> bool {
+    match target {
+        DataType::Float64 => kind_of(data_type) == Kind::Decimal,
+        _ => data_type.is_temporal(),
+    }
+}
+
+/// True where a column is a constant as it is written, which is read as whatever stands beside it.
+fn is_constant(plan: &LogicalPlan, column: usize) -> bool {
+    match plan {
+        LogicalPlan::Projection(projection) => {
+            let mut expr = &projection.expr[column];
+            while let Expr::Alias(alias) = expr {
+                expr = &alias.expr;
+            }
+            matches!(expr, Expr::Literal(..))
+        }
+        LogicalPlan::Union(union) => union.inputs.iter().all(|input| is_constant(input, column)),
+        _ => false,
+    }
 }
 
 /// `union` with the types of its columns that DataFusion brings those of its inputs to.

@@ -89,15 +89,27 @@ impl SharingPool {
         most.saturating_sub(held)
     }
 
-    fn refused(&self, reservation: &MemoryReservation, more: usize, left: usize) -> DataFusionError {
+    /// Who asked for `more` than the `left` that it may take; all figures are of the same moment.
+    fn refused(
+        &self,
+        state: &State,
+        reservation: &MemoryReservation,
+        more: usize,
+        left: usize,
+    ) -> DataFusionError {
         let text = |bytes: usize| bytes_text(bytes as u64);
+        let (name, held) = (reservation.consumer().name(), reservation.size());
+        let others = (state.fixed + state.spillable).saturating_sub(held);
+        let beyond = match is_spiller(reservation.consumer()) {
+            true => String::new(),
+            false => format!(" and the {} beyond it for what cannot spill", text(self.overdraft())),
+        };
         DataFusionError::ResourcesExhausted(format!(
-            "Failed to allocate additional {} for {} with {} already allocated for this reservation - {} remain \
-             available of {}",
+            "{name} asks for {} beside the {} that it holds and may take {} more; others hold {} of the limit of {}{beyond}",
             text(more),
-            reservation.consumer().name(),
-            text(reservation.size()),
+            text(held),
             text(left),
+            text(others),
             text(self.limit),
         ))
     }
@@ -155,7 +167,7 @@ impl MemoryPool for SharingPool {
             if is_spiller(consumer) {
                 let left = self.left_for(state, reservation.size());
                 if additional > left {
-                    return Err(self.refused(reservation, additional, left));
+                    return Err(self.refused(state, reservation, additional, left));
                 }
                 state.spillable += additional;
                 return Ok(());
@@ -163,7 +175,7 @@ impl MemoryPool for SharingPool {
             let most = self.limit.saturating_add(self.overdraft());
             let left = most.saturating_sub(state.fixed + state.spillable);
             if additional > left {
-                return Err(self.refused(reservation, additional, left));
+                return Err(self.refused(state, reservation, additional, left));
             }
             state.fixed += additional;
             Ok(())
@@ -244,6 +256,28 @@ mod tests {
             one.try_grow(MB).unwrap();
             assert!(one.try_grow(1).is_err());
         }
+    }
+
+    #[test]
+    fn who_is_refused_is_told_who_holds_what() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(SharingPool::new(100_000_000));
+        let (sort, list) = (consumer(&pool, "Sort", true), consumer(&pool, "List", false));
+        sort.try_grow(10_000_000).unwrap();
+        list.try_grow(30_000_000).unwrap();
+        let check = |refused: Result<()>, expected: &str| {
+            let message = refused.unwrap_err().to_string();
+            assert!(message.lines().next().unwrap().ends_with(expected), "{message}");
+        };
+        check(
+            sort.try_grow(90_000_000),
+            "Sort asks for 90.0 MB beside the 10.0 MB that it holds and may take 40.0 MB more; others hold 30.0 MB of \
+             the limit of 100.0 MB",
+        );
+        check(
+            list.try_grow(90_000_000),
+            "List asks for 90.0 MB beside the 30.0 MB that it holds and may take 85.0 MB more; others hold 10.0 MB of \
+             the limit of 100.0 MB and the 25.0 MB beyond it for what cannot spill",
+        );
     }
 
     #[test]

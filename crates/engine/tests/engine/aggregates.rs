@@ -56,6 +56,26 @@ async fn check(session: &PeltonSession, sql: &str, expected: &[&str]) {
 }
 
 #[tokio::test]
+async fn extremes_of_nested_values_are_in_the_order_of_sorts() {
+    let (_tables, session) = session();
+    for (values, expected) in [
+        ("([1, 2]), ([3]), (NULL), ([1])", "[1]|[3]"),
+        ("([1, NULL]), ([1, 5])", "[1, 5]|[1, ]"),
+        ("([[1]]), ([[0, 7]])", "[[0, 7]]|[[1]]"),
+        ("([{'x': 1}]), ([{'x': 0}])", "[{x: 0}]|[{x: 1}]"),
+        ("({'x': [1]}), ({'x': [0]})", "{x: [0]}|{x: [1]}"),
+        ("({'x': 1, 'y': NULL}), ({'x': 1, 'y': 2})", "{x: 1, y: 2}|{x: 1, y: }"),
+    ] {
+        check(&session, &format!("SELECT min(a), max(a) FROM (VALUES {values}) AS v(a)"), &[expected]).await;
+        let grouped =
+            format!("SELECT min(a), max(a) FROM (VALUES {values}) AS v(a) GROUP BY a IS NULL ORDER BY 1");
+        let first = rows(&session, &grouped).await.into_iter().next();
+        assert_eq!(first.as_deref(), Some(expected), "{grouped}");
+    }
+    check(&session, "SELECT max([seq, k]) FROM r WHERE seq < 0", &["NULL"]).await;
+}
+
+#[tokio::test]
 async fn bounds_of_casts_that_do_not_keep_the_order_answer_nothing() {
     let (_tables, session) = session();
     for (sql, expected) in [

@@ -4,6 +4,7 @@
 //! what is no text, boolean or double is therefore taken as text and parsed strictly. It drops members it does not know:
 //! they are errors here where all columns are wanted. A scalar in a text column is taken as its text.
 
+mod member;
 mod scan;
 
 use std::collections::HashMap;
@@ -21,17 +22,12 @@ use crate::column::{Fit, WantedColumn, shown};
 use crate::seen::Seen;
 use crate::text::TextBlock;
 use crate::values::{Texts, is_parsed, parsed};
-use scan::{Kind, members};
+use member::Clash;
+pub(crate) use member::MemberSeen;
+use scan::{Problem, members};
 
 /// Rows parsed into one batch.
 const BATCH_ROWS: usize = 8192;
-
-/// What the values of a member were seen to be.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum MemberSeen {
-    Scalar(Seen),
-    Nested(DataType),
-}
 
 /// The members of the objects in a file, or in a part of it.
 #[derive(Debug, Clone, Default)]
@@ -61,84 +57,49 @@ impl JsonShape {
     }
 
     fn add_line(&mut self, line: &[u8], place: &dyn Fn() -> String) -> Result<()> {
-        let (mut is_flat, mut position, mut problem) = (true, 0, None);
-        let walked = members(line, |name, kind| {
-            is_flat &= kind != Kind::Nested && !name.contains(&b'\\');
-            if !is_flat {
-                return;
-            }
+        let (mut position, mut clash) = (0, None);
+        let walked = members(line, |name, seen| {
             let found = self.position(name, position);
-            let kind = match kind {
-                Kind::Scalar(seen) => seen,
-                _ => Seen::NOTHING,
-            };
-            if let Err(name) = self.add(found, MemberSeen::Scalar(kind)) {
-                problem.get_or_insert(name);
+            if let Err(problem) = self.add(found, seen) {
+                clash.get_or_insert(problem);
             }
             position = found + 1;
         });
-        let no_object = || Error::invalid_input(format!("{}: not one JSON object", place()));
-        walked.ok_or_else(no_object)?;
-        if !is_flat {
-            let (schema, _) =
-                infer_json_schema(line, None).map_err(|error| no_object().with_source(error))?;
-            for field in schema.fields() {
-                let found = self.position(field.name().as_bytes(), position);
-                if let Err(name) = self.add(found, seen_as(field.data_type())) {
-                    problem.get_or_insert(name);
-                }
+        let clash = match (walked, clash) {
+            (Err(Problem::NoObject), _) => {
+                return Err(Error::invalid_input(format!("{}: not one JSON object", place())));
             }
-        }
-        match problem {
-            Some(name) => Err(Error::invalid_input(format!(
-                "{}: column '{name}' is a list or an object in some rows and not in others; load or query it as one of \
-                 them",
-                place()
-            ))),
-            None => Ok(()),
-        }
+            (Err(Problem::Clash(clash)), _) | (Ok(()), Some(clash)) => clash,
+            (Ok(()), None) => return Ok(()),
+        };
+        Err(Error::invalid_input(format!("{}: {clash}", place())))
     }
 
     /// Where member `name` is among the columns, likely at `guess`; it is made one if it is none yet.
-    fn position(&mut self, name: &[u8], guess: usize) -> usize {
-        if self.names.get(guess).is_some_and(|guessed| guessed.as_bytes() == name) {
+    fn position(&mut self, name: &str, guess: usize) -> usize {
+        if self.names.get(guess).is_some_and(|guessed| guessed == name) {
             return guess;
         }
-        let name = String::from_utf8_lossy(name);
-        if let Some(&position) = self.by_name.get(name.as_ref()) {
+        if let Some(&position) = self.by_name.get(name) {
             return position;
         }
         let position = self.names.len();
-        self.by_name.insert(name.clone().into_owned(), position);
-        self.names.push(name.into_owned());
-        self.seen.push(MemberSeen::Scalar(Seen::NOTHING));
+        self.by_name.insert(name.to_owned(), position);
+        self.names.push(name.to_owned());
+        self.seen.push(MemberSeen::NOTHING);
         position
     }
 
-    /// Adds what was seen; the column's name where it contradicts what was seen before.
-    fn add(&mut self, position: usize, seen: MemberSeen) -> std::result::Result<(), String> {
-        let all = &mut self.seen[position];
-        match (&mut *all, seen) {
-            (MemberSeen::Scalar(all), MemberSeen::Scalar(seen)) => all.add(seen),
-            (MemberSeen::Nested(all), MemberSeen::Nested(seen)) => *all = merged(all, &seen),
-            (MemberSeen::Scalar(scalar), nested @ MemberSeen::Nested(_)) if scalar.is_nothing() => {
-                *all = nested
-            }
-            (MemberSeen::Nested(_), MemberSeen::Scalar(scalar)) if scalar.is_nothing() => {}
-            _ => return Err(self.names[position].clone()),
-        }
-        Ok(())
+    /// Adds what was seen of the column at `position`.
+    fn add(&mut self, position: usize, seen: MemberSeen) -> std::result::Result<(), Clash> {
+        self.seen[position].add(seen).map_err(|clash| clash.within(&self.names[position]))
     }
 
     /// Adds what a later part of the file holds.
     pub(crate) fn append(&mut self, name: &str, later: Self) -> Result<()> {
         for (member, seen) in later.names.iter().zip(later.seen) {
-            let position = self.position(member.as_bytes(), self.names.len());
-            self.add(position, seen).map_err(|member| {
-                Error::invalid_input(format!(
-                    "{name}: column '{member}' is a list or an object in some rows and not in others"
-                ))
-            })?;
+            let position = self.position(member, self.names.len());
+            self.add(position, seen).map_err(|clash| Error::invalid_input(format!("{name}: {clash}")))?;
         }
         Ok(())
     }
@@ -146,42 +107,6 @@ impl JsonShape {
     /// The members and what was seen of them.
     pub(crate) fn columns(&self) -> impl Iterator<Item = (&str, &MemberSeen)> {
         self.names.iter().map(String::as_str).zip(&self.seen)
-    }
-}
-
-fn seen_as(data_type: &DataType) -> MemberSeen {
-    MemberSeen::Scalar(match data_type {
-        DataType::Null => Seen::NOTHING,
-        DataType::Boolean => Seen::BOOL,
-        DataType::Int64 => Seen::INT,
-        DataType::Float64 => Seen::FLOAT,
-        nested if nested.is_nested() => return MemberSeen::Nested(nested.clone()),
-        _ => Seen::TEXT,
-    })
-}
-
-/// The type of nested values that are of either type.
-pub(crate) fn merged(a: &DataType, b: &DataType) -> DataType {
-    match (a, b) {
-        (DataType::Null, other) | (other, DataType::Null) => other.clone(),
-        (DataType::List(a), DataType::List(b)) => {
-            DataType::List(Arc::new(Field::new_list_field(merged(a.data_type(), b.data_type()), true)))
-        }
-        (DataType::Struct(a), DataType::Struct(b)) => {
-            let mut fields: Vec<Field> = a.iter().map(|field| field.as_ref().clone()).collect();
-            for field in b {
-                match fields.iter_mut().find(|known| known.name() == field.name()) {
-                    Some(known) => {
-                        *known = known.clone().with_data_type(merged(known.data_type(), field.data_type()))
-                    }
-                    None => fields.push(field.as_ref().clone()),
-                }
-            }
-            DataType::Struct(fields.into())
-        }
-        (DataType::Int64, DataType::Float64) | (DataType::Float64, DataType::Int64) => DataType::Float64,
-        _ if a == b => a.clone(),
-        _ => DataType::Utf8,
     }
 }
 

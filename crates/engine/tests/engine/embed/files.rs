@@ -50,6 +50,44 @@ async fn rows(session: &PeltonSession, sql: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_no_parquet_file_is_said_to_be_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let session = session();
+    let long = |length: u32| [b"PAR1".as_slice(), &[0; 20], &length.to_le_bytes(), b"PAR1"].concat();
+    let cases = [
+        Vec::new(),
+        b"x".to_vec(),
+        b"PAR1".to_vec(),
+        b"PAR1PAR1".to_vec(),
+        long(20),
+        long(u32::MAX),
+        long(1 << 30),
+    ];
+    for (index, bytes) in cases.into_iter().enumerate() {
+        let path = directory.path().join(format!("{index}.parquet"));
+        std::fs::write(&path, bytes).unwrap();
+        let error = session.query(&format!("SELECT * FROM '{}'", path.display())).await.err().unwrap();
+        let message = error.to_string();
+        assert!(message.contains(&format!("{index}.parquet is not a Parquet file: ")), "{message}");
+        assert!(!message.contains("bug"), "{message}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn integers_in_lists_of_json_keep_their_digits() {
+    let directory = tempfile::tempdir().unwrap();
+    let session = session();
+    let path = directory.path().join("a.jsonl");
+    std::fs::write(&path, "{\"a\":[9007199254740993,1.5]}\n{\"a\":[3]}\n").unwrap();
+    let sql = format!("SELECT a[1] FROM '{}'", path.display());
+    assert_eq!(rows(&session, &sql).await, ["9007199254740993", "3"]);
+    std::fs::write(directory.path().join("b.jsonl"), "{\"a\":[1]}\n{\"a\":{\"b\":1}}\n").unwrap();
+    let sql = format!("SELECT a FROM '{}'", directory.path().join("b.jsonl").display());
+    let message = session.query(&sql).await.err().unwrap().to_string();
+    assert!(message.contains("column 'a' is a list in some rows and an object in others"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn folders_are_columns_with_types_and_nulls() {
     let directory = tempfile::tempdir().unwrap();
     let session = session();
