@@ -146,10 +146,12 @@ fn years(word: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use crate::parse;
+    use crate::titles::untitle;
 
     fn check(interval: &str, expected: &str) {
-        let statement = parse(&format!("SELECT {interval}")).unwrap()[0].to_string();
-        assert_eq!(statement, format!("SELECT {expected}"), "{interval}");
+        let mut statement = parse(&format!("SELECT {interval}")).unwrap().remove(0);
+        untitle(&mut statement);
+        assert_eq!(statement.to_string(), format!("SELECT {expected}"), "{interval}");
     }
 
     #[test]

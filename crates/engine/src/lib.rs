@@ -100,8 +100,10 @@ mod stores;
 mod subqueries;
 #[cfg(feature = "substrait")]
 mod substrait;
+mod sql_types;
 mod synonyms;
 mod task_context;
+mod titles;
 mod unmatched;
 mod using;
 mod version;
@@ -142,3 +144,4 @@ pub use prune::SkippedBy;
 pub use rows::{Delimited, NonFinite};
 pub use scan::{PeltonScanExec, ScanOptions, ScanReport, Skipped};
 pub use session::{PeltonSession, Query, SessionOptions, THREADS_MAX};
+pub use sql_types::sql_type_name;

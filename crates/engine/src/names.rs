@@ -14,7 +14,8 @@
 //! are to, which the optimizer takes away again; so are operands in parentheses and subqueries (`brackets.rs`). Branches of
 //! a UNION but the first have names that nobody sees. Statements that plan as they are never come here.
 //!
-//! Names of ORDER BY are settled before (`order.rs`), and columns of USING after ([`using`](crate::using)).
+//! Names of ORDER BY are settled before (`order.rs`), and columns of USING after ([`using`](crate::using)). What people see
+//! columns of a result called is in [`titles`](crate::titles).
 
 mod brackets;
 mod order;
@@ -40,6 +41,7 @@ use crate::parse::visit_sql;
 use crate::recursion::{mark_columns, recursive_column, unmark_columns};
 use crate::row_values::compare_rows;
 use crate::subqueries::unnest_series;
+use crate::titles::without_titles;
 use crate::using::{MergedJoins, NameJoins, merges, name_joins};
 use brackets::write_brackets;
 
@@ -54,13 +56,29 @@ enum Distinct {
     Repeats,
 }
 
-/// The logical plan of `statement`, its columns told apart as far as it takes.
+/// The logical plan of `statement`, its columns told apart as far as it takes. Columns of a result that have no name of their
+/// own have DataFusion's.
 ///
 /// # Errors
 ///
 /// Those of planning it as it is, of joins by USING and comparisons of rows that are not planned, and of recursive queries
 /// whose columns do not hold their values.
 pub(crate) async fn plan(state: &SessionState, mut statement: Statement) -> DataFusionResult<LogicalPlan> {
+    let others = without_titles(&mut statement);
+    let error = match plan_terms(state, statement).await {
+        Err(error) => error,
+        planned => return planned,
+    };
+    for other in others {
+        if let Ok(plan) = plan_terms(state, other).await {
+            return Ok(plan);
+        }
+    }
+    Err(error)
+}
+
+/// Plans `statement`, recursive queries with types that hold their values.
+async fn plan_terms(state: &SessionState, mut statement: Statement) -> DataFusionResult<LogicalPlan> {
     if mark_columns(&mut statement) {
         // Other statements do not see the function.
         let mut state = state.clone();
@@ -256,7 +274,7 @@ impl VisitorMut for Names<'_> {
 }
 
 /// The name that a column of a result has as it is written; `*` has none.
-fn name_of(item: &SelectItem) -> Option<String> {
+pub(crate) fn name_of(item: &SelectItem) -> Option<String> {
     match item {
         SelectItem::ExprWithAlias { alias, .. } => Some(alias.value.clone()),
         SelectItem::UnnamedExpr(Expr::Identifier(name)) => Some(name.value.clone()),
@@ -269,7 +287,7 @@ fn name_of(item: &SelectItem) -> Option<String> {
 }
 
 /// The first of `name_1`, `name_2`, … that no other column has.
-fn next_free(name: &str, taken: &mut HashSet<String>) -> String {
+pub(crate) fn next_free(name: &str, taken: &mut HashSet<String>) -> String {
     (1..)
         .map(|nth| format!("{name}_{nth}"))
         .find(|name| taken.insert(name.to_lowercase()))

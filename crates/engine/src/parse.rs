@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   text ─▶ tokens (known_words.rs, copy_options.rs) ─▶ depth.rs: refused where it nests too deep
-//!             └▶ parser (dialect.rs) ─▶ statements (copy_targets.rs) ─▶ numbers with an exponent are doubles ─▶ zones.rs
-//!                                    ─▶ like_escapes.rs ─▶ fetch_first.rs ─▶ window_specs.rs ─▶ short_forms.rs
+//!             └▶ parser (dialect.rs) ─▶ statements (copy_targets.rs) ─▶ balance.rs ─▶ titles.rs
+//!                                    ─▶ numbers with an exponent are doubles ─▶ zones.rs ─▶ like_escapes.rs
+//!                                    ─▶ fetch_first.rs ─▶ window_specs.rs ─▶ short_forms.rs
 //!                                    ─▶ shadowed_names.rs ─▶ spellings.rs ─▶ balance.rs
 //!                                    ─▶ columns of VALUES with a double are doubles
 //! ```
@@ -31,6 +32,7 @@ use crate::numbers::{write_columns, write_doubles};
 use crate::shadowed_names::rename_shadowing;
 use crate::short_forms::write_out;
 use crate::spellings::{write_blanks, write_spellings};
+use crate::titles::write_titles;
 use crate::window_specs::{drop_no_others, write_windows};
 use crate::zones::write_zone_settings;
 
@@ -73,6 +75,9 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     });
     let mut statements: Vec<Statement> = parsed?.into();
     statements.iter_mut().try_for_each(write_targets)?;
+    // Expressions are written out for titles, which takes stack by their depth, and rules below may make new chains.
+    statements.iter_mut().for_each(balance);
+    statements.iter_mut().for_each(write_titles);
     statements.iter_mut().for_each(write_doubles);
     statements.iter_mut().try_for_each(write_zone_settings)?;
     statements.iter_mut().try_for_each(write_backslashes)?;

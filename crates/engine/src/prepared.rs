@@ -26,11 +26,13 @@ use pelton_error::{Error, Result};
 use crate::error::from_datafusion;
 use crate::planning::PlanSize;
 use crate::session::{PeltonSession, Query};
+use crate::titles::{Titles, titles_of};
 
 /// A statement that is understood, and neither planned nor run.
 #[derive(Debug, Clone)]
 pub struct Prepared {
     plan: LogicalPlan,
+    titles: Option<Titles>,
     step_count: u64,
     parameters: BTreeMap<ParameterName, DataType>,
 }
@@ -57,10 +59,11 @@ impl PeltonSession {
                 count => return Err(Error::invalid_input(format!("one query expected, {count} found"))),
             };
             number_question_marks(&mut statement, &mut 0);
+            let titles = titles_of(&mut statement);
             let plan = self.logical(statement).await?;
             let parameters = parameters(&plan)?;
             let step_count = PlanSize::of(&plan)?.steps;
-            Ok(Prepared { plan, step_count, parameters })
+            Ok(Prepared { plan, titles, step_count, parameters })
         })
     }
 
@@ -76,12 +79,12 @@ impl PeltonSession {
         values: Option<&'a RecordBatch>,
     ) -> BoxFuture<'a, Result<Query>> {
         Box::pin(async move {
-            let plan = prepared.plan.clone();
-            if prepared.parameters.is_empty() {
-                return self.plan_logical(plan).await;
+            let mut plan = prepared.plan.clone();
+            if !prepared.parameters.is_empty() {
+                let values = prepared.values(values)?;
+                plan = plan.with_param_values(values).map_err(from_datafusion)?;
             }
-            let values = prepared.values(values)?;
-            self.plan_logical(plan.with_param_values(values).map_err(from_datafusion)?).await
+            Ok(self.plan_logical(plan).await?.titled(prepared.titles.clone()))
         })
     }
 }
@@ -104,7 +107,10 @@ impl Prepared {
     pub fn schema(&self) -> SchemaRef {
         match &self.plan {
             LogicalPlan::Explain(_) | LogicalPlan::Analyze(_) => crate::explain::schema(),
-            plan => plan.schema().inner().clone(),
+            plan => match &self.titles {
+                Some(titles) => titles.schema(plan.schema().inner()),
+                None => plan.schema().inner().clone(),
+            },
         }
     }
 

@@ -53,6 +53,8 @@ use crate::profile::{self, Parts, ProfileContext, QueryProfile, QueryState, Reco
 use crate::scan::{ScanOptions, ScanReport};
 use crate::spill;
 use crate::spilling;
+use crate::sql_types;
+use crate::titles::{Titles, titles_of};
 use crate::version::version;
 use crate::yielding::stoppable;
 
@@ -254,7 +256,7 @@ impl PeltonSession {
     pub fn plan(&self, statement: Statement) -> BoxFuture<'_, Result<Query>> {
         Box::pin(async move {
             let started = Instant::now();
-            let statement = match concerns_kept(&statement) {
+            let mut statement = match concerns_kept(&statement) {
                 true => match self.executed(statement).await? {
                     Some(statement) => statement,
                     None => {
@@ -265,10 +267,12 @@ impl PeltonSession {
                 false => statement,
             };
             let text = self.plans.is_some().then(|| statement.to_string());
+            let titles = titles_of(&mut statement);
             let now = self.now();
             let cached = text.as_deref().map(|text| self.cached_plan(text, &now)).transpose()?.flatten();
             if let Some(CachedPlan::Physical(plan)) = cached {
-                return Ok(Query { is_cached: true, ..self.to_run(plan, Mode::Rows, started) });
+                let query = self.to_run(plan, Mode::Rows, started).titled(titles);
+                return Ok(Query { is_cached: true, ..query });
             }
             let account = self.account();
             // Planning evaluates expressions too, and what they make counts.
@@ -283,7 +287,8 @@ impl PeltonSession {
                 let plan = self.logical_in(&state, statement).await?;
                 self.plan_from(plan, (&state, text), started).await
             };
-            metered::within(account.as_ref(), bounded::folding(planned)).await?
+            let query = metered::within(account.as_ref(), bounded::folding(planned)).await??;
+            Ok(query.titled(titles))
         })
     }
 
@@ -324,11 +329,14 @@ impl PeltonSession {
     /// As [`logical`](Self::logical), in `state`: that is a copy with all functions, so one statement makes one.
     async fn logical_in(&self, state: &SessionState, statement: Statement) -> Result<LogicalPlan> {
         expansion::check(&statement)?;
+        let mut catalogs = None;
         if let Ok(tables) = state.resolve_table_references(&statement) {
+            catalogs = tables.iter().any(sql_types::lists_columns).then(|| state.catalog_list());
             let tables = tables.iter().map(|table| table.table().to_owned()).collect();
             ahead::read_ahead(&self.schema, &tables, ahead::compared_columns(&statement));
         }
         let plan = names::plan(state, statement).await;
+        let plan = plan.and_then(|plan| sql_types::write_types(plan, catalogs));
         let plan = plan.map_err(|error| self.explained(error))?;
         PlanSize::of(&plan)?;
         Ok(plan)
@@ -423,7 +431,17 @@ impl PeltonSession {
         let (ctx, device) = (self.ctx.clone(), Arc::clone(&self.device));
         let (planning, memory_limit_bytes) = (started.elapsed(), self.memory_limit_bytes);
         memory::is_planned(memory_limit_bytes);
-        Query { plan, mode, ctx, device, planning, is_cached: false, recorder: None, memory_limit_bytes }
+        Query {
+            plan,
+            mode,
+            ctx,
+            device,
+            planning,
+            is_cached: false,
+            recorder: None,
+            memory_limit_bytes,
+            titles: None,
+        }
     }
 
     /// Plans the only statement of `sql`.
@@ -544,13 +562,23 @@ pub struct Query {
     is_cached: bool,
     recorder: Option<Arc<Recorder>>,
     memory_limit_bytes: Option<u64>,
+    /// What columns of the result are called that were given no name.
+    titles: Option<Titles>,
 }
 
 impl Query {
+    /// The query with its rows under `titles`.
+    pub(crate) fn titled(self, titles: Option<Titles>) -> Self {
+        Self { titles, ..self }
+    }
+
     /// The columns of the result.
     pub fn schema(&self) -> SchemaRef {
         match self.mode {
-            Mode::Rows => self.plan.schema(),
+            Mode::Rows => match &self.titles {
+                Some(titles) => titles.schema(&self.plan.schema()),
+                None => self.plan.schema(),
+            },
             Mode::Explain | Mode::Analyze => explain::schema(),
         }
     }
@@ -656,7 +684,13 @@ impl Query {
             Ok::<_, Error>(if self.device.tries_out() { self.device.foreground().watch(rows) } else { rows })
         };
         match self.mode {
-            Mode::Rows => begin.await,
+            Mode::Rows => {
+                let rows = begin.await?;
+                Ok(match &self.titles {
+                    Some(titles) => titles.rows(rows),
+                    None => rows,
+                })
+            }
             Mode::Explain => explain::stream(plan, &self.device, None),
             Mode::Analyze => {
                 let start = Instant::now();

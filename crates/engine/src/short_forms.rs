@@ -4,33 +4,67 @@
 //!   FROM a                          SELECT * FROM a
 //!   k IN (VALUES (1), (3))          k IN (SELECT * FROM (VALUES (1), (3)) AS "!rows")
 //!   LIMIT (SELECT 4)                LIMIT (4)
+//!   SHOW TABLES                     SELECT * FROM information_schema.tables WHERE … ORDER BY …
 //! ```
 //!
-//! DataFusion 55 gives the first no columns and refuses the others.
+//! DataFusion 55 gives the first no columns and refuses the next two; its SHOW TABLES lists the tables of information_schema
+//! with those of the user.
 
 use std::convert::Infallible;
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, LimitClause, Query, Select, SelectFlavor, SelectItem, SetExpr, TableFactor,
-    TableWithJoins, VisitorMut,
+    self, Expr, GroupByExpr, LimitClause, Query, Select, SelectFlavor, SelectItem, SetExpr,
+    ShowStatementOptions, TableFactor, TableWithJoins, VisitorMut,
 };
 
 use crate::dialect::PeltonDialect;
 use crate::parse::visit_sql;
 
+/// The tables and views of the user.
+const TABLES: &str = "(SELECT * FROM information_schema.tables WHERE table_schema <> 'information_schema' \
+                      ORDER BY table_catalog, table_schema, table_name)";
+
 /// Writes the short forms of `statement` out.
 pub(crate) fn write_out(statement: &mut Statement) {
+    write_tables(statement);
     let _ = visit_sql(statement, &mut ShortForms);
+}
+
+fn write_tables(statement: &mut Statement) {
+    let Statement::Statement(statement) = statement else { return };
+    if let ast::Statement::ShowTables {
+        terse: false,
+        history: false,
+        extended: false,
+        full: false,
+        external: false,
+        show_options:
+            ShowStatementOptions {
+                show_in: None,
+                starts_with: None,
+                limit: None,
+                limit_from: None,
+                filter_position: None,
+            },
+    } = statement.as_ref()
+    {
+        **statement = ast::Statement::Query(parsed(TABLES));
+    }
+}
+
+/// The query that `text` is, in parentheses.
+fn parsed(text: &str) -> Box<Query> {
+    let parser = DFParserBuilder::new(text).with_dialect(&PeltonDialect).build();
+    let parsed = parser.and_then(|mut parser| parser.parse_expr());
+    let Expr::Subquery(query) = parsed.expect("it is SQL").expr else { unreachable!("{text}") };
+    query
 }
 
 /// `SELECT * FROM (rows) AS "!rows"`.
 pub(crate) fn all_of(rows: Query) -> Query {
-    let text = "(SELECT * FROM (SELECT 1) AS \"!rows\")";
-    let parser = DFParserBuilder::new(text).with_dialect(&PeltonDialect).build();
-    let parsed = parser.and_then(|mut parser| parser.parse_expr());
-    let Expr::Subquery(mut query) = parsed.expect("it is SQL").expr else { unreachable!("{text}") };
+    let mut query = parsed("(SELECT * FROM (SELECT 1) AS \"!rows\")");
     if let SetExpr::Select(select) = query.body.as_mut()
         && let [TableWithJoins { relation: TableFactor::Derived { subquery, .. }, .. }] =
             select.from.as_mut_slice()

@@ -177,8 +177,17 @@ impl VisitorMut for Spellings {
 
 /// What `localtimestamp` and `localtime` mean.
 fn local_time(name: &Ident) -> Option<Expr> {
+    local_time_text(name).map(|text| written(text, &[]))
+}
+
+/// Whether `name` is no column but what the clock reads.
+pub(crate) fn is_local_time(name: &Ident) -> bool {
+    local_time_text(name).is_some()
+}
+
+fn local_time_text(name: &Ident) -> Option<&'static str> {
     let is_meant = |known: &str| name.quote_style.is_none() && name.value.eq_ignore_ascii_case(known);
-    LOCAL_TIMES.iter().find(|(known, _)| is_meant(known)).map(|(_, text)| written(text, &[]))
+    LOCAL_TIMES.iter().find(|(known, _)| is_meant(known)).map(|(_, text)| *text)
 }
 
 /// What `call` is short for.
@@ -320,9 +329,12 @@ fn sets_in(set: &[Expr]) -> Option<Vec<Vec<Expr>>> {
 #[cfg(test)]
 mod tests {
     use crate::parse;
+    use crate::titles::untitle;
 
     fn check(sql: &str, expected: &str) {
-        assert_eq!(parse(sql).unwrap()[0].to_string(), expected, "{sql}");
+        let mut statement = parse(sql).unwrap().remove(0);
+        untitle(&mut statement);
+        assert_eq!(statement.to_string(), expected, "{sql}");
     }
 
     #[test]

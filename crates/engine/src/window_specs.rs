@@ -242,7 +242,10 @@ mod tests {
     /// `sql` with its windows written out, or why that is refused.
     fn written(sql: &str) -> String {
         match crate::parse::parse(sql) {
-            Ok(statements) => statements[0].to_string(),
+            Ok(mut statements) => {
+                crate::titles::untitle(&mut statements[0]);
+                statements[0].to_string()
+            }
             Err(error) => error.to_string(),
         }
     }

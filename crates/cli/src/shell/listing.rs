@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use pelton_bench::results::TextTable;
-use pelton_engine::{PeltonSession, bytes_text, from_datafusion};
+use pelton_engine::{PeltonSession, bytes_text, from_datafusion, sql_type_name};
 use pelton_error::{Error, Result};
 
 use pelton_sqltext::nearest;
@@ -70,7 +70,7 @@ fn columns(schema: &SchemaRef) -> TextTable {
     let mut text = TextTable::new(&["column", "type", "NULL"]);
     for field in schema.fields() {
         let nullable = if field.is_nullable() { "yes" } else { "no" };
-        text.push(vec![field.name().clone(), field.data_type().to_string(), nullable.to_owned()]);
+        text.push(vec![field.name().clone(), sql_type_name(field.data_type()), nullable.to_owned()]);
     }
     text
 }

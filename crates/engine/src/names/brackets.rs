@@ -211,9 +211,11 @@ fn rank(expr: &Expr) -> u8 {
 mod tests {
     use super::*;
     use crate::parse::parse;
+    use crate::titles::untitle;
 
     fn written(sql: &str) -> String {
         let mut statement = parse(sql).unwrap().remove(0);
+        untitle(&mut statement);
         write_brackets(&mut statement);
         statement.to_string()
     }

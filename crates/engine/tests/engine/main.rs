@@ -29,6 +29,7 @@ mod skipping;
 mod spellings;
 mod standard;
 mod three_valued;
+mod titles;
 mod using;
 mod windows;
 mod zones;
