@@ -12,10 +12,21 @@
 //!
 //! These rules take the place of DataFusion's two. They walk plans as those do; a filter that names a column whose name is
 //! not unique where it would be looked up stays where it is.
+//!
+//! A semi join also passes filters on its keys to the side whose rows it does not give, where DataFusion takes the column of the
+//! same name, whatever the key there is. Here it is the key that stands beside it:
+//!
+//! ```text
+//!   c.k = a.k                             filter: k is in c
+//!     Scan c
+//!     LeftSemi a.k = b.j, b.k > a.x       ─▶ of a: k, of b: j, not k
+//! ```
 
 use std::sync::Arc;
 
+use datafusion::common::JoinType;
 use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
@@ -26,7 +37,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
 use datafusion::physical_plan::filter_pushdown::{
     ChildFilterPushdownResult, ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation,
-    PushedDown,
+    PushedDown, PushedDownPredicate,
 };
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::projection::ProjectionExec;
@@ -100,8 +111,11 @@ fn push_down(
 ) -> Result<Propagated> {
     let offered: Vec<usize> = (0..filters.len()).filter(|&index| may_pass(&filters[index], node)).collect();
     let passing: Filters = offered.iter().map(|&index| Arc::clone(&filters[index])).collect();
-    let description = node.gather_filters_for_pushdown(phase, passing, config)?;
-    let (from_parents, own) = (description.parent_filters(), description.self_filters());
+    let description = node.gather_filters_for_pushdown(phase, passing.clone(), config)?;
+    let (mut from_parents, own) = (description.parent_filters(), description.self_filters());
+    if let Some((join, other)) = semi_join(node) {
+        from_parents[other] = by_keys(&passing, join, other)?;
+    }
 
     let mut taken = vec![Vec::new(); filters.len()];
     let mut own_taken = Vec::new();
@@ -169,6 +183,66 @@ fn may_pass(filter: &Arc<dyn PhysicalExpr>, node: &Arc<dyn ExecutionPlan>) -> bo
             own && (node.is::<ProjectionExec>()
                 || node.children().into_iter().all(|child| found_in(child, column)))
         })
+}
+
+/// The semi join that `node` is, and the place of the input whose rows it does not give.
+fn semi_join(node: &Arc<dyn ExecutionPlan>) -> Option<(&HashJoinExec, usize)> {
+    let join = node.downcast_ref::<HashJoinExec>()?;
+    match join.join_type() {
+        JoinType::LeftSemi => Some((join, 1)),
+        JoinType::RightSemi => Some((join, 0)),
+        _ => None,
+    }
+}
+
+/// What `join` says of `filters` on its rows to its input `other`: each of its rows has an equal key there.
+fn by_keys(
+    filters: &[Arc<dyn PhysicalExpr>],
+    join: &HashJoinExec,
+    other: usize,
+) -> Result<Vec<PushedDownPredicate>> {
+    let over_keys = |filter: &Arc<dyn PhysicalExpr>| {
+        Ok(match over_keys(filter, join, other)? {
+            Some(filter) => PushedDownPredicate::supported(filter),
+            None => PushedDownPredicate::unsupported(Arc::clone(filter)),
+        })
+    };
+    filters.iter().map(over_keys).collect()
+}
+
+/// `filter` with the keys of the input `other` in place of those beside them; `None` where it looks at anything else.
+fn over_keys(
+    filter: &Arc<dyn PhysicalExpr>,
+    join: &HashJoinExec,
+    other: usize,
+) -> Result<Option<Arc<dyn PhysicalExpr>>> {
+    let mut are_keys = true;
+    let rewritten = Arc::clone(filter).transform_up(|part| {
+        let Some(column) = part.downcast_ref::<Column>() else { return Ok(Transformed::no(part)) };
+        match key_beside(column, join, other) {
+            Some(key) => Ok(Transformed::yes(Arc::new(key) as Arc<dyn PhysicalExpr>)),
+            None => {
+                are_keys = false;
+                Ok(Transformed::no(part))
+            }
+        }
+    })?;
+    Ok(are_keys.then_some(rewritten.data))
+}
+
+/// The column of the input `other` that `column`, of the rows of `join`, has to be equal to.
+fn key_beside(column: &Column, join: &HashJoinExec, other: usize) -> Option<Column> {
+    let place = match &join.projection {
+        Some(projection) => projection[column.index()],
+        None => column.index(),
+    };
+    let schemas = [join.left().schema(), join.right().schema()];
+    join.on().iter().find_map(|(left, right)| {
+        let keys = [left.downcast_ref::<Column>()?, right.downcast_ref::<Column>()?];
+        let data_type = |side: usize| schemas[side].field(keys[side].index()).data_type();
+        let is_beside = keys[1 - other].index() == place && data_type(0) == data_type(1);
+        is_beside.then(|| keys[other].clone())
+    })
 }
 
 fn is_unique(node: &Arc<dyn ExecutionPlan>, name: &str) -> bool {

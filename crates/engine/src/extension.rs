@@ -32,6 +32,7 @@ use pelton_store::{Table, Warehouse};
 use crate::bounded;
 use crate::by_position;
 use crate::cast_bounds;
+use crate::coalesce;
 use crate::copies::{Copies, FromCopies, ToCopies};
 use crate::date_parts::DateParts;
 use crate::deferred::DeferringRule;
@@ -155,7 +156,8 @@ fn with_sql_semantics(
     *builder.analyzer() = Some(analyzer);
     builder.expr_planners().get_or_insert_default().insert(0, Arc::new(MoreOperators));
     zones::install(
-        discrete::install(synonyms::install(window_functions::install(builder))).with_config(config),
+        coalesce::install(discrete::install(synonyms::install(window_functions::install(builder))))
+            .with_config(config),
     )
 }
 

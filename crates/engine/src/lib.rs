@@ -21,6 +21,7 @@ mod bounded;
 mod by_position;
 mod cast_bounds;
 mod catalog;
+mod coalesce;
 mod copies;
 mod copy_options;
 mod copy_targets;

@@ -183,10 +183,10 @@ impl VisitorMut for Lookups {
             return ControlFlow::Continue(());
         };
         let Some(columns) = row(compared) else { return ControlFlow::Continue(()) };
-        if !columns.iter().all(is_simple) {
+        if !columns.iter().all(is_movable) {
             return ControlFlow::Break(Error::unsupported(format!(
                 "{compared} {}IN (SELECT …): outside WHERE and ON a row that is looked up in a subquery has to be of \
-                 columns and constants; compute its columns in the SELECT list of a subquery in FROM",
+                 columns, constants and arithmetic; compute its columns in the SELECT list of a subquery in FROM",
                 if *negated { "NOT " } else { "" }
             )));
         }
@@ -236,6 +236,17 @@ fn look_up(condition: &mut Expr, all: bool, unknown: bool) {
 
 fn is_simple(expr: &Expr) -> bool {
     matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_))
+}
+
+/// Whether `expr` means the same within a subquery, and however often it is computed: it is of columns and constants.
+fn is_movable(expr: &Expr) -> bool {
+    match expr {
+        Expr::Nested(inner) | Expr::UnaryOp { expr: inner, .. } | Expr::Cast { expr: inner, .. } => {
+            is_movable(inner)
+        }
+        Expr::BinaryOp { left, right, .. } => is_movable(left) && is_movable(right),
+        other => is_simple(other),
+    }
 }
 
 /// Whether `subquery` has the row of `columns`, or has not where that is `negated`; `unknown` where SQL says NULL.

@@ -3,7 +3,8 @@
 //! ```text
 //!   sum, avg, var, stddev of doubles      folded.rs    never subtract: two stacks of partial results
 //!   bool_and, bool_or                     truth.rs     count what is true and what is false
-//!   string_agg, bit_and, bit_or,
+//!   string_agg, bit_and, bit_or, median,
+//!   sum and avg of DISTINCT doubles,
 //!   covar_pop, covar_samp, corr, regr_…   anew.rs      aggregate the rows of each frame anew
 //!   lag, lead                             shift.rs     IGNORE NULLS; rows and defaults from columns, or NULL
 //!   nth_value                             nth.rs       numbers from columns
@@ -88,7 +89,7 @@ fn replaced(expr: Expr) -> Result<Expr> {
 fn replacement(call: &WindowFunction) -> Option<WindowFunctionDefinition> {
     match &call.fun {
         WindowFunctionDefinition::AggregateUDF(inner) => {
-            function::sliding(inner).map(WindowFunctionDefinition::AggregateUDF)
+            function::sliding(inner, call.params.distinct).map(WindowFunctionDefinition::AggregateUDF)
         }
         WindowFunctionDefinition::WindowUDF(inner)
             if call.params.null_treatment == Some(NullTreatment::IgnoreNulls) =>

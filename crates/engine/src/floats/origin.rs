@@ -6,6 +6,7 @@ use datafusion::datasource::DefaultTableSource;
 use datafusion::logical_expr::{Aggregate, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
 use pelton_zone::Scalar;
 
+use crate::numbers::NEAREST_DOUBLE;
 use crate::provider::PeltonTable;
 
 /// Values that may be among those of an expression.
@@ -33,6 +34,8 @@ pub(super) fn floats_of(expr: &Expr, inputs: &[&LogicalPlan]) -> Floats {
         Expr::Literal(value, _) if value.is_null() => Floats::NUMBERS,
         Expr::Cast(cast) if is_exact(&cast.expr, inputs) => Floats::NUMBERS,
         Expr::Cast(cast) => floats_of(&cast.expr, inputs),
+        // Once a cast of a decimal.
+        Expr::ScalarFunction(call) if call.name() == NEAREST_DOUBLE => Floats::NUMBERS,
         Expr::Column(column) => inputs.iter().find_map(|plan| of_column(column, plan)).unwrap_or(Floats::ANY),
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
             of_arithmetic(floats_of(left, inputs), *op, floats_of(right, inputs))

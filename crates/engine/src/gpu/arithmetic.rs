@@ -4,7 +4,7 @@
 //!   decimal(p1,s1) + decimal(p2,s2)   both at scale max(s1, s2), then added
 //!   decimal(p1,s1) * decimal(p2,s2)   unscaled values multiplied, scales added
 //!   integer to decimal(p,s)           times 10^s
-//!   decimal(p,s) to double            divided by 10^s as doubles
+//!   decimal(p,s) to double            divided by 10^s as doubles; of many digits only where that is the nearest double
 //! ```
 //!
 //! A result that its type does not hold is found where bounds do not rule it out: by the kernel, whose run then ends,
@@ -18,6 +18,7 @@ use pelton_pipeline::ir::{ArithmeticOp, Bounds, CompareOp, Expr, Literal, SignCh
 
 use super::dates;
 use super::value::{Value, is_text, kernel_type, type_bounds};
+use crate::numbers::{INTEGER_MAX, POWER_MAX};
 
 /// The comparison that `op` is.
 pub(super) fn compare_op(op: Operator) -> Option<CompareOp> {
@@ -295,6 +296,32 @@ fn decimal_to_double(value: Value, scale: i8) -> Value {
         right: Box::new(Expr::Literal(Literal::F64(10_f64.powi(i32::from(scale))))),
     };
     Value { expr, ..double }
+}
+
+/// The double nearest to a decimal; where a division of two exact doubles does not give it, an overflow, so that the host
+/// computes it.
+///
+/// # Errors
+///
+/// `Unsupported` for other types, and for powers of ten that are no doubles.
+pub(super) fn nearest_double(value: Value) -> Result<Value> {
+    let scale = match value.data_type {
+        DataType::Decimal128(_, scale) if (0..=POWER_MAX).contains(&scale) => scale,
+        ref other => {
+            return Err(Error::unsupported(format!("kernels do not give the double nearest to {other}")));
+        }
+    };
+    let exact = Bounds { min: -i128::from(INTEGER_MAX), max: i128::from(INTEGER_MAX) };
+    let is_exact = value.bounds.is_some_and(|bounds| exact.min <= bounds.min && bounds.max <= exact.max);
+    let value = match is_exact {
+        true => value,
+        false => Value {
+            expr: Expr::Within { input: Box::new(value.expr), bounds: exact },
+            bounds: Some(exact),
+            ..value
+        },
+    };
+    Ok(decimal_to_double(value, scale))
 }
 
 /// `-value`.

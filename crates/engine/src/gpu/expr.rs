@@ -40,7 +40,7 @@ use super::text_kernel::extract_of;
 use super::value::{LateText, Value, integer, is_text, kernel_type, literal};
 use crate::error::from_datafusion;
 use crate::floats::NAME as FLOAT_KEY;
-use crate::numbers::{Checked, CheckedOp};
+use crate::numbers::{Checked, CheckedOp, NEAREST_DOUBLE};
 use crate::orders::AS_IS;
 
 /// Lowers expressions over the columns of one plan node into one pipeline.
@@ -361,6 +361,10 @@ impl Exprs<'_> {
         if function.fun().name() == FLOAT_KEY {
             let [input] = function.args() else { return Err(refused()) };
             return arithmetic::float_key(self.lower(input)?);
+        }
+        if function.fun().name() == NEAREST_DOUBLE {
+            let [input] = function.args() else { return Err(refused()) };
+            return arithmetic::nearest_double(self.lower(input)?);
         }
         if function.fun().inner().is::<AbsFunc>() {
             let [input] = function.args() else { return Err(refused()) };

@@ -8,6 +8,7 @@
 //!       │      DataFusion brings operands to one type
 //!       ├── overflow ──▶ + - * and unary minus become checked functions
 //!       ├── linear ────▶ sums of one column plus constants become one sum
+//!       ├── doubles ───▶ decimals of many digits become the nearest double, not one beside it
 //!       ▼
 //!   optimizer, physical plan: constants are folded, and rows computed, by the same checked code
 //! ```
@@ -19,6 +20,7 @@ mod checked;
 mod columns;
 mod decimals;
 mod distinct;
+mod doubles;
 mod ints;
 mod linear;
 mod literals;
@@ -39,6 +41,7 @@ use datafusion::optimizer::{Analyzer, AnalyzerRule, OptimizerRule};
 pub(crate) use avg::{average, is_avg, is_exact, unit_of};
 pub(crate) use checked::{Checked, CheckedOp};
 pub(crate) use columns::write_columns;
+pub(crate) use doubles::{INTEGER_MAX, NEAREST_DOUBLE, POWER_MAX};
 pub(crate) use literals::write_doubles;
 pub(crate) use sum::{is_sum, sum};
 pub(crate) use total::{Summand, Total, for_summand, sum_type, too_large, totals_as};
@@ -62,7 +65,7 @@ pub fn with_numbers(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     builder.with_config(config)
 }
 
-/// One rule before types are coerced and two after.
+/// One rule before types are coerced and three after.
 fn add_rules(analyzer: &mut Analyzer) {
     let types: Arc<dyn AnalyzerRule + Send + Sync> = Arc::new(types::NumberTypes);
     let is_coercion = |rule: &Arc<dyn AnalyzerRule + Send + Sync>| rule.name() == "type_coercion";
@@ -70,6 +73,7 @@ fn add_rules(analyzer: &mut Analyzer) {
     analyzer.rules.insert(coercion, types);
     analyzer.rules.push(Arc::new(overflow::CheckedArithmetic));
     analyzer.rules.push(Arc::new(linear::LinearSums));
+    analyzer.rules.push(Arc::new(doubles::NearestDoubles));
 }
 
 fn keep_types(optimizer: &mut Optimizer) {

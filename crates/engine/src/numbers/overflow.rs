@@ -1,14 +1,21 @@
 //! Replaces arithmetic that could overflow by its checked form, once DataFusion has given all operands their types.
 //!
-//! It comes before all rules that fold constants, so that these are checked too. Arithmetic on floats, dates, timestamps
-//! and intervals stays as it is: floats have infinities, and Arrow checks the others.
+//! It comes before all rules that fold constants, so that these are checked too. Arithmetic on floats, timestamps and
+//! intervals stays as it is: floats have infinities, and Arrow checks the others. So does that of dates, but for one:
+//!
+//! ```text
+//!   day - DATE '2024-02-28'      CAST(day AS BIGINT) - CAST(DATE '2024-02-28' AS BIGINT)
+//! ```
+//!
+//! Both are numbers of days. DataFusion 55 computes the bounds of a date minus a date as a duration, which a filter over
+//! rows of known bounds then fails to compare with a number.
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
 use datafusion::common::tree_node::Transformed;
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, cast};
 use datafusion::optimizer::AnalyzerRule;
 
 use super::checked::{Checked, CheckedOp};
@@ -34,6 +41,10 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             let types = (type_of(&left, schema)?, type_of(&right, schema)?);
             match result_type(checked, &types.0, &types.1) {
                 Some(result) => Transformed::yes(Checked::binary(checked, *left, *right, result)),
+                None if checked == CheckedOp::Subtract && types == (DataType::Date32, DataType::Date32) => {
+                    let [left, right] = [*left, *right].map(|date| cast(date, DataType::Int64));
+                    Transformed::yes(Checked::binary(checked, left, right, DataType::Int64))
+                }
                 None => Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })),
             }
         }

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! "Beside" is: in arithmetic, comparisons, BETWEEN, IN lists, among the results of a CASE, the arguments of a function,
-//! the columns of a UNION and the keys of a join. DataFusion alone would bring doubles to DECIMAL(30,15) there, which
-//! rounds small ones to zero and refuses large ones.
+//! the columns of a UNION and the keys of a join; of IN, ANY and ALL with a subquery where no text is involved. DataFusion
+//! alone would bring doubles to DECIMAL(30,15) there, which rounds small ones to zero and refuses large ones.
 //!
 //! Division is planned here for SQL ([`DecimalDivision`]) so that types are right from the first plan on; the rule
 //! ([`NumberTypes`]) finds it in plans that come from elsewhere.
@@ -23,13 +23,17 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, ExprSchema};
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
-use datafusion::logical_expr::expr::{Between, BinaryExpr, Case, InList, ScalarFunction};
+use datafusion::logical_expr::expr::{
+    Between, BinaryExpr, Case, InList, InSubquery, ScalarFunction, SetComparison,
+};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::expr_schema::cast_subquery;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    AggregateUDF, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder, Operator, Union, cast, lit,
+    AggregateUDF, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, Union,
+    cast, lit,
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::optimizer::analyzer::type_coercion::coerce_union_schema;
@@ -199,6 +203,14 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             let changed = bring_together(&mut sides, schema)?;
             transformed(Expr::InList(InList { expr, list, negated }), changed)
         }
+        Expr::InSubquery(InSubquery { mut expr, mut subquery, negated }) => {
+            let changed = beside_rows(&mut expr, &mut subquery, schema)?;
+            transformed(Expr::InSubquery(InSubquery { expr, subquery, negated }), changed)
+        }
+        Expr::SetComparison(SetComparison { mut expr, mut subquery, op, quantifier }) => {
+            let changed = beside_rows(&mut expr, &mut subquery, schema)?;
+            transformed(Expr::SetComparison(SetComparison { expr, subquery, op, quantifier }), changed)
+        }
         Expr::Case(case) => rewrite_case(case, schema)?,
         Expr::ScalarFunction(call) if call.func.inner().is::<Checked>() => {
             Transformed::no(Expr::ScalarFunction(call))
@@ -329,6 +341,18 @@ fn has_floats(sides: &mut [&mut Expr], schema: &DFSchema) -> Result<bool> {
     }
     for (side, _) in sides.iter_mut().zip(&kinds).filter(|(_, kind)| **kind == Kind::Decimal) {
         **side = to_double(side.clone());
+    }
+    Ok(true)
+}
+
+/// Makes `value`, or the column of `subquery` that it is compared with, doubles where one is a decimal and the other a float;
+/// whether they are.
+fn beside_rows(value: &mut Expr, subquery: &mut Subquery, schema: &DFSchema) -> Result<bool> {
+    let Some(column) = subquery.subquery.schema().fields().first() else { return Ok(false) };
+    match (kind(value, schema), kind_of(column.data_type())) {
+        (Kind::Decimal, Kind::Float) => *value = to_double(value.clone()),
+        (Kind::Float, Kind::Decimal) => *subquery = cast_subquery(subquery.clone(), &DataType::Float64)?,
+        _ => return Ok(false),
     }
     Ok(true)
 }

@@ -16,8 +16,21 @@ use super::folded::{deviation, variance};
 use super::truth::Truth;
 
 /// What DataFusion computes by subtraction, or not at all.
-const NAMES: [&str; 9] =
-    ["var", "var_pop", "stddev", "stddev_pop", "bool_and", "bool_or", "bit_and", "bit_or", "string_agg"];
+const NAMES: [&str; 10] = [
+    "var",
+    "var_pop",
+    "stddev",
+    "stddev_pop",
+    "bool_and",
+    "bool_or",
+    "bit_and",
+    "bit_or",
+    "string_agg",
+    "median",
+];
+
+/// What it does not compute of distinct doubles.
+const OF_DISTINCT: [&str; 2] = ["sum", "avg"];
 
 /// And what it computes by subtraction of pairs.
 const OF_PAIRS: [&str; 12] = [
@@ -35,9 +48,11 @@ const OF_PAIRS: [&str; 12] = [
     "regr_sxy",
 ];
 
-/// `inner` for frames that move on, if it is one of these and not yet made for that.
-pub(super) fn sliding(inner: &Arc<AggregateUDF>) -> Option<Arc<AggregateUDF>> {
-    let is_listed = NAMES.contains(&inner.name()) || OF_PAIRS.contains(&inner.name());
+/// `inner` for frames that move on, if it is one of these and not yet made for that; `is_distinct`: it is called with DISTINCT.
+pub(super) fn sliding(inner: &Arc<AggregateUDF>, is_distinct: bool) -> Option<Arc<AggregateUDF>> {
+    let name = inner.name();
+    let is_listed =
+        NAMES.contains(&name) || OF_PAIRS.contains(&name) || is_distinct && OF_DISTINCT.contains(&name);
     if !is_listed || inner.inner().is::<Sliding>() {
         return None;
     }
@@ -112,11 +127,12 @@ impl AggregateUDFImpl for Sliding {
             ("bool_or", Some(DataType::Boolean)) => return Ok(Box::new(Truth::new(false))),
             _ => {}
         }
-        if !OF_PAIRS.contains(&self.inner.name()) {
-            let sliding = self.inner.create_sliding_accumulator(args.clone())?;
-            if sliding.supports_retract_batch() {
-                return Ok(sliding);
-            }
+        // What has none for such frames says so by an error, or by one that takes nothing out.
+        if !OF_PAIRS.contains(&self.inner.name())
+            && let Ok(sliding) = self.inner.create_sliding_accumulator(args.clone())
+            && sliding.supports_retract_batch()
+        {
+            return Ok(sliding);
         }
         Ok(Box::new(Anew::new(&self.inner, &args)))
     }

@@ -27,6 +27,8 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Literal;
 use datafusion::scalar::ScalarValue;
 
+use crate::coalesce::common_binary;
+
 /// `lag` and `lead`, in place of DataFusion's.
 pub(super) fn both() -> [Arc<WindowUDF>; 2] {
     [(lag_udwf(), true), (lead_udwf(), false)].map(|(other, is_lag)| {
@@ -146,7 +148,10 @@ fn common_type(argument: &DataType, default: &DataType) -> Option<DataType> {
     match keeps_argument {
         _ if argument.is_null() => Some(default.clone()),
         true => Some(argument.clone()),
-        false => type_union_resolution(&[argument.clone(), default.clone()]),
+        false => {
+            let types = [argument.clone(), default.clone()];
+            common_binary(&types).or_else(|| type_union_resolution(&types))
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 mod common;
 
 mod aggregates;
+mod beside;
 mod counted;
 mod distinct;
 mod eager;

@@ -237,3 +237,8 @@ SELECT CAST(' 2024-02-29' AS DATE);
 SELECT year(day), month(day), day(day), dayname(day), monthname(day), last_day(day) FROM moments;
 SELECT date_diff('day', DATE '2024-01-01', DATE '2024-03-01');
 SELECT struct_extract({'a': 1, 'b': NULL}, 'a');
+
+-- A date minus a date is a number of days.
+SELECT id FROM a WHERE day - DATE '2024-02-28' = k;
+SELECT id FROM a WHERE coalesce(k, 5) BETWEEN day - day AND 3;
+SELECT a.id, b.id FROM a JOIN b ON a.k = b.day - DATE '2024-02-28';

@@ -322,3 +322,6 @@ SELECT a.id, b.id FROM a JOIN b USING (k) JOIN tree ON tree.id = k;
 SELECT k, x.ia, y.ib, z.ic FROM (SELECT k, id AS ia FROM a) AS x JOIN (SELECT k, id AS ib FROM b) AS y USING (k)
 JOIN (SELECT k, id AS ic FROM a) AS z USING (k);
 SELECT k FROM (SELECT k FROM a) AS x LEFT JOIN (SELECT k FROM b) AS y USING (k) LEFT JOIN (SELECT id AS k FROM tree) AS z USING (k);
+
+-- The key of a semi join stands beside one of another name, and its namesake is no key.
+SELECT s.id, s.k FROM (VALUES (1), (2), (3)) AS c(k) JOIN (SELECT id, k FROM a WHERE EXISTS (SELECT 1 FROM b WHERE b.id = a.k AND b.k > a.id - 10)) AS s ON s.k = c.k;

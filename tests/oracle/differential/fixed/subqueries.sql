@@ -366,3 +366,13 @@ SELECT a.id, b.id FROM a LEFT JOIN b ON a.k = b.k AND b.id > (SELECT min(s.id) F
 SELECT (SELECT max(v.x) FROM (VALUES (a.k), (a.id)) AS v(x)) FROM a;
 SELECT id FROM a ORDER BY id LIMIT (SELECT 4);
 SELECT (SELECT sum(v) FROM unnest([a.k, a.id]) AS u(v)) FROM a;
+
+-- A decimal is compared with doubles as a double.
+SELECT id FROM a WHERE d IN (SELECT x FROM b);
+SELECT id FROM a WHERE d NOT IN (SELECT x FROM b WHERE x IS NOT NULL);
+SELECT id, d = ANY (SELECT x FROM b) FROM a;
+SELECT id, x IN (SELECT d FROM b) FROM a;
+SELECT id FROM a WHERE d IN (SELECT 1e-20 UNION ALL SELECT 1e300);
+
+-- Rows of arithmetic.
+SELECT id, (k + 1, t) IN (SELECT k, t FROM b WHERE k IS NOT NULL AND t IS NOT NULL) FROM a WHERE k IS NOT NULL AND t IS NOT NULL;
