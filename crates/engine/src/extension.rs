@@ -49,7 +49,7 @@ use crate::lists::ListsOfColumns;
 use crate::multisets::Multisets;
 use crate::numbers::with_numbers;
 use crate::ordered::OrderedAggregatesRule;
-use crate::orders::OrderlessCasts;
+use crate::orders::{ComparedKeys, OrderlessCasts};
 use crate::passing::PassingRule;
 use crate::planning::watched;
 use crate::provider::PeltonTable;
@@ -152,6 +152,7 @@ fn with_sql_semantics(
     analyzer.rules.push(Arc::new(ListTexts));
     analyzer.rules.push(Arc::new(IntervalLengths));
     analyzer.rules.push(Arc::new(OrderlessCasts));
+    analyzer.rules.push(Arc::new(ComparedKeys));
     analyzer.rules.push(Arc::new(FloatKeyRule));
     *builder.analyzer() = Some(analyzer);
     builder.expr_planners().get_or_insert_default().insert(0, Arc::new(MoreOperators));

@@ -28,7 +28,7 @@ use datafusion::physical_expr::{
 
 use crate::profile::{ColumnProfile, Profile, Range, number};
 
-/// The name of a function that gives its only argument as it is, of which DataFusion then concludes nothing.
+/// The name of a function that gives its first argument as it is, of which DataFusion then concludes nothing.
 pub const AS_IS: &str = "as_is";
 
 /// `column = literal` when nothing is known about the column. A guess.
@@ -86,7 +86,7 @@ pub(crate) fn column_of(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
     } else if let Some(cast) = expr.downcast_ref::<TryCastExpr>() {
         column_of(cast.expr())
     } else if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>()
-        && let (AS_IS, [inside]) = (call.fun().name(), call.args())
+        && let (AS_IS, [inside, ..]) = (call.fun().name(), call.args())
     {
         column_of(inside)
     } else {

@@ -5,9 +5,12 @@ use std::sync::{Arc, LazyLock};
 use datafusion::arrow::array::{ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray};
 use datafusion::arrow::datatypes::{DataType, Float16Type, Float32Type, Float64Type};
 use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::interval_arithmetic::Interval;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+
+use crate::orders::any_of;
 
 /// The function's name in EXPLAIN.
 pub(crate) const NAME: &str = "float_key";
@@ -48,6 +51,12 @@ impl ScalarUDFImpl for FloatKey {
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         Ok(types[0].clone())
+    }
+
+    /// Any value of the type: without a type DataFusion fails to compare the range, and takes what was just sorted by such a
+    /// comparison for not sorted.
+    fn evaluate_bounds(&self, ranges: &[&Interval]) -> Result<Interval> {
+        any_of(&ranges.first().map_or(DataType::Null, |range| range.data_type()))
     }
 
     fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {

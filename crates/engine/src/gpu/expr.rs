@@ -108,6 +108,11 @@ impl Exprs<'_> {
         if let Some(constant) = expr.downcast_ref::<Literal>() {
             return literal(constant.value());
         }
+        if let Some(function) = expr.downcast_ref::<ScalarFunctionExpr>()
+            && let (AS_IS, [input, ..]) = (function.fun().name(), function.args())
+        {
+            return self.carry(input);
+        }
         if let Some(subquery) = expr.downcast_ref::<ScalarSubqueryExpr>() {
             return self.parameter(expr, subquery);
         }
@@ -355,7 +360,7 @@ impl Exprs<'_> {
     fn function(&mut self, expr: &Arc<dyn PhysicalExpr>, function: &ScalarFunctionExpr) -> Result<Value> {
         let refused = || Error::unsupported(format!("kernels do not compute {expr}"));
         if function.fun().name() == AS_IS {
-            let [input] = function.args() else { return Err(refused()) };
+            let [input, ..] = function.args() else { return Err(refused()) };
             return self.lower(input);
         }
         if function.fun().name() == FLOAT_KEY {

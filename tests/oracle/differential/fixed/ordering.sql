@@ -123,3 +123,20 @@ SELECT CAST(moment AS TIME) AS t, count(*) FROM (SELECT moment FROM moments ORDE
 SELECT p, q, q OR NULL FROM (SELECT p, q FROM logic ORDER BY q LIMIT 9) AS l ORDER BY q OR NULL, p, q;
 SELECT id, moment FROM (SELECT id, moment FROM moments ORDER BY id LIMIT 20) AS m WHERE CAST(moment AS DATE) >= DATE '2020-02-29' AND CAST(moment AS DATE) <= DATE '2020-02-29' ORDER BY moment, id;
 SELECT max(moment) FROM (SELECT moment FROM (SELECT moment FROM moments ORDER BY moment LIMIT 4) AS m ORDER BY moment > TIMESTAMP '1900-01-01' LIMIT 9) AS n;
+
+-- Constants and orders of what is joined or grouped, which do not hold above: NULL comes in between, or rows begin again.
+SELECT a.id, s.c, s.id FROM a LEFT JOIN (SELECT 7 AS c, id, k FROM b WHERE id < 6) AS s ON s.k = a.k ORDER BY s.c, a.id, s.id;
+SELECT a.id, s.c, s.id FROM a LEFT JOIN (SELECT 7 AS c, id, k FROM b WHERE id < 6) AS s ON s.k = a.k ORDER BY s.c DESC, a.id, s.id LIMIT 7;
+SELECT a.id, s.k, s.id FROM a LEFT JOIN (SELECT id, k FROM b WHERE k = 3) AS s ON s.k = a.k ORDER BY s.k, a.id, s.id;
+SELECT s.c, a.id, s.id FROM (SELECT 7 AS c, id, k FROM b WHERE id < 6) AS s RIGHT JOIN a ON s.k = a.k ORDER BY s.c, a.id, s.id;
+SELECT l.c, l.id, r.d, r.id FROM (SELECT 5 AS c, id FROM a WHERE id < 9) AS l FULL JOIN (SELECT 7 AS d, id FROM b WHERE id > 4) AS r ON l.id = r.id ORDER BY r.d, l.c, l.id, r.id;
+SELECT a.id, s.c, s.id FROM a LEFT JOIN (SELECT 7 AS c, id FROM b WHERE id < 4) AS s ON s.id > a.id ORDER BY s.c, a.id, s.id;
+SELECT a.id, rank() OVER (ORDER BY s.c, a.id) FROM a LEFT JOIN (SELECT DISTINCT 7 AS c, k FROM b) AS s ON s.k = a.k ORDER BY a.id;
+SELECT s.c, count(*) FROM a LEFT JOIN (SELECT DISTINCT 7 AS c, k FROM b) AS s ON s.k = a.k GROUP BY s.c ORDER BY s.c;
+SELECT r.k, l.id, r.id FROM (SELECT id, k FROM a ORDER BY id LIMIT 15) AS l JOIN (SELECT id, k FROM b ORDER BY k LIMIT 15) AS r ON l.k = r.k ORDER BY r.k, l.id, r.id;
+SELECT k, count(*) OVER (PARTITION BY k), string_agg(t, ',' ORDER BY k, t) FROM a GROUP BY ROLLUP (k) ORDER BY k, 3;
+SELECT k, count(*) FROM (SELECT k FROM a ORDER BY k LIMIT 15) AS s WHERE k IS NOT NULL GROUP BY ROLLUP (k) ORDER BY k;
+SELECT c, count(*) FROM (SELECT 7 AS c FROM a) AS s GROUP BY ROLLUP (c) ORDER BY c DESC;
+SELECT id, count(*) OVER (PARTITION BY x > 1) FROM a ORDER BY id;
+SELECT id, rank() OVER (ORDER BY length(t) > 1, id) FROM a ORDER BY id;
+SELECT k, string_agg(t, ',' ORDER BY t, k, t DESC) FROM a GROUP BY k ORDER BY k;
