@@ -12,7 +12,8 @@
 //! them. Where planning ends with that error, the statement is planned again with more to tell by: columns of the result
 //! take the text they were written as for their name, and casts are wrapped in `coalesce` as often as says which type they
 //! are to, which the optimizer takes away again; so are operands in parentheses and subqueries (`brackets.rs`). Branches of
-//! a UNION but the first have names that nobody sees. Statements that plan as they are never come here.
+//! a UNION but the first have names that nobody sees. Statements that plan as they are never come here, but for those that
+//! group by a column and by a cast of it: that plans, and rules that put keys into a projection refuse it later.
 //!
 //! Names of ORDER BY are settled before (`order.rs`), and columns of USING after ([`using`](crate::using)). What people see
 //! columns of a result called is in [`titles`](crate::titles).
@@ -26,9 +27,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use datafusion::common::SchemaError;
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::execution::{FunctionRegistry, SessionState};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::utils::grouping_set_to_exprlist;
+use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     self, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
@@ -137,6 +140,10 @@ async fn plan_apart(state: &SessionState, statement: Statement) -> DataFusionRes
     let original = statement.clone();
     let error = match state.statement_to_plan(statement).await {
         Err(error) if is_clash(&error) => error,
+        Ok(plan) if has_like_keys(&plan) => {
+            let statement = renamed(&original, Distinct::Titles, &HashSet::new());
+            return Ok(state.statement_to_plan(statement).await.unwrap_or(plan));
+        }
         other => return other,
     };
     for distinct in [Distinct::Titles, Distinct::Parts] {
@@ -189,6 +196,28 @@ fn is_clash(error: &DataFusionError) -> bool {
         DataFusionError::Plan(text) => text.contains("require unique expression names"),
         _ => false,
     }
+}
+
+/// True where rows are grouped by a column and by a cast that is called like it, but for the table before its name.
+fn has_like_keys(plan: &LogicalPlan) -> bool {
+    let mut has_like = false;
+    // The closure gives no errors.
+    let _ = plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::Aggregate(aggregate) = node
+            && let Ok(keys) = grouping_set_to_exprlist(&aggregate.group_expr)
+        {
+            let casts = keys.iter().filter(|key| matches!(key, PlanExpr::Cast(_) | PlanExpr::TryCast(_)));
+            let mut names = casts.map(|cast| cast.schema_name().to_string());
+            let is_column = |name: &str| {
+                let is_named =
+                    |key: &&PlanExpr| matches!(key, PlanExpr::Column(column) if column.flat_name() == name);
+                keys.iter().any(is_named)
+            };
+            has_like |= names.any(|name| is_column(&name));
+        }
+        Ok(if has_like { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    has_like
 }
 
 struct Names<'a> {

@@ -21,6 +21,10 @@
 //! ```text
 //!   string_agg(t, ',' ORDER BY id)     ─▶     array_to_string(array_agg(t ORDER BY id) FILTER (WHERE t IS NOT NULL), ',')
 //! ```
+//!
+//! Distinct values are put in order by the function itself (`distinct.rs`).
+
+mod distinct;
 
 use std::sync::Arc;
 
@@ -77,7 +81,8 @@ impl AnalyzerRule for OrderedAggregatesRule {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
         let ordered = plan.transform_up_with_subqueries(|plan| match plan {
             LogicalPlan::Aggregate(aggregate) => {
-                let aggregate = without_needless_orders(aggregate)?;
+                let aggregate =
+                    without_needless_orders(aggregate)?.transform_data(distinct_in_their_order)?;
                 let numbered = aggregate.transform_data(|aggregate| {
                     match aggregate.aggr_expr.iter().any(follows_rows) && is_ordered(&aggregate.input) {
                         true => by_number(aggregate),
@@ -135,6 +140,32 @@ fn without_needless_orders(mut aggregate: Aggregate) -> Result<Transformed<Aggre
     Ok(Transformed::yes(aggregate))
 }
 
+/// `aggregate` with functions that put distinct values in order whatever order rows come in.
+fn distinct_in_their_order(mut aggregate: Aggregate) -> Result<Transformed<Aggregate>> {
+    let replaced = |expr: Expr| {
+        expr.transform_up(|expr| {
+            Ok(match expr {
+                Expr::AggregateFunction(mut call) => match distinct::in_its_order(&call) {
+                    Some(function) => {
+                        call.func = function;
+                        Transformed::yes(Expr::AggregateFunction(call))
+                    }
+                    None => Transformed::no(Expr::AggregateFunction(call)),
+                },
+                other => Transformed::no(other),
+            })
+        })
+    };
+    let calls = std::mem::take(&mut aggregate.aggr_expr);
+    let mut is_changed = false;
+    for call in calls {
+        let call = replaced(call)?;
+        is_changed |= call.transformed;
+        aggregate.aggr_expr.push(call.data);
+    }
+    Ok(Transformed::new_transformed(aggregate, is_changed))
+}
+
 /// `plan` with texts in one order alone, where it is an aggregate that puts them together in several.
 fn in_one_order(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let LogicalPlan::Aggregate(aggregate) = &plan else { return Ok(Transformed::no(plan)) };
@@ -166,12 +197,14 @@ fn in_one_order(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(LogicalPlanBuilder::from(lists).project(output)?.build()?))
 }
 
-/// The call of `string_agg` that `expr` is, if it has an ORDER BY.
+/// The call of `string_agg` that `expr` is, if it takes rows in an ORDER BY.
 fn ordered_texts(expr: &Expr) -> Option<&AggregateFunction> {
     match expr {
         Expr::Alias(alias) => ordered_texts(&alias.expr),
         Expr::AggregateFunction(call)
-            if call.func.name() == "string_agg" && !call.params.order_by.is_empty() =>
+            if call.func.name() == "string_agg"
+                && !call.params.order_by.is_empty()
+                && !distinct::sorts_itself(call) =>
         {
             Some(call)
         }

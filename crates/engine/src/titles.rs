@@ -402,7 +402,10 @@ mod tests {
     fn titles_are_the_text_as_it_was_written() {
         check("SELECT 1, 'a', -x,  NULL", &["1", "'a'", "-x", "NULL"]);
         check("SELECT count(*), COUNT ( x ), sum(x+1)\n FROM t", &["count(*)", "COUNT(x)", "sum(x + 1)"]);
-        check("SELECT t.x, (x), x AS y, cast(x as int), x::INT", &["-", "-", "-", "CAST(x AS INT)", "x::INT"]);
+        check(
+            "SELECT t.x, (x), x AS y, cast(x as int), x::INT",
+            &["-", "-", "-", "CAST(x AS INT)", "x::INT"],
+        );
         check("SELECT (x + 1), sum(\"My X\") FROM t", &["(x + 1)", "sum(\"My X\")"]);
         check("SELECT year(d), mod(a, 2), localtimestamp", &["year(d)", "mod(a, 2)", "localtimestamp"]);
         let subquery = "(SELECT max(y) FROM (SELECT sum(x) AS y FROM t))";

@@ -5,7 +5,12 @@
 //!   QUALIFY sum(k) OVER w > 1                                       ─▶   QUALIFY sum(k) OVER (PARTITION BY day) > 1
 //!   OVER (ORDER BY id ROWS BETWEEN 2 PRECEDING AND 4 PRECEDING)     ─▶   a frame before the first row: always empty
 //!   OVER (ORDER BY id ROWS 1 PRECEDING EXCLUDE NO OTHERS)           ─▶   OVER (ORDER BY id ROWS 1 PRECEDING)
+//!   sum(x) OVER (ORDER BY k                                         ─▶   CASE WHEN k IS NULL
+//!                RANGE BETWEEN 2 PRECEDING AND 4 PRECEDING)              THEN sum(x) OVER (ORDER BY k RANGE CURRENT ROW)
+//!                                                                        ELSE sum(x) OVER (… a frame that is always empty)
 //! ```
+//!
+//! A row whose key is NULL is at no distance from others: any frame by distances has the rows of keys that are NULL.
 //!
 //! DataFusion 55 looks up `OVER w` in the SELECT list alone, and ignores a name inside the parentheses: `OVER (w)` was a window
 //! over all rows. Frames that end before they start make its operators fail, and
@@ -26,6 +31,7 @@ use pelton_error::{Error, Result};
 
 use crate::expansion::normal;
 use crate::parse::visit_sql;
+use crate::spellings::written;
 
 /// More rows than a partition has.
 const BEFORE_ALL_ROWS: &str = "1000000000000";
@@ -112,10 +118,13 @@ impl VisitorMut for Writer {
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         let Expr::Function(function) = expr else { return ControlFlow::Continue(()) };
-        match self.write_out(function) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => ControlFlow::Break(error),
+        if let Err(error) = self.write_out(function) {
+            return ControlFlow::Break(error);
         }
+        if let Some(by_null) = by_null(function) {
+            *expr = by_null;
+        }
+        ControlFlow::Continue(())
     }
 }
 
@@ -138,11 +147,10 @@ impl Writer {
             WindowType::WindowSpec(window) => written_out(windows, window, false)?,
         };
         if let Some(frame) = &mut window.window_frame
-            && is_empty(frame)
+            && frame.units != WindowFrameUnits::Range
+            && ends_before_start(frame)
         {
-            let far = || Expr::Value(Value::Number(BEFORE_ALL_ROWS.to_owned(), false).into());
-            frame.start_bound = WindowFrameBound::Preceding(Some(Box::new(far())));
-            frame.end_bound = Some(WindowFrameBound::Preceding(Some(Box::new(far()))));
+            (frame.start_bound, frame.end_bound) = (before_all(), Some(before_all()));
         }
         function.over = Some(WindowType::WindowSpec(window));
         Ok(())
@@ -206,13 +214,34 @@ fn written_out(windows: &Windows, mut window: WindowSpec, is_named: bool) -> Res
     Ok(window)
 }
 
-/// Whether `frame` ends before it starts, in rows or peers by numbers that are written down. A frame by distances has the rows
-/// of keys that are NULL nevertheless.
-fn is_empty(frame: &WindowFrame) -> bool {
-    use WindowFrameBound::{Following, Preceding};
-    if frame.units == WindowFrameUnits::Range {
-        return false;
+/// The bound of a frame that no row of a partition reaches.
+fn before_all() -> WindowFrameBound {
+    let far = Expr::Value(Value::Number(BEFORE_ALL_ROWS.to_owned(), false).into());
+    WindowFrameBound::Preceding(Some(Box::new(far)))
+}
+
+/// What a call over a frame by distances that ends before it starts gives: over its peers where the key is NULL, else over
+/// nothing. `None` for other frames.
+fn by_null(call: &Function) -> Option<Expr> {
+    let Some(WindowType::WindowSpec(window)) = &call.over else { return None };
+    let frame = window.window_frame.as_ref()?;
+    let [key] = window.order_by.as_slice() else { return None };
+    if frame.units != WindowFrameUnits::Range || !ends_before_start(frame) {
+        return None;
     }
+    let over = |units: WindowFrameUnits, bound: WindowFrameBound| {
+        let frame = WindowFrame { units, start_bound: bound.clone(), end_bound: Some(bound) };
+        let window = WindowSpec { window_frame: Some(frame), ..window.clone() };
+        Expr::Function(Function { over: Some(WindowType::WindowSpec(window)), ..call.clone() })
+    };
+    let peers = over(WindowFrameUnits::Range, WindowFrameBound::CurrentRow);
+    let nothing = over(WindowFrameUnits::Rows, before_all());
+    Some(written("CASE WHEN $1 IS NULL THEN $2 ELSE $3 END", &[key.expr.clone(), peers, nothing]))
+}
+
+/// Whether `frame` ends before it starts, by numbers that are written down.
+fn ends_before_start(frame: &WindowFrame) -> bool {
+    use WindowFrameBound::{Following, Preceding};
     match (&frame.start_bound, &frame.end_bound) {
         (Preceding(Some(start)), Some(Preceding(Some(end)))) => is_less(start, end),
         (Following(Some(start)), Some(Following(Some(end)))) => is_less(end, start),
@@ -225,7 +254,7 @@ fn is_less(first: &Expr, second: &Expr) -> bool {
     number(first).zip(number(second)).is_some_and(|(first, second)| first < second)
 }
 
-fn number(expr: &Expr) -> Option<u64> {
+fn number(expr: &Expr) -> Option<f64> {
     match expr {
         Expr::Value(value) => match &value.value {
             Value::Number(digits, _) => digits.parse().ok(),
@@ -334,6 +363,14 @@ mod tests {
     }
 
     #[test]
+    fn frames_by_distances_that_end_before_they_start_have_rows_of_no_key_alone() {
+        let frame = "RANGE BETWEEN 1.5 PRECEDING AND 2 PRECEDING";
+        let meant = "SELECT CASE WHEN i IS NULL THEN (f(k) OVER (ORDER BY i RANGE BETWEEN CURRENT ROW AND CURRENT ROW)) \
+                     ELSE (f(k) OVER (ORDER BY i ROWS BETWEEN 2 PRECEDING AND 4 PRECEDING)) END FROM a";
+        assert_eq!(written(&format!("SELECT f(k) OVER (ORDER BY i {frame}) FROM a")), written(meant));
+    }
+
+    #[test]
     fn frames_that_end_before_they_start_are_before_all_rows() {
         let is_far = |frame: &str| {
             written(&format!("SELECT f(k) OVER (ORDER BY i {frame}) FROM a")).contains(BEFORE_ALL_ROWS)
@@ -342,6 +379,6 @@ mod tests {
         assert!(is_far("GROUPS BETWEEN 4 FOLLOWING AND 2 FOLLOWING"));
         assert!(!is_far("ROWS BETWEEN 4 PRECEDING AND 2 PRECEDING"));
         assert!(!is_far("ROWS BETWEEN 2 FOLLOWING AND 2 FOLLOWING"));
-        assert!(!is_far("RANGE BETWEEN 2 PRECEDING AND 4 PRECEDING"));
+        assert!(!is_far("RANGE BETWEEN 4 PRECEDING AND 2 PRECEDING"));
     }
 }

@@ -6,7 +6,8 @@
 //!   r JOIN l, r sorted by b, l by a              several rows of one b each begin again with the least a
 //! ```
 //!
-//! DataFusion 55 takes c for 7 (`EquivalenceGroup::join`), the groups for sorted by m (`AggregateExec::compute_properties`), and
+//! DataFusion 55 takes c for 7 (`EquivalenceGroup::join`), the groups for sorted by m, or partitioned by it where the input is
+//! (`AggregateExec::compute_properties`), and
 //! the rows of the hash join for sorted by b, a (`join_equivalence_properties`), and leaves out keys and sorts. Equal columns of
 //! a side stay equal, both NULL; but not a column that equals what is not NULL for NULL, such as `coalesce(b, 0)`.
 //!
@@ -26,7 +27,7 @@ use datafusion::common::{JoinType, Result};
 use datafusion::physical_expr::expressions::{CastExpr, Column};
 use datafusion::physical_expr::projection::ProjectionExpr;
 use datafusion::physical_expr::utils::collect_columns;
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateInputMode, PhysicalGroupBy};
@@ -34,7 +35,7 @@ use datafusion::physical_plan::joins::{
     HashJoinExec, NestedLoopJoinExec, PiecewiseMergeJoinExec, SortMergeJoinExec, SymmetricHashJoinExec,
 };
 use datafusion::physical_plan::projection::ProjectionExec;
-use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, replace_children_if_necessary};
 
 use super::function::{is_unknown, unknown};
 
@@ -208,6 +209,9 @@ fn claims_of_groups(aggregate: &AggregateExec) -> BTreeSet<usize> {
     let known = aggregate.input().properties().equivalence_properties();
     let mut columns = ordered(known);
     columns.extend(known.eq_group().iter().flat_map(|class| class.iter()).flat_map(columns_of));
+    if let Partitioning::Hash(keys, _) = aggregate.input().output_partitioning() {
+        columns.extend(keys.iter().flat_map(columns_of));
+    }
     let by = aggregate.group_expr();
     let is_claimed = |number: usize, key: &Arc<dyn PhysicalExpr>| {
         let of_key = columns_of(key);

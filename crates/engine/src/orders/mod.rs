@@ -9,6 +9,7 @@
 //!   WHERE CAST(x AS INTEGER) = 3 ORDER BY x, k             sorted by k: x is taken for 3, since the cast is
 //!   WHERE i / 10 = 1 ORDER BY i                            not sorted: i is taken for 10
 //!   a window over rows WHERE CAST(t AS DECIMAL) = 1        an error: that the cast is constant is forgotten later
+//!   GROUP BY CUBE (k, 'a')                                 groups come twice: the second key is taken for 'a', never NULL
 //!   (… ORDER BY ts LIMIT 3) ORDER BY date_trunc('day', ts) the first 3 by their days alone
 //!   a LEFT JOIN (SELECT 7 AS c, …) ORDER BY c, id          sorted by id: c is taken for 7, though it is NULL, too
 //!   GROUP BY ROLLUP (m), by m in order; joins of two orders not sorted: what holds of the input is taken to hold above

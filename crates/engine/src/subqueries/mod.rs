@@ -34,6 +34,7 @@ mod lateral;
 mod marks;
 mod only_value;
 mod outer;
+mod outer_aggregates;
 mod peel;
 mod places;
 mod rows;
@@ -48,6 +49,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 
+pub(crate) use outer_aggregates::OuterAggregates;
 pub(crate) use series::unnest_series;
 pub(crate) use values::NullableValues;
 

@@ -165,6 +165,38 @@ async fn texts_are_put_together_in_several_orders() {
 }
 
 #[tokio::test]
+async fn distinct_values_are_in_their_own_order_whatever_others_are_in() {
+    let (_tables, session) = session();
+    for (sql, expected) in [
+        (
+            "SELECT string_agg(DISTINCT t, ',' ORDER BY t), string_agg(DISTINCT t, ',' ORDER BY t DESC) FROM r",
+            &["a,b,c|c,b,a"][..],
+        ),
+        (
+            "SELECT array_agg(DISTINCT k ORDER BY k), array_agg(DISTINCT k ORDER BY k DESC) FROM r WHERE k > 0",
+            &["[1, 2, 3]|[3, 2, 1]"],
+        ),
+        (
+            "SELECT k, array_agg(DISTINCT t ORDER BY t DESC), array_agg(seq ORDER BY seq), \
+             string_agg(DISTINCT t, ',' ORDER BY t) FROM r WHERE seq IN (111, 112, 113, 120) GROUP BY k ORDER BY k",
+            &["2|[c, b, a]|[111, 112, 113]|a,b,c", "3|[]|[120]|NULL"],
+        ),
+        // Of rows in the opposite order.
+        (
+            "SELECT array_agg(DISTINCT k ORDER BY k DESC) FROM (SELECT k FROM r ORDER BY k LIMIT 100) AS s WHERE k > 0",
+            &["[2, 1]"],
+        ),
+        (
+            "SELECT array_agg(seq ORDER BY k, seq), array_agg(seq ORDER BY seq DESC), array_agg(seq ORDER BY seq) \
+             FROM r WHERE seq > 117",
+            &["[118, 119, 120]|[120, 119, 118]|[118, 119, 120]"],
+        ),
+    ] {
+        check(&session, sql, expected).await;
+    }
+}
+
+#[tokio::test]
 async fn grouping_sets_of_which_no_column_is_asked_for_are_grouped() {
     let (_tables, session) = session();
     for (sql, expected) in [

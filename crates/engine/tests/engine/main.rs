@@ -15,6 +15,7 @@ mod filter_order;
 mod intervals;
 mod kept;
 mod lateral;
+mod levels;
 mod names;
 mod numbers;
 mod orders;

@@ -83,7 +83,8 @@ async fn types_are_called_as_in_sql() {
         let query = session.query(sql).await.unwrap();
         assert_eq!(column(&query.collect().await.unwrap(), "data_type"), types, "{sql}");
     }
-    let listed = "SELECT data_type FROM information_schema.columns WHERE table_name = 't' ORDER BY ordinal_position";
+    let listed =
+        "SELECT data_type FROM information_schema.columns WHERE table_name = 't' ORDER BY ordinal_position";
     check(&session, listed, &types).await;
     let shown = session.query("SHOW COLUMNS FROM t").await.unwrap();
     assert_eq!(column(&shown.collect().await.unwrap(), "data_type"), types);

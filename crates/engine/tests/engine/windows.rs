@@ -259,3 +259,43 @@ async fn keys_without_distances_have_peers() {
     ])
     .await;
 }
+
+#[tokio::test]
+async fn nulls_of_calls_are_ignored_by_the_function_around_them() {
+    let gaps = numbered(&["NULL", "-2", "NULL", "4"]);
+    check(&[
+        ("first_value(abs(x) IGNORE NULLS) OVER (ORDER BY id)", gaps.as_str(), "NULL, 2, 2, 2"),
+        ("last_value(abs(x) + abs(x) IGNORE NULLS) OVER (ORDER BY id)", gaps.as_str(), "NULL, 4, 4, 8"),
+        ("lag(coalesce(x, NULL) IGNORE NULLS) OVER (ORDER BY id)", gaps.as_str(), "NULL, NULL, -2, -2"),
+        ("lag(coalesce(x, NULL)) IGNORE NULLS OVER (ORDER BY id)", gaps.as_str(), "NULL, NULL, -2, -2"),
+        ("last_value(abs(x) RESPECT NULLS) OVER (ORDER BY id)", gaps.as_str(), "NULL, 2, NULL, 4"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn ranks_have_a_sign() {
+    let ties = numbered(&["1", "1", "2"]);
+    check(&[
+        ("-rank() OVER (ORDER BY x)", ties.as_str(), "-1, -1, -3"),
+        ("2 - -(row_number() OVER (ORDER BY id))", ties.as_str(), "3, 4, 5"),
+        ("-ntile(2) OVER (ORDER BY id)", ties.as_str(), "-1, -1, -2"),
+        ("NOT (rank() OVER (ORDER BY x) > 1)", ties.as_str(), "true, true, false"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn frames_by_distances_that_end_before_they_start_have_peers_of_no_key_alone() {
+    let keys = numbered(&["1", "2", "NULL", "NULL"]);
+    check(&[
+        (
+            "sum(id) OVER (ORDER BY x RANGE BETWEEN 3 PRECEDING AND 5 PRECEDING)",
+            keys.as_str(),
+            "NULL, NULL, 7, 7",
+        ),
+        ("count(*) OVER (ORDER BY x RANGE BETWEEN 5 FOLLOWING AND 3 FOLLOWING)", keys.as_str(), "0, 0, 2, 2"),
+        ("count(*) OVER (ORDER BY x ROWS BETWEEN 3 PRECEDING AND 5 PRECEDING)", keys.as_str(), "0, 0, 0, 0"),
+    ])
+    .await;
+}

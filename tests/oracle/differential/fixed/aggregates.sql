@@ -221,3 +221,8 @@ SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY k) FROM a;
 SELECT mode() WITHIN GROUP (ORDER BY channel) FROM orders WHERE channel IS NOT NULL;
 SELECT t, string_agg(CAST(id AS VARCHAR), ',' ORDER BY id), array_agg(k ORDER BY k DESC, id), count(x ORDER BY id DESC) FROM a GROUP BY t;
 SELECT string_agg(DISTINCT t, ',' ORDER BY t), string_agg(t, ',' ORDER BY id) FROM a;
+
+-- Distinct values in several orders.
+SELECT string_agg(DISTINCT t, ',' ORDER BY t), string_agg(DISTINCT t, ',' ORDER BY t DESC) FROM a;
+SELECT array_agg(DISTINCT k ORDER BY k) FILTER (WHERE k IS NOT NULL), array_agg(DISTINCT k ORDER BY k DESC) FILTER (WHERE k IS NOT NULL) FROM a;
+SELECT day, string_agg(DISTINCT t, ',' ORDER BY t DESC), array_agg(id ORDER BY id DESC), array_agg(id ORDER BY id) FROM a GROUP BY day;

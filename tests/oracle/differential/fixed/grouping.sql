@@ -185,3 +185,12 @@ SELECT t, day, count(*) FROM a GROUP BY ROLLUP ((t, day));
 SELECT t, day, x, count(*) FROM a GROUP BY ROLLUP ((t, day), x);
 SELECT t, day, x, count(*) FROM a GROUP BY CUBE ((t, x), day);
 SELECT t, day, count(*) FROM a GROUP BY GROUPING SETS (ROLLUP (t), CUBE (day));
+
+-- Keys of sets that are constant or computed; a column and a cast of it.
+SELECT channel, 'a' AS c, count(DISTINCT customer) FROM orders GROUP BY CUBE (channel, 'a');
+SELECT channel, paid, count(DISTINCT customer) FROM orders WHERE channel = 'web' GROUP BY CUBE (channel, paid);
+SELECT day IN (day) AS p, count(*) FROM a GROUP BY ROLLUP (day IN (day));
+SELECT day + 1 AS n, count(*), grouping(day + 1) FROM a GROUP BY ROLLUP (day + 1);
+SELECT k > 1 AS p, t, sum(k), count(DISTINCT id) FROM a GROUP BY CUBE (k > 1, t);
+SELECT k, CAST(k AS DOUBLE) AS d, count(*) FROM a GROUP BY k, CAST(k AS DOUBLE);
+SELECT day, CAST(day AS TIMESTAMP) AS at, count(DISTINCT k) FROM a GROUP BY day, CAST(day AS TIMESTAMP);
