@@ -1,13 +1,14 @@
 //! Columns of a result that were given no name are called by their text, as it was written.
 //!
 //! ```text
-//!   SELECT count(*), sum(x+1), t.y, CAST(y AS INT) FROM t         count(*)   sum(x + 1)   y   CAST(y AS INT)
+//!   SELECT count(*), sum(x+1), t.y, CAST(y AS INT), CAST(z AS INT) FROM t    count(*)   sum(x + 1)   y   CAST(y AS INT)   z
 //!
 //!   text ─▶ statement, titles as aliases ─▶ other words (spellings.rs, …) ─▶ without those of the result ─▶ plan
 //!                                                   └▶ `Titles`, which the rows are shown under ◀── rows ◀───┘
 //! ```
 //!
-//! DataFusion 55 calls them by its own names, `sum(t.x + Int64(1))`. Titles are written as aliases before anything else
+//! A cast of a column is called as the column, as in PostgreSQL, unless another column is. DataFusion 55 calls them by its own
+//! names, `sum(t.x + Int64(1))`. Titles are written as aliases before anything else
 //! changes the statement: for the result, for what CREATE TABLE AS, views and COPY store, and for subqueries in FROM and
 //! in WITH, where `*` shows them. Those of a result are taken out again before it is planned, because an alias hides what
 //! ORDER BY may name; the batches are renamed instead. What has no plan under its titles is planned without them.
@@ -52,7 +53,7 @@ pub(crate) fn write_titles(statement: &mut Statement) {
         Statement::Statement(statement) => name_result(statement),
         Statement::CopyTo(copy) => {
             if let CopyToSource::Query(query) = &mut copy.source {
-                name_query(query, Of::Result);
+                name_query(query);
             }
         }
         Statement::Explain(explain) => return write_titles(&mut explain.statement),
@@ -150,53 +151,45 @@ impl RecordBatchStream for Titled {
     }
 }
 
-/// Whose columns are named.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Of {
-    Result,
-    /// A subquery in FROM or a name of a WITH. A cast of a column is known there by the column's name, as in PostgreSQL.
-    Inner,
-}
-
 fn name_result(statement: &mut ast::Statement) {
     match statement {
-        ast::Statement::Query(query) => name_query(query, Of::Result),
+        ast::Statement::Query(query) => name_query(query),
         ast::Statement::Explain { statement, .. } | ast::Statement::Prepare { statement, .. } => {
             name_result(statement);
         }
         ast::Statement::CreateView(view) if view.columns.is_empty() => {
-            name_query(&mut view.query, Of::Result);
+            name_query(&mut view.query);
         }
         ast::Statement::CreateTable(table) if table.columns.is_empty() => {
-            table.query.iter_mut().for_each(|query| name_query(query, Of::Result));
+            table.query.iter_mut().for_each(|query| name_query(query));
         }
         _ => {}
     }
 }
 
-fn name_query(query: &mut Query, of: Of) {
+fn name_query(query: &mut Query) {
     for operator in &mut query.pipe_operators {
         if let PipeOperator::Select { exprs } | PipeOperator::Extend { exprs } = operator {
-            name_items(exprs, of);
+            name_items(exprs);
         }
     }
-    name_set(&mut query.body, of);
+    name_set(&mut query.body);
 }
 
 /// Names the columns of the first branch, which the others are called as.
-fn name_set(set: &mut SetExpr, of: Of) {
+fn name_set(set: &mut SetExpr) {
     // A loop to the left, which is where long chains go that are not balanced.
     let mut set = set;
     loop {
         match set {
             SetExpr::SetOperation { set_quantifier, left, right, .. } => {
                 if is_by_name(*set_quantifier) {
-                    name_set(right, of);
+                    name_set(right);
                 }
                 set = left.as_mut();
             }
-            SetExpr::Query(query) => return name_query(query, of),
-            SetExpr::Select(select) => return name_items(&mut select.projection, of),
+            SetExpr::Query(query) => return name_query(query),
+            SetExpr::Select(select) => return name_items(&mut select.projection),
             _ => return,
         }
     }
@@ -207,25 +200,25 @@ fn is_by_name(quantifier: SetQuantifier) -> bool {
     matches!(quantifier, AllByName | ByName | DistinctByName)
 }
 
-fn name_items(items: &mut [SelectItem], of: Of) {
-    let titles: Vec<Option<String>> = items
-        .iter()
-        .map(|item| match item {
-            SelectItem::UnnamedExpr(expr) if !has_name(expr, of) => Some(text(expr)),
-            _ => None,
-        })
-        .collect();
-    if titles.iter().all(Option::is_none) {
+fn name_items(items: &mut [SelectItem]) {
+    let is_titled = |item: &SelectItem| matches!(item, SelectItem::UnnamedExpr(expr) if !has_name(expr));
+    if !items.iter().any(is_titled) {
         return;
     }
     // As in names.rs: of two columns of one title the second has a number.
-    let others = items.iter().zip(&titles).filter(|(_, title)| title.is_none());
-    let mut taken: HashSet<String> =
-        others.filter_map(|(item, _)| name_of(item)).map(|name| name.to_lowercase()).collect();
-    for (item, title) in items.iter_mut().zip(titles) {
-        let (SelectItem::UnnamedExpr(expr), Some(title)) = (&mut *item, title) else { continue };
-        let is_new = taken.insert(title.to_lowercase());
-        let title = if is_new { title } else { next_free(&title, &mut taken) };
+    let others = items.iter().filter(|item| !is_titled(item));
+    let mut taken: HashSet<String> = others.filter_map(name_of).map(|name| name.to_lowercase()).collect();
+    for item in items {
+        let SelectItem::UnnamedExpr(expr) = item else { continue };
+        if has_name(expr) {
+            continue;
+        }
+        let of_column = name_of_cast(expr).filter(|name| taken.insert(name.to_lowercase()));
+        let title = of_column.unwrap_or_else(|| {
+            let title = text(expr);
+            let is_new = taken.insert(title.to_lowercase());
+            if is_new { title } else { next_free(&title, &mut taken) }
+        });
         let expr = std::mem::replace(expr, nothing());
         let alias = Ident { value: title, quote_style: Some('"'), span: HERE };
         *item = SelectItem::ExprWithAlias { expr, alias };
@@ -233,15 +226,27 @@ fn name_items(items: &mut [SelectItem], of: Of) {
 }
 
 /// Whether `expr` is called as the column that it is.
-fn has_name(expr: &Expr, of: Of) -> bool {
+fn has_name(expr: &Expr) -> bool {
     let mut expr = expr;
     loop {
         match expr {
             Expr::Nested(inner) => expr = inner,
-            Expr::Cast { expr: inner, .. } if of == Of::Inner => expr = inner,
             Expr::Identifier(name) => return !is_local_time(name),
             Expr::CompoundIdentifier(_) => return true,
             _ => return false,
+        }
+    }
+}
+
+/// The name of the column that `expr` is a cast of.
+fn name_of_cast(expr: &Expr) -> Option<String> {
+    let mut expr = expr;
+    loop {
+        match expr {
+            Expr::Nested(inner) | Expr::Cast { expr: inner, .. } => expr = inner,
+            Expr::Identifier(name) if !is_local_time(name) => return Some(name.value.clone()),
+            Expr::CompoundIdentifier(names) => return names.last().map(|name| name.value.clone()),
+            _ => return None,
         }
     }
 }
@@ -285,9 +290,7 @@ impl VisitorMut for Inner {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Infallible> {
         let named = query.with.iter_mut().flat_map(|with| &mut with.cte_tables);
-        named
-            .filter(|named| named.alias.columns.is_empty())
-            .for_each(|named| name_query(&mut named.query, Of::Inner));
+        named.filter(|named| named.alias.columns.is_empty()).for_each(|named| name_query(&mut named.query));
         ControlFlow::Continue(())
     }
 
@@ -295,7 +298,7 @@ impl VisitorMut for Inner {
         if let TableFactor::Derived { subquery, alias, .. } = relation
             && alias.as_ref().is_none_or(|alias| alias.columns.is_empty())
         {
-            name_query(subquery, Of::Inner);
+            name_query(subquery);
         }
         ControlFlow::Continue(())
     }
@@ -406,6 +409,7 @@ mod tests {
             "SELECT t.x, (x), x AS y, cast(x as int), x::INT",
             &["-", "-", "-", "CAST(x AS INT)", "x::INT"],
         );
+        check("SELECT x::INT, x::SMALLINT, t.y::INT FROM t", &["x", "x::SMALLINT", "y"]);
         check("SELECT (x + 1), sum(\"My X\") FROM t", &["(x + 1)", "sum(\"My X\")"]);
         check("SELECT year(d), mod(a, 2), localtimestamp", &["year(d)", "mod(a, 2)", "localtimestamp"]);
         let subquery = "(SELECT max(y) FROM (SELECT sum(x) AS y FROM t))";
@@ -433,7 +437,7 @@ mod tests {
         stays("SELECT *, 1 FROM t", "SELECT *, 1 AS \"1\" FROM t");
         stays(
             "SELECT * FROM (SELECT x + 1, x::INT FROM t)",
-            "SELECT * FROM (SELECT x + 1 AS \"x + 1\", x::INT FROM t)",
+            "SELECT * FROM (SELECT x + 1 AS \"x + 1\", x::INT AS \"x\" FROM t)",
         );
         stays("SELECT a FROM (SELECT 1) AS t(a)", "SELECT a FROM (SELECT 1) AS t (a)");
         stays("WITH s AS (SELECT 1) SELECT * FROM s", "WITH s AS (SELECT 1 AS \"1\") SELECT * FROM s");

@@ -95,6 +95,13 @@ impl AggregateUDFImpl for SortsItself {
         AggregateOrderSensitivity::SoftRequirement
     }
 
+    fn with_beneficial_ordering(
+        self: Arc<Self>,
+        _is_ordered: bool,
+    ) -> Result<Option<Arc<dyn AggregateUDFImpl>>> {
+        Ok(Some(self))
+    }
+
     fn reverse_expr(&self) -> ReversedUDAF {
         ReversedUDAF::NotSupported
     }

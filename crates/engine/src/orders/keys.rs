@@ -142,14 +142,19 @@ fn compared(key: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 
 /// `operand` such that DataFusion finds its type with its range.
 fn of_its_type(operand: Expr, schema: &DFSchema) -> Transformed<Expr> {
-    let is_found = match &operand {
-        Expr::Column(_) | Expr::Literal(..) | Expr::Cast(_) => true,
-        Expr::ScalarFunction(call) => call.name() == FLOAT_KEY || is_as_is_of(&operand),
-        _ => false,
-    };
     match operand.get_type(schema) {
-        Ok(data_type) if !is_found => Transformed::yes(as_is_of(operand, data_type)),
+        Ok(data_type) if !has_typed_range(&operand) => Transformed::yes(as_is_of(operand, data_type)),
         _ => Transformed::no(operand),
+    }
+}
+
+/// Whether DataFusion finds the type of `expr` with its range. A cast may be moved to the other side of a comparison later.
+fn has_typed_range(expr: &Expr) -> bool {
+    match expr {
+        Expr::Column(_) | Expr::Literal(..) => true,
+        Expr::Cast(cast) => has_typed_range(&cast.expr),
+        Expr::ScalarFunction(call) => call.name() == FLOAT_KEY || is_as_is_of(expr),
+        _ => false,
     }
 }
 

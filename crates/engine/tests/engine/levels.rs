@@ -41,7 +41,7 @@ async fn aggregates_of_outer_columns_alone_are_of_the_outer_query() {
     let session = session(2);
     for (sql, expected) in [
         ("SELECT (SELECT count(a.d) FROM (VALUES (1)) AS v(c)) FROM {rows}", &["3"][..]),
-        ("SELECT (SELECT count(d) + c FROM (VALUES (1)) AS v(c)) AS n FROM {rows}", &["4"]),
+        ("SELECT (SELECT count(d) + 1 FROM (VALUES (1)) AS v(c)) AS n FROM {rows}", &["4"]),
         ("SELECT count(*), (SELECT max(a.d) FROM (VALUES (1)) AS v(c)) FROM {rows}", &["3|3"]),
         ("SELECT (SELECT sum(a.d) + sum(c) FROM (VALUES (1), (2)) AS v(c)) FROM {rows}", &["9"]),
         (

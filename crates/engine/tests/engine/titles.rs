@@ -58,7 +58,7 @@ async fn titles_are_names_of_what_is_stored() {
     // By a title columns are known in ORDER BY and in subqueries too.
     check(&session, "SELECT \"x + 1\" FROM (SELECT x + 1 FROM t) ORDER BY 1", &["2", "3"]).await;
     check(&session, "SELECT -x FROM t ORDER BY \"-x\"", &["-2", "-1"]).await;
-    // A cast is not, in a subquery.
+    // A cast of a column is called as the column.
     check(&session, "SELECT x FROM (SELECT x::INT FROM t) ORDER BY x", &["1", "2"]).await;
 }
 

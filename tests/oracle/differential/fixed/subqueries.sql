@@ -378,7 +378,7 @@ SELECT id FROM a WHERE d IN (SELECT 1e-20 UNION ALL SELECT 1e300);
 SELECT id, (k + 1, t) IN (SELECT k, t FROM b WHERE k IS NOT NULL AND t IS NOT NULL) FROM a WHERE k IS NOT NULL AND t IS NOT NULL;
 -- Aggregates whose arguments are columns of the query around alone are of that query.
 SELECT (SELECT count(a.k) FROM (VALUES (1)) AS v(c)) FROM a;
-SELECT count(*), (SELECT max(a.k) + v.c FROM (VALUES (1)) AS v(c)) FROM a;
+SELECT count(*), (SELECT max(a.k) + 1 FROM (VALUES (1)) AS v(c)) FROM a;
 SELECT (SELECT sum(a.id) + sum(b.id) FROM b) FROM a;
 SELECT t, (SELECT sum(a.id) FROM (VALUES (1)) AS v(c)) AS n FROM a GROUP BY t;
 SELECT t FROM a GROUP BY t HAVING (SELECT count(a.k) FROM (VALUES (1)) AS v(c)) > 2;
