@@ -180,7 +180,7 @@ async fn a_datafusion_session_of_ones_own_runs_on_a_device() {
     let table = pelton.table(tables.directory().join("fact")).unwrap();
     let session = SessionContext::new_with_state(pelton.builder.build());
     session.register_table("fact", Arc::new(table)).unwrap();
-    let sql = "SELECT f_key, sum(f_value) FROM fact WHERE f_value > 7 GROUP BY f_key";
+    let sql = "SELECT f_key, sum(f_value) AS s FROM fact WHERE f_value > 7 GROUP BY f_key";
     let frame = session.sql(sql).await.unwrap();
     let plan = frame.clone().create_physical_plan().await.unwrap();
     assert!(displayable(plan.as_ref()).indent(false).to_string().contains("PeltonGpuExec"));
