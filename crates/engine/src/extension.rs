@@ -73,7 +73,8 @@ use crate::window_peers::WindowPeers;
 use crate::window_texts::WindowTexts;
 use crate::yielding::YieldingRule;
 use crate::{
-    null_keys, orders, outer_keys, shadowed, shared, simplify, synonyms, unmatched, window_functions, zones,
+    null_keys, orders, outer_keys, shadowed, shared, simplify, synonyms, totals, unmatched, window_functions,
+    zones,
 };
 
 /// What [`with_pelton`] gives back: the builder to go on with, and what tables are made with.
@@ -176,7 +177,7 @@ fn with_rules(
     let aggregates = builder.aggregate_functions().get_or_insert_default();
     aggregates.push(Arc::new(AggregateUDF::from(Count::new())));
     let logical = null_keys::install(shadowed::install(simplify::install(builder.optimizer().take())));
-    let logical = unmatched::install(outer_keys::install(logical));
+    let logical = totals::install(unmatched::install(outer_keys::install(logical)));
     let mut rules = builder.physical_optimizers().take().unwrap_or_default().rules;
     by_position::install(&mut rules);
     cast_bounds::install(&mut rules);

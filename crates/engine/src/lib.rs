@@ -108,6 +108,7 @@ mod substrait;
 mod synonyms;
 mod task_context;
 mod titles;
+mod totals;
 mod unmatched;
 mod using;
 mod version;

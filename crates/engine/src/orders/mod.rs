@@ -20,8 +20,8 @@
 //! casts that change the order, which by the way keeps DataFusion from skipping row groups of Parquet files by the casts of
 //! their bounds. `filters.rs` puts it, just before sorts are added and left out, into conditions that several values meet where
 //! DataFusion finds one; scans have their filters by then. Kernels (`gpu/expr.rs`) and estimates look through it. For the
-//! window, `pushed.rs` leaves projections where they are; `limits.rs` keeps limits of subqueries with their orders.
-//! `claims.rs` puts it below joins and into groups of which more is said than holds, `keys.rs` into keys that compare.
+//! window, `pushed.rs` leaves projections where they are; `limits.rs` keeps limits of subqueries with their orders, and
+//! `distinct.rs` takes those of DISTINCT from groups in an order. `claims.rs` puts it below joins and into groups of which more is said than holds, `keys.rs` into keys that compare.
 
 use std::sync::Arc;
 
@@ -29,6 +29,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 
 mod casts;
 mod claims;
+mod distinct;
 mod filters;
 mod function;
 mod keys;
@@ -48,5 +49,6 @@ pub(crate) fn install(rules: &mut Vec<Arc<dyn PhysicalOptimizerRule + Send + Syn
         rules[place] = Arc::new(arranging);
         rules.insert(place, Arc::new(limits::LimitsOfSorts));
         rules.insert(place, Arc::new(filters::ManyValues));
+        rules.push(Arc::new(distinct::LimitsOfDistinct));
     }
 }

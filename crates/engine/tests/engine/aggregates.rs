@@ -55,6 +55,53 @@ async fn check(session: &PeltonSession, sql: &str, expected: &[&str]) {
     assert_eq!(rows(session, sql).await, expected, "{sql}");
 }
 
+/// A total of no rows is a row: whether one is asked for is not a question to the rows.
+#[tokio::test]
+async fn conditions_without_columns_stay_above_totals() {
+    let (_tables, session) = session();
+    let rows = "(VALUES (1), (2)) AS v(x)";
+    let no = "(SELECT max(y) FROM (VALUES (5)) AS w(y)) > 100";
+    for (sql, expected) in [
+        (format!("SELECT count(*) FROM {rows} HAVING {no}"), &[][..]),
+        (format!("SELECT count(*) FROM {rows} HAVING NOT {no}"), &["2"]),
+        (format!("SELECT n FROM (SELECT count(*) AS n, 5 AS c FROM {rows}) WHERE c > 7"), &[]),
+        (format!("SELECT n FROM (SELECT count(*) AS n, 5 AS c FROM {rows}) WHERE c > 4 AND n > 1"), &["2"]),
+        (
+            format!(
+                "SELECT n FROM (SELECT n, c FROM (SELECT count(*) AS n, 5 AS c FROM {rows}) WHERE n > 0) WHERE c > 7"
+            ),
+            &[],
+        ),
+        (
+            format!(
+                "SELECT n FROM (SELECT count(*) AS n, 5 AS c FROM {rows}) JOIN (VALUES (1)) AS w(y) ON c > 7"
+            ),
+            &[],
+        ),
+        (
+            format!(
+                "SELECT n FROM (SELECT count(*) AS n, false AS c FROM {rows} GROUP BY ROLLUP (x)) WHERE c"
+            ),
+            &[],
+        ),
+        (
+            format!(
+                "SELECT n FROM (SELECT count(DISTINCT x + 0) AS n FROM {rows} GROUP BY CUBE (x)) WHERE {no}"
+            ),
+            &[],
+        ),
+        (
+            format!(
+                "SELECT n FROM (SELECT count(*) AS n FROM {rows} GROUP BY GROUPING SETS ((x), ())) WHERE {no}"
+            ),
+            &[],
+        ),
+        (format!("SELECT x FROM (SELECT x, count(*) FROM {rows} GROUP BY x) WHERE {no}"), &[]),
+    ] {
+        check(&session, &sql, expected).await;
+    }
+}
+
 #[tokio::test]
 async fn extremes_of_nested_values_are_in_the_order_of_sorts() {
     let (_tables, session) = session();

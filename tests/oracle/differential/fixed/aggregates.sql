@@ -226,3 +226,9 @@ SELECT string_agg(DISTINCT t, ',' ORDER BY t), string_agg(t, ',' ORDER BY id) FR
 SELECT string_agg(DISTINCT t, ',' ORDER BY t), string_agg(DISTINCT t, ',' ORDER BY t DESC) FROM a;
 SELECT array_agg(DISTINCT k ORDER BY k) FILTER (WHERE k IS NOT NULL), array_agg(DISTINCT k ORDER BY k DESC) FILTER (WHERE k IS NOT NULL) FROM a;
 SELECT day, string_agg(DISTINCT t, ',' ORDER BY t DESC), array_agg(id ORDER BY id DESC), array_agg(id ORDER BY id) FROM a GROUP BY day;
+
+-- Conditions without columns, over totals.
+SELECT count(*) FROM a HAVING (SELECT max(k) FROM b) > 1000;
+SELECT n FROM (SELECT count(*) AS n, 5 AS c FROM a) AS q WHERE c > 7;
+SELECT n FROM (SELECT count(*) AS n, false AS c FROM a GROUP BY ROLLUP (k)) AS q WHERE c;
+SELECT q.n, b.id FROM (SELECT count(*) AS n, 5 AS c FROM a) AS q JOIN b ON q.c > 7;
