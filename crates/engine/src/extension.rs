@@ -29,6 +29,7 @@ use pelton_exec::RuntimeOptions;
 use pelton_io::IoEngine;
 use pelton_store::{Table, Warehouse};
 
+use crate::any_texts::AnyTexts;
 use crate::bounded;
 use crate::by_position;
 use crate::cast_bounds;
@@ -63,7 +64,7 @@ use crate::similar::SimilarPatterns;
 use crate::sorting::WordSorts;
 use crate::spilling::{Count, DistinctCounts, SpillingRule};
 use crate::stores::Stores;
-use crate::subqueries::{NullableValues, OuterAggregates, Subqueries};
+use crate::subqueries::{NullableValues, OuterAggregates, Subqueries, UnnestedKeys};
 use crate::using::MergedColumns;
 use crate::whole::WholeWrites;
 use crate::window_filters::WindowFilters;
@@ -73,8 +74,8 @@ use crate::window_peers::WindowPeers;
 use crate::window_texts::WindowTexts;
 use crate::yielding::YieldingRule;
 use crate::{
-    null_keys, orders, outer_keys, shadowed, shared, simplify, synonyms, totals, unmatched, window_functions,
-    zones,
+    chance, far_limits, null_keys, orders, outer_keys, shadowed, shared, simplify, synonyms, totals,
+    unmatched, window_functions, zones,
 };
 
 /// What [`with_pelton`] gives back: the builder to go on with, and what tables are made with.
@@ -144,8 +145,10 @@ fn with_sql_semantics(
     analyzer.rules.insert(0, Arc::new(SimilarPatterns));
     analyzer.rules.insert(0, Arc::new(SetKeys));
     analyzer.rules.insert(0, Arc::new(NullableValues));
+    analyzer.rules.insert(0, Arc::new(UnnestedKeys));
     analyzer.rules.insert(0, Arc::new(OuterAggregates));
     analyzer.rules.insert(0, Arc::new(MergedColumns));
+    analyzer.rules.push(Arc::new(AnyTexts));
     analyzer.rules.push(Arc::new(ListsOfColumns));
     analyzer.rules.push(Arc::new(OrderedAggregatesRule));
     analyzer.rules.push(Arc::new(DistinctCounts::new(memory_limit_bytes)));
@@ -178,6 +181,7 @@ fn with_rules(
     aggregates.push(Arc::new(AggregateUDF::from(Count::new())));
     let logical = null_keys::install(shadowed::install(simplify::install(builder.optimizer().take())));
     let logical = totals::install(unmatched::install(outer_keys::install(logical)));
+    let logical = far_limits::install(chance::install(logical));
     let mut rules = builder.physical_optimizers().take().unwrap_or_default().rules;
     by_position::install(&mut rules);
     cast_bounds::install(&mut rules);

@@ -3,7 +3,7 @@
 //! ```text
 //!   INTERVAL '2 hours' * 3, 3 * i, i / 2     interval_product(i, 3.0), interval_quotient(i, 2.0)
 //!   p = 'true'                               p = CAST('true' AS BOOLEAN), where p is BOOLEAN
-//!   NULL || NULL                             CAST(NULL AS VARCHAR) || NULL
+//!   NULL || NULL, 1 || NULL                  CAST(NULL AS VARCHAR) || NULL, 1 || CAST(NULL AS VARCHAR)
 //!   'abc' ^@ 'ab'                            starts_with('abc', 'ab')
 //! ```
 //!
@@ -62,8 +62,11 @@ impl ExprPlanner for MoreOperators {
                     expr.left = cast(expr.left, DataType::Boolean);
                 }
             }
-            StringConcat if is_null(&expr.left) && is_null(&expr.right) => {
+            StringConcat if is_null(&expr.left) && is_written_out(&expr.right, schema) => {
                 expr.left = lit(ScalarValue::Utf8(None));
+            }
+            StringConcat if is_null(&expr.right) && is_written_out(&expr.left, schema) => {
+                expr.right = lit(ScalarValue::Utf8(None));
             }
             PGStartsWith => {
                 return Ok(PlannerResult::Planned(starts_with().call(vec![expr.left, expr.right])));
@@ -85,6 +88,12 @@ fn is_text(expr: &Expr) -> bool {
 
 fn is_null(expr: &Expr) -> bool {
     matches!(expr, Expr::Literal(ScalarValue::Null, _))
+}
+
+/// Whether `||` makes a text of `expr`, which is none itself.
+fn is_written_out(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.get_type(schema)
+        .is_ok_and(|data_type| !data_type.is_list() && !data_type.is_binary() && !data_type.is_string())
 }
 
 fn is_boolean(expr: &Expr, schema: &DFSchema) -> bool {

@@ -16,11 +16,13 @@
 #![forbid(unsafe_code)]
 
 mod ahead;
+mod any_texts;
 mod balance;
 mod bounded;
 mod by_position;
 mod cast_bounds;
 mod catalog;
+mod chance;
 mod coalesce;
 mod copies;
 mod copy_options;
@@ -40,11 +42,13 @@ mod explain;
 mod extension;
 mod extract;
 mod factory;
+mod far_limits;
 mod fetch;
 mod fetch_first;
 mod files;
 mod floats;
 mod gpu;
+mod guards;
 mod interval_products;
 mod interval_texts;
 mod intervals;

@@ -43,7 +43,7 @@ use crate::error::to_datafusion;
 use crate::parse::visit_sql;
 use crate::recursion::{mark_columns, recursive_column, unmark_columns};
 use crate::row_values::compare_rows;
-use crate::subqueries::unnest_series;
+use crate::subqueries::{UnnestedRelations, groups_unnested, unnest_series};
 use crate::titles::without_titles;
 use crate::using::{MergedJoins, NameJoins, merges, name_joins};
 use brackets::write_brackets;
@@ -143,6 +143,12 @@ async fn plan_apart(state: &SessionState, statement: Statement) -> DataFusionRes
         Ok(plan) if has_like_keys(&plan) => {
             let statement = renamed(&original, Distinct::Titles, &HashSet::new());
             return Ok(state.statement_to_plan(statement).await.unwrap_or(plan));
+        }
+        Ok(plan) if groups_unnested(&plan)? => {
+            // Some of its keys may not have been written.
+            let mut state = state.clone();
+            state.register_relation_planner(Arc::new(UnnestedRelations::default()))?;
+            return state.statement_to_plan(original).await;
         }
         other => return other,
     };

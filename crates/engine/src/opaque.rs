@@ -105,7 +105,7 @@ impl Opaque {
 }
 
 /// The columns that expressions of `plan` may name. Filters of a scan name more than it gives.
-fn columns_of(plan: &LogicalPlan) -> Option<DFSchema> {
+pub(crate) fn columns_of(plan: &LogicalPlan) -> Option<DFSchema> {
     if let LogicalPlan::TableScan(scan) = plan {
         let schema = scan.source.schema();
         return DFSchema::try_from_qualified_schema(scan.table_name.clone(), &schema).ok();

@@ -34,6 +34,7 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, Phy
 pub(crate) use self::exec::{NewSharing, SharedExec, SharedPlans, tied};
 use self::find::SharedNode;
 pub(crate) use self::find::at_places;
+use crate::guards::write_guards;
 use crate::levels;
 
 /// `builder`, which plans subtrees once that a statement has several times, unless it plans in a way of its own.
@@ -56,7 +57,7 @@ impl QueryPlanner for SharingPlanner {
         plan: &LogicalPlan,
         session: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let plan = levels::rewritten(find::shared(plan.clone())?)?;
+        let plan = levels::rewritten(find::shared(write_guards(plan.clone())?)?)?;
         let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(OfShared)]);
         planner.create_physical_plan(&plan, session).await
     }

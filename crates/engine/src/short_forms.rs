@@ -4,10 +4,15 @@
 //!   FROM a                          SELECT * FROM a
 //!   k IN (VALUES (1), (3))          k IN (SELECT * FROM (VALUES (1), (3)) AS "!rows")
 //!   LIMIT (SELECT 4)                LIMIT (4)
+//!   GROUP BY ()                     HAVING count(*) >= 0
+//!   HAVING false                    HAVING (false) AND count(*) >= 0
+//!   DISTINCT ON (a, b) … ORDER BY b, a, b DESC, c
+//!                                   DISTINCT ON (b, a) … ORDER BY b, a, c
+//!   DISTINCT ON (1) a, b            DISTINCT ON (a) a, b
 //!   SHOW TABLES                     SELECT * FROM information_schema.tables WHERE … ORDER BY …
 //! ```
 //!
-//! DataFusion 55 gives the first no columns and refuses the next two; its SHOW TABLES lists the tables of information_schema
+//! DataFusion 55 gives the first no columns and refuses the others; its SHOW TABLES lists the tables of information_schema
 //! with those of the user.
 
 use std::convert::Infallible;
@@ -15,8 +20,9 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast::{
-    self, Expr, GroupByExpr, LimitClause, Query, Select, SelectFlavor, SelectItem, SetExpr,
-    ShowStatementOptions, TableFactor, TableWithJoins, VisitorMut,
+    self, BinaryOperator, Distinct, Expr, GroupByExpr, LimitClause, OrderByKind, Query, Select, SelectFlavor,
+    SelectItem, SetExpr, ShowStatementOptions, TableFactor, TableWithJoins, Value, VisitorMut,
+    visit_expressions,
 };
 
 use crate::dialect::PeltonDialect;
@@ -91,6 +97,7 @@ impl VisitorMut for ShortForms {
             }
             None => {}
         }
+        order_keys(query);
         ControlFlow::Continue(())
     }
 
@@ -99,6 +106,7 @@ impl VisitorMut for ShortForms {
             select.projection.push(SelectItem::Wildcard(Default::default()));
             select.flavor = SelectFlavor::Standard;
         }
+        write_total(select);
         ControlFlow::Continue(())
     }
 
@@ -111,6 +119,82 @@ impl VisitorMut for ShortForms {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// Asks a total of its rows where the statement is one by GROUP BY (), or by a HAVING that has no aggregate. Beside other keys ()
+/// adds none.
+fn write_total(select: &mut Select) {
+    let GroupByExpr::Expressions(keys, _) = &mut select.group_by else { return };
+    let is_nothing = |key: &Expr| matches!(key, Expr::Tuple(parts) if parts.is_empty());
+    let is_total = match keys.is_empty() {
+        true => select.having.as_ref().is_some_and(is_constant),
+        false => keys.iter().all(is_nothing),
+    };
+    keys.retain(|key| !is_nothing(key));
+    if is_total {
+        let any = parsed("(SELECT 1 HAVING count(*) >= 0)");
+        let SetExpr::Select(any) = *any.body else { return };
+        select.having = match (select.having.take(), any.having) {
+            (Some(having), Some(any)) => Some(Expr::BinaryOp {
+                left: Box::new(Expr::Nested(Box::new(having))),
+                op: BinaryOperator::And,
+                right: Box::new(any),
+            }),
+            (None, any) => any,
+            (having, None) => having,
+        };
+    }
+}
+
+/// Whether `expr` has neither columns nor calls, of which one may be an aggregate.
+fn is_constant(expr: &Expr) -> bool {
+    let found = visit_expressions(expr, |part| match part {
+        Expr::Function(_) | Expr::Identifier(_) | Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_continue()
+}
+
+/// Writes the keys of DISTINCT ON that are positions as the columns that they stand for, and all of them in the order of ORDER BY.
+/// That has no key twice then: of rows that are equal by it the second time tells nothing.
+fn order_keys(query: &mut Query) {
+    let SetExpr::Select(select) = query.body.as_mut() else { return };
+    let select: &mut Select = select;
+    let Some(Distinct::On(keys)) = &mut select.distinct else { return };
+    for key in keys.iter_mut() {
+        if let Some(column) = at_position(key, &select.projection) {
+            *key = column.clone();
+        }
+    }
+    let order = query.order_by.as_mut().map(|order| &mut order.kind);
+    let Some(OrderByKind::Expressions(order)) = order else { return };
+    let mut texts: Vec<String> = Vec::new();
+    order.retain(|sorted| {
+        let text = sorted.expr.to_string();
+        let is_new = !texts.contains(&text);
+        texts.extend(is_new.then_some(text));
+        is_new
+    });
+    let place = |key: &Expr| {
+        let text = key.to_string();
+        texts.iter().position(|sorted| *sorted == text)
+    };
+    if keys.iter().all(|key| place(key).is_some()) {
+        keys.sort_by_cached_key(place);
+    }
+}
+
+/// The expression of `columns` that `key` is the position of, if no `*` stands before it.
+fn at_position<'a>(key: &Expr, columns: &'a [SelectItem]) -> Option<&'a Expr> {
+    let Expr::Value(value) = key else { return None };
+    let Value::Number(number, _) = &value.value else { return None };
+    let position: usize = number.parse().ok()?;
+    let columns = columns.get(..position)?;
+    let expr = |column: &'a SelectItem| match column {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
+        _ => None,
+    };
+    columns.iter().map(expr).collect::<Option<Vec<&'a Expr>>>()?.pop()
 }
 
 /// Puts what a subquery without rows computes into its place.

@@ -144,7 +144,7 @@ pub(super) fn repeated(column: Column, may_be_key: impl Fn(&Column) -> bool) -> 
 }
 
 /// Whether columns of `plan` may be known to be unique, now or once DISTINCT has become GROUP BY.
-fn has_keys(plan: &LogicalPlan) -> Result<bool> {
+pub(super) fn has_keys(plan: &LogicalPlan) -> Result<bool> {
     let mut has_keys = false;
     plan.apply(|node| {
         let groups = matches!(node, LogicalPlan::Aggregate(_) | LogicalPlan::Distinct(_));

@@ -39,6 +39,7 @@ mod peel;
 mod places;
 mod rows;
 mod series;
+mod unnested;
 mod values;
 
 use std::cell::Cell;
@@ -50,7 +51,9 @@ use datafusion::optimizer::AnalyzerRule;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 
 pub(crate) use outer_aggregates::OuterAggregates;
+pub(crate) use rows::may_change;
 pub(crate) use series::unnest_series;
+pub(crate) use unnested::{UnnestedKeys, UnnestedRelations, groups_unnested};
 pub(crate) use values::NullableValues;
 
 /// Runs after types are coerced, so that both sides of a comparison have one type, and before floats become

@@ -32,7 +32,7 @@ pub(super) fn differ(plan: &LogicalPlan) -> Result<bool> {
 
 /// Whether two evaluations of `expr` over the same row may differ. What marks the values of subqueries is declared volatile
 /// so that it stays where it is.
-pub(super) fn may_change(expr: &Expr) -> bool {
+pub(crate) fn may_change(expr: &Expr) -> bool {
     let changes = |part: &Expr| part.is_volatile_node() && !is_or_null(part) && !is_only_value(part);
     expr.exists(|part| Ok(changes(part))).unwrap_or(true)
 }

@@ -5,6 +5,7 @@
 //! ```
 //!
 //! DataFusion's functions of this name that are relations take constants alone. Those stay as they are, for they hold no list.
+//! After LATERAL `unnest` is the name of a function to the parser; it is what it is without.
 //!
 //! A list that is written out, `[t.k, t.n]`, becomes `make_array(t.k, t.n)`, which it is to DataFusion too, but for columns of a
 //! query around, which it does not know within brackets.
@@ -45,7 +46,14 @@ impl VisitorMut for Series {
             } => (name, args, alias),
             _ => return ControlFlow::Continue(()),
         };
-        let is_series = ["generate_series", "range"].contains(&name.to_string().to_lowercase().as_str());
+        let name_in_small = name.to_string().to_lowercase();
+        if name_in_small == "unnest"
+            && let Some(lists) = args.iter().map(value_of).collect::<Option<Vec<Expr>>>()
+        {
+            *relation = items(lists, alias.clone());
+            return ControlFlow::Continue(());
+        }
+        let is_series = ["generate_series", "range"].contains(&name_in_small.as_str());
         if is_series && args.visit(&mut HasColumn).is_break() {
             *relation = unnested(name.clone(), args.clone(), alias.clone());
         }
@@ -74,9 +82,20 @@ fn unnested(name: ObjectName, args: Vec<FunctionArg>, alias: Option<TableAlias>)
     if alias.columns.is_empty() {
         alias.columns.push(TableAliasColumnDef::from_name(COLUMN));
     }
+    items(vec![call(name, args)], Some(alias))
+}
+
+fn value_of(arg: &FunctionArg) -> Option<Expr> {
+    match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+        _ => None,
+    }
+}
+
+fn items(lists: Vec<Expr>, alias: Option<TableAlias>) -> TableFactor {
     TableFactor::UNNEST {
-        alias: Some(alias),
-        array_exprs: vec![call(name, args)],
+        alias,
+        array_exprs: lists,
         with_offset: false,
         with_offset_alias: None,
         with_ordinality: false,

@@ -102,6 +102,48 @@ async fn conditions_without_columns_stay_above_totals() {
     }
 }
 
+/// What chance drops are rows of groups, windows and pairs, and not of what these are made of.
+#[tokio::test]
+async fn chance_is_asked_of_the_rows_that_it_is_written_for() {
+    let (_tables, session) = session();
+    let chance = "random() < 0.5";
+    for (sql, expected) in [
+        (
+            format!("SELECT DISTINCT n FROM (SELECT count(*) OVER () AS n FROM r) WHERE {chance} AND n > 0"),
+            &["120"][..],
+        ),
+        (
+            format!(
+                "SELECT count(*) FROM (SELECT n FROM (SELECT t, seq % 4 AS q, count(*) AS n FROM r WHERE \
+                 t IS NOT NULL GROUP BY t, seq % 4) WHERE {chance}) WHERE n <> 8"
+            ),
+            &["0"],
+        ),
+        (
+            format!(
+                "SELECT DISTINCT n IN (0, 120) FROM (SELECT a.seq, count(*) AS n FROM r AS a CROSS JOIN r AS b WHERE \
+                 {chance} GROUP BY a.seq)"
+            ),
+            &["false"],
+        ),
+        (
+            format!(
+                "SELECT DISTINCT n IN (0, 120) FROM (SELECT a.seq, count(*) AS n FROM r AS a JOIN r AS b ON {chance} \
+                 GROUP BY a.seq)"
+            ),
+            &["false"],
+        ),
+        (
+            format!(
+                "SELECT count(*) > 0 AND count(*) < 120 FROM (SELECT seq FROM r ORDER BY seq) WHERE {chance} AND seq > 0"
+            ),
+            &["true"],
+        ),
+    ] {
+        check(&session, &sql, expected).await;
+    }
+}
+
 #[tokio::test]
 async fn extremes_of_nested_values_are_in_the_order_of_sorts() {
     let (_tables, session) = session();

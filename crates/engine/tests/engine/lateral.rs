@@ -453,3 +453,59 @@ async fn products_of_aggregates_are_joined_without_the_rows_around() {
         assert!(!plan.contains("__pelton_outer"), "{sql}\n{plan}");
     }
 }
+
+/// What `unnest` repeats for each item is no key: DISTINCT, keys of groups and of orders, and partners of joins stay.
+#[tokio::test]
+async fn what_is_repeated_for_items_is_no_key() {
+    let items = "(SELECT k, unnest([2, 1]) AS i FROM s GROUP BY k)";
+    let counted = "(SELECT k, n, unnest([2, 1]) AS i FROM (SELECT k, count(*) AS n FROM s GROUP BY k))";
+    for (sql, names, rows) in [
+        (format!("SELECT DISTINCT k FROM {items} ORDER BY k"), "k", "(1), (2), (NULL)"),
+        (
+            format!("SELECT k, i FROM {items} ORDER BY k, i"),
+            "k, i",
+            "(1, 1), (1, 2), (2, 1), (2, 2), (NULL, 1), (NULL, 2)",
+        ),
+        (format!("SELECT k, count(*) FROM {items} GROUP BY k ORDER BY k"), "k, n", "(1, 2), (2, 2), (NULL, 2)"),
+        (
+            format!("SELECT k, count(*) FROM {items} GROUP BY k, i ORDER BY k"),
+            "k, n",
+            "(1, 1), (1, 1), (2, 1), (2, 1), (NULL, 1), (NULL, 1)",
+        ),
+        (
+            format!("SELECT k, sum(n) FROM {counted} GROUP BY k, n, i ORDER BY k"),
+            "k, n",
+            "(1, 3), (1, 3), (2, 1), (2, 1), (NULL, 1), (NULL, 1)",
+        ),
+        (
+            format!("WITH c AS {counted} SELECT k, sum(n) FROM c GROUP BY k ORDER BY k"),
+            "k, n",
+            "(1, 6), (2, 2), (NULL, 2)",
+        ),
+        (
+            format!("SELECT t.id FROM t JOIN {items} AS c ON t.k = c.k ORDER BY t.id"),
+            "id",
+            "(1), (1), (2), (2), (3), (3)",
+        ),
+        (format!("SELECT k FROM {items} INTERSECT SELECT 1"), "k", "(1)"),
+        (format!("SELECT k FROM {items} EXCEPT SELECT 1 ORDER BY k"), "k", "(2), (NULL)"),
+        (
+            "SELECT k, count(*) FROM (SELECT k, unnest([2, 1]) AS i FROM (SELECT DISTINCT k FROM s)) GROUP BY k, i \
+             ORDER BY k"
+                .to_owned(),
+            "k, n",
+            "(1, 1), (1, 1), (2, 1), (2, 1), (NULL, 1), (NULL, 1)",
+        ),
+        (
+            "SELECT DISTINCT k FROM (SELECT DISTINCT k FROM s) AS d, LATERAL unnest([k, 7]) AS u(i) ORDER BY k"
+                .to_owned(),
+            "k",
+            "(1), (2), (NULL)",
+        ),
+    ] {
+        check(&[(sql.as_str(), names, rows)]).await;
+    }
+    let (_tables, session) = tables();
+    let error = error_of(&session, &format!("SELECT k, i, count(*) FROM {items} GROUP BY k")).await;
+    assert!(error.contains("GROUP BY"), "{error}");
+}

@@ -183,3 +183,17 @@ async fn what_is_no_pattern_is_an_error_of_the_users_that_shows_it() {
         }
     }
 }
+
+/// A regex that all texts match is no test whether there is one.
+#[tokio::test]
+async fn null_matches_no_regex_and_is_no_mismatch() {
+    let session = session();
+    let texts = "(VALUES (1, 'a'), (2, ''), (3, NULL)) AS v(id, t)";
+    for condition in ["t ~ '.*'", "t ~* '.*'", "regexp_like(t, '.*')", "regexp_like(t, '.*', 'i')"] {
+        let sql = format!("SELECT {condition} FROM {texts} ORDER BY id");
+        check(&session, &sql, &["true", "true", "NULL"]).await;
+        check(&session, &format!("SELECT id FROM {texts} WHERE NOT {condition}"), &[]).await;
+        check(&session, &format!("SELECT id FROM {texts} WHERE ({condition}) IS NULL"), &["3"]).await;
+        check(&session, &format!("SELECT id FROM {texts} WHERE {condition} ORDER BY id"), &["1", "2"]).await;
+    }
+}

@@ -200,3 +200,66 @@ async fn nulls_of_lists_are_written_in_texts() {
             .await;
     }
 }
+
+#[tokio::test]
+async fn groups_by_nothing_are_one_of_all_rows() {
+    let session = session();
+    let rows = "(VALUES (1), (2), (2)) AS v(x)";
+    for (sql, expected) in [
+        (format!("SELECT count(*) FROM {rows} GROUP BY ()"), &["3"][..]),
+        (format!("SELECT count(*) FROM {rows} WHERE x > 7 GROUP BY ()"), &["0"]),
+        (format!("SELECT count(*) FROM {rows} WHERE x > 7 GROUP BY (), () HAVING count(*) > 0"), &[]),
+        (format!("SELECT count(*) FROM {rows} GROUP BY x, () ORDER BY x"), &["1", "2"]),
+        (
+            format!("SELECT (SELECT max(y) FROM {rows} WHERE x < y GROUP BY ()) FROM (VALUES (3)) AS w(y)"),
+            &["3"],
+        ),
+        (format!("SELECT 5 FROM {rows} HAVING true"), &["5"]),
+        (format!("SELECT 5 FROM {rows} HAVING 1 > 2"), &[]),
+        (format!("SELECT max(x) FROM {rows} HAVING true"), &["2"]),
+    ] {
+        check(&session, &sql, expected).await;
+    }
+}
+
+#[tokio::test]
+async fn keys_of_distinct_on_stand_in_any_order() {
+    let session = session();
+    let rows = "(VALUES (1, 1, 'b'), (1, 1, 'a'), (2, 1, 'd'), (1, 2, 'c')) AS v(x, y, t)";
+    for (sql, expected) in [
+        (format!("SELECT DISTINCT ON (x, y) t FROM {rows} ORDER BY y, x, t"), &["a", "d", "c"][..]),
+        (format!("SELECT DISTINCT ON (x, y) t FROM {rows} ORDER BY x, x DESC, y DESC, t"), &["c", "a", "d"]),
+        (format!("SELECT DISTINCT ON (2) t, x FROM {rows} ORDER BY x, t DESC"), &["c", "d"]),
+        (format!("SELECT DISTINCT ON (x, y) t FROM {rows} ORDER BY x, y, t"), &["a", "c", "d"]),
+    ] {
+        check(&session, &sql, expected).await;
+    }
+}
+
+#[tokio::test]
+async fn limits_beyond_all_rows_are_none() {
+    let session = session();
+    let (rows, most) = ("(VALUES (1), (2)) AS v(x)", i64::MAX);
+    for (sql, expected) in [
+        (
+            format!("SELECT x FROM {rows} LEFT JOIN (VALUES (1)) AS w(y) ON x = y LIMIT {most} OFFSET 2"),
+            &[][..],
+        ),
+        (format!("SELECT x FROM {rows} CROSS JOIN (VALUES (1)) AS w(y) LIMIT {most} OFFSET 5"), &[]),
+        (format!("SELECT x FROM {rows} UNION ALL SELECT 3 LIMIT {most} OFFSET 9"), &[]),
+        (format!("SELECT x FROM (SELECT x FROM {rows} OFFSET {most}) OFFSET {most}"), &[]),
+        (format!("SELECT count(*) FROM (SELECT x FROM {rows} LIMIT {most}) LIMIT {most}"), &["2"]),
+        (format!("SELECT x FROM {rows} ORDER BY x LIMIT {most} OFFSET 1"), &["2"]),
+    ] {
+        check(&session, &sql, expected).await;
+    }
+}
+
+#[tokio::test]
+async fn null_beside_what_is_no_text_is_null() {
+    let session = session();
+    for of in ["x || NULL", "NULL || x", "1.5 || NULL", "NULL || 'a'", "NULL || NULL", "'a' || x || NULL"] {
+        check(&session, &format!("SELECT {of} FROM (VALUES (1)) AS v(x)"), &["NULL"]).await;
+    }
+    check(&session, "SELECT [x] || NULL FROM (VALUES (1)) AS v(x)", &["[1, NULL]"]).await;
+}

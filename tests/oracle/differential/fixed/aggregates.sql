@@ -232,3 +232,10 @@ SELECT count(*) FROM a HAVING (SELECT max(k) FROM b) > 1000;
 SELECT n FROM (SELECT count(*) AS n, 5 AS c FROM a) AS q WHERE c > 7;
 SELECT n FROM (SELECT count(*) AS n, false AS c FROM a GROUP BY ROLLUP (k)) AS q WHERE c;
 SELECT q.n, b.id FROM (SELECT count(*) AS n, 5 AS c FROM a) AS q JOIN b ON q.c > 7;
+
+-- Groups by nothing, and chance.
+SELECT count(*) FROM a GROUP BY ();
+SELECT k, count(*) FROM a GROUP BY k, ();
+SELECT 5 FROM a HAVING true;
+SELECT 5 FROM a HAVING false;
+SELECT DISTINCT n FROM (SELECT count(*) OVER () AS n FROM a) AS q WHERE random() < 0.9;

@@ -140,3 +140,9 @@ SELECT c, count(*) FROM (SELECT 7 AS c FROM a) AS s GROUP BY ROLLUP (c) ORDER BY
 SELECT id, count(*) OVER (PARTITION BY x > 1) FROM a ORDER BY id;
 SELECT id, rank() OVER (ORDER BY length(t) > 1, id) FROM a ORDER BY id;
 SELECT k, string_agg(t, ',' ORDER BY t, k, t DESC) FROM a GROUP BY k ORDER BY k;
+
+-- Limits beyond all rows, and DISTINCT ON in another order.
+SELECT a.id FROM a LEFT JOIN b ON a.k = b.id ORDER BY a.id LIMIT 9223372036854775807 OFFSET 1;
+SELECT id FROM a UNION ALL SELECT id FROM b LIMIT 9223372036854775807 OFFSET 100000;
+SELECT DISTINCT ON (k, t) id, k, t FROM a ORDER BY t, k, id;
+SELECT DISTINCT ON (2) id, k FROM a ORDER BY k, id;

@@ -106,3 +106,7 @@ SELECT id FROM texts WHERE t LIKE u;
 SELECT id FROM texts WHERE t LIKE '%' || 'b' || '%';
 SELECT id FROM texts WHERE t LIKE concat('a', '%');
 SELECT id FROM texts WHERE NOT (t LIKE 'a%' OR t ILIKE '%B%');
+
+-- What matches all texts is NULL for none.
+SELECT id, u ~ '.*', u !~ '.*', NOT u ~ '.*' FROM texts WHERE u IS NULL;
+SELECT id FROM texts WHERE (u ~ '.*') IS NULL;

@@ -109,3 +109,4 @@ SELECT id FROM logic WHERE p = 'true';
 SELECT 'abc' ^@ 'ab';
 SELECT trim(both from '  a ');
 SELECT NULL || NULL;
+SELECT id, k || NULL, NULL || id FROM a WHERE id < 3;
