@@ -3,11 +3,12 @@
 //! ```text
 //!   extract(hour FROM b - a)           interval_part(b - a): a difference of timestamps is days and a time of day
 //!   extract(second FROM interval)      interval_part(interval)
+//!   extract(epoch FROM interval)       likewise: years have 365.25 days, months that make no year 30
 //!   extract(century FROM day)          (extract(year FROM day) + 99) / 100
 //! ```
 //!
 //! DataFusion counts all hours of a difference of timestamps, and leaves fractions of seconds out where the nanoseconds of a
-//! minute, or of a whole difference, are too many for 32 bits. The `epoch` of intervals is right, and stays.
+//! minute, or of a whole difference, are too many for 32 bits. Years of an interval's `epoch` have 360 days there.
 
 use std::sync::Arc;
 
@@ -41,6 +42,9 @@ const SECOND: i64 = 1_000_000_000;
 const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
+/// As PostgreSQL counts the seconds of an interval.
+const MONTH: i64 = 30 * DAY;
+const YEAR: i64 = 365 * DAY + 6 * HOUR;
 
 /// Takes parts of dates and intervals as PostgreSQL does. It runs after types are coerced.
 #[derive(Debug)]
@@ -75,7 +79,6 @@ fn of_part(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let Some(part) = part.filter(|_| call.name() == "date_part") else { return Ok(Transformed::no(expr)) };
     let Ok(data_type) = value.get_type(schema) else { return Ok(Transformed::no(expr)) };
     Ok(match (data_type, part) {
-        (DataType::Interval(_), Part::Epoch) => Transformed::no(expr),
         (DataType::Duration(_) | DataType::Interval(_), part) => {
             Transformed::yes(ScalarUDF::from(IntervalPart::new(part)).call(vec![value.clone()]))
         }
@@ -231,9 +234,11 @@ fn parts(intervals: &ArrayRef, part: Part) -> Result<ArrayRef> {
     Ok(Arc::new(found.collect::<Int32Array>()))
 }
 
-/// All seconds of days and times.
+/// All seconds of years, months, days and times.
 fn seconds(interval: IntervalMonthDayNano) -> f64 {
-    (i128::from(interval.days) * i128::from(DAY) + i128::from(interval.nanoseconds)) as f64 / SECOND as f64
+    let lengths = [(interval.months / 12, YEAR), (interval.months % 12, MONTH), (interval.days, DAY)];
+    let whole: i128 = lengths.iter().map(|&(count, length)| i128::from(count) * i128::from(length)).sum();
+    (whole + i128::from(interval.nanoseconds)) as f64 / SECOND as f64
 }
 
 /// `intervals` in months, days and nanoseconds; durations in days of 24 hours and what is left, which has the same sign.
@@ -312,6 +317,15 @@ mod tests {
         let found = parts(&(Arc::new(intervals) as ArrayRef), Part::Epoch).unwrap();
         let found: Vec<Option<f64>> = found.as_primitive::<Float64Type>().iter().collect();
         assert_eq!(found, [Some(822_896.5), Some(-1.5), None]);
+    }
+
+    #[test]
+    fn years_of_intervals_have_a_quarter_of_a_day_more() {
+        let interval = |months| {
+            IntervalMonthDayNanoArray::from(vec![IntervalMonthDayNano { months, days: 3, nanoseconds: 0 }])
+        };
+        check(interval(25), Part::Epoch, &[Some(65_966_400)]);
+        check(interval(-12), Part::Epoch, &[Some(3 * 86_400 - 31_557_600)]);
     }
 
     #[test]

@@ -43,6 +43,7 @@ use crate::factory::PeltonTableFactory;
 use crate::fetch::FetchingRule;
 use crate::floats::FloatKeyRule;
 use crate::gpu::{DeviceHandle, GpuRule};
+use crate::guards::GuardingCases;
 use crate::interval_products::MoreOperators;
 use crate::intervals::IntervalLengths;
 use crate::list_texts::ListTexts;
@@ -74,8 +75,8 @@ use crate::window_peers::WindowPeers;
 use crate::window_texts::WindowTexts;
 use crate::yielding::YieldingRule;
 use crate::{
-    chance, far_limits, null_keys, orders, outer_keys, shadowed, shared, simplify, synonyms, totals,
-    unmatched, window_functions, zones,
+    chance, far_limits, null_keys, orders, outer_keys, shadowed, shared, simplify, synonyms, top_groups,
+    totals, unmatched, window_functions, zones,
 };
 
 /// What [`with_pelton`] gives back: the builder to go on with, and what tables are made with.
@@ -149,6 +150,7 @@ fn with_sql_semantics(
     analyzer.rules.insert(0, Arc::new(OuterAggregates));
     analyzer.rules.insert(0, Arc::new(MergedColumns));
     analyzer.rules.push(Arc::new(AnyTexts));
+    analyzer.rules.push(Arc::new(GuardingCases));
     analyzer.rules.push(Arc::new(ListsOfColumns));
     analyzer.rules.push(Arc::new(OrderedAggregatesRule));
     analyzer.rules.push(Arc::new(DistinctCounts::new(memory_limit_bytes)));
@@ -185,6 +187,7 @@ fn with_rules(
     let mut rules = builder.physical_optimizers().take().unwrap_or_default().rules;
     by_position::install(&mut rules);
     cast_bounds::install(&mut rules);
+    top_groups::install(&mut rules);
     orders::install(&mut rules);
     rules.insert(0, Arc::new(FromCopies::new(copies, device)));
     if options.reorder_joins {

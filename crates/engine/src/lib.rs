@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod ahead;
+mod any_lists;
 mod any_texts;
 mod balance;
 mod bounded;
@@ -112,6 +113,7 @@ mod substrait;
 mod synonyms;
 mod task_context;
 mod titles;
+mod top_groups;
 mod totals;
 mod unmatched;
 mod using;

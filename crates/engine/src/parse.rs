@@ -5,7 +5,7 @@
 //!             └▶ parser (dialect.rs) ─▶ statements (copy_targets.rs) ─▶ balance.rs ─▶ titles.rs
 //!                                    ─▶ numbers with an exponent are doubles ─▶ zones.rs ─▶ like_escapes.rs
 //!                                    ─▶ fetch_first.rs ─▶ null_treatments.rs ─▶ window_specs.rs
-//!                                    ─▶ signed_ranks.rs ─▶ short_forms.rs ─▶ shadowed_names.rs
+//!                                    ─▶ signed_ranks.rs ─▶ any_lists.rs ─▶ short_forms.rs ─▶ shadowed_names.rs
 //!                                    ─▶ spellings.rs ─▶ balance.rs
 //!                                    ─▶ columns of VALUES with a double are doubles
 //! ```
@@ -20,6 +20,7 @@ use datafusion::sql::sqlparser::parser::ParserError;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, TokenizerError};
 use pelton_error::{Error, Result};
 
+use crate::any_lists::write_alls;
 use crate::balance::balance;
 use crate::copy_options::write_options;
 use crate::copy_targets::write_targets;
@@ -88,6 +89,7 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     statements.iter_mut().for_each(write_null_treatments);
     statements.iter_mut().try_for_each(write_windows)?;
     statements.iter_mut().for_each(write_signs);
+    statements.iter_mut().for_each(write_alls);
     statements.iter_mut().for_each(write_out);
     statements.iter_mut().for_each(rename_shadowing);
     statements.iter_mut().for_each(write_spellings);

@@ -151,7 +151,8 @@ impl Findings {
         let right = self.visit(join.right());
         // Where NULL keys match each other, metadata of a dimension's keys says nothing of the rows without one.
         let nulls_match = join.null_equality() == NullEquality::NullEqualsNull;
-        let (drops_left, drops_right) = match nulls_match {
+        // NOT IN asks of the other side whether it has rows at all, and one whose key is NULL.
+        let (drops_left, drops_right) = match nulls_match || join.null_aware {
             true => (false, false),
             false => drops_unmatched(join.join_type()),
         };

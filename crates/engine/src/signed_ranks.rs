@@ -1,13 +1,19 @@
-//! `-rank() OVER w`: numbers of rows are unsigned to DataFusion 55, which negates none; to PostgreSQL they are BIGINT.
+//! `-rank() OVER w`: numbers of rows are unsigned to DataFusion 55, which negates none; to PostgreSQL they are BIGINT. So is the
+//! difference of two of them, which may be less than 0.
 //!
 //! ```text
 //!   -rank() OVER (ORDER BY x)      ─▶     -CAST(rank() OVER (ORDER BY x) AS BIGINT)
+//!   rank() OVER v - rank() OVER w  ─▶     CAST(rank() OVER v AS BIGINT) - CAST(rank() OVER w AS BIGINT)
 //! ```
+//!
+//! Ranks that a subquery gives are not known as such, and stay unsigned.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast::{CastKind, DataType, Expr, UnaryOperator, Value, VisitorMut};
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, CastKind, DataType, Expr, UnaryOperator, Value, VisitorMut,
+};
 
 use crate::expansion::normal;
 use crate::parse::visit_sql;
@@ -15,7 +21,7 @@ use crate::parse::visit_sql;
 /// Functions of windows that count rows or groups of them.
 const RANKS: [&str; 4] = ["row_number", "rank", "dense_rank", "ntile"];
 
-/// Gives ranks that `statement` negates a sign.
+/// Gives ranks that `statement` negates or subtracts a sign.
 pub(crate) fn write_signs(statement: &mut Statement) {
     let _ = visit_sql(statement, &mut Signs);
 }
@@ -26,20 +32,28 @@ impl VisitorMut for Signs {
     type Break = ();
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if let Expr::UnaryOp { op: UnaryOperator::Minus, expr: operand } = expr
-            && is_rank(operand)
-        {
-            let rank = std::mem::replace(operand.as_mut(), Expr::Value(Value::Null.into()));
-            **operand = Expr::Cast {
-                kind: CastKind::Cast,
-                expr: Box::new(rank),
-                data_type: DataType::BigInt(None),
-                array: false,
-                format: None,
-            };
+        match expr {
+            Expr::UnaryOp { op: UnaryOperator::Minus, expr: operand } if is_rank(operand) => sign(operand),
+            Expr::BinaryOp { left, op: BinaryOperator::Minus, right } if is_rank(left) && is_rank(right) => {
+                sign(left);
+                sign(right);
+            }
+            _ => {}
         }
         ControlFlow::Continue(())
     }
+}
+
+/// Makes `rank` a BIGINT.
+fn sign(rank: &mut Expr) {
+    let unsigned = std::mem::replace(rank, Expr::Value(Value::Null.into()));
+    *rank = Expr::Cast {
+        kind: CastKind::Cast,
+        expr: Box::new(unsigned),
+        data_type: DataType::BigInt(None),
+        array: false,
+        format: None,
+    };
 }
 
 /// Whether `expr` is a call of such a function, within parentheses or not.
@@ -72,6 +86,11 @@ mod tests {
             (
                 "SELECT 1 + -(Row_Number() OVER (ORDER BY x)) FROM t",
                 "SELECT 1 + -CAST((Row_Number() OVER (ORDER BY x)) AS BIGINT) FROM t",
+            ),
+            (
+                "SELECT ntile(2) OVER (ORDER BY x) - (rank() OVER (ORDER BY y)), rank() OVER (ORDER BY x) - 1 FROM t",
+                "SELECT CAST(ntile(2) OVER (ORDER BY x) AS BIGINT) - CAST((rank() OVER (ORDER BY y)) AS BIGINT), \
+                 rank() OVER (ORDER BY x) - 1 FROM t",
             ),
             (
                 "SELECT -sum(x) OVER (ORDER BY x), -rank FROM t",

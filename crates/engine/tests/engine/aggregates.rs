@@ -55,6 +55,59 @@ async fn check(session: &PeltonSession, sql: &str, expected: &[&str]) {
     assert_eq!(rows(session, sql).await, expected, "{sql}");
 }
 
+/// A limit of groups is one of all rows that are asked for, whatever has the name of the key.
+#[tokio::test]
+async fn groups_are_limited_by_what_is_sorted_alone() {
+    let (_tables, session) = session();
+    for (sql, expected) in [
+        ("SELECT -seq AS seq FROM r GROUP BY seq ORDER BY seq LIMIT 2", &["-120", "-119"][..]),
+        ("SELECT -seq AS seq FROM (SELECT DISTINCT seq FROM r) ORDER BY seq LIMIT 2", &["-120", "-119"]),
+        ("SELECT seq % 7 AS seq FROM r GROUP BY seq ORDER BY seq DESC LIMIT 3", &["6", "6", "6"]),
+        ("SELECT seq, count(*) OVER () FROM r GROUP BY seq ORDER BY seq LIMIT 2", &["1|120", "2|120"]),
+        (
+            "SELECT seq, row_number() OVER (ORDER BY seq DESC) FROM r GROUP BY seq ORDER BY seq LIMIT 2",
+            &["1|120", "2|119"],
+        ),
+        (
+            "SELECT seq, lag(seq) OVER (ORDER BY seq) FROM r GROUP BY seq ORDER BY seq DESC LIMIT 2",
+            &["120|119", "119|118"],
+        ),
+    ] {
+        check(&session, sql, expected).await;
+    }
+    for (sql, limits) in [
+        ("SELECT seq, max(k) AS m FROM r GROUP BY seq ORDER BY m DESC LIMIT 2", true),
+        ("SELECT DISTINCT seq AS s FROM r ORDER BY s LIMIT 2", true),
+        ("SELECT seq, min(k) AS m FROM r GROUP BY seq ORDER BY m DESC LIMIT 2", false),
+    ] {
+        let plan = rows(&session, &format!("EXPLAIN {sql}")).await.join("\n");
+        assert_eq!(plan.contains("lim=[2]"), limits, "{plan}");
+    }
+}
+
+/// Rows beyond the bounds of one call are not all that the others need.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn totals_of_several_columns_read_the_rows_of_each() {
+    const ROWS: i64 = 3000;
+    let tables = Tables::new();
+    let columns: [(&str, ArrayRef, bool); 2] = [
+        ("i", Arc::new(Int64Array::from_iter_values((0..ROWS).map(|row| ROWS - row))), false),
+        ("x", Arc::new((0..ROWS).map(|row| (row >= ROWS / 2).then_some(row)).collect::<Int64Array>()), true),
+    ];
+    tables.add("r", RecordBatch::try_from_iter_with_nullable(columns).unwrap(), 128, vec![]);
+    let options = SessionOptions {
+        threads: Some(3),
+        batch_rows: 16,
+        device: DeviceChoice::Cpu,
+        ..SessionOptions::default()
+    };
+    let session = tables.session(&options);
+    check(&session, "SELECT max(i), max(x) FROM r WHERE i > 0", &["3000|2999"]).await;
+    check(&session, "SELECT max(i), min(x) FROM r WHERE i % 2 = 0", &["3000|1500"]).await;
+    check(&session, "SELECT max(i), max(i) FILTER (WHERE i < 3), max(-i) FROM r WHERE i > 0", &["3000|2|-1"])
+        .await;
+}
+
 /// A total of no rows is a row: whether one is asked for is not a question to the rows.
 #[tokio::test]
 async fn conditions_without_columns_stay_above_totals() {

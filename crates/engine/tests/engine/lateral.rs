@@ -466,19 +466,19 @@ async fn what_is_repeated_for_items_is_no_key() {
             "k, i",
             "(1, 1), (1, 2), (2, 1), (2, 2), (NULL, 1), (NULL, 2)",
         ),
-        (format!("SELECT k, count(*) FROM {items} GROUP BY k ORDER BY k"), "k, n", "(1, 2), (2, 2), (NULL, 2)"),
+        (format!("SELECT k, count(*) AS n FROM {items} GROUP BY k ORDER BY k"), "k, n", "(1, 2), (2, 2), (NULL, 2)"),
         (
-            format!("SELECT k, count(*) FROM {items} GROUP BY k, i ORDER BY k"),
+            format!("SELECT k, count(*) AS n FROM {items} GROUP BY k, i ORDER BY k"),
             "k, n",
             "(1, 1), (1, 1), (2, 1), (2, 1), (NULL, 1), (NULL, 1)",
         ),
         (
-            format!("SELECT k, sum(n) FROM {counted} GROUP BY k, n, i ORDER BY k"),
+            format!("SELECT k, sum(n) AS n FROM {counted} GROUP BY k, n, i ORDER BY k"),
             "k, n",
             "(1, 3), (1, 3), (2, 1), (2, 1), (NULL, 1), (NULL, 1)",
         ),
         (
-            format!("WITH c AS {counted} SELECT k, sum(n) FROM c GROUP BY k ORDER BY k"),
+            format!("WITH c AS {counted} SELECT k, sum(n) AS n FROM c GROUP BY k ORDER BY k"),
             "k, n",
             "(1, 6), (2, 2), (NULL, 2)",
         ),
@@ -490,7 +490,7 @@ async fn what_is_repeated_for_items_is_no_key() {
         (format!("SELECT k FROM {items} INTERSECT SELECT 1"), "k", "(1)"),
         (format!("SELECT k FROM {items} EXCEPT SELECT 1 ORDER BY k"), "k", "(2), (NULL)"),
         (
-            "SELECT k, count(*) FROM (SELECT k, unnest([2, 1]) AS i FROM (SELECT DISTINCT k FROM s)) GROUP BY k, i \
+            "SELECT k, count(*) AS n FROM (SELECT k, unnest([2, 1]) AS i FROM (SELECT DISTINCT k FROM s)) GROUP BY k, i \
              ORDER BY k"
                 .to_owned(),
             "k, n",

@@ -12,6 +12,7 @@ mod embed;
 mod empty_values;
 mod estimates;
 mod filter_order;
+mod guards;
 mod intervals;
 mod kept;
 mod lateral;

@@ -13,7 +13,7 @@ use crate::common::{Tables, integers, run};
 const TOP: &str = "SELECT name, region, sum(value) AS total FROM facts JOIN d1 ON f1 = d1.id JOIN d2 ON f2 = d2.id \
                    JOIN d3 ON f3 = d3.id JOIN d4 ON f4 = d4.id WHERE d1.grade < 40 AND d2.grade > 20 AND d3.grade <> 7 \
                    GROUP BY name, region ORDER BY total DESC, name, region LIMIT 20";
-const TEXTS: [&str; 12] = [
+const TEXTS: [&str; 13] = [
     TOP,
     "SELECT row, value FROM facts ORDER BY value DESC, row LIMIT 7",
     "SELECT f1, count(*) FROM facts WHERE f2 IN (SELECT id FROM d2 WHERE grade = 3) GROUP BY f1 ORDER BY f1",
@@ -25,6 +25,7 @@ const TEXTS: [&str; 12] = [
     "SELECT count(*), sum(a.grade) FROM d1 a, d2 b WHERE a.id = 3",
     "SELECT name, max(value) FROM facts LEFT JOIN d1 ON f1 = id AND grade > 50 GROUP BY name ORDER BY name",
     "SELECT min(value), max(row) FROM facts WHERE f3 > 10",
+    "SELECT min(value) FROM facts WHERE f3 > 10",
     "SELECT a.row, b.row FROM facts a JOIN facts b ON a.value = b.value AND a.row < b.row ORDER BY 1, 2 LIMIT 11",
 ];
 
@@ -104,8 +105,8 @@ async fn a_text_gives_the_right_answer_every_time_that_its_plan_is_reused() {
         for time in 0..12 {
             let (actual, query) = run(&session, text).await;
             assert_eq!(actual, expected, "{text}, time {time}");
-            // Bounds that an aggregate gives to a scan are not made anew.
-            let is_copied = time > 0 && !text.starts_with("SELECT min");
+            // The bound that a total of one call gives to a scan is not made anew.
+            let is_copied = time > 0 && !text.starts_with("SELECT min(value) FROM");
             assert_eq!(query.has_cached_plan(), is_copied, "{text}, time {time}");
         }
     }

@@ -1,5 +1,8 @@
 //! Skipping never changes an answer: random tables, random predicates, plain DataFusion as the oracle.
 
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use pelton_engine::{ScanOptions, SessionOptions, SkippedBy};
 use pelton_load::StarLink;
 use pelton_testkit::{Random, random_predicate, random_rows};
@@ -113,6 +116,34 @@ async fn joins_that_keep_unmatched_fact_rows_skip_nothing_sideways() {
     ];
     for sql in joins {
         assert_eq!(skipped_by(&tables, &sideways_only(), sql, SkippedBy::Sideways).await, 0, "{sql}");
+    }
+}
+
+/// A NULL among the keys of the fact table, or that it has any, decides about keys of all groups.
+#[tokio::test]
+async fn not_in_the_fact_table_skips_nothing_sideways() {
+    let tables = Tables::new();
+    let nullable = |columns: [(&str, Vec<Option<i64>>); 2]| {
+        let columns =
+            columns.map(|(name, values)| (name, Arc::new(Int64Array::from(values)) as ArrayRef, true));
+        RecordBatch::try_from_iter_with_nullable(columns).unwrap()
+    };
+    let keys = (0..100).map(Some).chain([None]).collect();
+    let groups = (0..100).map(|key| Some(key / 10)).chain([Some(3)]).collect();
+    tables.add("dim", nullable([("d_key", keys), ("d_group", groups)]), 1000, vec![]);
+    let keys = (0..5000).map(|row| (row != 4999).then_some(row / 50)).collect();
+    let link = StarLink {
+        fact_column: "f_dim".into(),
+        dimension_table: "dim".into(),
+        dimension_key: "d_key".into(),
+    };
+    let fact = nullable([("f_dim", keys), ("f_value", (0..5000).map(Some).collect())]);
+    tables.add("fact", fact, 250, vec![link]);
+    for of_fact in ["f_value > 2500", "f_value BETWEEN 2500 AND 4000"] {
+        let sql = format!(
+            "SELECT count(*) FROM dim WHERE d_group = 3 AND d_key NOT IN (SELECT f_dim FROM fact WHERE {of_fact})"
+        );
+        assert_eq!(skipped_by(&tables, &sideways_only(), &sql, SkippedBy::Sideways).await, 0, "{sql}");
     }
 }
 

@@ -239,3 +239,8 @@ SELECT k, count(*) FROM a GROUP BY k, ();
 SELECT 5 FROM a HAVING true;
 SELECT 5 FROM a HAVING false;
 SELECT DISTINCT n FROM (SELECT count(*) OVER () AS n FROM a) AS q WHERE random() < 0.9;
+-- The least and the greatest of several columns at once.
+SELECT max(id), max(product), min(product) FROM orders WHERE id > 0;
+SELECT max(id), max(id) FILTER (WHERE id < 3), max(-id) FROM orders WHERE quantity > 0;
+SELECT min(x), max(i) FROM (SELECT id AS i, CASE WHEN id > 2000 THEN id END AS x FROM orders) AS q WHERE i <> 7;
+SELECT min(x), max(i) FROM (SELECT -id AS i, CASE WHEN id > 2000 THEN id END AS x FROM orders) AS q WHERE i <> -7;

@@ -242,3 +242,6 @@ SELECT struct_extract({'a': 1, 'b': NULL}, 'a');
 SELECT id FROM a WHERE day - DATE '2024-02-28' = k;
 SELECT id FROM a WHERE coalesce(k, 5) BETWEEN day - day AND 3;
 SELECT a.id, b.id FROM a JOIN b ON a.k = b.day - DATE '2024-02-28';
+
+-- Seconds of intervals with years and months.
+SELECT extract(epoch FROM INTERVAL '1 year 2 days'), extract(epoch FROM INTERVAL '13 months'), extract(epoch FROM INTERVAL '-1 year');

@@ -194,3 +194,14 @@ SELECT day + 1 AS n, count(*), grouping(day + 1) FROM a GROUP BY ROLLUP (day + 1
 SELECT k > 1 AS p, t, sum(k), count(DISTINCT id) FROM a GROUP BY CUBE (k > 1, t);
 SELECT k, CAST(k AS DOUBLE) AS d, count(*) FROM a GROUP BY k, CAST(k AS DOUBLE);
 SELECT day, CAST(day AS TIMESTAMP) AS at, count(DISTINCT k) FROM a GROUP BY day, CAST(day AS TIMESTAMP);
+
+-- The first groups, by what has the name of a key, and where windows look at all of them.
+SELECT -id AS id FROM orders GROUP BY id ORDER BY id LIMIT 3;
+SELECT -id AS id FROM (SELECT DISTINCT id FROM orders) AS q ORDER BY id LIMIT 3;
+SELECT id % 7 AS id FROM orders GROUP BY id ORDER BY id DESC LIMIT 5;
+SELECT id, count(*) OVER () FROM orders GROUP BY id ORDER BY id LIMIT 3;
+SELECT id, row_number() OVER (ORDER BY id DESC) FROM orders GROUP BY id ORDER BY id LIMIT 3;
+SELECT id, lag(id) OVER (ORDER BY id) FROM orders GROUP BY id ORDER BY id DESC LIMIT 3;
+SELECT id, sum(id) OVER () FROM (SELECT DISTINCT id FROM orders) AS q ORDER BY id LIMIT 3;
+SELECT max(id) AS m FROM orders WHERE product IS NOT NULL GROUP BY product ORDER BY m DESC LIMIT 3;
+SELECT k FROM (SELECT product AS k, max(id) AS m FROM orders GROUP BY product UNION ALL SELECT max(id), product FROM orders GROUP BY product) AS q WHERE k IS NOT NULL ORDER BY k DESC LIMIT 5;

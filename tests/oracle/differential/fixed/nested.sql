@@ -72,3 +72,9 @@ SELECT k, i FROM (SELECT k, unnest([2, 1]) AS i FROM a GROUP BY k) AS s ORDER BY
 SELECT k, sum(n) FROM (SELECT k, n, unnest([2, 1]) AS i FROM (SELECT k, count(*) AS n FROM a GROUP BY k) AS c) AS s GROUP BY k, n, i;
 SELECT k, sum(n) FROM (SELECT k, n, unnest([2, 1]) AS i FROM (SELECT k, count(*) AS n FROM a GROUP BY k) AS c) AS s GROUP BY k;
 SELECT b.id FROM b JOIN (SELECT k, unnest([1, 2]) AS i FROM a GROUP BY k) AS s ON b.k = s.k;
+
+-- Any value of a list, and NULL in it or beside it.
+SELECT id, k = ANY(ARRAY[1, id]), k = ANY(ARRAY[1, CASE WHEN id > 9 THEN id END]) FROM a;
+SELECT id, k < ANY(ARRAY[1, CASE WHEN id > 9 THEN id END]), k >= ANY(ARRAY[CASE WHEN id > 9 THEN id END]) FROM a;
+SELECT id FROM a WHERE NOT k = ANY(ARRAY[1, CASE WHEN id > 9 THEN id END]);
+SELECT 2 = ANY(ARRAY[1, NULL]), 1 = ANY(ARRAY[1, NULL]), 2 > ANY(ARRAY[NULL, 1]), 0 > ANY(ARRAY[NULL, 1]);

@@ -110,3 +110,7 @@ SELECT 'abc' ^@ 'ab';
 SELECT trim(both from '  a ');
 SELECT NULL || NULL;
 SELECT id, k || NULL, NULL || id FROM a WHERE id < 3;
+
+-- Conditions guard what stands beside them.
+SELECT count(*) FROM (VALUES ('1'), ('a'), (NULL)) AS v(s) WHERE s <> 'a' AND CAST(s AS INTEGER) = 1;
+SELECT count(*) FROM (SELECT s FROM (VALUES ('1'), ('a')) AS v(s) WHERE s <> 'a') AS q WHERE CAST(s AS INTEGER) = 1;
