@@ -1,22 +1,18 @@
 //! What the process holds itself to, by its command.
 
-use pelton_limits::{available_memory, ceiling_bytes, give_back_at_once, set_last_resort, set_process_limit};
+use pelton_limits::{available_memory, ceiling_bytes, set_last_resort, set_process_limit, set_purge_delay};
 
 /// How far past the ceiling memory may go before a program that runs one statement ends itself: the query was asked to
 /// end already, and did not come to a point where it could.
 const LAST_SLACK_BYTES: u64 = 256 << 20;
-/// Below this limit, what the allocator keeps of freed memory is much of the limit.
-const SMALL_BYTES: u64 = 256 << 20;
 /// The share of what there is that no program takes.
 const MOST_PERCENT: u64 = 95;
 
 /// Limits all that runs in this process together.
 pub(crate) fn limit_process(limit_bytes: Option<u64>) {
+    set_purge_delay(limit_bytes);
     let Some(limit) = limit_bytes else { return };
     set_process_limit(limit, ceiling_bytes(limit));
-    if limit < SMALL_BYTES {
-        give_back_at_once();
-    }
     set_last_resort(most_bytes());
 }
 

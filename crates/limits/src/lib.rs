@@ -30,7 +30,7 @@ mod watcher;
 
 pub use account::{Account, Entered, Excess, NoRoom, process_room};
 pub use code::let_code_go;
-pub use heap::{Heap, give_back_at_once, heap_bytes, set_last_resort};
+pub use heap::{Heap, heap_bytes, set_last_resort, set_purge_delay};
 pub use huge_pages::{begin_with_small_pages, go_on_with_huge_pages};
 pub use machine::{Available, available_memory};
 pub use memory_limit::{DEFAULT_PERCENT, MemoryLimit, SLACK_BYTES, ceiling_bytes};

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use pelton_engine::{SessionOptions, THREADS_MAX, memory_shares};
 use pelton_error::{Error, Result};
 use pelton_io::{IoMode, IoOptions};
-use pelton_limits::{MemoryLimit, SpillLimit, SpillOptions, ceiling_bytes, set_process_limit};
+use pelton_limits::{
+    MemoryLimit, SpillLimit, SpillOptions, ceiling_bytes, set_process_limit, set_purge_delay,
+};
 use pyo3::prelude::*;
 
 /// A size in bytes, or as a text such as `512MiB`.
@@ -53,8 +55,10 @@ pub(crate) fn spill_options(directory: Option<PathBuf>, limit: Option<&Size>) ->
 
 /// Holds all sessions of the process together to the limit of a command, or of one that was given more.
 fn limit_process(session_bytes: Option<u64>) {
-    if let (Some(session), Some(default)) = (session_bytes, MemoryLimit::default().bytes()) {
-        let limit = session.max(default);
+    let limit =
+        session_bytes.zip(MemoryLimit::default().bytes()).map(|(session, default)| session.max(default));
+    set_purge_delay(limit);
+    if let Some(limit) = limit {
         set_process_limit(limit, ceiling_bytes(limit));
     }
 }
