@@ -96,7 +96,6 @@ mod shadowed_names;
 mod shared;
 mod short_forms;
 mod sideways;
-mod signed_ranks;
 mod similar;
 mod simplify;
 mod sorting;

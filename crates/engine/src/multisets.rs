@@ -17,11 +17,12 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, NullEquality};
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
-use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::{
     Distinct, Expr, ExprFunctionExt, Join, JoinType, LogicalPlan, LogicalPlanBuilder,
 };
 use datafusion::optimizer::AnalyzerRule;
+
+use crate::window_functions::row_number;
 
 /// The column that counts equal rows; no user's name begins like this.
 const NTH: &str = "__pelton_nth";

@@ -33,13 +33,14 @@ use datafusion::common::{Column, Result};
 use datafusion::config::ConfigOptions;
 use datafusion::functions_aggregate::array_agg::array_agg_udaf;
 use datafusion::functions_nested::expr_fn::array_to_string;
-use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
     Aggregate, Expr, ExprFunctionExt, LogicalPlan, LogicalPlanBuilder, SortExpr, Window, cast, ident, lit,
 };
 use datafusion::optimizer::AnalyzerRule;
+
+use crate::window_functions::row_number;
 
 /// Aggregates that take rows in their order.
 const ORDERED: [&str; 5] = ["array_agg", "string_agg", "first_value", "last_value", "nth_value"];

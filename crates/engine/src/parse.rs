@@ -5,7 +5,7 @@
 //!             └▶ parser (dialect.rs) ─▶ statements (copy_targets.rs) ─▶ balance.rs ─▶ titles.rs
 //!                                    ─▶ numbers with an exponent are doubles ─▶ zones.rs ─▶ like_escapes.rs
 //!                                    ─▶ fetch_first.rs ─▶ null_treatments.rs ─▶ window_specs.rs
-//!                                    ─▶ signed_ranks.rs ─▶ any_lists.rs ─▶ short_forms.rs ─▶ shadowed_names.rs
+//!                                    ─▶ any_lists.rs ─▶ short_forms.rs ─▶ shadowed_names.rs
 //!                                    ─▶ spellings.rs ─▶ balance.rs
 //!                                    ─▶ columns of VALUES with a double are doubles
 //! ```
@@ -34,7 +34,6 @@ use crate::null_treatments::write_null_treatments;
 use crate::numbers::{write_columns, write_doubles};
 use crate::shadowed_names::rename_shadowing;
 use crate::short_forms::write_out;
-use crate::signed_ranks::write_signs;
 use crate::spellings::{write_blanks, write_spellings};
 use crate::titles::write_titles;
 use crate::window_specs::{drop_no_others, write_windows};
@@ -88,7 +87,6 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     statements.iter_mut().try_for_each(write_limits)?;
     statements.iter_mut().for_each(write_null_treatments);
     statements.iter_mut().try_for_each(write_windows)?;
-    statements.iter_mut().for_each(write_signs);
     statements.iter_mut().for_each(write_alls);
     statements.iter_mut().for_each(write_out);
     statements.iter_mut().for_each(rename_shadowing);

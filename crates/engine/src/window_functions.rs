@@ -1,4 +1,4 @@
-//! Functions over windows, where DataFusion 55 loses count or digits.
+//! Functions over windows, where DataFusion 55 loses count or digits, or gives another type.
 //!
 //! ```text
 //!   sum, avg, var, stddev of doubles      folded.rs    never subtract: two stacks of partial results
@@ -8,17 +8,19 @@
 //!   covar_pop, covar_samp, corr, regr_…   anew.rs      aggregate the rows of each frame anew
 //!   lag, lead                             shift.rs     IGNORE NULLS; rows and defaults from columns, or NULL
 //!   nth_value                             nth.rs       numbers from columns
+//!   row_number, rank, dense_rank, ntile   ranks.rs     are BIGINT
 //! ```
 //!
 //! DataFusion takes out of an aggregate what leaves a frame. Of doubles that keeps what was rounded on the way: after 1e20 a sum
 //! is 0, after a NaN it is NaN, and the variance of equal values is a number around 0. Aggregates that cannot take out
-//! anything are an error there. `numbers` asks for `sum` and `avg` itself, and the rule below gives windows the others; what has
-//! no window is left to DataFusion.
+//! anything are an error there. `numbers` asks for `sum` and `avg` itself and registers the ranks, and the rule below gives
+//! windows the others; what has no window is left to DataFusion.
 
 mod anew;
 mod folded;
 mod function;
 mod nth;
+mod ranks;
 mod shift;
 mod truth;
 
@@ -34,6 +36,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, Window, WindowFunctionDefiniti
 use datafusion::optimizer::AnalyzerRule;
 
 pub(crate) use folded::{average, sum};
+pub(crate) use ranks::{ranks, row_number};
 
 /// Adds `lag`, `lead` and `nth_value` in place of DataFusion's.
 pub(crate) fn install(mut builder: SessionStateBuilder) -> SessionStateBuilder {

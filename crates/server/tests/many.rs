@@ -130,8 +130,8 @@ async fn explain(session: &PeltonSession, sql: &str) -> String {
 /// A join with a window, which no device can compute.
 fn join_of(group: i64) -> String {
     format!(
-        "SELECT count(*), sum(n) FROM t JOIN (SELECT k AS j, CAST(row_number() OVER (PARTITION BY g ORDER BY k) AS \
-         BIGINT) AS n FROM t) ON k = j WHERE g = {group}"
+        "SELECT count(*), sum(n) FROM t JOIN (SELECT k AS j, row_number() OVER (PARTITION BY g ORDER BY k) AS n \
+         FROM t) ON k = j WHERE g = {group}"
     )
 }
 

@@ -3,6 +3,7 @@
 //! ```text
 //!   SQL text ── literals ──▶ 1.5 is a DECIMAL, 1.5e0 a DOUBLE, columns of VALUES of both are DOUBLE
 //!       │                    sum, avg, percentile_cont: ours, exact
+//!       │                    row_number, rank, dense_rank, ntile: ours, BIGINT
 //!       ▼
 //!   logical plan ── types ──▶ decimals beside doubles and texts, division of decimals
 //!       │      DataFusion brings operands to one type
@@ -38,6 +39,7 @@ use datafusion::logical_expr::AggregateUDF;
 use datafusion::optimizer::optimizer::Optimizer;
 use datafusion::optimizer::{Analyzer, AnalyzerRule, OptimizerRule};
 
+use crate::window_functions::ranks;
 pub(crate) use avg::{average, is_avg, is_exact, unit_of};
 pub(crate) use checked::{Checked, CheckedOp};
 pub(crate) use columns::write_columns;
@@ -47,7 +49,8 @@ pub(crate) use sum::{is_sum, sum};
 pub(crate) use total::{Summand, Total, for_summand, sum_type, too_large, totals_as};
 
 /// Adds the rules of numbers to a session that is being built: its option `parse_float_as_decimal` is set, `sum`, `avg` and
-/// `percentile_cont` are replaced, and the analyzer checks arithmetic.
+/// `percentile_cont` are replaced, `row_number`, `rank`, `dense_rank` and `ntile` give BIGINT, and the analyzer checks
+/// arithmetic.
 pub fn with_numbers(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     let config = builder.config().take().unwrap_or_default();
     let config = config.set_bool("datafusion.sql_parser.parse_float_as_decimal", true);
@@ -55,6 +58,7 @@ pub fn with_numbers(mut builder: SessionStateBuilder) -> SessionStateBuilder {
     aggregates.push(sum());
     aggregates.push(Arc::new(AggregateUDF::from(avg::Avg::new())));
     aggregates.push(Arc::new(AggregateUDF::from(percentile::PercentileCont::new())));
+    builder.window_functions().get_or_insert_default().extend(ranks());
     builder.expr_planners().get_or_insert_default().insert(0, Arc::new(types::DecimalDivision));
     let mut analyzer = builder.analyzer().take().unwrap_or_default();
     add_rules(&mut analyzer);

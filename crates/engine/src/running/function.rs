@@ -101,10 +101,12 @@ impl Function {
     pub(super) fn of(expr: &Arc<dyn WindowExpr>, schema: &Schema) -> Option<Self> {
         if let Some(standard) = expr.as_any().downcast_ref::<StandardWindowExpr>() {
             let udf = standard.get_standard_func_expr().as_any().downcast_ref::<WindowUDFExpr>()?;
+            // Plans that are not made from SQL may have DataFusion's own ranks, which are unsigned.
+            let is_bigint = *standard.field().ok()?.data_type() == DataType::Int64;
             return match udf.fun().name() {
-                "row_number" => Some(Self::RowNumber),
-                "rank" => Some(Self::Rank),
-                "dense_rank" => Some(Self::DenseRank),
+                "row_number" if is_bigint => Some(Self::RowNumber),
+                "rank" if is_bigint => Some(Self::Rank),
+                "dense_rank" if is_bigint => Some(Self::DenseRank),
                 _ => {
                     let is_ordered = !standard.order_by().is_empty();
                     Value::of(udf, standard.get_window_frame(), is_ordered, schema).map(Self::Value)
@@ -223,8 +225,8 @@ enum Counts {
 
 struct Counter {
     counts: Counts,
-    rows: u64,
-    rank: u64,
+    rows: i64,
+    rank: i64,
 }
 
 impl Running for Counter {
@@ -242,8 +244,8 @@ impl Running for Counter {
             }
             self.rank
         };
-        let values: Vec<u64> = piece.begins.iter().map(next).collect();
-        Ok(Arc::new(PrimitiveArray::<UInt64Type>::new(values.into(), None)))
+        let values: Vec<i64> = piece.begins.iter().map(next).collect();
+        Ok(Arc::new(PrimitiveArray::<Int64Type>::new(values.into(), None)))
     }
 }
 

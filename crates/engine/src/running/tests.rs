@@ -11,9 +11,11 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::datasource::MemTable;
 use datafusion::execution::SessionStateBuilder;
+use datafusion::functions_window::expr_fn::row_number;
+use datafusion::logical_expr::ExprFunctionExt;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::{ExecutionPlan, collect};
-use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::prelude::{SessionConfig, SessionContext, col};
 
 use super::{RunningWindowExec, RunningWindows};
 use crate::numbers::with_numbers;
@@ -188,6 +190,21 @@ fn others_are_left_to_datafusion() {
     ] {
         assert_eq!(check(&format!("SELECT row, {call} FROM t"), 64), 0, "{call}");
     }
+}
+
+#[test]
+fn unsigned_ranks_of_datafusion_are_left_to_it() {
+    let pool = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    pool.block_on(async {
+        let session = session(64);
+        let by_row = row_number().order_by(vec![col("row").sort(true, false)]).build().unwrap();
+        let rows = session.table("t").await.unwrap().window(vec![by_row]).unwrap();
+        let plan = rows.create_physical_plan().await.unwrap();
+        let plan = RunningWindows.optimize(plan, &ConfigOptions::new()).unwrap();
+        assert_eq!(count(&plan), 0);
+        let found = collect(plan, session.task_ctx()).await.unwrap();
+        assert_eq!(found.iter().map(RecordBatch::num_rows).sum::<usize>(), ROWS);
+    });
 }
 
 #[test]

@@ -23,7 +23,6 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, JoinType, NullEquality, Result};
 use datafusion::functions_aggregate::expr_fn::count;
-use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::expr::Case;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
@@ -39,6 +38,7 @@ use super::lateral;
 use super::outer::{OuterColumn, outer_columns, outer_columns_of, replace_outer};
 use super::rows::{differ, may_change};
 use crate::error::to_datafusion;
+use crate::window_functions::row_number;
 
 /// The combinations of outer columns that there are.
 pub(super) struct Domain<'a> {
@@ -232,7 +232,7 @@ impl<'a> Domain<'a> {
         let numbered = LogicalPlanBuilder::from(plan).window([numbered.build()?])?.build()?;
         let (relation, field) = numbered.schema().qualified_field(output.len());
         let number = Expr::Column(Column::from((relation, field)));
-        let as_number = |rows: usize| lit(rows as u64);
+        let as_number = |rows: usize| lit(i64::try_from(rows).unwrap_or(i64::MAX));
         let mut in_range = number.clone().gt(as_number(skip));
         if let Some(fetch) = fetch {
             in_range = in_range.and(number.lt_eq(as_number(skip.saturating_add(fetch))));

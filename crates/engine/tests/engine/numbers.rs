@@ -109,6 +109,26 @@ async fn sums_are_exact_and_averages_doubles() {
     check(&cases).await;
 }
 
+#[tokio::test]
+async fn numbers_of_rows_are_bigint() {
+    let of = |call: &str| format!("{call} FROM (VALUES (7), (8)) AS t(x) ORDER BY x");
+    let ranked = "FROM (SELECT row_number() OVER (ORDER BY x) AS r FROM (VALUES (7), (8)) AS v(x)) AS t";
+    let cases = [
+        (of("row_number() OVER (ORDER BY x)"), "1", "BIGINT"),
+        (of("rank() OVER (ORDER BY x)"), "1", "BIGINT"),
+        (of("dense_rank() OVER (ORDER BY x)"), "1", "BIGINT"),
+        (of("ntile(2) OVER (ORDER BY x)"), "1", "BIGINT"),
+        (of("rank() OVER (ORDER BY x) - 5"), "-4", "BIGINT"),
+        ("row_number() OVER () - 1 FROM (VALUES (7)) AS t(x)".into(), "0", "BIGINT"),
+        (format!("sum(r) {ranked}"), "3", "DECIMAL(38,0)"),
+        (format!("max(r) {ranked}"), "2", "BIGINT"),
+        (format!("x FROM (SELECT r AS x {ranked} UNION ALL SELECT -1) AS u ORDER BY x"), "-1", "BIGINT"),
+    ];
+    let cases: Vec<_> =
+        cases.iter().map(|(sql, value, data_type)| (sql.as_str(), *value, *data_type)).collect();
+    check(&cases).await;
+}
+
 /// Values printed by PostgreSQL 15, but for the type of REAL and DISTINCT, windows and groups, which it has not here.
 #[tokio::test]
 async fn percentiles_are_interpolated_with_all_digits() {

@@ -281,8 +281,57 @@ async fn ranks_have_a_sign() {
         ("2 - -(row_number() OVER (ORDER BY id))", ties.as_str(), "3, 4, 5"),
         ("-ntile(2) OVER (ORDER BY id)", ties.as_str(), "-1, -1, -2"),
         ("NOT (rank() OVER (ORDER BY x) > 1)", ties.as_str(), "true, true, false"),
+        ("ntile(2) OVER (ORDER BY id) - (rank() OVER (ORDER BY x))", ties.as_str(), "0, 0, -1"),
+        ("rank() OVER (ORDER BY x) - 2", ties.as_str(), "-1, -1, 1"),
     ])
     .await;
+    let ranked = "(SELECT id, x, row_number() OVER (ORDER BY id) AS n, rank() OVER (ORDER BY x) AS r, \
+                  dense_rank() OVER (ORDER BY x) AS d, ntile(2) OVER (ORDER BY id) AS q \
+                  FROM (VALUES (1, 1), (2, 1), (3, 2)) AS v(id, x)) AS t";
+    check(&[
+        ("n - 5", ranked, "-4, -3, -2"),
+        ("-r", ranked, "-1, -1, -3"),
+        ("abs(r - 3)", ranked, "2, 2, 0"),
+        ("d - r", ranked, "0, 0, -1"),
+        ("q - n", ranked, "0, -1, -1"),
+        ("lag(n, 1, -5) OVER (ORDER BY id)", ranked, "-5, 1, 2"),
+        ("lead(r, 1, -r) OVER (ORDER BY id)", ranked, "1, 3, -3"),
+        ("substr('abc', n)", ranked, "abc, bc, c"),
+        ("n > -1", ranked, "true, true, true"),
+        ("n = x", ranked, "true, false, false"),
+        ("arrow_typeof(n)", ranked, "Int64, Int64, Int64"),
+        ("arrow_typeof(q)", ranked, "Int64, Int64, Int64"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn ranks_are_stored_filtered_and_joined_as_bigint() {
+    let session = session();
+    let stored =
+        format!("CREATE TABLE stored AS SELECT id, row_number() OVER (ORDER BY id DESC) AS n FROM {ROWS}");
+    column(&session, &stored).await;
+    let first_of_days = format!(
+        "SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY day ORDER BY id) AS r FROM {ROWS}) AS s \
+         WHERE r <= 1 ORDER BY id"
+    );
+    for (sql, expected) in [
+        ("SELECT DISTINCT arrow_typeof(n) FROM stored", "Int64"),
+        ("SELECT n - 4 FROM stored ORDER BY n", "-3, -2, -1, 0, 1, 2"),
+        ("SELECT id FROM stored WHERE n < 3 ORDER BY id", "5, 6"),
+        (
+            "SELECT rank() OVER (ORDER BY id) AS v FROM stored WHERE n > 4 UNION ALL SELECT -1 ORDER BY v",
+            "-1, 1, 2",
+        ),
+        (
+            "SELECT n FROM stored JOIN (SELECT row_number() OVER (ORDER BY id) AS r FROM stored) AS s ON r = id \
+             WHERE r > 4 ORDER BY n",
+            "1, 2",
+        ),
+        (first_of_days.as_str(), "1, 3"),
+    ] {
+        assert_eq!(column(&session, sql).await, expected, "{sql}");
+    }
 }
 
 #[tokio::test]

@@ -31,7 +31,7 @@ async fn without_device_memory_the_cpu_answers_and_says_why() {
 
 /// The host computes the window, which the join takes as its input; falling back runs it a second time.
 const JOIN_OF_WINDOW: &str = "SELECT n, count(*), sum(value) FROM t JOIN \
-     (SELECT key AS k, CAST(row_number() OVER (PARTITION BY key % 50 ORDER BY key) AS BIGINT) AS n FROM t) ON key = k GROUP BY n";
+     (SELECT key AS k, row_number() OVER (PARTITION BY key % 50 ORDER BY key) AS n FROM t) ON key = k GROUP BY n";
 /// The same, where the host's part stops at a number of rows: its last row must not be lost the second time.
 const JOIN_OF_TOP: &str = "SELECT n, count(*), sum(value) FROM t JOIN \
      (SELECT key AS k, value % 3 AS n FROM t ORDER BY key LIMIT 7000) ON key = k GROUP BY n";

@@ -321,3 +321,8 @@ SELECT id, count(k) OVER (ORDER BY id ROWS BETWEEN 3 PRECEDING AND 5 PRECEDING) 
 
 -- Differences of ranks.
 SELECT id, row_number() OVER (ORDER BY id) - row_number() OVER (ORDER BY id DESC), rank() OVER (ORDER BY k) - dense_rank() OVER (ORDER BY t, k) FROM a;
+-- Ranks that a subquery gives.
+SELECT id, r - 5, -r, abs(r - 3), q - r FROM (SELECT id, rank() OVER (ORDER BY k) AS r, ntile(3) OVER (ORDER BY id) AS q FROM a) AS s;
+SELECT id, lag(r, 1, -5) OVER (ORDER BY id), substr('abcdef', r) FROM (SELECT id, row_number() OVER (ORDER BY id) AS r FROM a) AS s;
+SELECT a.id, s.d FROM a JOIN (SELECT DISTINCT dense_rank() OVER (ORDER BY k) AS d FROM a) AS s ON s.d = a.id;
+SELECT id, rank() OVER (ORDER BY k) AS r FROM a UNION ALL SELECT id, -id FROM b;
