@@ -1,4 +1,4 @@
-//! The dialect that statements are parsed in: DataFusion's default, sqlparser's generic one, with three defects mended.
+//! The dialect that statements are parsed in: DataFusion's default, sqlparser's generic one, with four defects mended.
 //!
 //! sqlparser 0.62 parses what follows `IS [NOT] DISTINCT FROM` as a whole expression, so it takes AND and OR into its
 //! right side. In SQL the right side ends where an operator binds no tighter than IS:
@@ -22,6 +22,15 @@
 //!   a BETWEEN SYMMETRIC b AND c      (a BETWEEN b AND c OR a BETWEEN c AND b)
 //! ```
 //!
+//! And `^` is bits of either side to it, where PostgreSQL and DuckDB have powers, which bind tighter than a product and less tight
+//! than a sign. (Bits of either side are `a XOR b`.) The operators `~`, `|/` and `||/` go before what is added and multiplied:
+//!
+//! ```text
+//!   2 * 3 ^ 2 ^ 2                    2 * ((3 ^ 2) ^ 2)
+//!   -2 ^ 2                           (-2) ^ 2
+//!   ~1 + 1                           ~(1 + 1)                              not  (~1) + 1
+//! ```
+//!
 //! A dialect may parse operators itself; this one does so for IS DISTINCT FROM and these. All else is the generic
 //! dialect's: a wrapper has to repeat what that one overrides, for the macro that would do it is a feature that DataFusion
 //! does not build.
@@ -29,13 +38,17 @@
 use std::any::TypeId;
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Value, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value, Visit, Visitor};
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::Token;
 
 /// Expressions in what BETWEEN SYMMETRIC writes twice: each level of them in another doubles what is inside.
 const COPIED_MAX: usize = 10_000;
+
+/// How tight `^` binds: sqlparser has no number left between products and AT TIME ZONE.
+const POWER: Precedence = Precedence::AtTz;
 
 /// The dialect of Pelton's sessions.
 #[derive(Debug)]
@@ -80,6 +93,25 @@ impl Dialect for PeltonDialect {
         }
     }
 
+    fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
+        (parser.peek_token_ref().token == Token::Caret).then(|| Ok(self.prec_value(POWER)))
+    }
+
+    fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+        // What follows belongs to it where that binds tighter.
+        let (op, precedence) = match parser.peek_token_ref().token {
+            Token::Minus => (UnaryOperator::Minus, POWER),
+            Token::Plus => (UnaryOperator::Plus, POWER),
+            Token::Tilde => (UnaryOperator::BitwiseNot, Precedence::Xor),
+            Token::PGSquareRoot => (UnaryOperator::PGSquareRoot, Precedence::Xor),
+            Token::PGCubeRoot => (UnaryOperator::PGCubeRoot, Precedence::Xor),
+            _ => return None,
+        };
+        parser.advance_token();
+        let operand = parser.parse_subexpr(self.prec_value(precedence));
+        Some(operand.map(|operand| Expr::UnaryOp { op, expr: Box::new(operand) }))
+    }
+
     fn parse_infix(
         &self,
         parser: &mut Parser,
@@ -87,6 +119,14 @@ impl Dialect for PeltonDialect {
         precedence: u8,
     ) -> Option<Result<Expr, ParserError>> {
         use Keyword::{DISTINCT, FROM, IS, NOT};
+        if parser.consume_token(&Token::Caret) {
+            let exponent = parser.parse_subexpr(precedence);
+            return Some(exponent.map(|exponent| Expr::BinaryOp {
+                left: Box::new(expr.clone()),
+                op: BinaryOperator::PGExp,
+                right: Box::new(exponent),
+            }));
+        }
         if let Some(between) = parse_between(parser, expr) {
             return Some(between);
         }
@@ -220,6 +260,28 @@ mod tests {
         ] {
             assert_eq!(drawn(&parsed(text, &PeltonDialect)), drawn(&parsed(meant, &PeltonDialect)), "{text}");
         }
+    }
+
+    #[test]
+    fn powers_bind_more_than_products_and_less_than_signs() {
+        for (text, meant) in [
+            ("a ^ b ^ c", "(a ^ b) ^ c"),
+            ("a * b ^ c * d", "(a * (b ^ c)) * d"),
+            ("-a ^ b", "(-a) ^ b"),
+            ("a ^ -b ^ c", "(a ^ (-b)) ^ c"),
+            ("a ^ b::INT + c", "(a ^ (b::INT)) + c"),
+            ("-a * b - -c", "((-a) * b) - (-c)"),
+            ("- -a::INT", "-(-(a::INT))"),
+            ("~a + b & c", "(~(a + b)) & c"),
+            ("|/ a * b = c", "(|/ (a * b)) = c"),
+            ("||/ ~a", "||/ (~a)"),
+        ] {
+            assert_eq!(drawn(&parsed(text, &PeltonDialect)), drawn(&parsed(meant, &PeltonDialect)), "{text}");
+        }
+        let Expr::BinaryOp { op, .. } = parsed("2 ^ 3", &PeltonDialect) else { panic!("an operator") };
+        assert_eq!(op, BinaryOperator::PGExp);
+        let Expr::BinaryOp { op, .. } = parsed("2 XOR 3", &PeltonDialect) else { panic!("an operator") };
+        assert_eq!(op, BinaryOperator::Xor);
     }
 
     #[test]

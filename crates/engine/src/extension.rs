@@ -32,6 +32,7 @@ use pelton_store::{Table, Warehouse};
 use crate::any_texts::AnyTexts;
 use crate::bounded;
 use crate::by_position;
+use crate::calendar;
 use crate::cast_bounds;
 use crate::coalesce;
 use crate::copies::{Copies, FromCopies, ToCopies};
@@ -165,10 +166,10 @@ fn with_sql_semantics(
     analyzer.rules.push(Arc::new(FloatKeyRule));
     *builder.analyzer() = Some(analyzer);
     builder.expr_planners().get_or_insert_default().insert(0, Arc::new(MoreOperators));
-    zones::install(
+    calendar::install(zones::install(
         coalesce::install(discrete::install(synonyms::install(window_functions::install(builder))))
             .with_config(config),
-    )
+    ))
 }
 
 /// What queries are made faster or smaller by: `count`, and rules, the one for the device after all others, but for those that have what is left spill and columns

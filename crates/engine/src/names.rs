@@ -41,7 +41,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::error::to_datafusion;
 use crate::parse::visit_sql;
-use crate::recursion::{mark_columns, recursive_column, unmark_columns};
+use crate::recursion::{mark_columns, recursive_column, refuse_subqueries, unmark_columns};
 use crate::row_values::compare_rows;
 use crate::subqueries::{UnnestedRelations, groups_unnested, unnest_series};
 use crate::titles::without_titles;
@@ -65,8 +65,9 @@ enum Distinct {
 /// # Errors
 ///
 /// Those of planning it as it is, of joins by USING and comparisons of rows that are not planned, and of recursive queries
-/// whose columns do not hold their values.
+/// whose columns do not hold their values or that a subquery of theirs reads.
 pub(crate) async fn plan(state: &SessionState, mut statement: Statement) -> DataFusionResult<LogicalPlan> {
+    refuse_subqueries(&mut statement).map_err(to_datafusion)?;
     let others = without_titles(&mut statement);
     let error = match plan_terms(state, statement).await {
         Err(error) => error,

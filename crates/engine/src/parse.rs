@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   text ─▶ tokens (known_words.rs, copy_options.rs) ─▶ depth.rs: refused where it nests too deep
-//!             └▶ parser (dialect.rs) ─▶ statements (copy_targets.rs) ─▶ balance.rs ─▶ titles.rs
+//!             └▶ parser (dialect.rs) ─▶ statements (copy_targets.rs, collations.rs) ─▶ balance.rs ─▶ titles.rs
 //!                                    ─▶ numbers with an exponent are doubles ─▶ zones.rs ─▶ like_escapes.rs
 //!                                    ─▶ fetch_first.rs ─▶ null_treatments.rs ─▶ window_specs.rs
 //!                                    ─▶ any_lists.rs ─▶ short_forms.rs ─▶ shadowed_names.rs
@@ -22,6 +22,7 @@ use pelton_error::{Error, Result};
 
 use crate::any_lists::write_alls;
 use crate::balance::balance;
+use crate::collations::drop_collations;
 use crate::copy_options::write_options;
 use crate::copy_targets::write_targets;
 use crate::depth;
@@ -78,6 +79,7 @@ pub fn parse(sql: &str) -> Result<Vec<Statement>> {
     });
     let mut statements: Vec<Statement> = parsed?.into();
     statements.iter_mut().try_for_each(write_targets)?;
+    statements.iter_mut().try_for_each(drop_collations)?;
     // Expressions are written out for titles, which takes stack by their depth, and rules below may make new chains.
     statements.iter_mut().for_each(balance);
     statements.iter_mut().for_each(write_titles);

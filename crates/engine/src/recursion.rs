@@ -9,6 +9,9 @@
 //! that was written, so computed columns of recursive terms are wrapped in `recursive_column` before the statement is planned.
 //! Where the plan casts that, the cast was added. Integers of all widths stay allowed beside each other: their casts fail where
 //! a number does not fit. No plan has `recursive_column` afterwards.
+//!
+//! A subquery of a recursive term that reads the recursive query is refused, as in PostgreSQL: DataFusion gives the rows of the last
+//! step to one reader, and does not look for it in subqueries.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -24,15 +27,108 @@ use datafusion::logical_expr::{
 };
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    self, Query, SelectItem, SetExpr, SetOperator, Visit, Visitor, VisitorMut,
+    self, ObjectName, Query, SelectItem, SetExpr, SetOperator, Visit, Visitor, VisitorMut,
 };
+use pelton_error::Error;
 
+use crate::expansion::normal;
 use crate::parse::visit_sql;
 use crate::simplify::map_expressions;
 use crate::spellings::written;
 
 /// What computed columns of recursive terms are wrapped in.
 const NAME: &str = "recursive_column";
+
+/// # Errors
+///
+/// Names a recursive query that a subquery of its recursive term reads.
+pub(crate) fn refuse_subqueries(statement: &mut Statement) -> pelton_error::Result<()> {
+    match visit_sql(statement, &mut Recursions) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(name) => Err(Error::unsupported(format!(
+            "recursive query '{name}' is read by a subquery of its recursive term; read it once, in FROM of that term, and \
+             carry along in a column what the subquery would compute"
+        ))),
+    }
+}
+
+struct Recursions;
+
+impl VisitorMut for Recursions {
+    type Break = String;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<String> {
+        let Some(with) = query.with.as_ref().filter(|with| with.recursive) else {
+            return ControlFlow::Continue(());
+        };
+        for table in &with.cte_tables {
+            let SetExpr::SetOperation { op: SetOperator::Union, right, .. } = table.query.body.as_ref()
+            else {
+                continue;
+            };
+            let mut readers = Readers { name: normal(&table.alias.name), subqueries: 0, hidden: 0 };
+            if right.visit(&mut readers).is_break() {
+                return ControlFlow::Break(readers.name);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Looks for subqueries that read the relation of this name.
+struct Readers {
+    name: String,
+    /// How many subqueries are around what is visited.
+    subqueries: usize,
+    /// How many queries around it have a WITH of this name.
+    hidden: usize,
+}
+
+impl Readers {
+    fn is_hidden_in(&self, query: &Query) -> bool {
+        let mut names = query.with.iter().flat_map(|with| &with.cte_tables);
+        names.any(|table| normal(&table.alias.name) == self.name)
+    }
+}
+
+impl Visitor for Readers {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        self.hidden += usize::from(self.is_hidden_in(query));
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        self.hidden -= usize::from(self.is_hidden_in(query));
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &ast::Expr) -> ControlFlow<()> {
+        self.subqueries += usize::from(is_subquery(expr));
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &ast::Expr) -> ControlFlow<()> {
+        self.subqueries -= usize::from(is_subquery(expr));
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<()> {
+        let is_meant = match relation.0.as_slice() {
+            [name] => name.as_ident().is_some_and(|name| normal(name) == self.name),
+            _ => false,
+        };
+        if is_meant && self.subqueries > 0 && self.hidden == 0 {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn is_subquery(expr: &ast::Expr) -> bool {
+    matches!(expr, ast::Expr::Subquery(_) | ast::Expr::Exists { .. } | ast::Expr::InSubquery { .. })
+}
 
 /// Wraps computed columns of recursive terms; false where there are none.
 pub(crate) fn mark_columns(statement: &mut Statement) -> bool {

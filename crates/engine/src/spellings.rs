@@ -10,6 +10,11 @@
 //!   l[2:], l[:3]                      l[2:2147483647], l[1:3]
 //!   (s).name                          (s)['name']
 //!   trim(both from t)                 trim(both ' ' from t)                           before the text is parsed
+//!   CAST('1:2' AS TIME)               CAST('01:02:00' AS TIME)
+//!   ~a, |/ a, ||/ a                   a XOR CAST(-1 AS TINYINT), sqrt(a), cbrt(a)
+//!   date_trunc('century', t), age(t)  truncate_to_years(100, t), age(current_date, t)   calendar.rs
+//!   stddev(DISTINCT x)                sqrt(var_samp(DISTINCT x))
+//!   array_remove(l, x)                array_remove_all(l, x), which is PostgreSQL's
 //!   ROLLUP ((a, b), c)                GROUPING SETS ((a, b, c), (a, b), ())
 //!   GROUPING SETS (ROLLUP (a), (b))   GROUPING SETS ((a), (), (b))
 //! ```
@@ -21,8 +26,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Subscript,
-    Value, VisitorMut, visit_expressions_mut,
+    AccessExpr, DataType, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
+    Ident, Subscript, UnaryOperator, Value, VisitorMut, visit_expressions_mut,
 };
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -33,8 +38,12 @@ use crate::interval_texts::{write_interval, write_interval_text};
 use crate::parse::visit_sql;
 
 /// Functions by name and number of arguments, and what they are short for.
-const FUNCTIONS: [(&str, usize, &str); 18] = [
+const FUNCTIONS: [(&str, usize, &str); 22] = [
     ("mod", 2, "$1 % $2"),
+    ("xor", 2, "$1 XOR $2"),
+    ("age", 1, "age(current_date, $1)"),
+    ("array_remove", 2, "array_remove_all($1, $2)"),
+    ("array_replace", 3, "array_replace_all($1, $2, $3)"),
     ("century", 1, "extract(century FROM $1)"),
     ("decade", 1, "extract(decade FROM $1)"),
     ("year", 1, "extract(year FROM $1)"),
@@ -83,6 +92,16 @@ const DIFFERENCES: [(&str, &str); 8] = [
         "second",
         "CAST(extract(epoch FROM date_trunc('second', $3)) - extract(epoch FROM date_trunc('second', $2)) AS BIGINT)",
     ),
+];
+
+/// `date_trunc(part, a)` of what is longer than a year, by part.
+const TRUNCATIONS: [(&str, &str); 6] = [
+    ("decade", "truncate_to_years(10, $2)"),
+    ("decades", "truncate_to_years(10, $2)"),
+    ("century", "truncate_to_years(100, $2)"),
+    ("centuries", "truncate_to_years(100, $2)"),
+    ("millennium", "truncate_to_years(1000, $2)"),
+    ("millennia", "truncate_to_years(1000, $2)"),
 ];
 
 /// What the session's clock reads when the query begins, by its names.
@@ -134,7 +153,8 @@ impl VisitorMut for Spellings {
                     (FunctionArguments::None, [name]) => name.as_ident().and_then(local_time),
                     _ => None,
                 };
-                if let Some(meant) = local_time.or_else(|| meant_by(call)) {
+                let meant = local_time.or_else(|| meant_by(call)).or_else(|| deviation_of_distinct(call));
+                if let Some(meant) = meant {
                     *expr = meant;
                 }
             }
@@ -145,6 +165,18 @@ impl VisitorMut for Spellings {
                 }
             }
             Expr::TypedString(text) => write_time(&mut text.value.value, &text.data_type),
+            Expr::UnaryOp { op, expr: operand } => {
+                let text = match op {
+                    UnaryOperator::BitwiseNot => Some("$1 XOR CAST(-1 AS TINYINT)"),
+                    UnaryOperator::PGSquareRoot => Some("sqrt($1)"),
+                    UnaryOperator::PGCubeRoot => Some("cbrt($1)"),
+                    _ => None,
+                };
+                if let Some(text) = text {
+                    let meant = nested(written(text, std::slice::from_ref(operand.as_ref())));
+                    *expr = meant;
+                }
+            }
             Expr::Interval(interval) => write_interval(interval),
             Expr::AtTimeZone { timestamp, time_zone } => {
                 let args = [time_zone.as_ref().clone(), timestamp.as_ref().clone()];
@@ -193,18 +225,39 @@ fn local_time_text(name: &Ident) -> Option<&'static str> {
 /// What `call` is short for.
 fn meant_by(call: &Function) -> Option<Expr> {
     let is_short = |name: &str| {
-        matches!(name, "date_diff" | "datediff") || FUNCTIONS.iter().any(|(known, ..)| name == *known)
+        matches!(name, "date_diff" | "datediff" | "date_trunc" | "datetrunc")
+            || FUNCTIONS.iter().any(|(known, ..)| name == *known)
     };
     let (name, args) = plain_call(call, is_short)?;
     let text = match (name.as_str(), args.as_slice()) {
-        ("date_diff" | "datediff", [Expr::Value(part), _, _]) => {
-            let Value::SingleQuotedString(part) = &part.value else { return None };
-            let part = part.to_lowercase();
-            DIFFERENCES.iter().find(|(known, _)| part == *known)?.1
-        }
+        ("date_diff" | "datediff", [Expr::Value(part), _, _]) => of_part(&DIFFERENCES, &part.value)?,
+        ("date_trunc" | "datetrunc", [Expr::Value(part), _]) => of_part(&TRUNCATIONS, &part.value)?,
         (name, args) => FUNCTIONS.iter().find(|(known, count, _)| name == *known && args.len() == *count)?.2,
     };
     Some(nested(written(text, &args)))
+}
+
+/// The text for `part` among `texts`.
+fn of_part(texts: &[(&str, &'static str)], part: &Value) -> Option<&'static str> {
+    let Value::SingleQuotedString(part) = part else { return None };
+    let part = part.to_lowercase();
+    texts.iter().find(|(known, _)| part == *known).map(|(_, text)| *text)
+}
+
+/// The standard deviation of distinct values by their variance; DataFusion 55 has no other.
+fn deviation_of_distinct(call: &Function) -> Option<Expr> {
+    let [name] = call.name.0.as_slice() else { return None };
+    let variance = match folded(name.as_ident()?).as_str() {
+        "stddev" | "stddev_samp" => "var_samp",
+        "stddev_pop" => "var_pop",
+        _ => return None,
+    };
+    let FunctionArguments::List(list) = &call.args else { return None };
+    if list.duplicate_treatment != Some(DuplicateTreatment::Distinct) {
+        return None;
+    }
+    let variance = Function { name: Ident::new(variance).into(), ..call.clone() };
+    Some(nested(written("sqrt($1)", &[Expr::Function(variance)])))
 }
 
 /// The expression of `text`, with `args` for its parameters.
@@ -259,22 +312,43 @@ fn folded(name: &Ident) -> String {
     if name.quote_style.is_some() { name.value.clone() } else { name.value.to_lowercase() }
 }
 
-/// Takes blanks around a date or timestamp that is written out away, and gives its time seconds.
+/// Takes blanks around a date, time or timestamp that is written out away, and gives its time of day two digits a part.
 fn write_time(value: &mut Value, data_type: &DataType) {
-    if !matches!(data_type, DataType::Date | DataType::Timestamp(..) | DataType::Datetime(_)) {
+    let is_time = matches!(data_type, DataType::Time(..));
+    if !is_time && !matches!(data_type, DataType::Date | DataType::Timestamp(..) | DataType::Datetime(_)) {
         return;
     }
     let Value::SingleQuotedString(text) = value else { return };
     let trimmed = text.trim();
-    let is_digits =
-        |part: &str| matches!(part.len(), 1 | 2) && part.bytes().all(|byte| byte.is_ascii_digit());
-    let time = trimmed.split_once([' ', 'T']).and_then(|(_, time)| time.split_once(':'));
-    let has_no_seconds =
-        time.is_some_and(|(hours, minutes)| is_digits(hours) && minutes.len() == 2 && is_digits(minutes));
-    if has_no_seconds {
-        *text = format!("{trimmed}:00");
-    } else if trimmed.len() < text.len() {
-        *text = trimmed.to_owned();
+    let written = match trimmed.find([' ', 'T']) {
+        Some(place) => {
+            let (date, time) = trimmed.split_at(place + 1);
+            clock(time).map(|time| format!("{date}{time}"))
+        }
+        None if is_time => clock(trimmed),
+        None => None,
+    };
+    let written = written.unwrap_or_else(|| trimmed.to_owned());
+    if written != *text {
+        *text = written;
+    }
+}
+
+/// `text` with two digits each for hours, minutes and seconds; `None` where it has none of these, or more.
+fn clock(text: &str) -> Option<String> {
+    let (whole, fraction) = text.find('.').map_or((text, ""), |point| text.split_at(point));
+    let is_digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    let parts: Vec<&str> = whole.split(':').collect();
+    if parts.iter().any(|&part| !matches!(part.len(), 1 | 2) || !is_digits(part)) {
+        return None;
+    }
+    if fraction.strip_prefix('.').is_some_and(|digits| !is_digits(digits)) {
+        return None;
+    }
+    match parts.as_slice() {
+        [hours, minutes] if fraction.is_empty() => Some(format!("{hours:0>2}:{minutes:0>2}:00")),
+        [hours, minutes, seconds] => Some(format!("{hours:0>2}:{minutes:0>2}:{seconds:0>2}{fraction}")),
+        _ => None,
     }
 }
 
@@ -359,6 +433,30 @@ mod tests {
             let sql = format!("SELECT date_diff('{part}', x, y)");
             assert!(parse(&sql).unwrap()[0].to_string().starts_with("SELECT ("), "{sql}");
         }
+        for (part, _) in super::TRUNCATIONS {
+            let sql = format!("SELECT date_trunc('{part}', x)");
+            assert!(parse(&sql).unwrap()[0].to_string().starts_with("SELECT (truncate_to_years("), "{sql}");
+        }
+    }
+
+    #[test]
+    fn operators_before_their_operand_are_functions() {
+        check("SELECT ~a + 1", "SELECT ((a + 1) XOR CAST(-1 AS TINYINT))");
+        check("SELECT |/ 25.0, ||/ b", "SELECT (sqrt(25.0)), (cbrt(b))");
+        check("SELECT xor(a, b)", "SELECT (a XOR b)");
+        check("SELECT -a ^ 2", "SELECT -a ^ 2");
+    }
+
+    #[test]
+    fn deviations_of_distinct_values_are_roots_of_variances() {
+        check("SELECT stddev(DISTINCT x)", "SELECT (sqrt((var_samp(DISTINCT x))))");
+        check(
+            "SELECT STDDEV_POP(DISTINCT x) FILTER (WHERE y) OVER (ORDER BY z)",
+            "SELECT (sqrt((var_pop(DISTINCT x) FILTER (WHERE y) OVER (ORDER BY z))))",
+        );
+        for sql in ["SELECT stddev(x)", "SELECT stddev(ALL x)", "SELECT s.stddev(DISTINCT x)"] {
+            check(sql, sql);
+        }
     }
 
     #[test]
@@ -376,9 +474,15 @@ mod tests {
     fn times_get_seconds_and_lose_blanks() {
         check("SELECT TIMESTAMP '2024-02-29 12:34'", "SELECT TIMESTAMP '2024-02-29 12:34:00'");
         check("SELECT CAST(' 2024-02-29 ' AS DATE)", "SELECT CAST('2024-02-29' AS DATE)");
+        check("SELECT TIMESTAMP '2024-02-29T1:2:3.5'", "SELECT TIMESTAMP '2024-02-29T01:02:03.5'");
+        check("SELECT CAST('1:2' AS TIME)", "SELECT CAST('01:02:00' AS TIME)");
+        check("SELECT TIME ' 1:2:3.45'", "SELECT TIME '01:02:03.45'");
         for sql in [
             "SELECT TIMESTAMP '2024-02-29 12:34:56'",
             "SELECT TIMESTAMP '2024-02-29'",
+            "SELECT TIMESTAMP '2024-02-29 12:34:56+02:00'",
+            "SELECT TIME '1:2.5'",
+            "SELECT TIME '1:2 PM'",
             "SELECT CAST(' 1 ' AS VARCHAR)",
         ] {
             check(sql, sql);

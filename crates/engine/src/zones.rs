@@ -263,7 +263,10 @@ fn moved<T: ArrowTimestampType>(
     Ok(Arc::new(found.finish().with_timezone_opt(zone)))
 }
 
-fn zone_of(zone: &str) -> DataFusionResult<Tz> {
+/// # Errors
+///
+/// That there is no such zone.
+pub(crate) fn zone_of(zone: &str) -> DataFusionResult<Tz> {
     known(zone).and_then(|zone| zone.parse().ok()).ok_or_else(|| to_datafusion(unknown(zone)))
 }
 
@@ -276,7 +279,7 @@ fn wall_clock(zone: Tz, instant: i64, unit: TimeUnit) -> DataFusionResult<i64> {
 }
 
 /// When a clock in `zone` reads `wall_clock`; both count in `unit` from 1970.
-fn instant(zone: Tz, wall_clock: i64, unit: TimeUnit) -> DataFusionResult<i64> {
+pub(crate) fn instant(zone: Tz, wall_clock: i64, unit: TimeUnit) -> DataFusionResult<i64> {
     let per_second = per_second(unit);
     let seconds = wall_clock.div_euclid(per_second);
     let offset_of_clock = || {

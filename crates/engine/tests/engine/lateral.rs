@@ -326,6 +326,41 @@ async fn lists_of_columns_are_rows_in_from() {
 }
 
 #[tokio::test]
+async fn rows_of_lists_are_numbered_with_ordinality() {
+    check(&[
+        ("SELECT * FROM unnest([7, 8]) WITH ORDINALITY AS u(x, i)", "x, i", "(7, 1), (8, 2)"),
+        (
+            "SELECT u.u, ordinality FROM unnest([7, 8]) WITH ORDINALITY AS u",
+            "u, ordinality",
+            "(7, 1), (8, 2)",
+        ),
+        (
+            "SELECT * FROM generate_series(5, 7) WITH ORDINALITY",
+            "generate_series, ordinality",
+            "(5, 1), (6, 2), (7, 3)",
+        ),
+        (
+            "SELECT u.a, u.b, u.i FROM unnest([1, 2], [3]) WITH ORDINALITY AS u(a, b, i)",
+            "a, b, i",
+            "(1, 3, 1), (2, NULL, 2)",
+        ),
+        (
+            "SELECT t.id, u.x, u.i FROM t, unnest([k, id]) WITH ORDINALITY AS u(x, i) ORDER BY 1, 3",
+            "id, x, i",
+            "(1, 1, 1), (1, 1, 2), (2, 1, 1), (2, 2, 2), (3, 2, 1), (3, 3, 2), (4, 3, 1), (4, 4, 2), \
+             (5, NULL, 1), (5, 5, 2)",
+        ),
+        (
+            "SELECT t.id, l.v, l.ordinality FROM t, LATERAL generate_series(0, t.k) WITH ORDINALITY AS l(v) \
+             WHERE t.id > 2 ORDER BY 1, 2",
+            "id, v, ordinality",
+            "(3, 0, 1), (3, 1, 2), (3, 2, 3), (4, 0, 1), (4, 1, 2), (4, 2, 3), (4, 3, 4)",
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
 async fn a_scalar_subquery_may_have_one_row_by_its_data() {
     check(&[
         (

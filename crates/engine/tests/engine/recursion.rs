@@ -47,3 +47,22 @@ async fn types_that_hold_the_next_are_kept() {
     )
     .await;
 }
+
+#[tokio::test]
+async fn subqueries_that_read_the_recursion_are_refused() {
+    let session = session();
+    for condition in [
+        "x < (SELECT max(x) + 1 FROM t) AND x < 3",
+        "EXISTS (SELECT 1 FROM T AS u WHERE u.x > 1)",
+        "x + 1 NOT IN (SELECT y FROM (SELECT x AS y FROM t) AS u)",
+        "x < ANY (SELECT x FROM t)",
+    ] {
+        let sql = format!(
+            "WITH RECURSIVE t(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM t WHERE {condition}) SELECT x FROM t"
+        );
+        check_error(&session, &sql, "recursive query 't' is read by a subquery").await;
+    }
+    let others = "WITH RECURSIVE t(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM t WHERE x < (WITH t AS (SELECT 3 AS y) \
+                  SELECT max(y) FROM t)) SELECT x FROM t WHERE x > (SELECT min(x) FROM t) ORDER BY x";
+    check(&session, others, &["2", "3"]).await;
+}
