@@ -69,6 +69,7 @@ use crate::stores::Stores;
 use crate::subqueries::{NullableValues, OuterAggregates, Subqueries, UnnestedKeys};
 use crate::using::MergedColumns;
 use crate::whole::WholeWrites;
+use crate::window_distances::WindowDistances;
 use crate::window_filters::WindowFilters;
 use crate::window_frames::WindowFrames;
 use crate::window_functions::WindowFunctions;
@@ -143,6 +144,7 @@ fn with_sql_semantics(
     let config = config.with_enable_subquery_sort_elimination(false);
     let mut analyzer = builder.analyzer().take().unwrap_or_default();
     analyzer.rules.insert(0, Arc::new(WindowPeers));
+    analyzer.rules.insert(0, Arc::new(WindowDistances));
     analyzer.rules.insert(0, Arc::new(Multisets));
     analyzer.rules.insert(0, Arc::new(SimilarPatterns));
     analyzer.rules.insert(0, Arc::new(SetKeys));

@@ -120,6 +120,7 @@ mod unmatched;
 mod using;
 mod version;
 mod whole;
+mod window_distances;
 mod window_filters;
 mod window_frames;
 mod window_functions;

@@ -229,8 +229,10 @@ fn list_of(call: &AggregateFunction, text: &Expr) -> Expr {
 fn follows_rows(expr: &Expr) -> bool {
     let found = expr.exists(|expr| {
         Ok(match expr {
+            // What is distinct comes in no order but its own, and DataFusion knows no other for it.
             Expr::AggregateFunction(call) => {
-                call.params.order_by.is_empty() && ORDERED.contains(&call.func.name())
+                let params = &call.params;
+                params.order_by.is_empty() && !params.distinct && ORDERED.contains(&call.func.name())
             }
             _ => false,
         })

@@ -21,6 +21,7 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
+use datafusion::arrow::compute::kernels::cast_utils::parse_interval_month_day_nano;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, Ident, NamedWindowDefinition, NamedWindowExpr, Query, Select, SetExpr, Value, VisitorMut,
@@ -239,7 +240,7 @@ fn by_null(call: &Function) -> Option<Expr> {
     Some(written("CASE WHEN $1 IS NULL THEN $2 ELSE $3 END", &[key.expr.clone(), peers, nothing]))
 }
 
-/// Whether `frame` ends before it starts, by numbers that are written down.
+/// Whether `frame` ends before it starts, by numbers or intervals that are written down.
 fn ends_before_start(frame: &WindowFrame) -> bool {
     use WindowFrameBound::{Following, Preceding};
     match (&frame.start_bound, &frame.end_bound) {
@@ -249,9 +250,25 @@ fn ends_before_start(frame: &WindowFrame) -> bool {
     }
 }
 
-/// Whether both are numbers, and the first is less.
+/// Whether both are numbers, or both are lengths of time, and the first is less.
 fn is_less(first: &Expr, second: &Expr) -> bool {
+    if let Some((first, second)) = lengths(first).zip(lengths(second)) {
+        return first != second && first.iter().zip(&second).all(|(first, second)| first <= second);
+    }
     number(first).zip(number(second)).is_some_and(|(first, second)| first < second)
+}
+
+/// The months, days and nanoseconds of an interval that is written down.
+fn lengths(expr: &Expr) -> Option<[i64; 3]> {
+    let Expr::Interval(interval) = expr else { return None };
+    let Expr::Value(value) = interval.value.as_ref() else { return None };
+    let (Value::SingleQuotedString(written) | Value::Number(written, _)) = &value.value else { return None };
+    let text = match &interval.leading_field {
+        Some(unit) => format!("{written} {unit}"),
+        None => written.clone(),
+    };
+    let length = parse_interval_month_day_nano(&text).ok().filter(|_| interval.last_field.is_none())?;
+    Some([length.months.into(), length.days.into(), length.nanoseconds])
 }
 
 fn number(expr: &Expr) -> Option<f64> {
@@ -364,10 +381,19 @@ mod tests {
 
     #[test]
     fn frames_by_distances_that_end_before_they_start_have_rows_of_no_key_alone() {
-        let frame = "RANGE BETWEEN 1.5 PRECEDING AND 2 PRECEDING";
         let meant = "SELECT CASE WHEN i IS NULL THEN (f(k) OVER (ORDER BY i RANGE BETWEEN CURRENT ROW AND CURRENT ROW)) \
                      ELSE (f(k) OVER (ORDER BY i ROWS BETWEEN 2 PRECEDING AND 4 PRECEDING)) END FROM a";
-        assert_eq!(written(&format!("SELECT f(k) OVER (ORDER BY i {frame}) FROM a")), written(meant));
+        for (frame, ends_before) in [
+            ("1.5 PRECEDING AND 2 PRECEDING", true),
+            ("INTERVAL '1 day' PRECEDING AND INTERVAL '2' DAY PRECEDING", true),
+            ("INTERVAL '1 month 3 days' FOLLOWING AND INTERVAL '1 month' FOLLOWING", true),
+            ("INTERVAL '2 days' PRECEDING AND INTERVAL '48 hours' PRECEDING", false),
+            ("INTERVAL '2 days' PRECEDING AND INTERVAL '1 day' PRECEDING", false),
+            ("INTERVAL '1 month' PRECEDING AND INTERVAL '28 days' PRECEDING", false),
+        ] {
+            let found = written(&format!("SELECT f(k) OVER (ORDER BY i RANGE BETWEEN {frame}) FROM a"));
+            assert_eq!(found == written(meant), ends_before, "{frame}: {found}");
+        }
     }
 
     #[test]

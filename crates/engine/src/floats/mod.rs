@@ -11,10 +11,10 @@
 //!   place                                        what DataFusion does            float_key unless
 //!   IN lists, IN (subquery), CASE x WHEN         compares bits                   no zero and no NaN is stored
 //!   x = y between columns: keys of joins         runtime filters compare bits    no zero and no NaN is stored
-//!   count(DISTINCT x), keys of windows, sorts    compares bits                   no zero and no NaN is stored
+//!   count(DISTINCT x), mode, windows, sorts      compares bits                   no zero and no NaN is stored
 //!   = <> < <= > >=, BETWEEN, IS DISTINCT FROM    folds zeros                     no NaN is stored
 //!   GROUP BY, DISTINCT, UNION, min, max          folds zeros                     no NaN is stored
-//!   greatest, least, median, percentile_cont     by bits                         no NaN is stored
+//!   greatest, least, median, percentile_…        by bits                         no NaN is stored
 //! ```
 //!
 //! What is stored in a Pelton table its metadata tells; of what a query computes, or reads from a file, nothing is

@@ -33,7 +33,14 @@ pub(super) fn floats_of(expr: &Expr, inputs: &[&LogicalPlan]) -> Floats {
         Expr::Literal(ScalarValue::Float32(Some(value)), _) => of_value(f64::from(*value)),
         Expr::Literal(value, _) if value.is_null() => Floats::NUMBERS,
         Expr::Cast(cast) if is_exact(&cast.expr, inputs) => Floats::NUMBERS,
-        Expr::Cast(cast) => floats_of(&cast.expr, inputs),
+        Expr::Cast(cast) if *cast.field.data_type() == DataType::Float64 && is_float(&cast.expr, inputs) => {
+            floats_of(&cast.expr, inputs)
+        }
+        // Of fewer bits small numbers become zeros, and large ones infinities; texts may spell any.
+        Expr::Cast(cast) if is_float(&cast.expr, inputs) => {
+            Floats { zero: true, infinite: true, ..floats_of(&cast.expr, inputs) }
+        }
+        Expr::Cast(_) => Floats::ANY,
         // Once a cast of a decimal.
         Expr::ScalarFunction(call) if call.name() == NEAREST_DOUBLE => Floats::NUMBERS,
         Expr::Column(column) => inputs.iter().find_map(|plan| of_column(column, plan)).unwrap_or(Floats::ANY),
@@ -47,10 +54,22 @@ pub(super) fn floats_of(expr: &Expr, inputs: &[&LogicalPlan]) -> Floats {
 
 /// Whether the values of `expr` are integers or decimals.
 fn is_exact(expr: &Expr, inputs: &[&LogicalPlan]) -> bool {
-    let is_exact = |data_type: DataType| data_type.is_integer() || data_type.is_decimal();
+    is_of_type(expr, inputs, |data_type| data_type.is_integer() || data_type.is_decimal())
+}
+
+/// Whether the values of `expr` are floats.
+fn is_float(expr: &Expr, inputs: &[&LogicalPlan]) -> bool {
+    is_of_type(expr, inputs, DataType::is_floating)
+}
+
+fn is_of_type(expr: &Expr, inputs: &[&LogicalPlan], is_such: fn(&DataType) -> bool) -> bool {
+    let is_such_of = |plan: &&LogicalPlan| {
+        let data_type = expr.get_type(plan.schema().as_ref());
+        data_type.is_ok_and(|data_type| is_such(&data_type))
+    };
     match expr {
-        Expr::Literal(value, _) => is_exact(value.data_type()),
-        _ => inputs.iter().any(|plan| expr.get_type(plan.schema().as_ref()).is_ok_and(is_exact)),
+        Expr::Literal(value, _) => is_such(&value.data_type()),
+        _ => inputs.iter().any(is_such_of),
     }
 }
 

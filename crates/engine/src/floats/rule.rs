@@ -202,8 +202,9 @@ impl Place<'_> {
                 Expr::ScalarFunction(call)
             }
             Expr::AggregateFunction(mut call) => {
-                let by = if call.params.distinct { By::Bits } else { By::Value };
-                if call.params.distinct || orders(call.func.name()) {
+                let is_counted = call.params.distinct || counts(call.func.name());
+                let by = if is_counted { By::Bits } else { By::Value };
+                if is_counted || orders(call.func.name()) {
                     call.params.args = call.params.args.into_iter().map(|arg| self.key(arg, by)).collect();
                 }
                 if let [arg] = call.params.args.as_slice()
@@ -220,7 +221,7 @@ impl Place<'_> {
                 let keys = std::mem::take(&mut params.partition_by).into_iter();
                 params.partition_by = keys.map(|key| self.key(key, By::Bits)).collect();
                 params.order_by = self.sorted(std::mem::take(&mut params.order_by));
-                if params.distinct || orders(call.fun.name()) {
+                if params.distinct || counts(call.fun.name()) || orders(call.fun.name()) {
                     let args = std::mem::take(&mut params.args).into_iter();
                     params.args = args.map(|arg| self.key(arg, By::Bits)).collect();
                 }
@@ -264,7 +265,12 @@ impl Place<'_> {
 
 /// Whether the aggregate `name` is about the order of its values.
 fn orders(name: &str) -> bool {
-    matches!(name, "min" | "max" | "median" | "percentile_cont")
+    matches!(name, "min" | "max" | "median" | "percentile_cont" | "percentile_disc")
+}
+
+/// Whether the aggregate `name` is about how often a value comes.
+fn counts(name: &str) -> bool {
+    name == "mode"
 }
 
 fn is_comparison(op: Operator) -> bool {

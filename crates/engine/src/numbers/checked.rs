@@ -143,7 +143,11 @@ impl Checked {
     fn quotient(&self, left: &Operand, right: &Operand) -> Result<ArrayRef> {
         let left = cast(&left.array, &DataType::Float64).map(|array| Operand { array, ..*left })?;
         let right = cast(&right.array, &DataType::Float64).map(|array| Operand { array, ..*right })?;
-        if right.array.as_primitive::<Float64Type>().iter().flatten().any(|divisor| divisor == 0.0) {
+        let divisors = right.array.as_primitive::<Float64Type>();
+        let rows = if left.is_constant { divisors.len() } else { left.array.len() };
+        let is_zero = |row: &usize| divisors.value(right.index(*row)) == 0.0;
+        // NULL divided by 0 is NULL.
+        if ints::first_valid(rows, ints::valid_rows(&left, &right).as_ref(), is_zero).is_some() {
             let message = format!("Divide by zero in `{}`; NULLIF(divisor, 0) gives NULL instead", self.text);
             return Err(to_datafusion(Error::invalid_input(message)));
         }

@@ -328,6 +328,12 @@ async fn distinct_values_are_in_their_own_order_whatever_others_are_in() {
             "SELECT array_agg(DISTINCT k ORDER BY k DESC) FROM (SELECT k FROM r ORDER BY k LIMIT 100) AS s WHERE k > 0",
             &["[2, 1]"],
         ),
+        // Without an order of their own, of rows that are in one.
+        (
+            "SELECT array_length(array_agg(DISTINCT k)) FROM (SELECT k FROM r ORDER BY seq) AS s WHERE k > 0",
+            &["3"],
+        ),
+        ("SELECT string_agg(DISTINCT t, ',') FROM (SELECT t FROM r ORDER BY seq) AS s WHERE t = 'a'", &["a"]),
         (
             "SELECT array_agg(seq ORDER BY k, seq), array_agg(seq ORDER BY seq DESC), array_agg(seq ORDER BY seq) \
              FROM r WHERE seq > 117",
@@ -387,6 +393,12 @@ async fn percentile_disc_and_mode_give_values_of_the_group() {
             &["2|104|c", "3|120|NULL"],
         ),
         ("SELECT mode() WITHIN GROUP (ORDER BY t) FILTER (WHERE t <> 'a') FROM r WHERE seq < 7", &["b"]),
+        // Both zeros are one value.
+        (
+            "SELECT mode() WITHIN GROUP (ORDER BY x) \
+             FROM (VALUES (-0e0), (0e0), (-0e0), (0e0), (5e0), (5e0), (5e0)) AS z(x)",
+            &["0.0"],
+        ),
     ] {
         check(&session, sql, expected).await;
     }

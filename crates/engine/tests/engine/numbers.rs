@@ -1,9 +1,14 @@
 //! Numbers in queries: types of results, exact sums, and errors instead of wrong numbers.
 
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, Float64Array, RecordBatch};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::util::display::array_value_to_string;
 use pelton_engine::{PeltonSession, SessionOptions};
 use pelton_error::{Error, ErrorKind, Result};
+
+use crate::common::Tables;
 
 fn session() -> PeltonSession {
     PeltonSession::open(None, &SessionOptions { threads: Some(2), ..SessionOptions::default() }).unwrap()
@@ -270,6 +275,36 @@ async fn what_overflows_is_an_error_that_names_the_expression_and_the_remedy() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn null_divided_by_zero_is_null() {
+    let session = session();
+    let rows = "FROM (VALUES (NULL, 0.0), (3.0, 2.0)) AS t(a, b)";
+    let quotients = [("sum(a / b)", "", "1.5"), ("count(a / 0.0)", " WHERE a IS NULL", "0")];
+    for (call, condition, expected) in quotients {
+        let (found, _) = value(&session, &format!("SELECT {call} {rows}{condition}")).await.unwrap();
+        assert_eq!(found, expected, "{call}");
+    }
+}
+
+/// What is stored has neither: a float of fewer bits has both.
+#[tokio::test]
+async fn doubles_become_zeros_and_infinities_where_they_are_cast_to_real() {
+    let columns: [(&str, ArrayRef); 2] = [
+        ("small", Arc::new(Float64Array::from(vec![-1e-60, -2e-60]))),
+        ("large", Arc::new(Float64Array::from(vec![1e50, 2e50]))),
+    ];
+    let tables = Tables::new();
+    tables.add("t", RecordBatch::try_from_iter(columns).unwrap(), 8, vec![]);
+    let session = tables.session(&SessionOptions { threads: Some(2), ..SessionOptions::default() });
+    for condition in [
+        "CAST(small AS REAL) IN (0e0, 5e0, 6e0, 7e0, 8e0)",
+        "CAST(large AS REAL) - CAST(large AS REAL) = CAST('NaN' AS REAL)",
+    ] {
+        let sql = format!("SELECT count(*) FROM t WHERE {condition}");
+        assert_eq!(value(&session, &sql).await.unwrap().0, "2", "{sql}");
+    }
 }
 
 #[tokio::test]

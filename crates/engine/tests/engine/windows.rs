@@ -347,4 +347,55 @@ async fn frames_by_distances_that_end_before_they_start_have_peers_of_no_key_alo
         ("count(*) OVER (ORDER BY x ROWS BETWEEN 3 PRECEDING AND 5 PRECEDING)", keys.as_str(), "0, 0, 0, 0"),
     ])
     .await;
+    let days = numbered(&["DATE '2024-01-01'", "DATE '2024-01-03'", "NULL", "NULL"]);
+    check(&[
+        (
+            "sum(id) OVER (ORDER BY x RANGE BETWEEN INTERVAL '1 day' PRECEDING AND INTERVAL '3' DAY PRECEDING)",
+            days.as_str(),
+            "NULL, NULL, 7, 7",
+        ),
+        (
+            "count(*) OVER (ORDER BY x RANGE BETWEEN INTERVAL '5 days' FOLLOWING AND INTERVAL '3 days' FOLLOWING)",
+            days.as_str(),
+            "0, 0, 2, 2",
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn distances_pass_the_ends_of_the_types_of_keys() {
+    let cast = |values: &[&str], data_type: &str| {
+        let written = |value: &&str| format!("CAST({value} AS {data_type})");
+        let values: Vec<String> = values.iter().map(written).collect();
+        numbered(&values.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let tiny = cast(&["127", "1", "-128", "NULL"], "TINYINT");
+    let unsigned = cast(&["3", "0", "9"], "INT UNSIGNED");
+    let large = cast(&["3", "0", "18446744073709551615"], "BIGINT UNSIGNED");
+    check(&[
+        ("count(*) OVER (ORDER BY x RANGE BETWEEN CURRENT ROW AND 1 FOLLOWING)", tiny.as_str(), "1, 1, 1, 1"),
+        ("count(*) OVER (ORDER BY x NULLS FIRST RANGE 1 PRECEDING)", tiny.as_str(), "1, 1, 1, 1"),
+        (
+            "count(*) OVER (ORDER BY x RANGE BETWEEN 255 PRECEDING AND 128 PRECEDING)",
+            tiny.as_str(),
+            "1, 1, 0, 1",
+        ),
+        (
+            "count(*) OVER (ORDER BY x RANGE BETWEEN UNBOUNDED PRECEDING AND 5 PRECEDING)",
+            unsigned.as_str(),
+            "0, 0, 2",
+        ),
+        (
+            "count(*) OVER (ORDER BY x DESC RANGE BETWEEN 5 FOLLOWING AND UNBOUNDED FOLLOWING)",
+            unsigned.as_str(),
+            "0, 0, 2",
+        ),
+        (
+            "count(*) OVER (ORDER BY x RANGE BETWEEN UNBOUNDED PRECEDING AND 5 PRECEDING)",
+            large.as_str(),
+            "0, 0, 2",
+        ),
+    ])
+    .await;
 }
