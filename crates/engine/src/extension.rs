@@ -77,8 +77,8 @@ use crate::window_peers::WindowPeers;
 use crate::window_texts::WindowTexts;
 use crate::yielding::YieldingRule;
 use crate::{
-    chance, far_limits, null_keys, orders, outer_keys, shadowed, shared, simplify, synonyms, top_groups,
-    totals, unmatched, window_functions, zones,
+    far_limits, null_keys, orders, outer_keys, pushed_filters, shadowed, shared, simplify, synonyms,
+    top_groups, unmatched, window_functions, zones,
 };
 
 /// What [`with_pelton`] gives back: the builder to go on with, and what tables are made with.
@@ -185,8 +185,8 @@ fn with_rules(
     let aggregates = builder.aggregate_functions().get_or_insert_default();
     aggregates.push(Arc::new(AggregateUDF::from(Count::new())));
     let logical = null_keys::install(shadowed::install(simplify::install(builder.optimizer().take())));
-    let logical = totals::install(unmatched::install(outer_keys::install(logical)));
-    let logical = far_limits::install(chance::install(logical));
+    let logical = pushed_filters::install(unmatched::install(outer_keys::install(logical)));
+    let logical = far_limits::install(logical);
     let mut rules = builder.physical_optimizers().take().unwrap_or_default().rules;
     by_position::install(&mut rules);
     cast_bounds::install(&mut rules);

@@ -13,6 +13,9 @@
 //! Both run under guards here. The first leaves an equality in the filter of such a join, unless one of its sides is
 //! never NULL. The second sees a projection of all columns wherever an inner join stands on one of the other kind, and
 //! wherever a filter stands on a join in which NULL equals NULL; the projections are gone after it.
+//!
+//! A condition on chance is asked of each pair of its own join alone: the first makes no key of it, which a side would compute once
+//! for each row, and the second sees such a projection wherever an inner join stands on one that has it.
 
 use std::sync::Arc;
 
@@ -23,6 +26,9 @@ use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Join, LogicalPla
 use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
 use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
+
+use crate::pushed_filters::{take_chance, with_conditions};
+use crate::subqueries::may_change;
 
 type Rules = Vec<Arc<dyn OptimizerRule + Send + Sync>>;
 
@@ -58,17 +64,24 @@ impl OptimizerRule for ExtractRule {
         mut plan: LogicalPlan,
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
-        if let LogicalPlan::Join(join) = &mut plan
-            && join.null_equality == NullEquality::NullEqualsNull
-        {
-            if join.on.is_empty() {
-                join.null_equality = NullEquality::NullEqualsNothing;
-            } else if join.filter.as_ref().is_some_and(|filter| has_nullable_equality(filter, join)) {
-                return Ok(Transformed::no(plan));
-            }
-        }
-        self.inner.rewrite(plan, config)
+        let LogicalPlan::Join(join) = &mut plan else { return Ok(Transformed::no(plan)) };
+        let chance = take_chance(join);
+        let rewritten =
+            if leaves_equalities(join) { Transformed::no(plan) } else { self.inner.rewrite(plan, config)? };
+        rewritten.map_data(|plan| with_conditions(plan, chance))
     }
+}
+
+/// Whether the conditions of `join` are to stay where they are. NULL equals nothing in one without keys.
+fn leaves_equalities(join: &mut Join) -> bool {
+    if join.null_equality != NullEquality::NullEqualsNull {
+        return false;
+    }
+    if join.on.is_empty() {
+        join.null_equality = NullEquality::NullEqualsNothing;
+        return false;
+    }
+    join.filter.as_ref().is_some_and(|filter| has_nullable_equality(filter, join))
 }
 
 /// Whether `filter` asks for an equality of which both sides may be NULL.
@@ -101,7 +114,7 @@ impl OptimizerRule for FlattenRule {
     }
 
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        if !has_null_keys(&plan) {
+        if !needs_projections(&plan) {
             return self.inner.rewrite(plan, config);
         }
         let apart = plan.transform_up_with_subqueries(set_apart)?.data;
@@ -111,11 +124,11 @@ impl OptimizerRule for FlattenRule {
     }
 }
 
-/// Whether a join of `plan` or of a subquery in it takes NULL for equal to NULL.
-fn has_null_keys(plan: &LogicalPlan) -> bool {
+/// Whether a join of `plan` or of a subquery in it takes NULL for equal to NULL, or asks something of chance.
+fn needs_projections(plan: &LogicalPlan) -> bool {
     let mut found = false;
     let visited = plan.apply_with_subqueries(|plan| {
-        found |= is_inner(plan, NullEquality::NullEqualsNull);
+        found |= is_inner(plan, NullEquality::NullEqualsNull) || asks_chance(plan);
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     });
     visited.is_err() || found
@@ -123,6 +136,10 @@ fn has_null_keys(plan: &LogicalPlan) -> bool {
 
 fn is_inner(plan: &LogicalPlan, nulls: NullEquality) -> bool {
     matches!(plan, LogicalPlan::Join(join) if join.join_type == JoinType::Inner && join.null_equality == nulls)
+}
+
+fn asks_chance(plan: &LogicalPlan) -> bool {
+    matches!(plan, LogicalPlan::Join(join) if join.filter.as_ref().is_some_and(may_change))
 }
 
 /// Joins below `plan` that may not become one with it, each below a projection of its columns.
@@ -135,8 +152,9 @@ fn set_apart(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         },
         _ => return Ok(Transformed::no(plan)),
     };
+    let is_join = matches!(plan, LogicalPlan::Join(_));
     plan.map_children(|child| {
-        Ok(if is_inner(&child, nulls) {
+        Ok(if is_inner(&child, nulls) || is_join && asks_chance(&child) {
             let schema = Arc::clone(child.schema());
             Transformed::yes(LogicalPlan::Projection(Projection::new_from_schema(Arc::new(child), schema)))
         } else {

@@ -285,7 +285,7 @@ fn nested(expr: Expr) -> Expr {
 }
 
 /// The name of `call` and its arguments, if it is a call of a scalar function of such a name.
-fn plain_call(call: &Function, is_meant: impl Fn(&str) -> bool) -> Option<(String, Vec<Expr>)> {
+pub(crate) fn plain_call(call: &Function, is_meant: impl Fn(&str) -> bool) -> Option<(String, Vec<Expr>)> {
     let [name] = call.name.0.as_slice() else { return None };
     let name = folded(name.as_ident()?);
     if !is_meant(&name) {

@@ -116,11 +116,17 @@ pub(super) fn arithmetic(op: ArithmeticOp, left: Value, right: Value, data_type:
 ///
 /// # Errors
 ///
-/// `Unsupported` for types that do not become doubles.
+/// `Unsupported` for types that do not become doubles, and for powers of ten that are no doubles.
 pub(super) fn quotient(left: Value, right: Value) -> Result<Value> {
     let is_exact = is_integer(&right.data_type) || matches!(right.data_type, DataType::Decimal128(..));
     if !is_exact {
         return Err(Error::unsupported(format!("kernels divide no decimal by {}", right.data_type)));
+    }
+    if let Some(side) = [&left, &right].into_iter().find(|side| !(0..=POWER_MAX).contains(&scale_of(side))) {
+        return Err(Error::unsupported(format!(
+            "kernels do not give the double nearest to {}",
+            side.data_type
+        )));
     }
     let right = Value { expr: Expr::NonZero { input: Box::new(right.expr) }, ..right };
     let (left, right) = (cast(left, &DataType::Float64)?, cast(right, &DataType::Float64)?);

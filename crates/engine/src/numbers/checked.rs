@@ -29,6 +29,7 @@ use datafusion::logical_expr::{
 use datafusion::scalar::ScalarValue;
 use pelton_error::Error;
 
+use super::doubles::{POWER_MAX, doubles};
 use super::name::{infix, negated, sql_type};
 use super::{decimals, ints};
 use crate::error::to_datafusion;
@@ -141,8 +142,7 @@ impl Checked {
     }
 
     fn quotient(&self, left: &Operand, right: &Operand) -> Result<ArrayRef> {
-        let left = cast(&left.array, &DataType::Float64).map(|array| Operand { array, ..*left })?;
-        let right = cast(&right.array, &DataType::Float64).map(|array| Operand { array, ..*right })?;
+        let (left, right) = (left.as_doubles()?, right.as_doubles()?);
         let divisors = right.array.as_primitive::<Float64Type>();
         let rows = if left.is_constant { divisors.len() } else { left.array.len() };
         let is_zero = |row: &usize| divisors.value(right.index(*row)) == 0.0;
@@ -262,6 +262,16 @@ impl Operand {
             ColumnarValue::Array(array) => Self { array: Arc::clone(array), is_constant: false },
             ColumnarValue::Scalar(constant) => Self { array: constant.to_array()?, is_constant: true },
         })
+    }
+
+    /// As doubles, as Arrow casts them, which kernels do too; but powers of ten that are no doubles would make 0.9999999999999999
+    /// of 1 as a DECIMAL(38,37).
+    fn as_doubles(&self) -> Result<Self> {
+        let array = match self.array.data_type() {
+            DataType::Decimal128(_, scale) if !(0..=POWER_MAX).contains(scale) => doubles(&self.array)?,
+            _ => cast(&self.array, &DataType::Float64)?,
+        };
+        Ok(Self { array, is_constant: self.is_constant })
     }
 
     /// The place of the operand of `row`.

@@ -158,7 +158,7 @@ impl ScalarUDFImpl for NearestDouble {
 }
 
 /// The doubles nearest to decimals. To find out what a condition is for NULLs, rules compute it of NULLs of any type.
-fn doubles(values: &ArrayRef) -> Result<ArrayRef> {
+pub(super) fn doubles(values: &ArrayRef) -> Result<ArrayRef> {
     let &DataType::Decimal128(_, scale) = values.data_type() else {
         return Ok(cast(values, &DataType::Float64)?);
     };

@@ -17,7 +17,7 @@ use super::domain::{Domain, Pushed, equal};
 use super::only_value::{has_one_row_at_most, only_value};
 use super::outer::{OuterColumn, has_outer, outer_columns, replace_outer};
 use super::peel::{Peeled, peel, value_joins_as_it_is};
-use super::rows::{self, differ, first_column, is_there, scalar};
+use super::rows::{self, differ, first_column, is_there, may_change, scalar};
 
 /// What DataFusion calls the column that a mark join adds.
 const MARK: &str = "mark";
@@ -236,7 +236,8 @@ impl<'a> Marks<'a> {
 
     /// Rows that are there for all rows of the plan alike, joined by what is asked of them.
     fn mark_of_rows(&mut self, Peeled { mut base, conditions }: Peeled) -> Result<Expr> {
-        let (asked, own): (Vec<Expr>, Vec<Expr>) = conditions.into_iter().partition(Expr::contains_outer);
+        let is_of_pairs = |expr: &Expr| expr.contains_outer() || may_change(expr);
+        let (asked, own): (Vec<Expr>, Vec<Expr>) = conditions.into_iter().partition(is_of_pairs);
         if let Some(predicate) = own.into_iter().reduce(Expr::and) {
             base = LogicalPlan::Filter(Filter::try_new(predicate, Arc::new(base))?);
         }

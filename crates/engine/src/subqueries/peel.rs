@@ -24,6 +24,7 @@ use datafusion::logical_expr::{
 
 use super::domain::substituted;
 use super::outer::{has_outer, has_subquery, outer_columns_of};
+use super::rows::may_change;
 
 /// Whether DataFusion's own semi and anti joins are right for this subquery as a conjunct of WHERE.
 pub(super) fn joins_as_it_is(subquery: &LogicalPlan) -> bool {
@@ -38,8 +39,10 @@ fn is_plain(subquery: &LogicalPlan) -> bool {
         }
         LogicalPlan::Distinct(Distinct::All(input)) => is_plain(input),
         LogicalPlan::SubqueryAlias(alias) => has_compared(&alias.input) && is_plain(&alias.input),
+        // What it asks of chance is asked for each row of the query.
         LogicalPlan::Filter(Filter { predicate, input, .. }) => {
-            split_conjunction(predicate).iter().all(|expr| may_join(expr, input)) && is_plain(input)
+            let may_join = |expr: &&Expr| may_join(expr, input) && !may_change(expr);
+            split_conjunction(predicate).iter().all(may_join) && is_plain(input)
         }
         _ => false,
     }

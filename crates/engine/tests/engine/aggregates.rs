@@ -160,6 +160,11 @@ async fn conditions_without_columns_stay_above_totals() {
 async fn chance_is_asked_of_the_rows_that_it_is_written_for() {
     let (_tables, session) = session();
     let chance = "random() < 0.5";
+    let of_pairs = |joined: &str| {
+        format!(
+            "SELECT count(DISTINCT n) > 3 FROM (SELECT a.seq, count(b.seq) AS n FROM {joined} GROUP BY a.seq)"
+        )
+    };
     for (sql, expected) in [
         (
             format!("SELECT DISTINCT n FROM (SELECT count(*) OVER () AS n FROM r) WHERE {chance} AND n > 0"),
@@ -191,6 +196,30 @@ async fn chance_is_asked_of_the_rows_that_it_is_written_for() {
                 "SELECT count(*) > 0 AND count(*) < 120 FROM (SELECT seq FROM r ORDER BY seq) WHERE {chance} AND seq > 0"
             ),
             &["true"],
+        ),
+        // Of two tables, each pair of rows has a chance of its own.
+        (of_pairs(&format!("r AS a LEFT JOIN r AS b ON {chance}")), &["true"]),
+        (of_pairs(&format!("r AS b RIGHT JOIN r AS a ON {chance}")), &["true"]),
+        (of_pairs(&format!("r AS a FULL JOIN r AS b ON {chance}")), &["true"]),
+        (of_pairs(&format!("r AS a LEFT JOIN r AS b ON a.k = b.k AND {chance}")), &["true"]),
+        (
+            "SELECT count(*) > 0 FROM (SELECT a.seq, count(b.seq) AS n FROM r AS a LEFT JOIN r AS b ON \
+             a.seq + CAST(floor(random() * 3) AS BIGINT) = b.seq GROUP BY a.seq) WHERE seq < 100 AND n <> 1"
+                .to_owned(),
+            &["true"],
+        ),
+        (
+            "SELECT count(*) > 0 FROM (SELECT k, count(*) AS n FROM r AS a WHERE EXISTS (SELECT 1 FROM r AS b WHERE \
+             b.k = a.k AND random() < 0.05) GROUP BY k) WHERE n NOT IN (1, 20, 39)"
+                .to_owned(),
+            &["true"],
+        ),
+        (
+            format!(
+                "SELECT count(*) FROM (SELECT a.seq AS x, b.seq AS y, count(*) AS n FROM r AS a JOIN r AS b ON {chance} \
+                 CROSS JOIN (VALUES (1), (2)) AS v(z) GROUP BY a.seq, b.seq) WHERE n <> 2"
+            ),
+            &["0"],
         ),
     ] {
         check(&session, &sql, expected).await;

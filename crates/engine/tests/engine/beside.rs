@@ -76,6 +76,8 @@ async fn decimals_of_many_digits_become_the_nearest_double() {
             ("SELECT CAST(CAST(1 AS DECIMAL(38,37)) AS DOUBLE) = 1e0", "true"),
             ("SELECT CAST(x AS DOUBLE) = 1e0 FROM (SELECT CAST(1 AS DECIMAL(38,37)) AS x) AS v", "true"),
             ("SELECT x = 1e0 FROM (SELECT CAST(1 AS DECIMAL(38,37)) AS x) AS v", "true"),
+            ("SELECT CAST(1 AS DECIMAL(38,37)) / 1 = 1e0", "true"),
+            ("SELECT 1 / x = 1e0 FROM (SELECT CAST(1 AS DECIMAL(38,37)) AS x) AS v", "true"),
             ("SELECT TRY_CAST(CAST(0.7 AS DECIMAL(38,30)) AS DOUBLE)", "0.7"),
             ("SELECT CAST(9007199254740993.25 AS DOUBLE) = 9007199254740993.25e0", "true"),
             ("SELECT CAST(CAST(NULL AS DECIMAL(38,37)) AS DOUBLE)", "NULL"),

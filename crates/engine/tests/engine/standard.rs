@@ -77,6 +77,41 @@ async fn rows_are_compared_column_by_column() {
         ("(a, b) < (2, 2)", "a < 2 OR (a = 2 AND b < 2)"),
         ("(a, b) >= (1, 2)", "a > 1 OR (a = 1 AND b >= 2)"),
         ("(a, b, id) <= (1, 2, 1)", "a < 1 OR (a = 1 AND (b < 2 OR (b = 2 AND id <= 1)))"),
+        ("ROW(a, b) = ROW(1, 2)", "a = 1 AND b = 2"),
+        ("row(a, b) <> (1, 2)", "NOT (a = 1 AND b = 2)"),
+        ("(a, b) < ROW(2, 2)", "a < 2 OR (a = 2 AND b < 2)"),
+        ("ROW(a, b, id) >= ROW(1, 2, 4)", "a > 1 OR (a = 1 AND (b > 2 OR (b = 2 AND id >= 4)))"),
+        ("ROW(a + 1, b) IN (ROW(2, 2), (3, 2))", "(a = 1 AND b = 2) OR (a = 2 AND b = 2)"),
+        ("ROW(a, b) NOT IN ((1, NULL))", "NOT (a = 1 AND b = CAST(NULL AS BIGINT))"),
+        ("ROW(a, b) IS DISTINCT FROM (1, 2)", "a IS DISTINCT FROM 1 OR b IS DISTINCT FROM 2"),
+        (
+            "(a, b) IS NOT DISTINCT FROM ROW(1, CAST(NULL AS BIGINT))",
+            "a IS NOT DISTINCT FROM 1 AND b IS NOT DISTINCT FROM CAST(NULL AS BIGINT)",
+        ),
+        (
+            "ROW(a, b) BETWEEN ROW(1, 2) AND (2, 1)",
+            "(a > 1 OR (a = 1 AND b >= 2)) AND (a < 2 OR (a = 2 AND b <= 1))",
+        ),
+        (
+            "(a, b) NOT BETWEEN (1, 2) AND (2, 1)",
+            "NOT ((a > 1 OR (a = 1 AND b >= 2)) AND (a < 2 OR (a = 2 AND b <= 1)))",
+        ),
+        (
+            "ROW(ROW(a, b), id) < ROW((1, 2), 4)",
+            "(a < 1 OR (a = 1 AND b < 2)) OR ((a = 1 AND b = 2) AND id < 4)",
+        ),
+        (
+            "((a, b), id) IN (((1, 2), 1), ROW(ROW(2, 2), 4))",
+            "(a = 1 AND b = 2 AND id = 1) OR (a = 2 AND b = 2 AND id = 4)",
+        ),
+        (
+            "CASE ROW(a, b) WHEN (1, 2) THEN true WHEN ROW(2, NULL) THEN true ELSE false END",
+            "CASE WHEN a = 1 AND b = 2 THEN true ELSE false END",
+        ),
+        (
+            "CASE WHEN ROW(a, b) >= ROW(1, 2) THEN true ELSE false END",
+            "CASE WHEN a > 1 OR (a = 1 AND b >= 2) THEN true ELSE false END",
+        ),
     ];
     for (rows, columns) in cases {
         let value = |condition: &str| format!("SELECT id, {condition} AS v FROM r ORDER BY id");
@@ -87,8 +122,81 @@ async fn rows_are_compared_column_by_column() {
         ])
         .await;
     }
-    check_errors(&[("SELECT (a, b) = (1, 2, 3) FROM r", "a row of 2 columns is compared with one of 3")])
+    check(&[
+        (
+            "SELECT r.id, s.x FROM r LEFT JOIN s ON ROW(r.a, r.b) = ROW(s.x, s.y) ORDER BY 1, 2",
+            "SELECT r.id, s.x FROM r LEFT JOIN s ON r.a = s.x AND r.b = s.y ORDER BY 1, 2",
+        ),
+        (
+            "SELECT r.id, s.x FROM r JOIN s ON ROW(r.a, r.b) < (s.x, s.y) ORDER BY 1, 2",
+            "SELECT r.id, s.x FROM r JOIN s ON r.a < s.x OR (r.a = s.x AND r.b < s.y) ORDER BY 1, 2",
+        ),
+        (
+            "SELECT a, count(*) AS n FROM r GROUP BY a HAVING ROW(a, count(*)) < ROW(2, 3) ORDER BY 1",
+            "SELECT a, count(*) AS n FROM r GROUP BY a HAVING a < 2 OR (a = 2 AND count(*) < 3) ORDER BY 1",
+        ),
+    ])
+    .await;
+    check_errors(&[
+        ("SELECT (a, b) = (1, 2, 3) FROM r", "a row of 2 columns is compared with one of 3"),
+        (
+            "SELECT ROW(a, b) BETWEEN (1, 2) AND (1, 2, 3) FROM r",
+            "a row of 2 columns is compared with one of 3",
+        ),
+        ("SELECT ROW(ROW(a, b), 1) = ((1, 2, 3), 1) FROM r", "a row of 2 columns is compared with one of 3"),
+    ])
+    .await;
+}
+
+/// With x = 2, table s has the row (2, 1) alone.
+#[tokio::test]
+async fn rows_are_compared_with_the_row_of_a_subquery() {
+    for (rows, columns) in [
+        ("(a, b) = (SELECT x, y FROM s WHERE x = 2)", "a = 2 AND b = 1"),
+        ("ROW(a, b) <> (SELECT x, y FROM s WHERE x = 2)", "a <> 2 OR b <> 1"),
+        ("(a, b) < (SELECT max(x), min(y) FROM s)", "a < 2 OR (a = 2 AND b < 1)"),
+        ("(SELECT x, y FROM s WHERE x = 2) >= ROW(a, b)", "a < 2 OR (a = 2 AND b <= 1)"),
+        ("((a, b) = (SELECT x, y FROM s WHERE x = 3)) IS NULL", "true"),
+        (
+            "(a, b) = (SELECT x, y FROM s WHERE x = r.a AND y IS NOT NULL)",
+            "CASE a WHEN 1 THEN b = 2 WHEN 2 THEN b = 1 END",
+        ),
+        ("(a, b) = ANY (SELECT x, y FROM s WHERE y IS NOT NULL)", "(a = 1 AND b = 2) OR (a = 2 AND b = 1)"),
+        (
+            "ROW(a, b) <> ALL (SELECT x, y FROM s WHERE y IS NOT NULL)",
+            "NOT ((a = 1 AND b = 2) OR (a = 2 AND b = 1))",
+        ),
+        ("ROW(a, b) IN (SELECT x, y FROM s WHERE x = 2)", "a = 2 AND b = 1"),
+    ] {
+        check(&[
+            (
+                format!("SELECT id, {rows} AS v FROM r ORDER BY id").as_str(),
+                format!("SELECT id, {columns} AS v FROM r ORDER BY id").as_str(),
+            ),
+            (
+                format!("SELECT id FROM r WHERE {rows} ORDER BY id").as_str(),
+                format!("SELECT id FROM r WHERE {columns} ORDER BY id").as_str(),
+            ),
+        ])
         .await;
+    }
+    check(&[
+        (
+            "SELECT id FROM r WHERE (abs(a), b) = (SELECT x, y FROM s WHERE x = 2)",
+            "SELECT id FROM r WHERE a = 2 AND b = 1",
+        ),
+        (
+            "SELECT r.id, t.id AS other FROM r LEFT JOIN r AS t ON r.id = t.id AND (t.a, t.b) = (SELECT x, y FROM s WHERE x = 2) \
+             ORDER BY 1",
+            "SELECT r.id, t.id AS other FROM r LEFT JOIN r AS t ON r.id = t.id AND t.a = 2 AND t.b = 1 ORDER BY 1",
+        ),
+    ])
+    .await;
+    check_errors(&[(
+        "SELECT (abs(a), b) = (SELECT x, y FROM s) FROM r",
+        "of columns, constants and arithmetic",
+    )])
+    .await;
 }
 
 #[tokio::test]
