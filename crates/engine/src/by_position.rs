@@ -50,6 +50,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 
+use crate::files::asks_for_uncounted_nulls;
 use crate::opaque::has_lossy_cast;
 
 type Filters = Vec<Arc<dyn PhysicalExpr>>;
@@ -116,6 +117,9 @@ fn push_down(
     phase: FilterPushdownPhase,
 ) -> Result<Propagated> {
     let offered: Vec<usize> = (0..filters.len()).filter(|&index| may_pass(&filters[index], node)).collect();
+    if node.children().is_empty() {
+        return hand_over(node, &filters, &offered, config, phase);
+    }
     let passing: Filters = offered.iter().map(|&index| Arc::clone(&filters[index])).collect();
     let description = node.gather_filters_for_pushdown(phase, passing.clone(), config)?;
     let (mut from_parents, own) = (description.parent_filters(), description.self_filters());
@@ -166,6 +170,27 @@ fn push_down(
     Ok(propagated)
 }
 
+/// Offers those of `filters` that are at the places `offered` to `leaf`, which looks at whatever it is given.
+fn hand_over(
+    leaf: &Arc<dyn ExecutionPlan>,
+    filters: &[Arc<dyn PhysicalExpr>],
+    offered: &[usize],
+    config: &ConfigOptions,
+    phase: FilterPushdownPhase,
+) -> Result<Propagated> {
+    let parent_filters = offered.iter().map(|&index| ChildFilterPushdownResult {
+        filter: Arc::clone(&filters[index]),
+        child_results: Vec::new(),
+    });
+    let result = ChildPushdownResult { parent_filters: parent_filters.collect(), self_filters: Vec::new() };
+    let mut propagated = leaf.handle_child_pushdown_result(phase, result, config)?;
+    let answers = std::mem::replace(&mut propagated.filters, vec![PushedDown::No; filters.len()]);
+    for (&index, answer) in offered.iter().zip(answers) {
+        propagated.filters[index] = answer;
+    }
+    Ok(propagated)
+}
+
 /// Adds `filter` to those for a child, where it goes there; returns its place among them.
 fn place(pushed: &mut Filters, filter: &Arc<dyn PhysicalExpr>, goes: bool) -> Option<usize> {
     goes.then(|| {
@@ -182,8 +207,10 @@ fn may_pass(filter: &Arc<dyn PhysicalExpr>, node: &Arc<dyn ExecutionPlan>) -> bo
             !node.is::<UnionExec>() || child.schema().field(column.index()).name() == column.name();
         is_there && is_unique(child, column.name())
     };
-    // A scan of Parquet compares what is cast.
-    let stays = node.is::<DataSourceExec>() && has_lossy_cast(filter, &node.schema());
+    // A scan of Parquet compares what is cast, and takes NULLs that are not counted for none.
+    let stays = node
+        .downcast_ref::<DataSourceExec>()
+        .is_some_and(|scan| has_lossy_cast(filter, &node.schema()) || asks_for_uncounted_nulls(filter, scan));
     !is_volatile(filter)
         && !stays
         && collect_columns(filter).iter().all(|column| {

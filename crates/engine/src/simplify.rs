@@ -25,17 +25,18 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::TimeUnit;
 use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DataFusionError, Result, TableReference};
 use datafusion::logical_expr::expr::{Alias, InList};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator};
+use datafusion::logical_expr::{BinaryExpr, Cast, Expr, LogicalPlan, Operator, TryCast};
 use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerConfig, OptimizerRule};
 
 use crate::balance::{joined, parts};
-use crate::opaque::Opaque;
+use crate::opaque::{Opaque, in_own_unit};
 
 /// A list of a column of up to this many items is written as comparisons, as DataFusion does.
 const SHORT_LIST: usize = 3;
@@ -157,11 +158,11 @@ fn hide(expr: Expr, swaps: bool) -> Result<Transformed<Expr>> {
         expr.transform_up(|expr| match expr {
             Expr::Column(Column { ref relation, ref name, .. }) => {
                 let (relation, name) = (relation.clone(), name.clone());
-                Ok(Transformed::yes(hidden(expr, relation, name)))
+                Ok(Transformed::yes(hidden(expr, relation, name, None)))
             }
             expr if is_list(&expr) => {
                 let name = expr.schema_name().to_string();
-                Ok(Transformed::yes(hidden(expr, None, name)))
+                Ok(Transformed::yes(hidden(expr, None, name, None)))
             }
             other => Ok(Transformed::no(other)),
         })
@@ -170,20 +171,30 @@ fn hide(expr: Expr, swaps: bool) -> Result<Transformed<Expr>> {
 
 /// Hides what is not to be looked into.
 fn hide_opaque(expr: Expr, opaque: &Opaque) -> Result<Transformed<Expr>> {
+    let hidden = |expr: Expr, own_unit| {
+        let name = expr.schema_name().to_string();
+        Ok(Transformed::yes(hidden(expr, None, name, own_unit)))
+    };
     expr.transform_up(|expr| match opaque.has(&expr) {
-        true => {
-            let name = expr.schema_name().to_string();
-            Ok(Transformed::yes(hidden(expr, None, name)))
+        true => hidden(expr, None),
+        false if opaque.compares_finer(&expr) => {
+            expr.map_children(|operand| match opaque.own_unit(&operand) {
+                Some(unit) => hidden(operand, Some(unit)),
+                None => Ok(Transformed::no(operand)),
+            })
         }
         false => Ok(Transformed::no(expr)),
     })
 }
 
-/// Takes off what [`hide`] and [`hide_opaque`] put on, and joins lists.
+/// Takes off what [`hide`] and [`hide_opaque`] put on, compares timestamps in their own unit, and joins lists.
 fn settle(expr: Expr) -> Result<Transformed<Expr>> {
-    let shown = expr.transform_up(|expr| match expr {
-        Expr::Alias(alias) if is_hidden(&alias) => Ok(Transformed::yes(*alias.expr)),
-        other => Ok(Transformed::no(other)),
+    let compared = expr.transform_down(|expr| Ok(in_own_unit(expr, &of_own_unit)))?;
+    let shown = compared.transform_data(|expr| {
+        expr.transform_up(|expr| match expr {
+            Expr::Alias(alias) if is_hidden(&alias) => Ok(Transformed::yes(*alias.expr)),
+            other => Ok(Transformed::no(other)),
+        })
     })?;
     shown.transform_data(|expr| {
         if !may_make_lists(&expr) {
@@ -196,13 +207,29 @@ fn settle(expr: Expr) -> Result<Transformed<Expr>> {
 /// What tells the aliases of [`hide`] from others.
 const MARK: &str = "pelton.hidden";
 
-fn hidden(expr: Expr, relation: Option<TableReference>, name: String) -> Expr {
-    let mark = BTreeMap::from([(MARK.to_owned(), String::new())]);
+/// `own_unit`: of the timestamps that `expr` casts to a finer one.
+fn hidden(expr: Expr, relation: Option<TableReference>, name: String, own_unit: Option<TimeUnit>) -> Expr {
+    let own_unit = own_unit.map_or(String::new(), |unit| unit.to_string());
+    let mark = BTreeMap::from([(MARK.to_owned(), own_unit)]);
     Expr::Alias(Alias::new(expr, relation, name).with_metadata(Some(FieldMetadata::from(mark))))
 }
 
 fn is_hidden(alias: &Alias) -> bool {
     alias.metadata.as_ref().is_some_and(|metadata| metadata.inner().contains_key(MARK))
+}
+
+/// The timestamps that the hidden `expr` casts to a finer unit, and their own unit.
+fn of_own_unit(expr: &Expr) -> Option<(Expr, TimeUnit)> {
+    let Expr::Alias(alias) = expr else { return None };
+    let mark = alias.metadata.as_ref()?.inner().get(MARK)?;
+    let units = [TimeUnit::Second, TimeUnit::Millisecond, TimeUnit::Microsecond];
+    let unit = units.into_iter().find(|unit| unit.to_string() == *mark)?;
+    match alias.expr.as_ref() {
+        Expr::Cast(Cast { expr, .. }) | Expr::TryCast(TryCast { expr, .. }) => {
+            Some((expr.as_ref().clone(), unit))
+        }
+        _ => None,
+    }
 }
 
 /// `1 < x` as `x > 1`, and two columns in the order of their names, as DataFusion has them.

@@ -16,7 +16,7 @@ use pelton_error::{Error, Result};
 
 use crate::column::{Fixed, named_twice};
 use crate::json::MemberSeen;
-use crate::types::{common_type, type_name};
+use crate::types::{common_type, has_members_of, type_name};
 
 /// Files of one warning that are named; the others are counted.
 const NAMED_FILES: usize = 3;
@@ -186,7 +186,7 @@ fn with_file(name: &str, held: DataType, by: &Fixed, file: &str, found: &DataTyp
         Some(common) if common_type(&common, &held).as_ref() == common_type(&held, &held).as_ref() => {
             Ok(held)
         }
-        _ if type_name(&held) == type_name(found) => Ok(held),
+        _ if type_name(&held) == type_name(found) && has_members_of(found, &held) => Ok(held),
         _ => Err(Error::invalid_input(format!(
             "{file}: column '{name}' is {} but {} in {holder}; convert one of them",
             type_name(found),

@@ -188,9 +188,22 @@ struct Listing {
 impl Listing {
     fn add_paths(&mut self, input: &str) -> Result<()> {
         let root = fixed_folder(input);
+        let is_marker = |name: &str| name.starts_with('_');
+        // As in folders, and in stores; a pattern may ask for them.
+        let takes_markers = input[root.as_os_str().len()..].split('/').any(is_marker);
+        let is_marked = |path: &Path| {
+            let below = path.strip_prefix(root).unwrap_or(path);
+            !takes_markers && below.iter().filter_map(OsStr::to_str).any(is_marker)
+        };
+        let mut added: Option<PathBuf> = None;
         for path in expand(input)? {
+            // What lies in a folder follows it: `**/*` means folders and, once more, what they hold.
+            if is_marked(&path) || added.as_ref().is_some_and(|folder| path.starts_with(folder)) {
+                continue;
+            }
             if path.is_dir() {
                 self.add_directory(&path, root)?;
+                added = Some(path);
             } else {
                 self.add_file(path, root)?;
             }
@@ -375,6 +388,23 @@ mod tests {
         assert_eq!(listed.warnings, [format!("left out of {root}, unknown format: notes.txt")]);
         assert_eq!(names(&[format!("{root}/*.csv"), format!("{root}/b")], None), ["c.csv", "1.CSV", "2.csv"]);
         assert_eq!(names(&[format!("{root}/notes.txt")], Some(InputFormat::Csv)), ["notes.txt"]);
+    }
+
+    #[test]
+    fn a_pattern_that_means_folders_and_their_files_gives_each_file_once() {
+        let dir = tempfile::tempdir().unwrap();
+        for folder in ["a/b", "_temporary"] {
+            fs::create_dir_all(dir.path().join(folder)).unwrap();
+        }
+        for name in ["1.csv", "a/2.csv", "a/b/3.csv", "a.csv", "_SUCCESS", "_temporary/4.csv"] {
+            fs::write(dir.path().join(name), "x").unwrap();
+        }
+        for pattern in ["**/*", "*"] {
+            let mut found = names(&[format!("{}/{pattern}", dir.path().display())], None);
+            found.sort();
+            assert_eq!(found, ["1.csv", "2.csv", "3.csv", "a.csv"], "{pattern}");
+        }
+        assert_eq!(names(&[format!("{}/_*/*.csv", dir.path().display())], None), ["4.csv"]);
     }
 
     #[test]

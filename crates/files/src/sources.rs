@@ -34,6 +34,7 @@ use crate::options::{InferRows, InputFormat, TextOptions};
 use crate::parquet::ParquetFile;
 use crate::place::Place;
 use crate::text::{BlockReader, Records, TextBlock};
+use crate::types::has_members_of;
 use crate::values::is_parsed;
 
 /// Batches of an IPC file read as one part.
@@ -159,6 +160,7 @@ impl Sources {
         fields.extend(folders.fields());
         fixed.resize(fields.len(), Fixed::No);
         let schema = in_order_of(options.expected, fields, &mut fixed)?;
+        check_members(&found, &schema)?;
         let files = contents.into_iter().zip(listed).zip(looked).enumerate().map(
             |(index, ((content, listed), looked))| {
                 let own = content.names();
@@ -548,6 +550,21 @@ fn columns_of(
         _ => return None,
     };
     Some(FileColumns { file: listed.name(), columns, may_lack: listed.format == InputFormat::Json })
+}
+
+/// Refuses structs of Arrow and Parquet files beside others that have more members: they would be read by the order of members.
+fn check_members(files: &[FileColumns], schema: &Schema) -> Result<()> {
+    for FileColumns { file, columns, .. } in files {
+        for (name, known) in columns {
+            let Known::Typed(found, _) = known else { continue };
+            if schema.field_with_name(name).is_ok_and(|field| !has_members_of(found, field.data_type())) {
+                return Err(Error::invalid_input(format!(
+                    "{file}: column '{name}' lacks members that it has in other files; write them as NULL"
+                )));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The schema of `fields`, in the order of `expected` where there is one.

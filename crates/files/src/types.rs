@@ -1,6 +1,8 @@
 //! Column types: their names in flags and messages, and the type that holds the values of two without a loss.
 
-use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, TimeUnit};
+use std::sync::Arc;
+
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, Field, FieldRef, Fields, TimeUnit};
 use pelton_error::{Error, Result};
 
 /// The zone of timestamps that are inferred from texts with a zone or an offset.
@@ -143,7 +145,42 @@ pub(crate) fn common_type(a: &DataType, b: &DataType) -> Option<DataType> {
             let precision = u8::try_from(whole + i16::from(scale)).ok()?;
             (precision <= DECIMAL128_MAX_PRECISION).then_some(DataType::Decimal128(precision, scale))
         }
+        (DataType::List(one), DataType::List(other)) => {
+            Some(DataType::List(Arc::new(common_field(one, other)?)))
+        }
+        (DataType::Struct(one), DataType::Struct(other)) => common_members(one, other),
         _ => None,
+    }
+}
+
+/// A field that holds the values of both.
+fn common_field(a: &Field, b: &Field) -> Option<Field> {
+    let data_type = common_type(a.data_type(), b.data_type())?;
+    Some(a.clone().with_data_type(data_type).with_nullable(a.is_nullable() || b.is_nullable()))
+}
+
+/// A struct of the members of both, those of `a` first. What one of them lacks is NULL there.
+fn common_members(a: &Fields, b: &Fields) -> Option<DataType> {
+    let find = |fields: &Fields, name: &str| fields.iter().find(|field| field.name() == name).cloned();
+    let lacking = |field: &FieldRef| field.as_ref().clone().with_nullable(true);
+    let of_a = a.iter().map(|field| match find(b, field.name()) {
+        Some(other) => common_field(field, &other),
+        None => Some(lacking(field)),
+    });
+    let of_b = b.iter().filter(|field| find(a, field.name()).is_none()).map(|field| Some(lacking(field)));
+    let members = of_a.chain(of_b).collect::<Option<Vec<Field>>>()?;
+    Some(DataType::Struct(members.into()))
+}
+
+/// Whether `from` has all members of the structs in `to`. Arrow casts structs by name then, and else by the order of members.
+pub(crate) fn has_members_of(from: &DataType, to: &DataType) -> bool {
+    match (from, to) {
+        (DataType::List(from), DataType::List(to)) => has_members_of(from.data_type(), to.data_type()),
+        (DataType::Struct(from), DataType::Struct(to)) => to.iter().all(|wanted| {
+            let found = from.iter().find(|field| field.name() == wanted.name());
+            found.is_some_and(|found| has_members_of(found.data_type(), wanted.data_type()))
+        }),
+        _ => true,
     }
 }
 
@@ -218,5 +255,24 @@ mod tests {
             assert_eq!(name(common_type(&left, &right)).as_deref(), expected, "{a} and {b}");
             assert_eq!(name(common_type(&right, &left)).as_deref(), expected, "{b} and {a}");
         }
+    }
+
+    #[test]
+    fn structs_have_the_members_of_both_by_name() {
+        let member = |name: &str, data_type| Field::new(name, data_type, false);
+        let one = DataType::Struct(vec![member("a", DataType::Int32), member("b", DataType::Utf8)].into());
+        let other = DataType::Struct(vec![member("c", DataType::Utf8), member("a", DataType::Int64)].into());
+        let both = vec![
+            member("a", DataType::Int64),
+            member("b", DataType::Utf8).with_nullable(true),
+            member("c", DataType::Utf8).with_nullable(true),
+        ];
+        let both = DataType::Struct(both.into());
+        assert_eq!(common_type(&one, &other), Some(both.clone()));
+        let list = |inner: &DataType| DataType::List(Arc::new(Field::new_list_field(inner.clone(), true)));
+        assert_eq!(common_type(&list(&one), &list(&other)), Some(list(&both)));
+        assert!(has_members_of(&list(&both), &list(&one)) && !has_members_of(&list(&one), &list(&other)));
+        let number = DataType::Struct(vec![member("b", DataType::Int64)].into());
+        assert_eq!(common_type(&one, &number), None);
     }
 }

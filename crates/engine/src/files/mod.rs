@@ -12,6 +12,7 @@
 //! are worth having. Which files a name means, which columns they have together and of which types, is one set of rules.
 
 mod exec;
+mod footer;
 mod opened;
 mod settings;
 mod table;
@@ -39,6 +40,7 @@ use pelton_files::{
 use pelton_remote::{Location, Partitions, is_url, list};
 
 use crate::error::{from_datafusion, to_datafusion};
+pub(crate) use footer::asks_for_uncounted_nulls;
 use opened::Opened;
 pub use settings::FileSettings;
 use table::FilesTable;

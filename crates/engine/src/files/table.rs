@@ -14,6 +14,7 @@ use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::listing::helpers::{expr_applicable_for_cols, filter_partitioned_file};
 use datafusion::datasource::object_store::ObjectStoreUrl;
+use datafusion::datasource::physical_plan::parquet::metadata::DFParquetMetadata;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder};
 use datafusion::datasource::table_schema::TableSchemaBuilder;
 use datafusion::error::Result;
@@ -24,6 +25,8 @@ use datafusion::scalar::ScalarValue;
 use futures::{StreamExt, TryStreamExt};
 use object_store::ObjectMeta;
 use pelton_remote::{PartitionColumn, PartitionType, PartitionValue, Partitions};
+
+use super::footer::told;
 
 /// Files as a table.
 #[derive(Debug)]
@@ -101,13 +104,14 @@ impl FilesTable {
         let known = files.into_iter().map(|file| {
             let store = &store;
             async move {
-                let schema = Arc::clone(&self.file_schema);
-                let known =
-                    self.format.infer_stats_and_ordering(state, store, schema, &file.object_meta).await?;
-                Ok(with_nulls(
-                    file.with_statistics(Arc::new(known.statistics)),
-                    self.file_schema.fields().len(),
-                ))
+                let cache = state.runtime_env().cache_manager.get_file_metadata_cache();
+                let footer = DFParquetMetadata::new(store.as_ref(), &file.object_meta)
+                    .with_file_metadata_cache(Some(cache))
+                    .fetch_metadata()
+                    .await?;
+                let found = DFParquetMetadata::statistics_from_parquet_metadata(&footer, &self.file_schema)?;
+                let known = told(found, &footer, &self.file_schema);
+                Ok(with_nulls(file.with_statistics(Arc::new(known)), self.file_schema.fields().len()))
             }
         });
         let at_once = state.config_options().execution.meta_fetch_concurrency.get();
@@ -198,6 +202,9 @@ impl TableProvider for FilesTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let mut files = self.with_statistics(state, self.files_left(filters)?).await?;
+        // What the folder of a file without rows says is no value of the table.
+        let is_empty = |known: &Arc<Statistics>| known.num_rows == Precision::Exact(0);
+        files.retain(|file| !file.statistics.as_ref().is_some_and(is_empty));
         let filters_rows = filters.iter().any(|filter| !self.is_of_folders(filter));
         if let (Some(limit), false) = (limit, filters_rows) {
             files.truncate(files_needed(&files, limit).max(1));

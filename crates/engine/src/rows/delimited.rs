@@ -11,6 +11,7 @@
 use std::io::Write;
 
 use arrow::array::{Array, RecordBatch};
+use arrow::buffer::NullBuffer;
 use arrow::csv::{QuoteStyle, WriterBuilder};
 use arrow::datatypes::{FieldRef, Schema};
 use arrow::error::ArrowError;
@@ -112,7 +113,8 @@ impl Delimited {
 
 /// The values of one column as text.
 enum Cells<'a> {
-    Plain(&'a dyn Array, ArrayFormatter<'a>),
+    /// NULLs are the logical ones: a dictionary may have one among its values, and a column of type Null has nothing else.
+    Plain(Option<NullBuffer>, ArrayFormatter<'a>),
     Nested(NullableEncoder<'a>),
 }
 
@@ -125,13 +127,14 @@ impl<'a> Cells<'a> {
         if column.data_type().is_nested() {
             return make_encoder(field, column, &ENCODING).map(Self::Nested);
         }
-        ArrayFormatter::try_new(column, formats).map(|formatter| Self::Plain(column, formatter))
+        let formatter = ArrayFormatter::try_new(column, formats)?;
+        Ok(Self::Plain(column.logical_nulls(), formatter))
     }
 
     /// Appends the value in `row` to `text`; false for NULL.
     fn write(&mut self, row: usize, text: &mut Vec<u8>) -> Result<bool, ArrowError> {
         match self {
-            Self::Plain(column, _) if column.is_null(row) => return Ok(false),
+            Self::Plain(Some(nulls), _) if nulls.is_null(row) => return Ok(false),
             Self::Plain(_, formatter) => formatter.value(row).write(&mut Utf8(text))?,
             Self::Nested(encoder) if encoder.is_null(row) => return Ok(false),
             Self::Nested(encoder) => encoder.encode(row, text),
@@ -154,8 +157,10 @@ impl std::fmt::Write for Utf8<'_> {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{ArrayRef, Float64Array, Int32Array, ListArray, StringArray, StructArray};
-    use arrow::datatypes::Int64Type;
+    use arrow::array::{
+        ArrayRef, DictionaryArray, Float64Array, Int32Array, ListArray, NullArray, StringArray, StructArray,
+    };
+    use arrow::datatypes::{Int32Type, Int64Type};
 
     use super::*;
 
@@ -192,6 +197,15 @@ mod tests {
         assert_eq!(written(columns.clone(), b','), expected);
         let expected = "n\ta,b\n1\ta\n\t\n\t\"\"\n4\t\"b,\t\"\"c\"\"\"\n5\t\"d\r\ne\"\n";
         assert_eq!(written(columns, b'\t'), expected);
+    }
+
+    #[test]
+    fn null_is_no_text_in_columns_that_hold_it_elsewhere() {
+        let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("x"), None]));
+        let keys = Int32Array::from(vec![0, 1]);
+        let coded: ArrayRef = Arc::new(DictionaryArray::<Int32Type>::try_new(keys, texts).unwrap());
+        let nothing: ArrayRef = Arc::new(NullArray::new(2));
+        assert_eq!(written(vec![("d", coded), ("n", nothing)], b','), "d,n\nx,\n,\n");
     }
 
     #[test]

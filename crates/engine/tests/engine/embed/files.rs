@@ -2,7 +2,15 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
+use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch};
+use datafusion::parquet::arrow::ArrowWriter;
+use datafusion::parquet::file::metadata::{
+    ColumnChunkMetaData, ParquetMetaDataReader, ParquetMetaDataWriter, RowGroupMetaData,
+};
+use datafusion::parquet::file::properties::WriterProperties;
+use datafusion::parquet::file::statistics::Statistics;
 use pelton_engine::{PeltonSession, SessionOptions};
 use pelton_error::ErrorKind;
 
@@ -105,6 +113,19 @@ async fn folders_are_columns_with_types_and_nulls() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn folders_of_files_without_rows_are_no_values() {
+    let directory = tempfile::tempdir().unwrap();
+    let session = session();
+    let sales = sales(&session, directory.path()).await;
+    let empty = directory.path().join("sales/year=2025/country=fr/part.parquet");
+    copy(&session, "SELECT v FROM generate_series(1, 1) AS g(v) WHERE v > 1", &empty).await;
+    let sql = format!("SELECT min(year), max(year), max(country) FROM '{sales}'");
+    assert_eq!(rows(&session, &sql).await, ["2023 2024 de"]);
+    let sql = format!("SELECT count(DISTINCT year) FROM '{sales}' WHERE year = 2025");
+    assert_eq!(rows(&session, &sql).await, ["0"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_filter_on_folders_opens_only_their_files() {
     let directory = tempfile::tempdir().unwrap();
     let session = session();
@@ -140,6 +161,82 @@ async fn a_column_that_the_files_hold_stands() {
     copy(&session, "SELECT 7 AS k, 1 AS v", &directory.path().join("t/k=9/a.parquet")).await;
     let table = directory.path().join("t").display().to_string();
     assert_eq!(rows(&session, &format!("SELECT * FROM '{table}'")).await, ["7 1"]);
+}
+
+/// A Parquet file of one column `a`, a row group for each two rows.
+fn write_column(path: &Path, values: ArrayRef) {
+    let batch = RecordBatch::try_from_iter_with_nullable([("a", values, true)]).unwrap();
+    let properties = WriterProperties::builder().set_max_row_group_row_count(Some(2)).build();
+    let file = fs::File::create(path).unwrap();
+    let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+}
+
+/// Puts what `statistics` makes of the statistics of each row group into the footer of the file at `path`.
+fn rewrite_statistics(path: &Path, statistics: impl Fn(usize) -> Option<Statistics>) {
+    let file = fs::File::open(path).unwrap();
+    let footer = ParquetMetaDataReader::new().parse_and_finish(&file).unwrap();
+    let column = |index: usize, column: &ColumnChunkMetaData| {
+        let builder = column.clone().into_builder();
+        let builder = match statistics(index) {
+            Some(statistics) => builder.set_statistics(statistics),
+            None => builder.clear_statistics(),
+        };
+        builder.set_column_index_offset(None).set_column_index_length(None).build().unwrap()
+    };
+    let row_group = |(index, group): (usize, &RowGroupMetaData)| {
+        let columns = group.columns().iter().map(|chunk| column(index, chunk)).collect();
+        group.clone().into_builder().set_column_metadata(columns).build().unwrap()
+    };
+    let row_groups = footer.row_groups().iter().enumerate().map(row_group).collect();
+    let footer = footer.into_builder().set_row_groups(row_groups).build();
+    let mut bytes = fs::read(path).unwrap();
+    // The footer ends with its length and the magic bytes.
+    let end = bytes.len() - 8;
+    let length = u32::from_le_bytes(bytes[end..end + 4].try_into().unwrap());
+    bytes.truncate(end - length as usize);
+    ParquetMetaDataWriter::new(&mut bytes, &footer).finish().unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn statistics_count_only_where_footers_tell_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let session = session();
+    let file = |name: &str| directory.path().join(name);
+    let all = |name: &str| format!("FROM '{}'", file(name).display());
+    // Bounds of INTEGER are none of BIGINT.
+    write_column(&file("1.parquet"), Arc::new(Int32Array::from(vec![1, 1000])));
+    write_column(&file("2.parquet"), Arc::new(Int64Array::from(vec![5, 10])));
+    let sql = format!("SELECT min(a), max(a), count(a) {}", all("*.parquet"));
+    assert_eq!(rows(&session, &sql).await, ["1 1000 4"]);
+    // Of the second row group, nothing is known.
+    write_column(&file("some.parquet"), Arc::new(Int64Array::from(vec![1, 2, 30, 40])));
+    let of_first =
+        |index: usize| (index == 0).then(|| Statistics::int64(Some(1), Some(2), None, Some(0), false));
+    rewrite_statistics(&file("some.parquet"), of_first);
+    let sql = format!("SELECT min(a), max(a), count(a) {}", all("some.parquet"));
+    assert_eq!(rows(&session, &sql).await, ["1 40 4"]);
+    assert_eq!(rows(&session, &format!("SELECT a {} WHERE a > 30", all("some.parquet"))).await, ["40"]);
+    // NULLs are not counted.
+    write_column(&file("nulls.parquet"), Arc::new(Int64Array::from(vec![Some(1), None, Some(3), Some(4)])));
+    rewrite_statistics(&file("nulls.parquet"), |_| Some(Statistics::int64(None, None, None, None, false)));
+    let sql = format!("SELECT min(a), max(a), count(a) {}", all("nulls.parquet"));
+    assert_eq!(rows(&session, &sql).await, ["1 4 3"]);
+    let sql = format!("SELECT count(*) {} WHERE a IS NULL", all("nulls.parquet"));
+    assert_eq!(rows(&session, &sql).await, ["1"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn row_groups_are_not_skipped_by_what_many_values_are_cast_to() {
+    let directory = tempfile::tempdir().unwrap();
+    let session = session();
+    let path = directory.path().join("prices.parquet");
+    let prices = "SELECT CAST(v AS DECIMAL(9, 2)) AS price FROM (VALUES (1.25), (1.26)) AS t(v)";
+    copy(&session, prices, &path).await;
+    let sql = format!("SELECT price FROM '{}' WHERE CAST(price AS INTEGER) = 1 ORDER BY 1", path.display());
+    assert_eq!(rows(&session, &sql).await, ["1.25", "1.26"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
