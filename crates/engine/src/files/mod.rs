@@ -13,6 +13,7 @@
 
 mod exec;
 mod footer;
+mod format;
 mod opened;
 mod settings;
 mod table;
@@ -58,7 +59,8 @@ pub fn with_files(context: SessionContext) -> SessionContext {
     let factory = Arc::new(Files { state: OnceLock::new(), opened: Opened::default() });
     let catalogs = DynamicFileCatalog::new(inner, Arc::clone(&factory) as Arc<dyn UrlTableFactory>);
     let id = context.session_id();
-    let builder = context.into_state_builder().with_session_id(id).with_catalog_list(Arc::new(catalogs));
+    let mut builder = context.into_state_builder().with_session_id(id).with_catalog_list(Arc::new(catalogs));
+    format::install(&mut builder);
     let context = SessionContext::new_with_state(builder.build());
     let state = context.state_weak_ref();
     let _ = factory.state.set(Box::new(move || state.upgrade().map(|state| state.read().clone())));

@@ -14,7 +14,6 @@ use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::listing::helpers::{expr_applicable_for_cols, filter_partitioned_file};
 use datafusion::datasource::object_store::ObjectStoreUrl;
-use datafusion::datasource::physical_plan::parquet::metadata::DFParquetMetadata;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder};
 use datafusion::datasource::table_schema::TableSchemaBuilder;
 use datafusion::error::Result;
@@ -25,8 +24,6 @@ use datafusion::scalar::ScalarValue;
 use futures::{StreamExt, TryStreamExt};
 use object_store::ObjectMeta;
 use pelton_remote::{PartitionColumn, PartitionType, PartitionValue, Partitions};
-
-use super::footer::told;
 
 /// Files as a table.
 #[derive(Debug)]
@@ -104,13 +101,8 @@ impl FilesTable {
         let known = files.into_iter().map(|file| {
             let store = &store;
             async move {
-                let cache = state.runtime_env().cache_manager.get_file_metadata_cache();
-                let footer = DFParquetMetadata::new(store.as_ref(), &file.object_meta)
-                    .with_file_metadata_cache(Some(cache))
-                    .fetch_metadata()
-                    .await?;
-                let found = DFParquetMetadata::statistics_from_parquet_metadata(&footer, &self.file_schema)?;
-                let known = told(found, &footer, &self.file_schema);
+                let schema = Arc::clone(&self.file_schema);
+                let known = self.format.infer_stats(state, store, schema, &file.object_meta).await?;
                 Ok(with_nulls(file.with_statistics(Arc::new(known)), self.file_schema.fields().len()))
             }
         });

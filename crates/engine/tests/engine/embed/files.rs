@@ -218,6 +218,10 @@ async fn statistics_count_only_where_footers_tell_them() {
     rewrite_statistics(&file("some.parquet"), of_first);
     let sql = format!("SELECT min(a), max(a), count(a) {}", all("some.parquet"));
     assert_eq!(rows(&session, &sql).await, ["1 40 4"]);
+    let location = file("some.parquet");
+    let declared = format!("CREATE EXTERNAL TABLE some STORED AS PARQUET LOCATION '{}'", location.display());
+    session.query(&declared).await.unwrap().collect().await.unwrap();
+    assert_eq!(rows(&session, "SELECT min(a), max(a), count(a) FROM some").await, ["1 40 4"]);
     assert_eq!(rows(&session, &format!("SELECT a {} WHERE a > 30", all("some.parquet"))).await, ["40"]);
     // NULLs are not counted.
     write_column(&file("nulls.parquet"), Arc::new(Int64Array::from(vec![Some(1), None, Some(3), Some(4)])));
