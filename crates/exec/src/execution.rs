@@ -13,7 +13,7 @@ use pelton_error::{CancelFlag, Error, Result, ResultExt};
 use pelton_pipeline::codegen::{
     self, Arg, BuiltTable, Generated, GroupKind, GroupLayout, Request, SinkLayout, TableKind,
 };
-use pelton_pipeline::ir::{CONSTANT_KEY_ROWS_MAX, Expr, Literal, Pipeline, Plan, Sink, Source};
+use pelton_pipeline::ir::{CONSTANT_KEY_ROWS_MAX, Expr, Literal, Op, Pipeline, Plan, Sink, Source};
 use pelton_pipeline::{Program, Rows};
 use pelton_trace::{Activity, Tracer};
 
@@ -487,7 +487,7 @@ impl<'r> Execution<'r> {
             self.fixed_kernels(report)?;
             return Ok((generated, program));
         }
-        let kind = Kind { is_hashed, is_beside: self.worker.is_beside };
+        let kind = self.kind(pipeline, is_hashed);
         let generated = self.shared[index].generated(kind, || {
             started = Instant::now();
             let generated = self.generate((index, pipeline), prepared, is_hashed)?;
@@ -506,6 +506,16 @@ impl<'r> Execution<'r> {
         self.fixed_kernels(report)?;
         self.traced(Activity::Compile, started);
         Ok((generated, program))
+    }
+
+    /// Which of the kernels of `pipeline` is for this worker.
+    pub(crate) fn kind(&self, pipeline: &Pipeline, is_hashed: bool) -> Kind {
+        let is_hashed_table = |op: &Op| {
+            let Op::Probe { table, .. } = op else { return None };
+            Some(self.built[*table].as_ref().is_some_and(|built| built.layout.kind == TableKind::Hashed))
+        };
+        let hashed_tables = pipeline.ops.iter().filter_map(is_hashed_table).collect();
+        Kind { is_hashed, is_beside: self.worker.is_beside, hashed_tables }
     }
 
     /// Compiles the kernels that are the same for every query, which any may come to need, unless they are there.

@@ -76,12 +76,15 @@ impl<'r> Given<'r> {
 }
 
 /// What kernels of one pipeline differ in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Kind {
     /// The table that it builds is hashed.
     pub(crate) is_hashed: bool,
     /// It is for the host's cores beside devices.
     pub(crate) is_beside: bool,
+    /// Of each table that it probes, whether that is hashed. A worker whose memory is short hashes what others find by
+    /// position.
+    pub(crate) hashed_tables: Vec<bool>,
 }
 
 /// What the workers of a pipeline share.
@@ -255,7 +258,8 @@ impl<'r> Team<'r> {
     /// The rows of all workers.
     fn append(&mut self, index: usize, parts: Vec<Option<Rows>>) -> Result<Option<Rows>> {
         let never = || unreachable!("the workers have generated it");
-        let generated = self.shared[index].generated(Kind { is_hashed: false, is_beside: false }, never)?;
+        let kind = self.executions[0].kind(&self.plan.pipelines[index], false);
+        let generated = self.shared[index].generated(kind, never)?;
         let SinkLayout::Rows(layout) = &generated.sink else { unreachable!("a pipeline that ends in rows") };
         if layout.order.is_some() {
             return self.merge_sorted(index, layout).map(Some);

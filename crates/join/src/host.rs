@@ -10,7 +10,7 @@ use pelton_kernels::join_hash;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub(crate) use radix::radix;
-pub(crate) use single::{Table, single};
+pub(crate) use single::{TABLE_ROWS_MAX, Table, single};
 
 /// A key or a value.
 pub(crate) trait Word:

@@ -100,6 +100,12 @@ impl Joiner {
                 if !(build.is_host_visible() && probe.is_host_visible()) {
                     return Err(Error::unsupported("rows in memory of a device; copy them, or join there"));
                 }
+                if algorithm == Algorithm::Nopa && build.count() > host::TABLE_ROWS_MAX {
+                    let (rows, most) = (build.count(), host::TABLE_ROWS_MAX);
+                    return Err(Error::unsupported(format!(
+                        "a table of {rows} rows; {most} are the most, take pro"
+                    )));
+                }
                 match build.width_bytes() {
                     4 => self.on_host::<u32>(algorithm, build, probe, target, options),
                     _ => self.on_host::<u64>(algorithm, build, probe, target, options),

@@ -15,6 +15,7 @@ use std::time::Duration;
 use pelton_device::Machine;
 
 use crate::device::{radix_bytes, resident_rows, single_bytes};
+use crate::host::TABLE_ROWS_MAX;
 use crate::options::{Algorithm, JoinOptions};
 use crate::rows::{Rows, Target};
 
@@ -93,6 +94,7 @@ pub(crate) fn predict(
             (both * (1.0 + again)).max(kernel) + FIXED_S
         }
         Algorithm::Nopa | Algorithm::Pro if !is_on_host => return None,
+        Algorithm::Nopa if build.count() > TABLE_ROWS_MAX => return None,
         Algorithm::Nopa => host_rows * HOST_RANDOM_S,
         Algorithm::Pro => {
             let bytes = (build.bytes() + probe.bytes()) as f64;

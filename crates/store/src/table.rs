@@ -94,14 +94,14 @@ impl Table {
         let doing = || format!("opening table '{name}'");
         let Some(mut manifest) = read_manifest(dir).context(doing)? else { return Ok(None) };
         for _ in 1..OPEN_TRIES {
-            let generation = manifest.generation;
+            let id = manifest.id;
             let error = match Self::from_manifest(dir, name, manifest) {
                 Ok(table) => return Ok(Some(table)),
                 Err(error) => error,
             };
-            // Only a table that has changed meanwhile is worth another try.
+            // Only a table that has changed meanwhile is worth another try; one in its place may count as many commits.
             let Some(newer) = read_manifest(dir).context(doing)? else { return Ok(None) };
-            if newer.generation == generation {
+            if newer.id == id {
                 return Err(error.context(doing()));
             }
             manifest = newer;

@@ -183,18 +183,21 @@ fn result_type(data_type: &DataType) -> Result<Type> {
     Err(Error::unsupported(format!("kernels look up no {data_type} by text")))
 }
 
-/// What EXPLAIN shows. Where several constants could be drawn alike for different functions, their digest follows.
+/// What EXPLAIN shows. Where constants could be drawn alike for different functions, their digest follows: several of
+/// them, and one that reads as a column does.
 fn name_of(expr: &Arc<dyn PhysicalExpr>) -> String {
-    let (mut count, mut hasher) = (0, DefaultHasher::new());
+    let (mut count, mut is_like_column, mut hasher) = (0, false, DefaultHasher::new());
     let walked = expr.apply(|node| {
         if let Some(literal) = node.downcast_ref::<Literal>() {
+            let drawn = format!("{:?}", literal.value());
             count += 1;
-            format!("{:?}", literal.value()).hash(&mut hasher);
+            is_like_column |= drawn.contains('@');
+            drawn.hash(&mut hasher);
         }
         Ok(TreeNodeRecursion::Continue)
     });
     match walked {
-        Ok(_) if count < 2 => expr.to_string(),
+        Ok(_) if count < 2 && !is_like_column => expr.to_string(),
         _ => format!("{expr} #{:08x}", hasher.finish() as u32),
     }
 }
@@ -288,6 +291,16 @@ mod tests {
         let (one, two) = (named(vec![text("a, b"), text("c")]), named(vec![text("a"), text("b, c")]));
         assert_ne!(one, two);
         assert_eq!(one, named(vec![text("a, b"), text("c")]));
+    }
+
+    #[test]
+    fn a_constant_that_is_drawn_as_a_column_has_a_name_apart() {
+        let named = |other: Arc<dyn PhysicalExpr>| {
+            let equal = binary(word(), Operator::Eq, other, &schema()).unwrap();
+            EntryFunction::try_new(&equal, &schema(), 1).unwrap().name()
+        };
+        assert_ne!(named(word()), named(text("word@0")));
+        assert_eq!(named(text("blue")), "word@0 = blue");
     }
 
     #[test]

@@ -61,7 +61,7 @@ fn tables() -> Tables {
 const BOTH: &str = "SELECT count(*), count(l.id), count(r.id), sum(l.id), sum(r.id)";
 
 /// Of every kind of join, each with keys of other types, and the nodes on the device.
-const JOINS: [(&str, usize); 14] = [
+const JOINS: [(&str, usize); 15] = [
     ("BOTH FROM l JOIN r ON l.text = r.text", 1),
     ("BOTH FROM l JOIN few AS r ON l.text = r.text AND l.flag = r.flag", 1),
     ("BOTH FROM l LEFT JOIN r ON l.double = r.double AND l.flag = r.flag AND l.id < r.id", 1),
@@ -95,6 +95,12 @@ const JOINS: [(&str, usize); 14] = [
         1,
     ),
     ("SELECT count(*), sum(id) FROM l WHERE text NOT IN (SELECT text FROM r WHERE id < 2000)", 1),
+    // Some rows of one key meet a row whose text is NULL, and others none.
+    (
+        "SELECT k, r.text, count(*), sum(l.id) FROM (SELECT id % 100 AS k, id FROM l) AS l \
+         LEFT JOIN r ON k = r.id AND l.id > 2000 GROUP BY k, r.text",
+        1,
+    ),
 ];
 
 async fn hold(options: &SessionOptions, joins: impl Iterator<Item = &(&'static str, usize)>) {

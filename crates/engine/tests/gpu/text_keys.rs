@@ -100,6 +100,17 @@ async fn chosen_texts_are_counted_and_compared() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn groups_by_a_chosen_text_are_joined_with_a_table_of_texts() {
+    let tables = tables(ROWS);
+    let names: ArrayRef = Arc::new((0..9).map(|row| Some(format!("few {row}"))).collect::<StringArray>());
+    tables.add("names", RecordBatch::try_from_iter([("name", names)]).unwrap(), 100, vec![]);
+    let sql = "SELECT name, c FROM (SELECT CASE WHEN n % 2 = 0 THEN many ELSE few END AS k, count(*) AS c FROM t GROUP BY 1) g \
+         JOIN names ON k = name";
+    let ran = check(&tables, &on_host(), sql).await;
+    assert!(!plan_of(&ran).contains("HashJoinExec"), "{}", plan_of(&ran));
+}
+
 /// Functions of texts that kernels do not compute: their groups are made of groups by the text.
 const COMPUTED: [&str; 5] = [
     "SELECT regexp_replace(many, '^https?://(?:www\\.)?([^/]+)/.*', '\\1') AS k, avg(length(many)) AS l, count(*) AS c, \

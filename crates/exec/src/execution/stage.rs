@@ -15,7 +15,6 @@ use crate::memory::{HeldLanes, is_out_of_memory};
 use crate::parking::Refusals;
 use crate::report::PipelineReport;
 use crate::tasks::in_threads;
-use crate::team::Kind;
 use crate::trace::RunTrace;
 
 impl<'r> Execution<'r> {
@@ -76,7 +75,7 @@ impl<'r> Execution<'r> {
             }
             let started = Instant::now();
             let is_hashed = self.has_repeating_keys(pipeline);
-            let kind = Kind { is_hashed, is_beside: self.worker.is_beside };
+            let kind = self.kind(pipeline, is_hashed);
             let generated = self.prepare(pipeline).and_then(|prepared| {
                 let described = self.described(pipeline, &prepared);
                 let pipeline = described.as_ref().unwrap_or(pipeline);

@@ -531,6 +531,54 @@ fn groups_that_the_first_worker_has_no_room_for_are_merged_by_partitions() {
     }
 }
 
+#[test]
+fn a_worker_without_room_for_a_table_by_position_hashes_it_and_the_others_do_not() {
+    if !has_three_devices() {
+        return;
+    }
+    let place = table(Codec::None, 500, 4000);
+    let options = RuntimeOptions { device_memory_limit_bytes: Some(64 << 20), ..options() };
+    let runtime = runtime(workers(3, options));
+    let (from, columns) = source(&runtime, &place.table);
+    // Nearly a million places, of which few are taken.
+    let key = Expr::Arithmetic {
+        op: pelton_pipeline::ir::ArithmeticOp::Multiply,
+        left: Box::new(column(0)),
+        right: Box::new(Expr::Literal(Literal::I64(40))),
+    };
+    let build = Pipeline {
+        name: "build".into(),
+        source: from.clone(),
+        columns: columns.clone(),
+        ops: Vec::new(),
+        sink: Sink::Build { table: 0, keys: vec![key.clone()], payload: vec![column(2), column(3)] },
+    };
+    let probe = Op::Probe { table: 0, keys: vec![key], kind: ProbeKind::Inner, residual: None };
+    let at = columns.len();
+    let rows = vec![column(0), column(at), column(at + 1)];
+    let rows = Sink::Materialize { columns: rows, top: None, order: None };
+    let groups = Sink::Aggregate {
+        keys: vec![column(7)],
+        aggregates: vec![of(AggregateFunction::Sum, at), of(AggregateFunction::Sum, at + 1)],
+        expected: None,
+    };
+    for sink in [rows, groups] {
+        let mut plan = single(from.clone(), columns.clone(), vec![probe.clone()], sink);
+        plan.pipelines.insert(0, build.clone());
+        let plan = Plan { table_count: 1, ..plan };
+        let (expected, roomy) = runtime.run(&plan, Vec::new(), &CancelFlag::new()).unwrap();
+        for device in [0, 1, 2].map(DeviceId) {
+            runtime.release_idle();
+            let taken = take_all_but(&runtime, device, 8 << 20);
+            let (found, report) = runtime.run(&plan, Vec::new(), &CancelFlag::new()).unwrap();
+            assert_same(&found, &expected, &format!("without room on {device}"));
+            let [with, without] = [&roomy, &report].map(|report| report.pipelines[0].state_bytes);
+            assert!(without < with, "{device}: {without} bytes, where it is hashed, and {with} else");
+            drop(taken);
+        }
+    }
+}
+
 /// Runs `plan` and cancels it from another thread as soon as device `device` has given memory.
 fn run_cancelled(runtime: &Arc<Runtime>, plan: &Plan, device: usize) -> Option<ErrorKind> {
     let (before, flag, is_over) = (in_use(runtime), CancelFlag::new(), AtomicBool::new(false));

@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::{Side, Sink, Word, hash};
 
 const NO_ROW: u32 = u32::MAX;
+/// Rows of a table at most: they are counted in 32 bits.
+pub(crate) const TABLE_ROWS_MAX: usize = NO_ROW as usize - 1;
 
 /// A key and its first value.
 struct Slot<W: Word> {
@@ -29,7 +31,7 @@ pub(crate) struct Table<W: Word> {
 impl<W: Word> Table<W> {
     /// An empty table for so many rows.
     pub(crate) fn new(row_count: usize) -> Self {
-        assert!(row_count < NO_ROW as usize, "{row_count} rows of a table on the host");
+        assert!(row_count <= TABLE_ROWS_MAX, "{row_count} rows of a table on the host");
         let slot_count = 2 * row_count + 1;
         let slot = || Slot { key: W::EMPTY.shared(), value: W::EMPTY.shared() };
         Self {

@@ -99,6 +99,8 @@ impl Lowering<'_> {
             }
             _ => None,
         };
+        // On a further condition rows of one key have a match and none: no row is then not a row whose text is NULL.
+        let looked_up = looked_up.filter(|_| residual.is_none());
         let mut brought = joined.probe.builder.probe(table, probe_keys, roles.kind, payload, residual);
         for value in &mut brought {
             value.late = value.late.take().map(|late| {
