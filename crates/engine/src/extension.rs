@@ -30,6 +30,7 @@ use pelton_io::IoEngine;
 use pelton_store::{Table, Warehouse};
 
 use crate::any_texts::AnyTexts;
+use crate::bins;
 use crate::bounded;
 use crate::by_position;
 use crate::calendar;
@@ -47,6 +48,7 @@ use crate::gpu::{DeviceHandle, GpuRule};
 use crate::guards::GuardingCases;
 use crate::interval_products::MoreOperators;
 use crate::intervals::IntervalLengths;
+use crate::joined_keys::JoinedKeys;
 use crate::list_texts::ListTexts;
 use crate::lists::ListsOfColumns;
 use crate::multisets::Multisets;
@@ -77,8 +79,8 @@ use crate::window_peers::WindowPeers;
 use crate::window_texts::WindowTexts;
 use crate::yielding::YieldingRule;
 use crate::{
-    far_limits, null_keys, orders, outer_keys, pushed_filters, shadowed, shared, simplify, synonyms,
-    top_groups, unmatched, window_functions, zones,
+    far_limits, joined_keys, null_keys, of_distinct, orders, outer_keys, pushed_filters, shadowed, shared,
+    simplify, synonyms, top_groups, unmatched, window_functions, zones,
 };
 
 /// What [`with_pelton`] gives back: the builder to go on with, and what tables are made with.
@@ -150,6 +152,7 @@ fn with_sql_semantics(
     analyzer.rules.insert(0, Arc::new(SetKeys));
     analyzer.rules.insert(0, Arc::new(NullableValues));
     analyzer.rules.insert(0, Arc::new(UnnestedKeys));
+    analyzer.rules.insert(0, Arc::new(JoinedKeys));
     analyzer.rules.insert(0, Arc::new(OuterAggregates));
     analyzer.rules.insert(0, Arc::new(MergedColumns));
     analyzer.rules.push(Arc::new(AnyTexts));
@@ -168,10 +171,12 @@ fn with_sql_semantics(
     analyzer.rules.push(Arc::new(FloatKeyRule));
     *builder.analyzer() = Some(analyzer);
     builder.expr_planners().get_or_insert_default().insert(0, Arc::new(MoreOperators));
-    calendar::install(zones::install(
-        coalesce::install(discrete::install(synonyms::install(window_functions::install(builder))))
-            .with_config(config),
-    ))
+    calendar::install(bins::install(zones::install(
+        coalesce::install(of_distinct::install(discrete::install(synonyms::install(
+            window_functions::install(builder),
+        ))))
+        .with_config(config),
+    )))
 }
 
 /// What queries are made faster or smaller by: `count`, and rules, the one for the device after all others, but for those that have what is left spill and columns
@@ -186,7 +191,7 @@ fn with_rules(
     aggregates.push(Arc::new(AggregateUDF::from(Count::new())));
     let logical = null_keys::install(shadowed::install(simplify::install(builder.optimizer().take())));
     let logical = pushed_filters::install(unmatched::install(outer_keys::install(logical)));
-    let logical = far_limits::install(logical);
+    let logical = joined_keys::install(far_limits::install(logical));
     let mut rules = builder.physical_optimizers().take().unwrap_or_default().rules;
     by_position::install(&mut rules);
     cast_bounds::install(&mut rules);

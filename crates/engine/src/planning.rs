@@ -63,6 +63,11 @@ pub(crate) async fn bounded<T>(size: &PlanSize, work: impl Future<Output = T>) -
     WATCH.scope(Watch { cancel, parts_max }, work).await
 }
 
+/// Whether a session of Pelton's plans this, and not one of somebody's own.
+pub(crate) fn is_ours() -> bool {
+    WATCH.try_with(|_| ()).is_ok()
+}
+
 /// # Errors
 ///
 /// `Cancelled` where the query that is planned here is cancelled.

@@ -10,22 +10,26 @@
 //!                                   DISTINCT ON (b, a) … ORDER BY b, a, c
 //!   DISTINCT ON (1) a, b            DISTINCT ON (a) a, b
 //!   SHOW TABLES                     SELECT * FROM information_schema.tables WHERE … ORDER BY …
+//!   sum(v) AS v FROM (…) … HAVING sum(v) > 1
+//!                                   sum(v) AS v FROM (…) AS "!from_1" … HAVING sum(v) > 1
 //! ```
 //!
 //! DataFusion 55 gives the first no columns and refuses the others; its SHOW TABLES lists the tables of information_schema
-//! with those of the user.
+//! with those of the user. In HAVING and QUALIFY it takes a name for the column of the result where the one of FROM is of no
+//! table: the last would be sum(sum(v)).
 
 use std::convert::Infallible;
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, Distinct, Expr, GroupByExpr, LimitClause, OrderByKind, Query, Select, SelectFlavor,
-    SelectItem, SetExpr, ShowStatementOptions, TableFactor, TableWithJoins, Value, VisitorMut,
-    visit_expressions,
+    self, BinaryOperator, Distinct, Expr, GroupByExpr, Ident, LimitClause, OrderByKind, Query, Select,
+    SelectFlavor, SelectItem, SetExpr, ShowStatementOptions, TableAlias, TableFactor, TableWithJoins, Value,
+    VisitorMut, visit_expressions,
 };
 
 use crate::dialect::PeltonDialect;
+use crate::expansion::normal;
 use crate::parse::visit_sql;
 
 /// The tables and views of the user.
@@ -35,7 +39,7 @@ const TABLES: &str = "(SELECT * FROM information_schema.tables WHERE table_schem
 /// Writes the short forms of `statement` out.
 pub(crate) fn write_out(statement: &mut Statement) {
     write_tables(statement);
-    let _ = visit_sql(statement, &mut ShortForms);
+    let _ = visit_sql(statement, &mut ShortForms::default());
 }
 
 fn write_tables(statement: &mut Statement) {
@@ -80,7 +84,11 @@ pub(crate) fn all_of(rows: Query) -> Query {
     *query
 }
 
-struct ShortForms;
+#[derive(Default)]
+struct ShortForms {
+    /// How many subqueries have got a name.
+    named: usize,
+}
 
 impl VisitorMut for ShortForms {
     type Break = Infallible;
@@ -107,6 +115,16 @@ impl VisitorMut for ShortForms {
             select.flavor = SelectFlavor::Standard;
         }
         write_total(select);
+        if may_mean_results(select)
+            && let [TableWithJoins { relation: TableFactor::Derived { alias, .. }, joins }] =
+                select.from.as_mut_slice()
+            && alias.is_none()
+            && joins.is_empty()
+        {
+            self.named += 1;
+            let name = Ident::with_quote('"', format!("!from_{}", self.named));
+            *alias = Some(TableAlias { explicit: true, name, columns: Vec::new(), at: None });
+        }
         ControlFlow::Continue(())
     }
 
@@ -119,6 +137,25 @@ impl VisitorMut for ShortForms {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// Whether HAVING or QUALIFY of `select` has a name that it gives to a column of its result.
+fn may_mean_results(select: &Select) -> bool {
+    let results: Vec<String> = select
+        .projection
+        .iter()
+        .filter_map(|column| match column {
+            SelectItem::ExprWithAlias { alias, .. } => Some(normal(alias)),
+            _ => None,
+        })
+        .collect();
+    select.having.iter().chain(&select.qualify).any(|condition| {
+        let found = visit_expressions(condition, |part| match part {
+            Expr::Identifier(name) if results.contains(&normal(name)) => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        });
+        found.is_break()
+    })
 }
 
 /// Asks a total of its rows where the statement is one by GROUP BY (), or by a HAVING that has no aggregate. Beside other keys ()

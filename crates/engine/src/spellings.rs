@@ -10,6 +10,7 @@
 //!   l[2:], l[:3]                      l[2:2147483647], l[1:3]
 //!   (s).name                          (s)['name']
 //!   trim(both from t)                 trim(both ' ' from t)                           before the text is parsed
+//!   regexp_replace(t, 'a', '$1')      regexp_replace(t, 'a', '$$1')                   replacement_texts.rs
 //!   CAST('1:2' AS TIME)               CAST('01:02:00' AS TIME)
 //!   ~a, |/ a, ||/ a                   a XOR CAST(-1 AS TINYINT), sqrt(a), cbrt(a)
 //!   date_trunc('century', t), age(t)  truncate_to_years(100, t), age(current_date, t)   calendar.rs
@@ -36,6 +37,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 use crate::dialect::PeltonDialect;
 use crate::interval_texts::{write_interval, write_interval_text};
 use crate::parse::visit_sql;
+use crate::replacement_texts::write_replacement;
 
 /// Functions by name and number of arguments, and what they are short for.
 const FUNCTIONS: [(&str, usize, &str); 22] = [
@@ -149,6 +151,7 @@ impl VisitorMut for Spellings {
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         match expr {
             Expr::Function(call) => {
+                write_replacement(call);
                 let local_time = match (&call.args, call.name.0.as_slice()) {
                     (FunctionArguments::None, [name]) => name.as_ident().and_then(local_time),
                     _ => None,

@@ -5,7 +5,8 @@
 //!     SELECT sum(a'), count(b) FROM (SELECT sum(a) AS a', b … GROUP BY b)
 //! ```
 //!
-//! Its rule takes the sum of sums for a sum of the same type. Here a sum of BIGINT is a DECIMAL, so it is cast back.
+//! Its rule takes the sum of sums for a sum of the same type. Here a sum of BIGINT is a DECIMAL, so it is cast back. And it takes
+//! `corr(DISTINCT x, x)` for an aggregate of one argument, and fails where it finds two.
 
 use datafusion::common::tree_node::Transformed;
 use datafusion::error::Result;
@@ -28,7 +29,10 @@ impl OptimizerRule for DistinctKeepsTypes {
     }
 
     fn rewrite(&self, plan: LogicalPlan, config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        let LogicalPlan::Aggregate(_) = &plan else { return Ok(Transformed::no(plan)) };
+        let LogicalPlan::Aggregate(aggregate) = &plan else { return Ok(Transformed::no(plan)) };
+        if aggregate.aggr_expr.iter().any(is_of_several) {
+            return Ok(Transformed::no(plan));
+        }
         let before = plan.schema().clone();
         let rewritten = self.0.rewrite(plan, config)?;
         if !rewritten.transformed {
@@ -52,4 +56,9 @@ impl OptimizerRule for DistinctKeepsTypes {
             other => Ok(other),
         })
     }
+}
+
+/// Whether `expr` aggregates distinct values of several arguments.
+fn is_of_several(expr: &Expr) -> bool {
+    matches!(expr, Expr::AggregateFunction(call) if call.params.distinct && call.params.args.len() > 1)
 }

@@ -24,7 +24,7 @@ pub(crate) use pelton_planner::AS_IS;
 static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(ScalarUDF::from(AsIs::new(None))));
 
 /// `as_is(expr)`.
-pub(super) fn as_is(expr: Expr) -> Expr {
+pub(crate) fn as_is(expr: Expr) -> Expr {
     FUNCTION.call(vec![expr])
 }
 

@@ -37,7 +37,7 @@ mod limits;
 mod pushed;
 
 pub(crate) use casts::OrderlessCasts;
-pub(crate) use function::{AS_IS, any_of};
+pub(crate) use function::{AS_IS, any_of, as_is};
 pub(crate) use keys::ComparedKeys;
 
 /// DataFusion's rules with these among them.

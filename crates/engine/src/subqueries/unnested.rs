@@ -15,7 +15,8 @@
 //! that asks whether there is a partner. Of a call it knows no key.
 //!
 //! It adds what depends on a key to a GROUP BY as soon as it plans one, before any rule runs, and leaves it out again later. Where
-//! a GROUP BY stands above such an `unnest`, the statement is planned once more, with relations that have no such keys.
+//! a GROUP BY stands above such an `unnest`, the statement is planned once more, with relations that have no such keys. So it is
+//! above groups whose keys are none (`joined_keys.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,6 +33,7 @@ use datafusion::sql::sqlparser::ast::TableFactor;
 
 use super::lateral::has_keys;
 use super::values::or_null;
+use crate::joined_keys::{has_false_keys, without_false_keys};
 
 /// Runs before types are coerced, which computes all schemas anew. Keys may come to be known only once DISTINCT has become
 /// GROUP BY.
@@ -81,10 +83,14 @@ fn without_keys(unnest: Unnest) -> Result<Transformed<LogicalPlan>> {
 }
 
 fn is_keyed(plan: &LogicalPlan) -> bool {
-    matches!(plan, LogicalPlan::Unnest(unnest) if !unnest.schema.functional_dependencies().is_empty())
+    match plan {
+        LogicalPlan::Unnest(unnest) => !unnest.schema.functional_dependencies().is_empty(),
+        LogicalPlan::Aggregate(aggregate) => has_false_keys(aggregate),
+        _ => false,
+    }
 }
 
-/// Whether `plan` has groups of what an `unnest` gives that is taken to have keys.
+/// Whether `plan` has groups of what an `unnest` gives, or other groups, that are taken to have keys which are none.
 pub(crate) fn groups_unnested(plan: &LogicalPlan) -> Result<bool> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
@@ -99,7 +105,7 @@ pub(crate) fn groups_unnested(plan: &LogicalPlan) -> Result<bool> {
     Ok(found)
 }
 
-/// Plans the relations of one statement without keys of what `unnest` gives.
+/// Plans the relations of one statement without such keys.
 #[derive(Debug, Default)]
 pub(crate) struct UnnestedRelations {
     /// The relation that comes next is the one that was asked for here, to be planned as any other.
@@ -128,6 +134,7 @@ fn keyless(plan: LogicalPlan) -> Result<LogicalPlan> {
     }
     let rewritten = plan.transform_up(|node| match node {
         LogicalPlan::Unnest(unnest) => without_keys(unnest),
+        LogicalPlan::Aggregate(aggregate) if has_false_keys(&aggregate) => without_false_keys(aggregate),
         other => Ok(Transformed::yes(other.recompute_schema()?)),
     });
     Ok(rewritten?.data)

@@ -480,3 +480,36 @@ async fn texts_in_an_order_are_made_group_by_group_where_memory_is_little() {
         assert_eq!(rows(&session(Some(24 << 20)), &sql).await, expected, "{sql}");
     }
 }
+
+#[tokio::test]
+async fn equal_pairs_and_bits_of_equal_numbers_count_once_with_distinct() {
+    let (_tables, session) = session();
+    let rows = "(VALUES (1, 2e0, 1e0, 5), (1, 2e0, 1e0, 5), (1, 4e0, 3e0, 6), (1, 4e0, NULL, NULL), (2, 1e0, 1e0, 7)) \
+                AS p(k, y, x, i)";
+    for (call, of_groups, of_all) in [
+        ("regr_count(DISTINCT y, x)", ["2", "1"], "3"),
+        ("round(covar_pop(DISTINCT y, x), 6)", ["1.0", "0.0"], "1.111111"),
+        ("regr_slope(DISTINCT y, x) > 0", ["true", "NULL"], "true"),
+        ("round(corr(DISTINCT y, x), 6)", ["1.0", "NULL"], "0.944911"),
+        ("regr_count(DISTINCT x, x)", ["2", "1"], "2"),
+        ("bit_xor(DISTINCT i)", ["3", "7"], "4"),
+    ] {
+        // Beside others, DISTINCT is not written as groups.
+        for beside in ["", ", count(DISTINCT y)", ", count(*)"] {
+            let sql =
+                format!("SELECT r FROM (SELECT k, {call} AS r{beside} FROM {rows} GROUP BY k) ORDER BY k");
+            check(&session, &sql, &of_groups).await;
+            let sql = format!("SELECT r FROM (SELECT {call} AS r{beside} FROM {rows})");
+            check(&session, &sql, &[of_all]).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_correlation_of_a_group_is_that_of_its_rows_alone_however_large_they_are() {
+    let (_tables, session) = session();
+    let corr = "round(corr(1e9 + seq, 1e9 - 3 * seq), 6)";
+    check(&session, &format!("SELECT {corr} FROM r"), &["-1.0"]).await;
+    check(&session, &format!("SELECT {corr} FROM r GROUP BY seq % 2 ORDER BY seq % 2"), &["-1.0", "-1.0"])
+        .await;
+}

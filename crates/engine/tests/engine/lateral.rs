@@ -550,3 +550,36 @@ async fn what_is_repeated_for_items_is_no_key() {
     let error = error_of(&session, &format!("SELECT k, i, count(*) FROM {items} GROUP BY k")).await;
     assert!(error.contains("GROUP BY"), "{error}");
 }
+
+/// The key of one side of a join is no key of groups by it and columns of the other side.
+#[tokio::test]
+async fn a_key_before_a_join_is_none_of_groups_with_more_columns() {
+    let joined = "(SELECT g.k, s.v, count(*) AS c FROM (SELECT k, count(*) AS n FROM t GROUP BY k) AS g \
+                  JOIN s ON s.k = g.k GROUP BY g.k, s.v) AS j";
+    let distinct = "(SELECT DISTINCT g.k, s.v FROM (SELECT DISTINCT k FROM t) AS g JOIN s ON s.k = g.k) AS j";
+    let (keys, pairs) = ("(1), (2)", "(1, 30), (1, 20), (1, 10), (2, 40)");
+    for rows in [joined, distinct] {
+        for (sql, names, expected) in [
+            (format!("SELECT DISTINCT k FROM {rows} ORDER BY k"), "k", keys),
+            (format!("SELECT k, v FROM {rows} ORDER BY k, v DESC"), "k, v", pairs),
+            (format!("SELECT count(*) AS n FROM t LEFT JOIN {rows} ON j.k = t.k"), "n", "(9)"),
+            (format!("SELECT count(*) AS n FROM t JOIN {rows} ON j.k = t.k"), "n", "(7)"),
+            (format!("SELECT k, count(*) AS n FROM {rows} GROUP BY k ORDER BY k"), "k, n", "(1, 3), (2, 1)"),
+            (format!("SELECT k, sum(v) AS n FROM {rows} GROUP BY k ORDER BY k"), "k, n", "(1, 60), (2, 40)"),
+            (format!("SELECT count(*) AS n FROM (SELECT k FROM {rows} GROUP BY k, v) AS g"), "n", "(4)"),
+        ] {
+            check(&[(sql.as_str(), names, expected)]).await;
+        }
+    }
+    // What a key decides is decided by it still.
+    check(&[(
+        "SELECT g.k, g.n, count(*) AS c FROM (SELECT k, count(*) AS n FROM t GROUP BY k) AS g JOIN s ON s.k = g.k \
+         GROUP BY g.k, g.n ORDER BY 1",
+        "k, n, c",
+        "(1, 2, 3), (2, 1, 1)",
+    )])
+    .await;
+    let (_tables, session) = tables();
+    let error = error_of(&session, &format!("SELECT k, v, count(*) FROM {joined} GROUP BY k")).await;
+    assert!(error.contains("GROUP BY"), "{error}");
+}

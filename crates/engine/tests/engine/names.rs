@@ -91,6 +91,34 @@ async fn names_of_the_result_alone_are_known_in_expressions_too() {
 }
 
 #[tokio::test]
+async fn names_in_having_and_qualify_are_columns_of_from_first() {
+    check(&[
+        (
+            "SELECT g, sum(v) AS v FROM (SELECT g, id * 2 AS v FROM a) GROUP BY g HAVING sum(v) > 6 ORDER BY g",
+            "SELECT g, 2 * sum(id) AS v FROM a WHERE g = 3 GROUP BY g",
+        ),
+        (
+            "SELECT -v AS v, count(*) AS n FROM (SELECT id * 2 AS v FROM a) GROUP BY v HAVING v > 4 ORDER BY 1",
+            "SELECT * FROM (VALUES (-8, 1), (-6, 1)) AS v(v, n)",
+        ),
+        (
+            "SELECT -v AS v FROM (SELECT id * 2 AS v FROM a) QUALIFY row_number() OVER (ORDER BY v) = 1",
+            "SELECT -2 AS v",
+        ),
+        (
+            "SELECT max(v) AS v FROM (SELECT id * 2 AS v FROM a) HAVING max(v) > 7",
+            "SELECT * FROM (VALUES (8)) AS v(v)",
+        ),
+        // Names of the result alone are known, too.
+        (
+            "SELECT g, count(*) AS n FROM (SELECT g + 0 AS g FROM a) GROUP BY g HAVING n > 1",
+            "SELECT * FROM (VALUES (1, 2)) AS v(g, n)",
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
 async fn a_column_may_have_a_name_that_the_tables_have_beside_it() {
     check(&[
         (

@@ -99,6 +99,44 @@ async fn dates_have_centuries_and_decades() {
 }
 
 #[tokio::test]
+async fn replacements_have_dollars_and_groups_of_one_digit() {
+    let session = session();
+    for (sql, expected) in [
+        ("SELECT regexp_replace('a5', '[0-9]', '$1')", "a$1"),
+        ("SELECT regexp_replace('aXbX', 'X', '$$', 'g')", "a$$b$$"),
+        (r"SELECT regexp_replace('abc', '(b)', '\12')", "ab2c"),
+        (r"SELECT regexp_replace('abc', 'b', '[\&]')", "a[b]c"),
+        (r"SELECT regexp_replace('ab', '(a)(b)', '\2\1')", "ba"),
+        ("SELECT regexp_replace('aa', 'a', 'b', '')", "ba"),
+        ("SELECT regexp_replace(x, '^(.)', '$0') FROM (VALUES ('ab')) AS t(x)", "$0b"),
+    ] {
+        check(&session, sql, &[expected]).await;
+    }
+}
+
+#[tokio::test]
+async fn bins_of_timestamps_reach_as_far_as_dates() {
+    let session = session();
+    let at = "CAST('3000-01-01T12:34:56' AS TIMESTAMP(6))";
+    for (sql, expected) in [
+        (format!("SELECT date_bin(INTERVAL '1 day', {at})"), vec!["3000-01-01T00:00:00"]),
+        (
+            format!("SELECT date_bin(INTERVAL '15 minutes', {at}, TIMESTAMP '2000-01-01 00:05:00')"),
+            vec!["3000-01-01T12:20:00"],
+        ),
+        (
+            format!("SELECT date_bin(INTERVAL '1 hour', t) FROM (VALUES ({at}), (NULL)) AS v(t) ORDER BY t"),
+            vec!["3000-01-01T12:00:00", "NULL"],
+        ),
+        (format!("SELECT date_bin(CAST(NULL AS INTERVAL), {at})"), vec!["NULL"]),
+    ] {
+        check(&session, &sql, &expected).await;
+    }
+    let months = format!("SELECT date_bin(INTERVAL '1 month', {at})");
+    check_error(&session, &months, "bins of days and times alone").await;
+}
+
+#[tokio::test]
 async fn timestamps_are_truncated_to_decades_centuries_and_millennia() {
     let session = session();
     for (value, expected) in [
