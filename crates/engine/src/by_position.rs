@@ -22,6 +22,15 @@
 //!     LeftSemi a.k = b.j, b.k > a.x       ─▶ of a: k, of b: j, not k
 //! ```
 //!
+//! What a join derives while it runs goes to both sides of an inner join below, by the keys of that, and of an outer join to the
+//! side that only comes where there is a key on the other:
+//!
+//! ```text
+//!   b.k = a.k                             filter: k is in b, of few rows
+//!     Scan b
+//!     Inner c.j = d.k                     ─▶ of d: k, of c: j, so that few rows of c are put into a table
+//! ```
+//!
 //! And a total of `min` and `max` passes down what is beyond the bounds that it has so far. DataFusion's says nothing of a call
 //! that has seen no value yet, or whose argument is computed, so that the rows for it are dropped by the bounds of the others:
 //! `max(i), max(x)` of rows that begin with a great i and NULL for x. Here such a total passes its filter only where it has one
@@ -125,6 +134,11 @@ fn push_down(
     let (mut from_parents, own) = (description.parent_filters(), description.self_filters());
     if let Some((join, other)) = semi_join(node) {
         from_parents[other] = by_keys(&passing, join, other)?;
+    }
+    if let (Some(join), FilterPushdownPhase::Post) = (node.downcast_ref::<HashJoinExec>(), phase) {
+        for &other in without_rows_of_their_own(join) {
+            add_by_keys(&mut from_parents[other], &passing, join, other)?;
+        }
     }
 
     let mut taken = vec![Vec::new(); filters.len()];
@@ -235,6 +249,31 @@ fn semi_join(node: &Arc<dyn ExecutionPlan>) -> Option<(&HashJoinExec, usize)> {
     }
 }
 
+/// The inputs of `join` of which no row is given that has no equal key on the other side, where rows of both are given.
+fn without_rows_of_their_own(join: &HashJoinExec) -> &'static [usize] {
+    match join.join_type() {
+        JoinType::Inner => &[0, 1],
+        JoinType::Left => &[1],
+        JoinType::Right => &[0],
+        _ => &[],
+    }
+}
+
+/// Adds what `join` says of `filters` on its rows to its input `other` by the keys there to what goes there anyway.
+fn add_by_keys(
+    passed: &mut [PushedDownPredicate],
+    filters: &[Arc<dyn PhysicalExpr>],
+    join: &HashJoinExec,
+    other: usize,
+) -> Result<()> {
+    for (passed, by_keys) in passed.iter_mut().zip(by_keys(filters, join, other)?) {
+        if matches!((&passed.discriminant, &by_keys.discriminant), (PushedDown::No, PushedDown::Yes)) {
+            *passed = by_keys;
+        }
+    }
+    Ok(())
+}
+
 /// What `join` says of `filters` on its rows to its input `other`: each of its rows has an equal key there.
 fn by_keys(
     filters: &[Arc<dyn PhysicalExpr>],
@@ -277,10 +316,15 @@ fn key_beside(column: &Column, join: &HashJoinExec, other: usize) -> Option<Colu
         None => column.index(),
     };
     let schemas = [join.left().schema(), join.right().schema()];
+    // Where the columns begin that are not those of `other`.
+    let begin = match (other, join.join_type()) {
+        (0, JoinType::Inner | JoinType::Right) => schemas[0].fields().len(),
+        _ => 0,
+    };
     join.on().iter().find_map(|(left, right)| {
         let keys = [left.downcast_ref::<Column>()?, right.downcast_ref::<Column>()?];
         let data_type = |side: usize| schemas[side].field(keys[side].index()).data_type();
-        let is_beside = keys[1 - other].index() == place && data_type(0) == data_type(1);
+        let is_beside = begin + keys[1 - other].index() == place && data_type(0) == data_type(1);
         is_beside.then(|| keys[other].clone())
     })
 }

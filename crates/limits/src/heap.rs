@@ -101,13 +101,14 @@ const LONG_DELAY: Duration = Duration::from_secs(10);
 /// cores, 2026-11). What goes back within a query splits huge pages and is faulted in again: TPC-H took 1 to 5 % longer with 1 s
 /// than without an end (docs/perf/tpcds.md). The variable `MIMALLOC_PURGE_DELAY`, in ms, comes before the long delay.
 pub fn set_purge_delay(limit_bytes: Option<u64>) {
-    // SAFETY: stores to options, which the allocator reads at each use.
     match limit_bytes {
+        // SAFETY: two stores to options, which the allocator reads at each use.
         Some(..SMALL_BYTES) => unsafe {
             mi_option_set(PURGE_DELAY, 0);
             mi_option_set(ARENA_EAGER_COMMIT, 0);
         },
         Some(SMALL_BYTES..AMPLE_BYTES) => {}
+        // SAFETY: as above.
         _ => unsafe { mi_option_set_default(PURGE_DELAY, LONG_DELAY.as_millis() as c_long) },
     }
 }

@@ -74,6 +74,46 @@ async fn the_filter_that_drops_most_rows_goes_first_wherever_its_join_is() {
     }
 }
 
+/// What EXPLAIN says of the scan of `table`.
+fn scan_of(query: &Query, table: &str) -> String {
+    let profile = query.profile(ProfileContext::default()).unwrap();
+    let mut found = None;
+    profile.plan.visit(&mut |node| {
+        if node.scan.as_ref().is_some_and(|scan| scan.table == table) {
+            found = Some(node.detail.clone());
+        }
+    });
+    found.expect("the table is scanned")
+}
+
+#[tokio::test]
+async fn a_filter_goes_to_both_sides_of_a_join_below_by_its_keys_where_rows_may_go() {
+    let tables = star();
+    let others = integers(&[
+        ("other1", (0..5_000).map(|row| row * 17 % 130).collect()),
+        ("other2", (0..5_000).map(|row| row % 90).collect()),
+    ]);
+    tables.add("others", others, 1000, vec![]);
+    let session = session(&tables);
+    // Filters that the scan of others and that of fact get, of the join with d1 and of their own.
+    for (join, key, of_others, of_fact) in [
+        ("others JOIN fact ON other1 = key1 AND other2 = key2", "key1", 1, 2),
+        ("others JOIN fact ON other1 = key1 AND other2 = key2", "other1", 1, 2),
+        ("others LEFT JOIN fact ON other1 = key1 AND other2 = key2", "other1", 1, 1),
+        ("others RIGHT JOIN fact ON other1 = key1 AND other2 = key2", "key1", 1, 1),
+        ("others JOIN fact ON other1 = key1", "other2", 1, 1),
+        ("others JOIN fact ON other1 = key1", "key2", 0, 2),
+    ] {
+        let joined =
+            format!("FROM d1 JOIN (SELECT * FROM {join}) AS j ON j.{key} = d1.id WHERE d1.grade = 3");
+        let sql = format!("SELECT count(*), sum(value), sum(other2), count(key2) {joined}");
+        let (actual, query) = run(&session, &sql).await;
+        assert_eq!(actual, tables.expected(&sql).await, "{sql}");
+        let found = ["others", "fact"].map(|table| scan_of(&query, table).matches("DynamicFilter").count());
+        assert_eq!(found, [of_others, of_fact], "{sql}");
+    }
+}
+
 #[tokio::test]
 async fn a_filter_that_may_fail_sees_no_row_that_other_conjuncts_drop() {
     let tables = star();
