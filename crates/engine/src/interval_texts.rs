@@ -183,7 +183,7 @@ mod tests {
             "INTERVAL '2020-01-01'",
             "INTERVAL '1:30' HOUR",
             "INTERVAL '01:05:06' HOUR TO MINUTE",
-            "CAST('02:30' AS TIME)",
+            "CAST('02:30:00' AS TIME)",
         ] {
             check(interval, interval);
         }

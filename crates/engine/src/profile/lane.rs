@@ -43,7 +43,10 @@ impl LaneTrace {
 
     /// The partition was busy with `activity` from `start` to now, and went through `bytes`.
     pub(crate) fn add(&self, activity: Activity, start: Instant, bytes: u64) {
-        let end = Instant::now();
+        self.add_until(Instant::now(), activity, start, bytes);
+    }
+
+    fn add_until(&self, end: Instant, activity: Activity, start: Instant, bytes: u64) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(last) = open.as_mut()
             && last.activity == activity
@@ -86,17 +89,20 @@ mod tests {
 
     #[test]
     fn neighbours_of_one_kind_are_one_span() {
-        // The first time takes longer than the gap at times: its code is brought into memory.
-        let [_, seen] = [(); 2].map(|()| {
-            let trace = Trace::start();
-            let lane = LaneTrace::new(Tracer::new(Arc::clone(&trace), 7), 1);
-            lane.add(Activity::Decode, trace.started(), 10);
-            lane.add(Activity::Decode, Instant::now(), 5);
-            lane.add(Activity::Filter, Instant::now(), 0);
-            drop(lane);
-            let (spans, _) = trace.spans();
-            spans.iter().map(|span| (span.activity, span.bytes, span.owner, span.lane)).collect::<Vec<_>>()
-        });
-        assert_eq!(seen, [(Activity::Decode, 15, 7, 1), (Activity::Filter, 0, 7, 1)]);
+        let trace = Trace::start();
+        let lane = LaneTrace::new(Tracer::new(Arc::clone(&trace), 7), 1);
+        let after = |gaps: u32| trace.started() + MERGE_GAP * gaps / 2;
+        lane.add_until(after(1), Activity::Decode, after(0), 10);
+        lane.add_until(after(3), Activity::Decode, after(2), 5);
+        lane.add_until(after(6), Activity::Decode, after(5), 3);
+        lane.add_until(after(7), Activity::Filter, after(6), 0);
+        drop(lane);
+        let (spans, _) = trace.spans();
+        let seen: Vec<_> =
+            spans.iter().map(|span| (span.activity, span.bytes, span.owner, span.lane)).collect();
+        assert_eq!(
+            seen,
+            [(Activity::Decode, 15, 7, 1), (Activity::Decode, 3, 7, 1), (Activity::Filter, 0, 7, 1)]
+        );
     }
 }

@@ -99,7 +99,7 @@ async fn a_filter_goes_to_both_sides_of_a_join_below_by_its_keys_where_rows_may_
     for (join, key, of_others, of_fact) in [
         ("others JOIN fact ON other1 = key1 AND other2 = key2", "key1", 1, 2),
         ("others JOIN fact ON other1 = key1 AND other2 = key2", "other1", 1, 2),
-        ("others LEFT JOIN fact ON other1 = key1 AND other2 = key2", "other1", 1, 1),
+        ("others LEFT JOIN fact ON other1 = key1 AND other2 = key2", "other1", 1, 2),
         ("others RIGHT JOIN fact ON other1 = key1 AND other2 = key2", "key1", 1, 1),
         ("others JOIN fact ON other1 = key1", "other2", 1, 1),
         ("others JOIN fact ON other1 = key1", "key2", 0, 2),
